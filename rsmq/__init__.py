@@ -1,0 +1,53 @@
+"""
+rsmq: reliable queues on Redis, on the wire that RSMQ clients of all languages share.
+
+    rsmq = RSMQ.from_url("redis://127.0.0.1:6379/0")
+    rsmq.create_queue("orders", exist_ok=True)
+    rsmq.send_message("orders", "hello")
+    message = rsmq.receive_message("orders")
+    rsmq.delete_message(message)
+"""
+
+from rsmq.aio import AsyncRSMQ
+from rsmq.client import RSMQ
+from rsmq.codecs import BYTES, JSON, MSGPACK, TEXT, Codec
+from rsmq.errors import (
+    BodyNotDecodable,
+    ClientClosed,
+    InvalidFormat,
+    InvalidValue,
+    MessageNotString,
+    MessageTooLong,
+    MissingExtra,
+    MissingParameter,
+    NoAttributeSupplied,
+    QueueExists,
+    QueueNotFound,
+    RSMQError,
+)
+from rsmq.model import Message, QueueAttributes, StoredMessage
+
+__all__ = [
+    "BYTES",
+    "JSON",
+    "MSGPACK",
+    "RSMQ",
+    "TEXT",
+    "AsyncRSMQ",
+    "BodyNotDecodable",
+    "ClientClosed",
+    "Codec",
+    "InvalidFormat",
+    "InvalidValue",
+    "Message",
+    "MessageNotString",
+    "MessageTooLong",
+    "MissingExtra",
+    "MissingParameter",
+    "NoAttributeSupplied",
+    "QueueAttributes",
+    "QueueExists",
+    "QueueNotFound",
+    "RSMQError",
+    "StoredMessage",
+]

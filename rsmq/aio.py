@@ -1,0 +1,217 @@
+"""
+``AsyncRSMQ``, the asyncio client: the twin of ``RSMQ`` in ``client.py``, awaited.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from rsmq import operations, protocol
+from rsmq.aio_connection import AsyncCaller, async_caller_of, open_async_caller
+from rsmq.codecs import TEXT, Codec, check_codec
+from rsmq.connection import MEMORY, check_url
+from rsmq.errors import ClientClosed
+from rsmq.failures import DEFAULT_RETRY_DEADLINE, check_deadline
+from rsmq.protocol import Namespace
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import redis.asyncio
+    from redis.asyncio.cluster import RedisCluster
+
+    from rsmq.model import Message, QueueAttributes, StoredMessage
+    from rsmq.operations import Operation
+
+T = TypeVar("T")
+
+
+class AsyncRSMQ:
+    """
+    An asyncio client of RSMQ queues: the twin of ``RSMQ``, with the same methods, awaited.
+
+    What ``RSMQ`` says of atomicity, retries and errors holds here. A client from from_url may be
+    used in several event loops, also one after the other; one that was handed in, in the loop that
+    its connections belong to.
+
+    Cancellation: a receive_message that is cancelled, at any point, gives its message back before
+    the cancellation goes on, which takes at most a second. Any other call that is cancelled under
+    way may have run, or not.
+    """
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis | RedisCluster,
+        *,
+        ns: str = protocol.DEFAULT_NS,
+        codec: Codec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float = DEFAULT_RETRY_DEADLINE,
+    ) -> None:
+        """Async twin of ``RSMQ``."""
+        self._settle(ns, codec, realtime=realtime, strict_names=strict_names)
+        deadline = check_deadline(retry_deadline)
+        self._caller: AsyncCaller = async_caller_of(client, self._namespace, deadline)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        ns: str = protocol.DEFAULT_NS,
+        codec: Codec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float = DEFAULT_RETRY_DEADLINE,
+        **options: Any,
+    ) -> Self:
+        """Async twin of ``RSMQ.from_url``."""
+        self = cls.__new__(cls)
+        self._settle(ns, codec, realtime=realtime, strict_names=strict_names)
+        deadline = check_deadline(retry_deadline)
+        if check_url(url).startswith(MEMORY):
+            from rsmq import embedded  # noqa: PLC0415 - needs an extra
+
+            self._caller = async_caller_of(embedded.async_client(url), self._namespace, deadline)
+        else:
+            self._caller = open_async_caller(url, deadline, options)
+        return self
+
+    def _settle(self, ns: str, codec: Codec, *, realtime: bool, strict_names: bool) -> None:
+        self._namespace = Namespace(ns, strict_names)
+        self._codec = check_codec(codec)
+        self._realtime = realtime
+        self._closed = False
+
+    def _codec_for(self, codec: Codec | None) -> Codec:
+        return self._codec if codec is None else check_codec(codec)
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Async twin of ``RSMQ.run``."""
+        if self._closed:
+            raise ClientClosed
+        return await self._caller.run(operation)
+
+    async def create_queue(
+        self,
+        qname: str,
+        *,
+        vt: float = protocol.DEFAULT_VT,
+        delay: float = protocol.DEFAULT_DELAY,
+        maxsize: int = protocol.DEFAULT_MAXSIZE,
+        exist_ok: bool = False,
+    ) -> bool:
+        """Async twin of ``RSMQ.create_queue``."""
+        return await self.run(
+            operations.create_queue(
+                self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok
+            )
+        )
+
+    async def delete_queue(self, qname: str) -> None:
+        """Async twin of ``RSMQ.delete_queue``."""
+        return await self.run(operations.delete_queue(self._namespace, qname))
+
+    async def list_queues(self) -> list[str]:
+        """Async twin of ``RSMQ.list_queues``."""
+        return await self.run(operations.list_queues(self._namespace))
+
+    async def get_queue_attributes(self, qname: str) -> QueueAttributes:
+        """Async twin of ``RSMQ.get_queue_attributes``."""
+        return await self.run(operations.get_queue_attributes(self._namespace, qname))
+
+    async def set_queue_attributes(
+        self,
+        qname: str,
+        *,
+        vt: float | None = None,
+        delay: float | None = None,
+        maxsize: int | None = None,
+    ) -> QueueAttributes:
+        """Async twin of ``RSMQ.set_queue_attributes``."""
+        return await self.run(
+            operations.set_queue_attributes(
+                self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize
+            )
+        )
+
+    async def purge_queue(self, qname: str) -> int:
+        """Async twin of ``RSMQ.purge_queue``."""
+        return await self.run(operations.purge_queue(self._namespace, qname))
+
+    async def send_message(
+        self, qname: str, body: Any, *, delay: float | None = None, codec: Codec | None = None
+    ) -> str:
+        """Async twin of ``RSMQ.send_message``."""
+        return await self.run(
+            operations.send_message(
+                self._namespace,
+                qname,
+                body,
+                delay=delay,
+                codec=self._codec_for(codec),
+                realtime=self._realtime,
+            )
+        )
+
+    async def receive_message(
+        self, qname: str, *, vt: float | None = None, codec: Codec | None = None
+    ) -> Message | None:
+        """Async twin of ``RSMQ.receive_message``."""
+        return await self.run(
+            operations.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec))
+        )
+
+    async def pop_message(self, qname: str, *, codec: Codec | None = None) -> Message | None:
+        """Async twin of ``RSMQ.pop_message``."""
+        return await self.run(
+            operations.pop_message(self._namespace, qname, codec=self._codec_for(codec))
+        )
+
+    @overload
+    async def delete_message(self, message: Message, /) -> bool: ...
+    @overload
+    async def delete_message(self, qname: str, /, id: str) -> bool: ...
+    async def delete_message(self, message: Message | str, /, id: str | None = None) -> bool:
+        """Async twin of ``RSMQ.delete_message``."""
+        return await self.run(operations.delete_message(self._namespace, message, id))
+
+    @overload
+    async def change_message_visibility(self, message: Message, /, vt: float) -> bool: ...
+    @overload
+    async def change_message_visibility(self, qname: str, id: str, /, vt: float) -> bool: ...
+    async def change_message_visibility(
+        self, message: Message | str, /, *id_and_vt: Any, vt: float | None = None
+    ) -> bool:
+        """Async twin of ``RSMQ.change_message_visibility``."""
+        return await self.run(
+            operations.change_message_visibility(self._namespace, message, id_and_vt, vt)
+        )
+
+    async def get_message(
+        self, qname: str, id: str, *, codec: Codec | None = None
+    ) -> StoredMessage | None:
+        """Async twin of ``RSMQ.get_message``."""
+        return await self.run(
+            operations.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
+        )
+
+    async def close(self) -> None:
+        """Async twin of ``RSMQ.close``."""
+        self._closed = True
+        await self._caller.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(ns={self._namespace.name!r}, codec={self._codec!r})"

@@ -1,0 +1,272 @@
+"""
+Runs an operation on Redis, for the asyncio client; the twin of ``connection.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+import redis.asyncio
+from redis.asyncio.cluster import RedisCluster
+from redis.asyncio.retry import Retry as RedisRetry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from rsmq.connection import LAST_WORD, bad_url, require_hash_tag, without_retries
+from rsmq.errors import InvalidFormat, RSMQError, show
+from rsmq.failures import Attempts, explain
+from rsmq.operations import Operation
+from rsmq.protocol import Namespace
+
+T = TypeVar("T")
+
+
+class AsyncCaller(Protocol):
+    """Runs operations on one server."""
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Send the operation, and return what its reply means."""
+
+    async def close(self) -> None:
+        """Close the connections that this object opened."""
+
+
+class AsyncPools:
+    """
+    One pool an event loop, made when first needed: a connection belongs to the loop it began in.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any]
+        self._pools = weakref.WeakKeyDictionary()
+
+    def get(self) -> Any:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = self._make()
+        return pool
+
+    async def close(self) -> None:
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.disconnect()
+
+
+class GivenPool:
+    """The pool of a client that somebody else made and will close."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def get(self) -> Any:
+        return self._pool
+
+    async def close(self) -> None:
+        """Nothing: whoever made the pool closes it."""
+
+
+class AsyncPoolCaller:
+    """Runs operations over connections of a pool, one connection a call."""
+
+    def __init__(self, pools: AsyncPools | GivenPool, retry_deadline: float) -> None:
+        self._pools = pools
+        self._retry_deadline = retry_deadline
+
+    async def run(self, operation: Operation[T]) -> T:
+        attempts = None
+        started = time.monotonic()
+        while True:
+            sent = False
+            try:
+                pool = self._pools.get()
+                connection = await pool.get_connection()
+                sent = True
+                reply = await self._exchange(pool, connection, operation)
+            except (RedisError, OSError) as error:
+                attempts = attempts or Attempts(operation.retry, started, self._retry_deadline)
+                pause = attempts.pause(error, sent=sent)
+                if pause is None:
+                    ours = explain(error, operation.queue)
+                    if ours is not None:
+                        raise ours from None
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                if attempts and attempts.ambiguous and operation.settle:
+                    return operation.settle(reply)
+                return operation.parse(reply)
+
+    async def close(self) -> None:
+        await self._pools.close()
+
+    async def _exchange(self, pool: Any, connection: Any, operation: Operation[T]) -> Any:
+        usable = False
+        try:
+            if operation.give_back is None:
+                reply = await _call(connection, operation)
+            else:
+                reply = await _call_or_give_back(connection, operation)
+            usable = True
+        except ResponseError:
+            usable = True
+            raise
+        finally:
+            if not usable:
+                await connection.disconnect(nowait=True)
+            await pool.release(connection)
+        return reply
+
+
+class AsyncClusterCaller:
+    """Runs operations on a Redis Cluster; redis-py finds the nodes, and repeats by its rules."""
+
+    def __init__(self, client: RedisCluster) -> None:
+        self._client: Any = client
+
+    async def run(self, operation: Operation[T]) -> T:
+        script, keys = operation.script, (*operation.keys, *operation.args)
+        count = len(operation.keys)
+        try:
+            try:
+                reply = await self._client.execute_command(
+                    "EVALSHA", script.sha1, count, *keys, NEVER_DECODE=True
+                )
+            except NoScriptError:
+                reply = await self._client.execute_command(
+                    "EVAL", script.source, count, *keys, NEVER_DECODE=True
+                )
+        except ResponseError as error:
+            ours = explain(error, operation.queue)
+            if ours is not None:
+                raise ours from None
+            raise
+        return operation.parse(reply)
+
+    async def close(self) -> None:
+        """Nothing: whoever made the client closes it."""
+
+
+def async_caller_of(client: object, namespace: Namespace, retry_deadline: float) -> AsyncCaller:
+    """
+    The way to run operations over a client that somebody else made and will close.
+
+    Raises:
+        InvalidFormat: it is not an asyncio client of redis-py, or it is one of a Redis Cluster
+            and the namespace has no hash tag.
+    """
+    if isinstance(client, RedisCluster):
+        require_hash_tag(namespace)
+        return AsyncClusterCaller(client)
+    if isinstance(client, redis.asyncio.Redis):
+        return AsyncPoolCaller(GivenPool(client.connection_pool), retry_deadline)
+    raise InvalidFormat(
+        "client",
+        value=show(client),
+        hint="AsyncRSMQ takes a redis.asyncio.Redis or redis.asyncio.RedisCluster, not "
+        f"{type(client).__name__}; RSMQ takes the clients of redis.",
+    )
+
+
+def open_async_caller(url: str, retry_deadline: float, options: dict[str, Any]) -> AsyncCaller:
+    """
+    The way to run operations over connections of our own.
+
+    Raises:
+        InvalidFormat: the URL is none that redis-py knows.
+    """
+    known = without_retries(options, RedisRetry(NoBackoff(), 0))
+
+    def make() -> Any:
+        return redis.asyncio.Redis.from_url(url, **known).connection_pool
+
+    try:
+        make()
+    except ValueError:
+        raise bad_url(url) from None
+    return AsyncPoolCaller(AsyncPools(make), retry_deadline)
+
+
+async def _send(connection: Any, *command: Any) -> None:
+    await connection.send_command(*command)
+
+
+async def _read(connection: Any) -> Any:
+    # Reading can be taken up again after a cancellation, if the connection stays open.
+    return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
+
+
+async def _call(
+    connection: Any,
+    operation: Operation[Any],
+    send: Callable[..., Awaitable[None]] = _send,
+    read: Callable[[Any], Awaitable[Any]] = _read,
+) -> Any:
+    script = operation.script
+    count = len(operation.keys)
+    await send(connection, "EVALSHA", script.sha1, count, *operation.keys, *operation.args)
+    try:
+        return await read(connection)
+    except NoScriptError:
+        # Nothing ran. EVAL runs the text, and makes it known for the next time.
+        await send(connection, "EVAL", script.source, count, *operation.keys, *operation.args)
+        return await read(connection)
+
+
+class _Persistent:
+    """Sends and reads on through cancellations, for at most LAST_WORD seconds after the first."""
+
+    def __init__(self) -> None:
+        self.cancelled: asyncio.CancelledError | None = None
+        self._until = 0.0
+
+    async def send(self, connection: Any, *command: Any) -> None:
+        # A task of its own: redis-py closes the connection when a send is cancelled, though the
+        # command is on its way already.
+        sending = asyncio.ensure_future(connection.send_command(*command))
+        await self._finish(lambda: asyncio.shield(sending))
+
+    async def read(self, connection: Any) -> Any:
+        return await self._finish(lambda: _read(connection))
+
+    async def _finish(self, step: Callable[[], Awaitable[T]]) -> T:
+        clock = asyncio.get_running_loop().time
+        while True:
+            try:
+                if self.cancelled is None:
+                    return await step()
+                async with asyncio.timeout_at(self._until):
+                    return await step()
+            except asyncio.CancelledError as cancelled:
+                if self.cancelled is None:
+                    self._until = clock() + LAST_WORD
+                self.cancelled = cancelled
+                if clock() >= self._until:
+                    raise
+
+
+async def _call_or_give_back(connection: Any, operation: Operation[Any]) -> Any:
+    """
+    Call; if cancelled meanwhile, undo what was done before the cancellation goes on.
+
+    The cancellation stands in any case: if the undoing fails, the message comes back with its
+    visibility timeout.
+    """
+    persistent = _Persistent()
+    try:
+        reply = await _call(connection, operation, persistent.send, persistent.read)
+        if persistent.cancelled is None:
+            return reply
+        undo = operation.give_back and operation.give_back(operation.parse(reply))
+        if undo:
+            await _call(connection, undo, persistent.send, persistent.read)
+    except (RedisError, OSError, RSMQError):
+        if persistent.cancelled is None:
+            raise
+        await connection.disconnect(nowait=True)
+    raise persistent.cancelled

@@ -1,0 +1,350 @@
+"""
+Runs an operation on Redis, for the synchronous client.
+
+Connections are taken from the pool and used directly, below the level where redis-py repeats
+commands by itself: only here is it known which operation may be repeated. What a failure means is
+in ``failures.py``; what is sent and read is in ``operations.py``. ``aio_connection.py`` is the
+asyncio twin.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from typing import Any, Protocol, TypeVar, cast
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.retry import Retry as RedisRetry
+
+from rsmq.errors import InvalidFormat, RSMQError, show
+from rsmq.failures import Attempts, explain
+from rsmq.operations import Operation, Retry
+from rsmq.protocol import Namespace
+
+T = TypeVar("T")
+
+#: How long an interrupted receive may take to find out what it received, seconds.
+LAST_WORD = 1.0
+
+#: The scheme of a server inside the process.
+MEMORY = "memory://"
+
+_NOT_ANSWERED = object()
+
+
+class Caller(Protocol):
+    """Runs operations on one server."""
+
+    def run(self, operation: Operation[T]) -> T:
+        """Send the operation, and return what its reply means."""
+
+    def close(self) -> None:
+        """Close the connections that this object opened."""
+
+
+class _Connections(Protocol):
+    def take(self, *, check: bool) -> Any:
+        """Lend out a connection that is ready; checked for being alive if asked."""
+
+    def put(self, connection: Any, *, usable: bool) -> None:
+        """Take a lent connection back."""
+
+    def close(self) -> None:
+        """Close what was opened here."""
+
+
+class Pooled:
+    """Connections of a redis-py pool, taken and given back for each call."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def take(self, *, check: bool) -> Any:  # noqa: ARG002 - a pool always checks
+        return self._pool.get_connection()
+
+    def put(self, connection: Any, *, usable: bool) -> None:
+        if not usable:
+            connection.disconnect()
+        self._pool.release(connection)
+
+    def close(self) -> None:
+        """Nothing: whoever made the pool closes it."""
+
+
+class PerThread:
+    """
+    One idle connection a thread, of a pool that is ours: it saves a pool's cost for each call.
+
+    A thread's connection closes when the thread ends. A connection is never in its slot while it
+    is lent out, so that a signal handler or a nested call gets another one. A child process
+    leaves its parent's connections alone.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._thread = threading.local()
+        self._slots: weakref.WeakSet[_Slot] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def take(self, *, check: bool) -> Any:
+        connection = self._slot().take()
+        if connection is not None and connection.pid == os.getpid():
+            if not check or not _has_data(connection):
+                return connection
+            connection.disconnect()
+        connection = self._pool.connection_class(**self._pool.connection_kwargs)
+        connection.connect()
+        return connection
+
+    def put(self, connection: Any, *, usable: bool) -> None:
+        slot = self._slot()
+        if usable and slot.connection is None and not self._closed:
+            slot.connection = connection
+        else:
+            connection.disconnect()
+
+    def close(self) -> None:
+        self._closed = True
+        with self._lock:
+            slots = list(self._slots)
+        for slot in slots:
+            connection = slot.take()
+            if connection is not None:
+                connection.disconnect()
+
+    def _slot(self) -> _Slot:
+        try:
+            return cast("_Slot", self._thread.slot)
+        except AttributeError:
+            slot = self._thread.slot = _Slot()
+            with self._lock:
+                self._slots.add(slot)
+            return slot
+
+
+class _Slot:
+    """The place of one thread's idle connection."""
+
+    connection: Any = None
+
+    def take(self) -> Any:
+        # One step, so that close() in another thread can't take the same connection.
+        return self.__dict__.pop("connection", None)
+
+
+class PoolCaller:
+    """Runs operations over connections that this process takes one at a time."""
+
+    def __init__(self, connections: _Connections, retry_deadline: float) -> None:
+        self._connections = connections
+        self._retry_deadline = retry_deadline
+
+    def run(self, operation: Operation[T]) -> T:
+        attempts = None
+        started = time.monotonic()
+        while True:
+            sent = False
+            try:
+                # A dead connection would make the attempt ambiguous, which these can't be.
+                connection = self._connections.take(check=operation.retry is Retry.NEVER)
+                sent = True
+                reply = self._exchange(connection, operation)
+            except (RedisError, OSError) as error:
+                attempts = attempts or Attempts(operation.retry, started, self._retry_deadline)
+                pause = attempts.pause(error, sent=sent)
+                if pause is None:
+                    ours = explain(error, operation.queue)
+                    if ours is not None:
+                        raise ours from None
+                    raise
+                time.sleep(pause)
+            else:
+                if attempts and attempts.ambiguous and operation.settle:
+                    return operation.settle(reply)
+                return operation.parse(reply)
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _exchange(self, connection: Any, operation: Operation[T]) -> Any:
+        usable = False
+        reply = _NOT_ANSWERED
+        try:
+            reply = _call(connection, operation)
+            usable = True
+        except ResponseError:
+            usable = True
+            raise
+        except (RedisError, OSError):
+            raise
+        except BaseException:
+            usable = operation.give_back is not None and _give_back(connection, operation, reply)
+            raise
+        finally:
+            self._connections.put(connection, usable=usable)
+        return reply
+
+
+class ClusterCaller:
+    """Runs operations on a Redis Cluster; redis-py finds the nodes, and repeats by its rules."""
+
+    def __init__(self, client: RedisCluster) -> None:
+        self._client: Any = client
+
+    def run(self, operation: Operation[T]) -> T:
+        script, keys = operation.script, (*operation.keys, *operation.args)
+        count = len(operation.keys)
+        try:
+            try:
+                reply = self._client.execute_command(
+                    "EVALSHA", script.sha1, count, *keys, NEVER_DECODE=True
+                )
+            except NoScriptError:
+                reply = self._client.execute_command(
+                    "EVAL", script.source, count, *keys, NEVER_DECODE=True
+                )
+        except ResponseError as error:
+            ours = explain(error, operation.queue)
+            if ours is not None:
+                raise ours from None
+            raise
+        return operation.parse(reply)
+
+    def close(self) -> None:
+        """Nothing: whoever made the client closes it."""
+
+
+def caller_of(client: object, namespace: Namespace, retry_deadline: float) -> Caller:
+    """
+    The way to run operations over a client that somebody else made and will close.
+
+    Raises:
+        InvalidFormat: it is not a synchronous client of redis-py, or it is one of a Redis
+            Cluster and the namespace has no hash tag.
+    """
+    if isinstance(client, RedisCluster):
+        require_hash_tag(namespace)
+        return ClusterCaller(client)
+    if isinstance(client, redis.Redis):
+        return PoolCaller(Pooled(client.connection_pool), retry_deadline)
+    raise InvalidFormat(
+        "client",
+        value=show(client),
+        hint=f"RSMQ takes a redis.Redis or redis.RedisCluster, not {type(client).__name__}; "
+        "AsyncRSMQ takes the clients of redis.asyncio.",
+    )
+
+
+def require_hash_tag(namespace: Namespace) -> None:
+    """
+    Hold a namespace against the rule of Redis Cluster.
+
+    Raises:
+        InvalidFormat: its keys would lie on several nodes.
+    """
+    if namespace.hash_tag is None:
+        raise InvalidFormat(
+            "ns",
+            value=namespace.name,
+            hint="On Redis Cluster all keys of a queue must lie in one slot: "
+            f"give a namespace with a hash tag, as in ns='{{{namespace.name}}}'.",
+        )
+
+
+def check_url(url: object) -> str:
+    """
+    The URL itself.
+
+    Raises:
+        InvalidFormat: it is no str.
+    """
+    if isinstance(url, str):
+        return url
+    raise InvalidFormat(
+        "url",
+        value=show(url),
+        hint="A URL is a str such as 'redis://127.0.0.1:6379/0'; a client goes to the constructor.",
+    )
+
+
+def open_caller(url: str, retry_deadline: float, options: dict[str, Any]) -> Caller:
+    """
+    The way to run operations over connections of our own.
+
+    Raises:
+        InvalidFormat: the URL is none that redis-py knows.
+    """
+    try:
+        client = redis.Redis.from_url(url, **without_retries(options, RedisRetry(NoBackoff(), 0)))
+    except ValueError:
+        raise bad_url(url) from None
+    pool = client.connection_pool
+    # Who sets a limit wants the threads to share; without one each may keep its connection.
+    limited = "max_connections" in options or "max_connections=" in url
+    return PoolCaller(Pooled(pool) if limited else PerThread(pool), retry_deadline)
+
+
+def without_retries(options: dict[str, Any], retry: object) -> dict[str, Any]:
+    """Options of redis-py for connections of our own; what the caller gives goes first."""
+    return {"retry": retry, "socket_timeout": 5.0, "socket_connect_timeout": 5.0, **options}
+
+
+def bad_url(url: str) -> InvalidFormat:
+    """The error for a URL that redis-py refuses. Its own text may hold part of a password."""
+    scheme, _, rest = url.partition("://")
+    shown = f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+    return InvalidFormat(
+        "url",
+        value=shown,
+        hint=f"{shown} is no URL of Redis (user, password and options are not shown). Known are "
+        "redis://, rediss://, unix:// and memory://; special characters in a password are "
+        "percent-encoded.",
+    )
+
+
+def _has_data(connection: Any) -> bool:
+    """Whether an idle connection is of no more use: closed by the server, or out of step."""
+    try:
+        return bool(connection.can_read())
+    except (RedisError, OSError):
+        return True
+
+
+def _call(connection: Any, operation: Operation[Any]) -> Any:
+    script = operation.script
+    count = len(operation.keys)
+    # An interrupted receive reads on, so an interruption alone must not close the connection.
+    close_on_error = operation.give_back is None
+    connection.send_command("EVALSHA", script.sha1, count, *operation.keys, *operation.args)
+    try:
+        return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
+    except NoScriptError:
+        # Nothing ran. EVAL runs the text, and makes it known for the next time.
+        connection.send_command("EVAL", script.source, count, *operation.keys, *operation.args)
+        return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
+
+
+def _give_back(connection: Any, operation: Operation[Any], reply: Any) -> bool:
+    """
+    Undo a receive that was interrupted, as by Ctrl-C; True if the connection is still usable.
+
+    The interruption stands in any case: what fails here fails silently, and the message comes
+    back with its visibility timeout.
+    """
+    try:
+        if reply is _NOT_ANSWERED:
+            if not connection.can_read(timeout=LAST_WORD):
+                return False
+            reply = connection.read_response(disable_decoding=True)
+        undo = operation.give_back and operation.give_back(operation.parse(reply))
+        if undo:
+            _call(connection, undo)
+    except (RedisError, OSError, RSMQError):
+        return False
+    return True

@@ -1,0 +1,238 @@
+"""
+Every error that rsmq raises itself, and the one table from the wire's codes to them.
+
+    RSMQError
+    ├── NoAttributeSupplied   noAttributeSupplied
+    ├── MissingParameter      missingParameter
+    ├── InvalidFormat         invalidFormat
+    ├── InvalidValue          invalidValue
+    ├── MessageNotString      messageNotString
+    ├── MessageTooLong        messageTooLong
+    ├── QueueNotFound         queueNotFound
+    ├── QueueExists           queueExists
+    ├── BodyNotDecodable      bodyNotDecodable
+    ├── ClientClosed          clientClosed
+    └── MissingExtra          missingExtra
+
+The first eight are RSMQ's own: ``code`` is the name and ``str(error)`` exactly the text that the
+Node client gives. What was wrong and what to do about it is in ``value``, ``hint`` and a note.
+Errors of the connection (refused, timed out, not permitted) are redis-py's and pass through.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class RSMQError(Exception):
+    """
+    The root of all errors of rsmq.
+
+    Attributes:
+        code: the name that the Node client gives this error.
+        value: the value that was refused, None where there is none.
+        hint: the rule and the way out, in a sentence; also the exception's note.
+    """
+
+    code: ClassVar[str] = "rsmqError"
+
+    def __init__(self, text: str, *, value: object = None, hint: str | None = None) -> None:
+        super().__init__(text)
+        self.value = value
+        self.hint = hint
+        if hint:
+            self.add_note(hint)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The constructors of the subclasses take parts of the text, so that an error sent to
+        # another process must be rebuilt from the finished text.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[RSMQError], args: tuple[Any, ...], state: dict[str, Any]) -> RSMQError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class NoAttributeSupplied(RSMQError):
+    """set_queue_attributes was called without an attribute."""
+
+    code = "noAttributeSupplied"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No attribute was supplied", hint="Give at least one of vt, delay and maxsize."
+        )
+
+
+class MissingParameter(RSMQError):
+    """A name or an id is None or empty."""
+
+    code = "missingParameter"
+
+    def __init__(self, item: str, *, value: object = None, hint: str | None = None) -> None:
+        super().__init__(f"No {item} supplied", value=value, hint=hint)
+
+
+class InvalidFormat(RSMQError):
+    """A name, an id, a namespace or a client is not of the form that it must have."""
+
+    code = "invalidFormat"
+
+    def __init__(self, item: str, *, value: object = None, hint: str | None = None) -> None:
+        super().__init__(f"Invalid {item} format", value=value, hint=hint)
+
+
+class InvalidValue(RSMQError):
+    """A number is out of its range, or no number."""
+
+    code = "invalidValue"
+
+    def __init__(
+        self, item: str, low: float, high: float, *, value: object = None, hint: str | None = None
+    ) -> None:
+        super().__init__(f"{item} must be between {low} and {high}", value=value, hint=hint)
+
+
+class MessageNotString(RSMQError):
+    """The body is not what the codec takes."""
+
+    code = "messageNotString"
+
+    def __init__(self, *, value: object = None, hint: str | None = None) -> None:
+        super().__init__("Message must be a string", value=value, hint=hint)
+
+
+class MessageTooLong(RSMQError):
+    """The body is larger than the queue's maxsize; ``value`` is its size."""
+
+    code = "messageTooLong"
+
+    def __init__(self, *, value: object = None, hint: str | None = None) -> None:
+        super().__init__("Message too long", value=value, hint=hint)
+
+
+class QueueNotFound(RSMQError):
+    """The queue does not exist, or is only half made; ``value`` is its name."""
+
+    code = "queueNotFound"
+
+    def __init__(self, qname: str) -> None:
+        super().__init__(
+            "Queue not found",
+            value=qname,
+            hint=f"There is no queue {show(qname)} in this namespace and database. create_queue "
+            "makes it (and completes a half-made one); list_queues shows what there is.",
+        )
+
+
+class QueueExists(RSMQError):
+    """The queue to be created exists; ``value`` is its name."""
+
+    code = "queueExists"
+
+    def __init__(self, qname: str) -> None:
+        super().__init__(
+            "Queue exists",
+            value=qname,
+            hint=f"Queue {show(qname)} keeps its attributes. Pass exist_ok=True to go on with "
+            "it, or change it with set_queue_attributes.",
+        )
+
+
+class BodyNotDecodable(RSMQError):
+    """
+    The codec can't read this body; ``__cause__`` is the codec's own error.
+
+    Attributes:
+        queue: the name of the queue.
+        id: the id of the message.
+        raw: the body as it stands in Redis, bytes.
+    """
+
+    code = "bodyNotDecodable"
+
+    def __init__(self, queue: str, id: str, raw: bytes) -> None:
+        super().__init__(
+            f"The body of message {id} in queue {queue} is not decodable",
+            value=show(raw),
+            hint="message.raw has the bytes; codec=BYTES receives any body.",
+        )
+        self.queue = queue
+        self.id = id
+        self.raw = raw
+
+
+class ClientClosed(RSMQError):
+    """close() was called on this client."""
+
+    code = "clientClosed"
+
+    def __init__(self) -> None:
+        super().__init__("Client is closed", hint="Make a new client after close().")
+
+
+class MissingExtra(RSMQError, ImportError):
+    """An optional part of rsmq is not installed."""
+
+    code = "missingExtra"
+
+    def __init__(self, extra: str, what: str) -> None:
+        super().__init__(
+            f"{what} needs the extra {extra!r}",
+            value=extra,
+            hint=f"pip install 'rsmq[{extra}]'",
+        )
+
+
+# A script refuses with `CODE detail`; the first word is one of these.
+QUEUE_NOT_FOUND = "QUEUENOTFOUND"
+QUEUE_EXISTS = "QUEUEEXISTS"
+MESSAGE_TOO_LONG = "MESSAGETOOLONG"
+INVALID_VALUE = "INVALIDVALUE"
+
+_LONGEST_SHOWN = 80
+
+
+def show(value: object) -> str:
+    """A short text of any value, for hints: never a whole body."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def from_script(reply: str, qname: str) -> RSMQError | None:
+    """
+    The error that a script's refusal stands for.
+
+    Args:
+        reply: the text of the error reply, code first.
+        qname: the queue that the call was about.
+
+    Returns:
+        The error to raise, or None where the reply is none of ours.
+    """
+    code, _, detail = reply.partition(" ")
+    if code == QUEUE_NOT_FOUND:
+        return QueueNotFound(qname)
+    if code == QUEUE_EXISTS:
+        return QueueExists(qname)
+    if code == MESSAGE_TOO_LONG:
+        size, limit = detail.split(" ")
+        return MessageTooLong(
+            value=int(size),
+            hint=f"The body has {size} units (UTF-16 code units of text, bytes of bytes), "
+            f"the maxsize of queue {show(qname)} is {limit}. Send less, or raise maxsize with "
+            "set_queue_attributes (-1 is unlimited).",
+        )
+    if code == INVALID_VALUE:
+        item, _, stored = detail.partition(" ")
+        return InvalidValue(
+            item,
+            0,
+            9999999,
+            value=stored,
+            hint=f"Queue {show(qname)} has the {item} {show(stored)} stored, which is no number; "
+            f"another client wrote it. set_queue_attributes(qname, {item}=...) repairs it.",
+        )
+    return None

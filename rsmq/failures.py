@@ -1,0 +1,201 @@
+"""
+What a failed attempt means: what is told to the caller, and whether it is tried again.
+
+Pure but for the clock in ``Attempts``. The rule, by operation, is DESIGN's "Retries are ours":
+
+- Nothing ran (refused, loading, read-only, out of connections): tried again until the deadline.
+- Ambiguous (the connection broke after the command was on its way): as the operation allows.
+- Anything else: told to the caller at once.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from enum import Enum
+
+import redis.exceptions as redis_errors
+
+from rsmq.errors import InvalidValue, RSMQError, from_script, show
+from rsmq.operations import Retry
+
+#: How long a call whose attempts never reached the server is tried again, seconds.
+DEFAULT_RETRY_DEADLINE = 5.0
+
+_LONGEST_DEADLINE = 86_400
+_FIRST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.5
+
+_CODES: dict[type[Exception], str] = {
+    # redis-py cuts the code off the texts of these.
+    redis_errors.BusyLoadingError: "LOADING",
+    redis_errors.ReadOnlyError: "READONLY",
+    redis_errors.TryAgainError: "TRYAGAIN",
+    redis_errors.MasterDownError: "MASTERDOWN",
+    redis_errors.ClusterDownError: "CLUSTERDOWN",
+    redis_errors.ClusterCrossSlotError: "CROSSSLOT",
+    redis_errors.MovedError: "MOVED",
+    redis_errors.AskError: "ASK",
+    redis_errors.NoPermissionError: "NOPERM",
+    redis_errors.OutOfMemoryError: "OOM",
+    redis_errors.NoScriptError: "NOSCRIPT",
+}
+_NOTHING_RAN = {"LOADING", "READONLY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN", "BUSY"}
+
+# Redis 6.2 wraps the error of a command that a script called; 7.0 appends the script's name.
+_WRAPPED = re.compile(
+    r"(?:ERR )?Error running script \(call to f_\w+\): @user_script:\s?\d+: "
+    r"(?:@user_script: \d+: )?-?(?P<error>.*)",
+    re.DOTALL,
+)
+
+_ADVICE = {
+    "WRONGTYPE": "A key of queue {queue} holds another type than RSMQ's: another program uses it. "
+    "Nothing was changed. Use another queue name or namespace, or remove that key.",
+    "OOM": "Redis has reached maxmemory and refuses to store more. Nothing was changed. "
+    "Receiving and deleting still work, and free memory.",
+    "NOPERM": "This Redis user may not do this on the keys of queue {queue}. Nothing was changed. "
+    "The README lists the commands that a producer, a consumer and an administrator need.",
+    "CROSSSLOT": "On Redis Cluster all keys of a queue must lie in one slot: "
+    "give a namespace with a hash tag, as in ns='{{rsmq}}'.",
+    "MOVED": "This is a node of a Redis Cluster that does not hold queue {queue}: "
+    "use redis.RedisCluster and a namespace with a hash tag, as in ns='{{rsmq}}'.",
+    "MISCONF": "Redis can't save to disk and refuses to store more. Nothing was changed.",
+    "NOREPLICAS": "Redis has fewer replicas than min-replicas-to-write. Nothing was changed.",
+}
+
+
+class Failure(Enum):
+    """What is known about the attempt."""
+
+    NOTHING_RAN = "nothing ran"
+    AMBIGUOUS = "ambiguous"
+    FINAL = "final"
+
+
+def code_of(error: BaseException) -> str:
+    """The code that Redis put first in its error reply, also where a script called for it."""
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return code
+    text = str(error)
+    wrapped = _WRAPPED.match(text)
+    return (wrapped["error"] if wrapped else text).partition(" ")[0]
+
+
+def classify(error: BaseException, *, sent: bool) -> Failure:
+    """
+    What this error tells about the attempt.
+
+    Args:
+        error: what redis-py raised.
+        sent: True once any part of the command may have been on its way.
+    """
+    if isinstance(error, redis_errors.ResponseError | redis_errors.BusyLoadingError) or isinstance(
+        error.__context__, redis_errors.ReadOnlyError
+    ):
+        # A Sentinel connection turns READONLY into a ConnectionError, to look for the new master.
+        code = "READONLY" if isinstance(error, redis_errors.ConnectionError) else code_of(error)
+        return Failure.NOTHING_RAN if code in _NOTHING_RAN else Failure.FINAL
+    if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
+        return Failure.FINAL
+    if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError):
+        return Failure.AMBIGUOUS if sent else Failure.NOTHING_RAN
+    return Failure.FINAL
+
+
+def pause_before_next(
+    retry: Retry, failure: Failure, *, attempts: int, ambiguous: int, left: float, chance: float
+) -> float | None:
+    """
+    How long to wait before the next attempt.
+
+    Args:
+        retry: what the operation allows after an ambiguous failure.
+        failure: what happened last.
+        attempts: attempts that failed, this one included; from 1.
+        ambiguous: those of them that were ambiguous.
+        left: seconds until the deadline.
+        chance: a random number from 0 to 1, so that many clients don't come back at once.
+
+    Returns:
+        Seconds, or None if there is no next attempt.
+    """
+    if failure is Failure.FINAL:
+        return None
+    if failure is Failure.AMBIGUOUS and (
+        retry is Retry.NEVER or (retry is Retry.ONCE and ambiguous > 1)
+    ):
+        return None
+    longest = min(_FIRST_PAUSE * 2 ** min(attempts - 1, 10), _LONGEST_PAUSE)
+    pause = longest * (0.5 + chance / 2)
+    return pause if pause < left else None
+
+
+class Attempts:
+    """
+    The failed attempts of one call.
+
+    Attributes:
+        ambiguous: how many of them may have run on the server.
+    """
+
+    def __init__(self, retry: Retry, started: float, deadline: float) -> None:
+        self.ambiguous = 0
+        self._failed = 0
+        self._retry = retry
+        self._until = started + deadline
+
+    def pause(self, error: BaseException, *, sent: bool) -> float | None:
+        """Seconds to wait before the next attempt, or None if this error is the caller's."""
+        failure = classify(error, sent=sent)
+        self._failed += 1
+        self.ambiguous += failure is Failure.AMBIGUOUS
+        return pause_before_next(
+            self._retry,
+            failure,
+            attempts=self._failed,
+            ambiguous=self.ambiguous,
+            left=self._until - time.monotonic(),
+            chance=random.random(),  # noqa: S311 - spreads load, keeps no secret
+        )
+
+
+def explain(error: BaseException, queue: str) -> RSMQError | None:
+    """
+    Our error for a script's refusal; for others, a note on redis-py's own error.
+
+    Args:
+        error: what redis-py raised.
+        queue: the queue that the call was about; empty where it was about none.
+    """
+    if not isinstance(error, redis_errors.ResponseError):
+        return None
+    ours = from_script(str(error), queue)
+    advice = _ADVICE.get(code_of(error))
+    if ours is None and advice:
+        error.add_note(advice.format(queue=show(queue) if queue else "(the index of queues)"))
+    return ours
+
+
+def check_deadline(seconds: object) -> float:
+    """
+    The deadline itself.
+
+    Raises:
+        InvalidValue: it is no number of seconds from 0 to a day.
+    """
+    if (
+        isinstance(seconds, int | float)
+        and not isinstance(seconds, bool)
+        and 0 <= seconds <= _LONGEST_DEADLINE
+    ):
+        return float(seconds)
+    raise InvalidValue(
+        "retry_deadline",
+        0,
+        _LONGEST_DEADLINE,
+        value=seconds,
+        hint=f"It is the number of seconds for which a call is tried again; got {show(seconds)}.",
+    )

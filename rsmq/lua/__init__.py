@@ -1,0 +1,47 @@
+"""
+The atomic steps: one ``.lua`` file an operation, and the loader.
+
+A file states its contract above its code. Files that start with ``_`` are fragments: local
+functions that a file takes in with a line ``-- @include _name.lua``; a fragment includes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+_INCLUDE = re.compile(r"^-- @include (_\w+\.lua)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """
+    A Lua script, ready to be called.
+
+    Attributes:
+        name: the operation's name, as of its file, its builder and its method.
+        source: the text, with its fragments.
+        sha1: the name by which Redis knows the text, hexadecimal.
+    """
+
+    name: str
+    source: bytes
+    sha1: bytes
+
+
+@cache
+def load(name: str) -> Script:
+    """
+    The script of an operation.
+
+    Args:
+        name: the name of its file, without ``.lua``.
+    """
+    folder = files(__name__)
+    text = (folder / f"{name}.lua").read_text("utf-8")
+    source = _INCLUDE.sub(lambda line: (folder / line[1]).read_text("utf-8"), text).encode()
+    # Redis names scripts by SHA-1; nothing is kept secret by it.
+    return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())

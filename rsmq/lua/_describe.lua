@@ -1,0 +1,12 @@
+-- The attributes and counts of a queue, as protocol.ATTRIBUTE_FIELDS orders them, then ids,
+-- hidden ids, and the score of the first hidden one or nil.
+
+local function describe(hash, zset)
+  local now = digits(server_time_ms())
+  local fields = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent',
+    'created', 'modified', 'x:dlq', 'x:max')
+  local next_due = redis.call('ZRANGEBYSCORE', zset, '(' .. now, '+inf', 'WITHSCORES',
+    'LIMIT', 0, 1)
+  return {fields, redis.call('ZCARD', zset), redis.call('ZCOUNT', zset, '(' .. now, '+inf'),
+    next_due[2] or false}
+end

@@ -1,0 +1,45 @@
+-- The message to be delivered next, and the removal of a message.
+
+local function remove_message(zset, hash, id)
+  local removed = redis.call('ZREM', zset, id)
+  if removed == 1 then
+    -- `id:meta` is apalis-rsmq's; all other clients have the first three only.
+    redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
+  end
+  return removed
+end
+
+-- Id and body of the first message that is due, or nothing.
+-- An id without a body is a ghost. Until ten seconds after its score it may be a send in progress
+-- (some clients send without MULTI) and is stepped over; then it is removed, with its counters.
+-- A call removes and steps over at most 1,000 each.
+local function first_due(zset, hash, now)
+  local stepped_over, removed, page = 0, 0, 1
+  while stepped_over < 1000 and removed < 1000 do
+    local due = redis.call('ZRANGEBYSCORE', zset, '-inf', digits(now), 'WITHSCORES',
+      'LIMIT', stepped_over, page)
+    if #due == 0 then
+      return
+    end
+    for at = 1, #due, 2 do
+      local id = due[at]
+      local body = redis.call('HGET', hash, id)
+      if body then
+        return id, body
+      end
+      if now - due[at + 1] < 10000 then
+        stepped_over = stepped_over + 1
+      else
+        remove_message(zset, hash, id)
+        removed = removed + 1
+      end
+    end
+    page = math.min(100, 1000 - stepped_over, 1000 - removed)
+  end
+end
+
+-- A script whose first change is one that Redis allows when memory is full may go on changing:
+-- so a full server can still be drained. This one changes nothing; no id is empty.
+local function allow_when_full(zset)
+  redis.call('ZREM', zset, '')
+end

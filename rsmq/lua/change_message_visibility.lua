@@ -1,0 +1,31 @@
+-- Hides a message for a time from now, or shows it, given its id or its receipt.
+--
+-- KEYS[1] hash   hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset   sorted set  the queue's message ids
+-- ARGV[1] id     string      the message's id
+-- ARGV[2] count  integer     only while its receive count is this; '' = in any case
+-- ARGV[3] vt     integer     ms from now until it is visible
+--
+-- returns 1 if it was changed, 0 if it is not in the queue, 2 if it was received again since
+-- errors  QUEUENOTFOUND
+-- source  npm rsmq 0.12.4 changeMessageVisibility
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _due.lua
+-- @include _receipt.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local id, count, vt = ARGV[1], ARGV[2], ARGV[3]
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+if count ~= '' and received_since(hash, zset, id, count) then
+  return 2
+end
+if not redis.call('ZSCORE', zset, id) then
+  return 0
+end
+allow_when_full(zset)
+redis.call('ZADD', zset, digits(server_time_ms() + vt), id)
+return 1

@@ -1,0 +1,33 @@
+-- Creates a queue, or completes a half-made one, and lists it.
+--
+-- KEYS[1] hash     hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset     sorted set  the queue's message ids
+-- KEYS[3] queues   set         the names of all queues
+-- ARGV[1] name     string      the queue's name
+-- ARGV[2] vt       integer     seconds
+-- ARGV[3] delay    integer     seconds
+-- ARGV[4] maxsize  integer     UTF-16 code units or bytes, or -1
+--
+-- returns {1} if it was created or completed, {0, vt, delay, maxsize as stored} if it existed
+-- errors  none
+-- source  npm rsmq 0.12.4 createQueue; lists a queue that exists unlisted, completes a partial one
+-- @include _time.lua
+-- @include _attributes.lua
+
+local hash, zset, queues = KEYS[1], KEYS[2], KEYS[3]
+local name, vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local stored = queue(hash)
+redis.call('ZSCORE', zset, '') -- fails on a key of another type, before anything is changed
+redis.call('SADD', queues, name)
+if stored then
+  return {0, stored[1], stored[2], stored[3]}
+end
+
+local now = digits(math.floor(server_time_us() / 1000000))
+redis.call('HSETNX', hash, 'vt', vt)
+redis.call('HSETNX', hash, 'delay', delay)
+redis.call('HSETNX', hash, 'maxsize', maxsize)
+redis.call('HSETNX', hash, 'created', now)
+redis.call('HSETNX', hash, 'modified', now)
+return {1}

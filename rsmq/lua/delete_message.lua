@@ -1,0 +1,21 @@
+-- Removes a message, given its id or its receipt.
+--
+-- KEYS[1] hash   hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset   sorted set  the queue's message ids
+-- ARGV[1] id     string      the message's id
+-- ARGV[2] count  integer     only while its receive count is this; '' = in any case
+--
+-- returns 1 if it was removed, 0 if it is not in the queue, 2 if it was received again since
+-- errors  none: a missing queue has no such message
+-- source  npm rsmq 0.12.4 deleteMessage; fields go only with an id that was in the sorted set
+-- @include _time.lua
+-- @include _due.lua
+-- @include _receipt.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local id, count = ARGV[1], ARGV[2]
+
+if count ~= '' and received_since(hash, zset, id, count) then
+  return 2
+end
+return remove_message(zset, hash, id)

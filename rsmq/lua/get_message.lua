@@ -1,0 +1,26 @@
+-- A message as it stands in the queue; nothing is changed.
+--
+-- KEYS[1] hash  hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset  sorted set  the queue's message ids
+-- ARGV[1] id    string      the message's id
+--
+-- returns {body, receive count or nil, first-received ms or nil, score, now ms, vt as stored};
+--         nil if there is no such message, or an id without a body
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local id = ARGV[1]
+
+local stored = queue(hash)
+if not stored then
+  return queue_not_found(hash)
+end
+local score = redis.call('ZSCORE', zset, id)
+local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
+if not score or not fields[1] then
+  return false
+end
+return {fields[1], fields[2], fields[3], score, digits(server_time_ms()), stored[1]}

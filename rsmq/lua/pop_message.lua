@@ -1,0 +1,34 @@
+-- Delivers the message that is due first, and removes it.
+--
+-- KEYS[1] hash  hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset  sorted set  the queue's message ids
+--
+-- returns {id, body, receive count, first-received ms or nil}; nil if nothing is due
+-- errors  QUEUENOTFOUND
+-- source  npm rsmq 0.12.4 popMessage; ghosts are healed instead of delivered
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _due.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+
+local now = server_time_ms()
+local id, body = first_due(zset, hash, now)
+if not id then
+  return false
+end
+
+local counters = redis.call('HMGET', hash, id .. ':rc', id .. ':fr')
+local count = (decimal(counters[1]) or 0) + 1
+local first = counters[2]
+if count == 1 then
+  first = digits(now)
+end
+allow_when_full(zset)
+redis.call('HINCRBY', hash, 'totalrecv', 1)
+remove_message(zset, hash, id)
+return {id, body, count, first}

@@ -1,0 +1,29 @@
+-- Removes all messages of a queue; its attributes and totals stay. Constant time.
+--
+-- KEYS[1] hash  hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset  sorted set  the queue's message ids
+--
+-- returns the number of ids removed
+-- errors  QUEUENOTFOUND
+-- source  none in Node; the fields kept are those that a known client stores of a queue
+-- @include _attributes.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+local names = {'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified',
+  'x:dlq', 'x:max', 'createdby'}
+local values = redis.call('HMGET', hash, unpack(names))
+local kept = {}
+for at, name in ipairs(names) do
+  if values[at] then
+    kept[#kept + 1] = name
+    kept[#kept + 1] = values[at]
+  end
+end
+local removed = redis.call('ZCARD', zset)
+redis.call('UNLINK', zset, hash)
+redis.call('HSET', hash, unpack(kept))
+return removed

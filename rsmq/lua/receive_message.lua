@@ -1,0 +1,51 @@
+-- Delivers the message that is due first, and hides it.
+--
+-- KEYS[1] hash  hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset  sorted set  the queue's message ids
+-- ARGV[1] vt    integer     ms to hide it; '' = the queue's vt
+--
+-- returns {id, body, receive count, first-received ms or nil}; nil if nothing is due
+-- errors  QUEUENOTFOUND, INVALIDVALUE
+-- source  npm rsmq 0.12.4 receiveMessage; ghosts are healed instead of delivered
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _due.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local vt = ARGV[1]
+
+local stored = queue(hash)
+if not stored then
+  return queue_not_found(hash)
+end
+local hidden = vt ~= '' and tonumber(vt) or stored_ms(stored[1])
+if not hidden then
+  return no_number('vt', stored[1])
+end
+
+local now = server_time_ms()
+local id, body = first_due(zset, hash, now)
+if not id then
+  return false
+end
+
+allow_when_full(zset)
+local count = redis.call('HINCRBY', hash, id .. ':rc', 1)
+local total = redis.pcall('HINCRBY', hash, 'totalrecv', 1)
+if type(total) == 'table' then -- the total is no integer: a call that fails changes nothing
+  if count == 1 then
+    redis.call('HDEL', hash, id .. ':rc')
+  else
+    redis.call('HINCRBY', hash, id .. ':rc', -1)
+  end
+  return total
+end
+local first
+if count == 1 then
+  first = digits(now)
+  redis.call('HSET', hash, id .. ':fr', first)
+else
+  first = redis.call('HGET', hash, id .. ':fr')
+end
+redis.call('ZADD', zset, digits(now + hidden), id)
+return {id, body, count, first}

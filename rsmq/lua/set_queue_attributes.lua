@@ -1,0 +1,40 @@
+-- Sets attributes of a queue, and answers all of them.
+--
+-- KEYS[1] hash     hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset     sorted set  the queue's message ids
+-- ARGV[1] vt       integer     seconds; '' = as it is
+-- ARGV[2] delay    integer     seconds; '' = as it is
+-- ARGV[3] maxsize  integer     UTF-16 code units or bytes, or -1; '' = as it is
+--
+-- returns {{field values}, ids, hidden ids, score of the first hidden id or nil}
+-- errors  QUEUENOTFOUND, INVALIDVALUE
+-- source  npm rsmq 0.12.4 setQueueAttributes
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _describe.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3]
+
+local stored = queue(hash)
+if not stored then
+  return queue_not_found(hash)
+end
+if vt == '' and not stored_ms(stored[1]) then
+  return no_number('vt', stored[1])
+end
+if delay == '' and not stored_ms(stored[2]) then
+  return no_number('delay', stored[2])
+end
+redis.call('ZSCORE', zset, '') -- fails on a key of another type, before anything is changed
+redis.call('HSET', hash, 'modified', digits(math.floor(server_time_us() / 1000000)))
+if vt ~= '' then
+  redis.call('HSET', hash, 'vt', vt)
+end
+if delay ~= '' then
+  redis.call('HSET', hash, 'delay', delay)
+end
+if maxsize ~= '' then
+  redis.call('HSET', hash, 'maxsize', maxsize)
+end
+return describe(hash, zset)

@@ -1,0 +1,149 @@
+"""
+What the library returns: frozen values, without any behaviour that touches Redis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, Literal
+
+from rsmq.codecs import TEXT, Codec
+from rsmq.errors import BodyNotDecodable
+
+State = Literal["visible", "in_flight", "delayed"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Mark(Enum):
+    """A value that no codec returns, and that is the same in every process."""
+
+    NOT_DECODED = "not decoded"
+
+
+def _moment(ms: float | None) -> datetime | None:
+    return None if ms is None else _EPOCH + timedelta(microseconds=round(ms * 1000))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What a received message and a looked-up one have in common."""
+
+    queue: str
+    id: str
+    raw: bytes = field(repr=False)
+    receive_count: int
+    first_received_ms: int | None
+    sent_ms: float | None
+    _codec: Codec = field(default=TEXT, repr=False, compare=False)
+    _body: Any = field(default=_Mark.NOT_DECODED, init=False, repr=False, compare=False)
+
+    @property
+    def body(self) -> Any:
+        """
+        The body, decoded by the codec on first access.
+
+        Raises:
+            BodyNotDecodable: the codec can't read it; ``raw`` has the bytes.
+        """
+        if self._body is _Mark.NOT_DECODED:
+            try:
+                decoded = self._codec.decode(self.raw)
+            except Exception as error:
+                raise BodyNotDecodable(self.queue, self.id, self.raw) from error
+            object.__setattr__(self, "_body", decoded)
+        return self._body
+
+    @property
+    def first_received_at(self) -> datetime | None:
+        """``first_received_ms`` as an aware datetime in UTC."""
+        return _moment(self.first_received_ms)
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """``sent_ms`` as an aware datetime in UTC, exact to the microsecond."""
+        return _moment(self.sent_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Message(_Stored):
+    """
+    A received message, and the receipt for it.
+
+    ``(id, receive_count)`` is the receipt: every receive, by any client, changes the count, and
+    a delete or a change of visibility with this object acts only while the count is still this.
+
+    Attributes:
+        queue: the name of the queue it was received from.
+        id: its id, as the sending client made it.
+        raw: the body, bytes as they stand in Redis.
+        receive_count: how often it has been received, this time included; from 1.
+        first_received_ms: Unix ms of the first receive by the server's clock; None if another
+            client counted a receive without noting its time.
+        sent_ms: Unix ms of the send, with microseconds as decimals; None if the id does not
+            tell.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage(_Stored):
+    """
+    A message as it stands in the queue, looked up without receiving it. It is no receipt.
+
+    Attributes:
+        queue: the name of the queue.
+        id: its id, as the sending client made it.
+        raw: the body, bytes as they stand in Redis.
+        receive_count: how often it has been received; 0 before the first time.
+        first_received_ms: Unix ms of the first receive, None before it.
+        sent_ms: Unix ms of the send, with microseconds as decimals; None if the id does not
+            tell.
+        state: "visible" (due), "in_flight" (received and hidden), "delayed" (never received and
+            hidden).
+        visible_at_ms: Unix ms from which it is visible.
+        last_received_ms: Unix ms of the last receive, estimated as ``visible_at_ms`` minus the
+            queue's vt; None before the first receive.
+    """
+
+    state: State = "visible"
+    visible_at_ms: float = 0
+    last_received_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAttributes:
+    """
+    The attributes and counters of a queue, read at one moment.
+
+    Attributes:
+        vt: the visibility timeout, seconds; a fraction only if another client stored one.
+        delay: the delay of new messages, seconds; a fraction only if another client stored one.
+        maxsize: the size limit of a body in UTF-16 code units of text or bytes of bytes;
+            -1 is unlimited. A stored limit that makes no sense counts as 65,536.
+        total_received: receives and pops ever, redeliveries included.
+        total_sent: messages ever sent.
+        created: when the queue was created; None if not stored as a time.
+        modified: when its attributes were last set; None if not stored as a time.
+        messages: ids in the queue, hidden ones included.
+        hidden_messages: those that are not visible now, delayed or in flight.
+        visible_messages: those that a receive would find now.
+        next_due_ms: Unix ms when the next hidden message becomes visible; None without one.
+        dead_letter_queue: the stored policy's target; None without a policy.
+        max_receives: the stored policy's limit; None without a policy.
+    """
+
+    vt: float
+    delay: float
+    maxsize: int
+    total_received: int
+    total_sent: int
+    created: datetime | None
+    modified: datetime | None
+    messages: int
+    hidden_messages: int
+    visible_messages: int
+    next_due_ms: float | None
+    dead_letter_queue: str | None
+    max_receives: int | None

@@ -1,0 +1,220 @@
+"""
+Where the contract suite runs: every kind of server, through both clients.
+
+A test takes ``env``: its client, the raw keys below it, and its way to let time pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import freezegun
+import pytest
+import redis
+import redis.asyncio
+from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+from redis.cluster import RedisCluster
+
+from rsmq import RSMQ, AsyncRSMQ, embedded
+from tests.faces import Blocking
+
+_numbers = itertools.count()
+
+#: What each part may do, as the README tells people to write it.
+PRODUCER = "+eval +evalsha +script|load +time +hmget +zadd +hset +hincrby"
+NOTIFY = "+publish +zcard"
+CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zrangebyscore"
+ADMIN = f"{CONSUMER} +hsetnx +sadd +srem +smembers +unlink +zcard +zcount"
+
+_PRODUCING = {"send_message"}
+_CONSUMING = {
+    "receive_message",
+    "pop_message",
+    "delete_message",
+    "change_message_visibility",
+    "get_message",
+}
+
+
+class Routed:
+    """A client whose calls go out under the user who may do just that."""
+
+    def __init__(self, clients):
+        self._clients = clients
+
+    def __getattr__(self, name):
+        part = "producer" if name in _PRODUCING else "consumer" if name in _CONSUMING else "admin"
+        return getattr(self._clients[part], name)
+
+
+class Env:
+    """One namespace of one server, seen through one client."""
+
+    def __init__(self, backend, face, request):
+        self.backend = backend
+        self.ns = f"{{t{next(_numbers)}}}" if backend == "cluster" else f"t{next(_numbers)}"
+        self._face = face
+        self._runner = asyncio.Runner() if face == "asyncio" else None
+        self._frozen = None
+        self._closing = []
+        if backend == "memory":
+            self.url = f"memory://{self.ns}"
+            self.raw = embedded.client(self.url)
+        else:
+            name = {"redis-6.2": "old_server", "cluster": "cluster_server"}.get(backend, "server")
+            self.server = request.getfixturevalue(name)
+            self.url = self.server.url
+            self.raw = self.server.raw()
+        self._closing.append(self.raw.close)
+        self.rsmq = self.client()
+
+    def client(self, **options):
+        """Another client of the same namespace."""
+        options = {"ns": self.ns, **options}
+        if self.backend == "acl":
+            return Routed({part: self._as_user(part, options) for part in ACL_RULES})
+        if self.backend == "cluster":
+            kinds = (RedisCluster, AsyncRedisCluster)
+            return self._given(kinds, options, host="127.0.0.1", port=self.server.port)
+        if self.backend == "given, decoding, RESP2":
+            kinds = (redis.Redis, redis.asyncio.Redis)
+            return self._given(
+                kinds, options, port=self.server.port, decode_responses=True, protocol=2,
+                encoding="latin-1",
+            )  # fmt: skip
+        if self.backend == "given, RESP3":
+            kinds = (redis.Redis, redis.asyncio.Redis)
+            return self._given(kinds, options, port=self.server.port, protocol=3)
+        return self._opened(self.url, options)
+
+    def _as_user(self, part, options):
+        user = f"{self.ns}-{part}"
+        rule = ACL_RULES[part].split()
+        self.raw.execute_command(
+            "ACL", "SETUSER", user, "on", ">secret", f"~{self.ns}:*", f"&{self.ns}:rt:*",
+            "-@all", *rule,
+        )  # fmt: skip
+        url = f"redis://{user}:secret@127.0.0.1:{self.server.port}/0"
+        return self._opened(url, options)
+
+    def _opened(self, url, options):
+        if self._runner is None:
+            client = RSMQ.from_url(url, **options)
+            self._closing.append(client.close)
+            return client
+        client = Blocking(self._runner, AsyncRSMQ.from_url(url, **options))
+        self._closing.append(client.close)
+        return client
+
+    def _given(self, kinds, options, **connection):
+        if self._runner is None:
+            given = kinds[0](**connection)
+            self._closing.append(given.close)
+            return RSMQ(given, **options)
+
+        async def make():
+            return kinds[1](**connection)
+
+        given = self._runner.run(make())
+        self._closing.append(lambda: self._runner.run(given.aclose()))
+        return Blocking(self._runner, AsyncRSMQ(given, **options))
+
+    def elapse(self, qname, seconds):
+        """Let time pass for a queue: by the process's clock if it is the server's, else by score."""
+        if self.backend == "memory":
+            if self._frozen is None:
+                self._freezer = freezegun.freeze_time(real_asyncio=True)
+                self._frozen = self._freezer.start()
+            self._frozen.tick(seconds)
+            return
+        for id, score in self.raw.zrange(self.zset(qname), 0, -1, withscores=True):
+            self.raw.zadd(self.zset(qname), {id: score - seconds * 1000})
+
+    def zset(self, qname):
+        return f"{self.ns}:{qname}"
+
+    def hash(self, qname):
+        return f"{self.ns}:{qname}:Q"
+
+    def fields(self, qname):
+        """The whole hash of a queue, as text."""
+        stored = self.raw.hgetall(self.hash(qname))
+        return {name.decode(): value.decode("utf-8", "replace") for name, value in stored.items()}
+
+    def scores(self, qname):
+        """The whole sorted set of a queue."""
+        stored = self.raw.zrange(self.zset(qname), 0, -1, withscores=True)
+        return {id.decode(): score for id, score in stored}
+
+    def state(self):
+        """Every key of the namespace, to see that nothing changed."""
+        dump = {}
+        for key in sorted(self.raw.keys(f"{self.ns}:*")):
+            kind = self.raw.type(key)
+            dump[key] = {
+                b"hash": lambda key: self.raw.hgetall(key),
+                b"zset": lambda key: self.raw.zrange(key, 0, -1, withscores=True),
+                b"set": lambda key: sorted(self.raw.smembers(key)),
+                b"string": lambda key: self.raw.get(key),
+            }[kind](key)
+        return dump
+
+    def now_ms(self):
+        """The server's clock."""
+        seconds, microseconds = self.raw.time()
+        return seconds * 1000 + microseconds // 1000
+
+    def close(self):
+        if self._frozen is not None:
+            self._freezer.stop()
+        for close in reversed(self._closing):
+            close()
+        if self._runner is not None:
+            self._runner.close()
+
+
+ACL_RULES = {
+    "producer": f"{PRODUCER} {NOTIFY}",
+    "consumer": CONSUMER,
+    "admin": ADMIN,
+}
+
+BACKENDS = [
+    "redis",
+    "redis-6.2",
+    "cluster",
+    "acl",
+    "given, decoding, RESP2",
+    "given, RESP3",
+    "memory",
+]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return request.param
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def face(request):
+    return request.param
+
+
+@pytest.fixture
+def env(backend, face, request):
+    env = Env(backend, face, request)
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def rsmq(env):
+    return env.rsmq
+
+
+@pytest.fixture
+def queue(env):
+    """The name of a queue with default attributes."""
+    env.rsmq.create_queue("q")
+    return "q"

