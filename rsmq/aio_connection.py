@@ -5,6 +5,7 @@ Runs an operation on Redis, for the asyncio client; the twin of ``connection.py`
 from __future__ import annotations
 
 import asyncio
+import select
 import time
 import weakref
 from collections.abc import Awaitable, Callable
@@ -19,7 +20,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from rsmq.connection import LAST_WORD, bad_url, require_hash_tag, without_retries
 from rsmq.errors import InvalidFormat, RSMQError, show
 from rsmq.failures import Attempts, explain
-from rsmq.operations import Operation
+from rsmq.operations import Operation, Retry
 from rsmq.protocol import Namespace
 
 T = TypeVar("T")
@@ -86,6 +87,10 @@ class AsyncPoolCaller:
             try:
                 pool = self._pools.get()
                 connection = await pool.get_connection()
+                if operation.retry is Retry.NEVER and _has_data(connection):
+                    # A dead connection would make the attempt ambiguous, which these can't be.
+                    await _give_up(pool, connection)
+                    connection = await pool.get_connection()
                 sent = True
                 reply = await self._exchange(pool, connection, operation)
             except (RedisError, OSError) as error:
@@ -117,9 +122,10 @@ class AsyncPoolCaller:
             usable = True
             raise
         finally:
-            if not usable:
-                await connection.disconnect(nowait=True)
-            await pool.release(connection)
+            if usable:
+                await pool.release(connection)
+            else:
+                await _give_up(pool, connection)
         return reply
 
 
@@ -190,6 +196,29 @@ def open_async_caller(url: str, retry_deadline: float, options: dict[str, Any]) 
     except ValueError:
         raise bad_url(url) from None
     return AsyncPoolCaller(AsyncPools(make), retry_deadline)
+
+
+async def _give_up(pool: Any, connection: Any) -> None:
+    """Close a connection that is of no more use, and tell the pool."""
+    await connection.disconnect(nowait=True)
+    await pool.release(connection)
+
+
+def _has_data(connection: Any) -> bool:
+    """
+    Whether an idle connection is of no more use: closed by the server, or out of step.
+
+    The pool knows only what the event loop has read so far; the socket may know more.
+    """
+    info = getattr(getattr(connection, "_writer", None), "get_extra_info", None)
+    socket = info("socket") if info is not None else None
+    if socket is None:
+        return False
+    if not hasattr(select, "poll"):
+        return bool(select.select([socket], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 async def _send(connection: Any, *command: Any) -> None:

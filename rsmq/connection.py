@@ -94,10 +94,10 @@ class PerThread:
 
     def take(self, *, check: bool) -> Any:
         connection = self._slot().take()
-        if connection is not None and connection.pid == os.getpid():
-            if not check or not _has_data(connection):
+        if connection is not None:
+            if connection.pid == os.getpid() and not (check and _has_data(connection)):
                 return connection
-            connection.disconnect()
+            connection.disconnect()  # a parent's is closed on this side only
         connection = self._pool.connection_class(**self._pool.connection_kwargs)
         connection.connect()
         return connection
@@ -136,6 +136,12 @@ class _Slot:
     def take(self) -> Any:
         # One step, so that close() in another thread can't take the same connection.
         return self.__dict__.pop("connection", None)
+
+    def __del__(self) -> None:
+        # The thread has ended. The connection itself is in reference cycles, and would wait.
+        connection = self.take()
+        if connection is not None:
+            connection.disconnect()
 
 
 class PoolCaller:
@@ -297,8 +303,8 @@ def without_retries(options: dict[str, Any], retry: object) -> dict[str, Any]:
 
 def bad_url(url: str) -> InvalidFormat:
     """The error for a URL that redis-py refuses. Its own text may hold part of a password."""
-    scheme, _, rest = url.partition("://")
-    shown = f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+    scheme, separator, rest = url.partition("://")
+    shown = f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if separator else "It"
     return InvalidFormat(
         "url",
         value=shown,

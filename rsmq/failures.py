@@ -50,6 +50,8 @@ _WRAPPED = re.compile(
     re.DOTALL,
 )
 
+_NOT_PERMITTED_IN_SCRIPT = "The user executing the script can't"
+
 _ADVICE = {
     "WRONGTYPE": "A key of queue {queue} holds another type than RSMQ's: another program uses it. "
     "Nothing was changed. Use another queue name or namespace, or remove that key.",
@@ -81,7 +83,11 @@ def code_of(error: BaseException) -> str:
             return code
     text = str(error)
     wrapped = _WRAPPED.match(text)
-    return (wrapped["error"] if wrapped else text).partition(" ")[0]
+    if wrapped:
+        text = wrapped["error"]
+    if text.startswith(_NOT_PERMITTED_IN_SCRIPT):
+        return "NOPERM"
+    return text.partition(" ")[0]
 
 
 def classify(error: BaseException, *, sent: bool) -> Failure:

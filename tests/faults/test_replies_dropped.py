@@ -1,0 +1,198 @@
+"""The reply of every operation is lost once; nothing is stored twice, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import redis.exceptions as redis_errors
+
+from rsmq import QueueExists, QueueNotFound
+
+LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError)
+
+
+def test_a_send_whose_reply_is_lost_is_stored_once_and_raises(broken, rsmq):
+    broken.proxy.drop = 1
+    before = broken.proxy.scripts
+
+    with pytest.raises(LOST):
+        rsmq.send_message("q", "m")
+
+    assert broken.proxy.scripts == before + 1
+    assert list(broken.bodies("q").values()) == [b"m"]
+    assert rsmq.receive_message("q").body == "m"
+
+
+def test_a_pop_whose_reply_is_lost_is_not_repeated(broken, rsmq):
+    rsmq.send_message("q", "one")
+    rsmq.send_message("q", "two")
+    broken.proxy.drop = 1
+
+    with pytest.raises(LOST):
+        rsmq.pop_message("q")
+
+    assert list(broken.bodies("q").values()) == [b"two"]
+
+
+def test_a_purge_whose_reply_is_lost_is_not_repeated(broken, rsmq):
+    rsmq.purge_queue("q")
+    rsmq.send_message("q", "m")
+    broken.proxy.drop = 1
+    before = broken.proxy.scripts
+
+    with pytest.raises(LOST):
+        rsmq.purge_queue("q")
+
+    assert broken.proxy.scripts == before + 1
+    assert broken.bodies("q") == {}
+
+
+def test_a_receive_whose_reply_is_lost_is_repeated_once(broken, rsmq):
+    ids = [rsmq.send_message("q", body) for body in ("one", "two", "three")]
+    broken.proxy.drop = 1
+    message = rsmq.receive_message("q", vt=100)
+
+    assert message.id == ids[1]
+    counts = broken.raw.hmget(f"{broken.ns}:q:Q", [f"{id}:rc" for id in ids])
+    assert counts == [b"1", b"1", None]
+
+    broken.proxy.drop = 2
+    with pytest.raises(LOST):
+        rsmq.receive_message("q", vt=100)
+    assert len(broken.bodies("q")) == 3
+
+
+def test_a_delete_whose_reply_is_lost_is_repeated_and_counts_as_done(broken, rsmq):
+    rsmq.send_message("q", "m")
+    message = rsmq.receive_message("q")
+    broken.proxy.drop = 1
+
+    assert rsmq.delete_message(message) is True
+    assert broken.bodies("q") == {}
+    assert rsmq.delete_message(message) is False
+
+
+def test_a_delete_that_is_repeated_never_takes_what_another_received(broken, rsmq):
+    rsmq.send_message("q", "m")
+    late = rsmq.receive_message("q", vt=0)
+    rsmq.receive_message("q", vt=100)
+    broken.proxy.drop = 1
+
+    assert rsmq.delete_message(late) is False
+    assert list(broken.bodies("q").values()) == [b"m"]
+
+
+def test_a_change_of_visibility_is_repeated(broken, rsmq):
+    rsmq.send_message("q", "m")
+    message = rsmq.receive_message("q")
+    broken.proxy.drop = 3
+
+    assert rsmq.change_message_visibility(message, 0) is True
+    assert broken.proxy.drop == 0
+    assert rsmq.receive_message("q").receive_count == 2
+
+
+def test_a_create_whose_reply_is_lost_is_repeated_and_counts_as_done(broken, rsmq):
+    broken.proxy.drop = 1
+    assert rsmq.create_queue("new", vt=5) is True
+
+    broken.proxy.drop = 1
+    with pytest.raises(QueueExists):
+        rsmq.create_queue("new", vt=6)
+    assert rsmq.get_queue_attributes("new").vt == 5
+
+
+def test_a_delete_of_a_queue_is_repeated_and_counts_as_done(broken, rsmq):
+    broken.proxy.drop = 1
+    assert rsmq.delete_queue("q") is None
+    assert broken.raw.keys(f"{broken.ns}:*") == []
+
+    with pytest.raises(QueueNotFound):
+        rsmq.delete_queue("q")
+
+
+def test_reads_and_attributes_are_repeated(broken, rsmq):
+    id = rsmq.send_message("q", "m")
+    for call, expected in (
+        (rsmq.list_queues, ["q"]),
+        (lambda: rsmq.get_queue_attributes("q").messages, 1),
+        (lambda: rsmq.set_queue_attributes("q", vt=9).vt, 9),
+        (lambda: rsmq.get_message("q", id).body, "m"),
+    ):
+        broken.proxy.drop = 4
+        assert call() == expected
+        assert broken.proxy.drop == 0
+
+
+def test_a_reply_that_breaks_off_at_any_byte(broken, rsmq):
+    """The reply of a delete is short; each of its bytes is the last one to arrive once."""
+    for cut in range(4):
+        rsmq.send_message("q", "m")
+        message = rsmq.receive_message("q")
+        broken.proxy.cut, broken.proxy.drop = cut, 1
+        assert rsmq.delete_message(message) is True
+    broken.proxy.cut = 0
+    assert broken.bodies("q") == {}
+
+
+def test_a_receive_that_breaks_off_at_any_byte_delivers_whole_messages_only(broken, rsmq):
+    body = "é" * 20
+    for _ in range(250):
+        rsmq.send_message("q", body)
+    cut = 0
+    while cut < 120:
+        broken.proxy.cut, broken.proxy.drop = cut, 1
+        message = rsmq.receive_message("q", vt=100)
+        assert message.body == body
+        cut += 1
+    broken.proxy.cut = 0
+
+
+def test_replies_that_come_byte_by_byte(broken, rsmq):
+    broken.proxy.pieces = True
+    for number in range(20):
+        id = rsmq.send_message("q", f"{number} é\0")
+        message = rsmq.receive_message("q")
+        assert (message.id, message.body) == (id, f"{number} é\0")
+        assert rsmq.delete_message(message) is True
+
+
+def test_a_connection_that_died_while_idle_is_not_noticed(broken, rsmq):
+    """A send and a pop are never ambiguous because of a connection that was dead before."""
+    for _ in range(5):
+        broken.proxy.close_connections()
+        id = rsmq.send_message("q", "m")
+        broken.proxy.close_connections()
+        assert rsmq.pop_message("q").id == id
+
+
+def test_a_server_that_is_away_for_a_while(broken, rsmq):
+    broken.proxy.refuse = True
+    broken.proxy.close_connections()
+    threading.Timer(0.4, setattr, (broken.proxy, "refuse", False)).start()
+
+    id = rsmq.send_message("q", "m")
+    assert list(broken.bodies("q")) == [id]
+
+
+def test_a_server_that_stays_away_raises_at_the_deadline(broken):
+    client = broken.opened(retry_deadline=0.2)
+    broken.proxy.refuse = True
+
+    with pytest.raises(redis_errors.ConnectionError):
+        client.send_message("q", "m")
+
+
+def test_a_slow_reply_is_a_timeout_and_is_not_repeated_for_a_send(broken):
+    client = broken.opened(socket_timeout=0.1)
+    client.create_queue("q")
+    client.send_message("q", "warm")
+    broken.proxy.delay = 0.3
+
+    with pytest.raises(redis_errors.TimeoutError):
+        client.send_message("q", "m")
+
+    broken.proxy.delay = 0
+    assert sorted(broken.bodies("q").values()) == [b"m", b"warm"]
+    assert client.get_queue_attributes("q").messages == 2

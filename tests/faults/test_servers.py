@@ -1,0 +1,618 @@
+"""The server is full, forgets its scripts, is killed, answers errors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import redis
+import redis.exceptions as redis_errors
+
+from rsmq import RSMQ, AsyncRSMQ, QueueNotFound
+from tests.faces import Blocking
+from tests.proxy import Proxy
+from tests.servers import Server, redis_7, redis_62
+
+
+@pytest.fixture(params=[redis_7, redis_62])
+def full(request):
+    """A server whose memory is filled by one queue of small messages."""
+    server = Server(request.param(), "--maxmemory", "12mb", "--maxmemory-policy", "noeviction")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def opened(request):
+    """A function from a URL to a client of either kind."""
+    runner = asyncio.Runner() if request.param == "asyncio" else None
+    clients = []
+
+    def open(url, **options):
+        if runner is None:
+            clients.append(RSMQ.from_url(url, **options))
+        else:
+            clients.append(Blocking(runner, AsyncRSMQ.from_url(url, **options)))
+        return clients[-1]
+
+    yield open
+    for client in clients:
+        client.close()
+    if runner is not None:
+        runner.close()
+
+
+FULL = "command not allowed when used memory"
+
+
+def shrink(server):
+    """Lower the limit, so that no buffer that is freed makes room again."""
+    with server.raw() as raw:
+        raw.config_set("maxmemory", raw.info("memory")["used_memory"] - 1_000_000)
+
+
+def test_a_full_server_refuses_sends_whole_and_is_drained(full, opened):
+    rsmq = opened(full.url)
+    rsmq.create_queue("q")
+    body = "x" * 1000
+    sent = 0
+    with pytest.raises(redis_errors.ResponseError, match=FULL) as caught:
+        while True:
+            rsmq.send_message("q", body)
+            sent += 1
+    assert "Receiving and deleting still work" in caught.value.__notes__[0]
+    shrink(full)
+    for call in (
+        lambda: rsmq.send_message("q", body),
+        lambda: rsmq.create_queue("other"),
+        lambda: rsmq.set_queue_attributes("q", vt=1),
+    ):
+        with pytest.raises(redis_errors.ResponseError, match=FULL):
+            call()
+
+    with full.raw() as raw:
+        fields = raw.hlen("rsmq:q:Q")
+        assert raw.zcard("rsmq:q") == sent > 1000
+        assert fields == 6 + sent
+        assert raw.smembers("rsmq:QUEUES") == {b"q"}
+
+        held = rsmq.receive_message("q", vt=1000)
+        assert rsmq.change_message_visibility(held, 2000) is True
+        assert rsmq.delete_message(held) is True
+        drained = 1
+        while drained < sent // 2:
+            message = rsmq.receive_message("q")
+            assert rsmq.delete_message(message) is True
+            drained += 1
+        while rsmq.pop_message("q") is not None:
+            drained += 1
+        assert drained == sent
+        assert raw.hlen("rsmq:q:Q") == 7
+        assert rsmq.send_message("q", "again")
+
+
+def test_a_full_server_lets_queues_be_purged_and_deleted(full, opened):
+    rsmq = opened(full.url)
+    for name in ("a", "b"):
+        rsmq.create_queue(name)
+        rsmq.send_message(name, "m")
+    rsmq.create_queue("q")
+    with pytest.raises(redis_errors.ResponseError, match=FULL):
+        while True:
+            rsmq.send_message("q", "x" * 1000)
+    shrink(full)
+
+    assert rsmq.purge_queue("a") == 1
+    assert rsmq.get_queue_attributes("a").total_sent == 1
+    rsmq.delete_queue("b")
+    rsmq.purge_queue("q")
+
+    def send_again():
+        try:
+            return bool(rsmq.send_message("q", "again"))
+        except redis_errors.ResponseError:
+            return False
+
+    assert settles(send_again, expected=True)  # the server frees what was purged in the background
+
+
+def test_a_storm_of_script_flushes_is_never_noticed(server):
+    stop = threading.Event()
+
+    def flush():
+        with server.raw() as raw:
+            while not stop.is_set():
+                raw.script_flush()
+
+    def work(number, done):
+        with RSMQ.from_url(server.url, ns="storm") as rsmq:
+            for _ in range(500):
+                rsmq.send_message(f"q{number}", "m")
+                message = rsmq.receive_message(f"q{number}")
+                assert rsmq.change_message_visibility(message, 60) is True
+                assert rsmq.delete_message(message) is True
+        done.append(number)
+
+    async def work_async(number, done):
+        async with AsyncRSMQ.from_url(server.url, ns="storm") as rsmq:
+            for _ in range(500):
+                await rsmq.send_message(f"q{number}", "m")
+                message = await rsmq.receive_message(f"q{number}")
+                assert await rsmq.change_message_visibility(message, 60) is True
+                assert await rsmq.delete_message(message) is True
+        done.append(number)
+
+    with RSMQ.from_url(server.url, ns="storm") as rsmq:
+        for number in range(3):
+            rsmq.create_queue(f"q{number}")
+    done = []
+    flusher = threading.Thread(target=flush)
+    workers = [threading.Thread(target=work, args=(number, done)) for number in range(2)]
+    for thread in (flusher, *workers):
+        thread.start()
+    asyncio.run(work_async(2, done))
+    for worker in workers:
+        worker.join()
+    stop.set()
+    flusher.join()
+
+    assert sorted(done) == [0, 1, 2]
+
+
+def ledger_run(messages, kills):
+    """
+    Two producers and two consumers over a server that is killed again and again.
+
+    Returns what was sent and acknowledged, what was received, and what was deleted and
+    acknowledged; each is checked against the others by the caller.
+    """
+    server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
+    lock = threading.Lock()
+    sent, held, deleted, problems = {}, {}, set(), []
+    producing = threading.Event()
+    producing.set()
+
+    def produce(part):
+        rsmq = RSMQ.from_url(server.url, retry_deadline=20)
+        for number in range(messages // 2):
+            body = f"{part}-{number}"
+            while True:
+                try:
+                    id = rsmq.send_message("q", body)
+                except redis_errors.ConnectionError:
+                    continue  # unknown whether it was stored: sent again, as a program would
+                with lock:
+                    sent[id] = body
+                break
+        rsmq.close()
+
+    def consume():
+        rsmq = RSMQ.from_url(server.url, retry_deadline=20)
+        empty = 0
+        while producing.is_set() or empty < 20:
+            try:
+                message = rsmq.receive_message("q", vt=1)
+                if message is None:
+                    empty += 1
+                    time.sleep(0.06)
+                    continue
+                empty = 0
+                with lock:
+                    counts = held.setdefault(message.id, [])
+                    if message.receive_count in counts:
+                        problems.append(("two holders of one receipt", message))
+                    if message.id in deleted:
+                        problems.append(("delivered after its delete", message))
+                    counts.append(message.receive_count)
+                if rsmq.delete_message(message):
+                    with lock:
+                        deleted.add(message.id)
+            except redis_errors.ConnectionError:
+                continue
+        rsmq.close()
+
+    with RSMQ.from_url(server.url) as rsmq:
+        rsmq.create_queue("q")
+    producers = [threading.Thread(target=produce, args=(part,)) for part in "ab"]
+    consumers = [threading.Thread(target=consume) for _ in range(2)]
+    for thread in (*producers, *consumers):
+        thread.start()
+    chance = random.Random(3)
+    for _ in range(kills):
+        time.sleep(chance.uniform(0.15, 0.8))
+        server.kill()
+        server.start()
+    for thread in producers:
+        thread.join()
+    producing.clear()
+    for thread in consumers:
+        thread.join()
+    with server.raw() as raw:
+        left = raw.zcard("rsmq:q"), raw.hlen("rsmq:q:Q")
+    server.stop()
+    return sent, held, deleted, problems, left
+
+
+@pytest.mark.timeout(120)
+def test_kill_9_with_appendfsync_always_loses_nothing():
+    sent, held, deleted, problems, left = ledger_run(8_000, 4)
+
+    assert len(sent) == 8_000
+    assert problems == []
+    assert set(sent) - set(held) == set()
+    assert left == (0, 7)
+    for counts in held.values():
+        assert counts == sorted(set(counts))
+    assert set(sent) <= set(held)
+    assert len(deleted) <= len(held)
+
+
+@pytest.mark.parametrize("call", ["send", "receive", "delete"])
+def test_a_log_that_breaks_off_leaves_no_message_without_a_body(call):
+    """The tail of the append-only file is cut at several bytes, and the server started twice."""
+    server = Server(
+        redis_7(), "--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"
+    )
+    folder = Path(server.folder) / "appendonlydir"
+    with RSMQ.from_url(server.url) as rsmq:
+        rsmq.create_queue("q")
+        rsmq.send_message("q", "first")
+        log = next(folder.glob("*.incr.aof"))
+        before = log.stat().st_size
+        if call == "send":
+            rsmq.send_message("q", "second")
+        else:
+            message = rsmq.receive_message("q", vt=0)
+            if call == "delete":
+                before = log.stat().st_size
+                rsmq.delete_message(message)
+    whole = log.read_bytes()
+    assert len(whole) > before
+    for cut in range(before + 1, len(whole), max(1, (len(whole) - before) // 6)):
+        server.kill()
+        log.write_bytes(whole[:cut])
+        server.start()
+        server.kill()
+        server.start()
+        with RSMQ.from_url(server.url) as rsmq, server.raw() as raw:
+            for id in raw.zrange("rsmq:q", 0, -1):
+                if call != "delete":
+                    assert raw.hget("rsmq:q:Q", id) is not None
+            while (message := rsmq.pop_message("q")) is not None:
+                assert message.raw in (b"first", b"second")
+    server.stop()
+
+
+def test_threads_share_a_client(server):
+    rsmq = RSMQ.from_url(server.url, ns="threads")
+    rsmq.create_queue("q")
+    received = []
+
+    def work(part):
+        for number in range(100):
+            rsmq.send_message("q", f"{part}-{number}")
+            message = rsmq.receive_message("q", vt=100)
+            assert rsmq.delete_message(message) is True
+            received.append(message.body)
+
+    threads = [threading.Thread(target=work, args=(part,)) for part in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(received) == sorted(f"{part}-{n}" for part in range(8) for n in range(100))
+    rsmq.close()
+
+
+def connections(server):
+    with server.raw() as raw:
+        return raw.info("clients")["connected_clients"]
+
+
+def settles(value, *, expected):
+    deadline = time.monotonic() + 5
+    while value() != expected and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return value() == expected
+
+
+def test_connections_of_threads_that_ended_and_of_closed_clients_are_closed(server):
+    before = connections(server)
+    rsmq = RSMQ.from_url(server.url, ns="ended")
+    rsmq.create_queue("q")
+    threads = [threading.Thread(target=rsmq.list_queues) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    del thread, threads
+
+    assert settles(lambda: connections(server), expected=before + 1)
+    rsmq.close()
+    assert settles(lambda: connections(server), expected=before)
+
+
+def test_a_pool_of_few_connections_serves_many_threads(server):
+    before = connections(server)
+    rsmq = RSMQ.from_url(server.url, ns="few", max_connections=2)
+    rsmq.create_queue("q")
+    done = []
+
+    def work():
+        for _ in range(20):
+            rsmq.send_message("q", "m")
+        done.append(True)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(done) == 6
+    assert rsmq.get_queue_attributes("q").messages == 120
+    assert connections(server) <= before + 2
+    rsmq.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("given", [False, True])
+def test_a_fork_leaves_the_parents_connections_alone(server, given):
+    client = redis.Redis(port=server.port) if given else None
+    rsmq = RSMQ(client, ns="fork") if client else RSMQ.from_url(server.url, ns="fork")
+    rsmq.create_queue("q", exist_ok=True)
+    rsmq.purge_queue("q")
+    children = []
+    for part in range(4):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                for number in range(200):
+                    id = rsmq.send_message("q", f"{part}-{number}")
+                    status = 0 if rsmq.get_message("q", id).body == f"{part}-{number}" else 2
+                    if status:
+                        break
+            finally:
+                os._exit(status)
+        children.append(pid)
+    for number in range(200):
+        id = rsmq.send_message("q", f"parent-{number}")
+        assert rsmq.get_message("q", id).body == f"parent-{number}"
+
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0, 0]
+    assert rsmq.get_queue_attributes("q").messages == 1000
+    rsmq.close()
+    if client:
+        client.close()
+
+
+class Answering:
+    """A server that answers each script call with the next of its replies."""
+
+    def __init__(self, *replies):
+        self.replies = list(replies)
+        self.asked = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0?protocol=2"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        with client:
+            while data := client.recv(1 << 20):
+                if b"EVAL" in data:
+                    self.asked += 1
+                    client.sendall(self.replies.pop(0))
+                else:
+                    client.sendall(b"+OK\r\n" * data.count(b"*"))
+
+    def close(self):
+        self._listener.close()
+
+
+@pytest.fixture
+def answering():
+    servers = []
+
+    def start(*replies):
+        servers.append(Answering(*replies))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+ID = b"$32\r\n" + b"i" * 32 + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"-LOADING Redis is loading the dataset in memory\r\n",
+        b"-READONLY You can't write against a read only replica.\r\n",
+        b"-MASTERDOWN Link with MASTER is down\r\n",
+        b"-BUSY Redis is busy running a script. You can only call SCRIPT KILL.\r\n",
+        b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+        b"-CLUSTERDOWN The cluster is down\r\n",
+        b"-ERR Error running script (call to f_0123456789): @user_script:9: @user_script: 9: "
+        b"-READONLY You can't write against a read only replica.\r\n",
+    ],
+)
+def test_replies_after_which_nothing_ran_are_waited_out(answering, opened, reply):
+    server = answering(reply, reply, ID)
+
+    assert opened(server.url).send_message("q", "m") == "i" * 32
+    assert server.asked == 3
+
+    server = answering(*[reply] * 20)
+    with pytest.raises(redis_errors.RedisError):
+        opened(server.url, retry_deadline=0.05).send_message("q", "m")
+    assert server.asked > 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "note"),
+    [
+        (b"-ERR unknown\r\n", redis_errors.ResponseError, None),
+        (b"-WRONGTYPE Operation against a key\r\n", redis_errors.ResponseError, "another type"),
+        (b"-OOM command not allowed\r\n", redis_errors.OutOfMemoryError, "maxmemory"),
+        (b"-NOPERM this user has no permissions\r\n", redis_errors.NoPermissionError, "README"),
+        (b"-NOAUTH Authentication required.\r\n", redis_errors.AuthenticationError, None),
+        (b"-MISCONF Redis is configured to save\r\n", redis_errors.ResponseError, "disk"),
+        (b"-NOREPLICAS Not enough good replicas\r\n", redis_errors.ResponseError, "replicas"),
+        (
+            b"-MOVED 1234 127.0.0.1:7000\r\n",
+            redis_errors.MovedError,
+            "redis.RedisCluster",
+        ),
+        (
+            b"-CROSSSLOT Keys in request don't hash to the same slot\r\n",
+            redis_errors.ClusterCrossSlotError,
+            "hash tag",
+        ),
+        (b"-ASK 1234 127.0.0.1:7000\r\n", redis_errors.AskError, None),
+        (b"-NOSCRIPT No matching script.\r\n", redis_errors.NoScriptError, None),
+        (b"-EXECABORT Transaction discarded\r\n", redis_errors.ExecAbortError, None),
+        (b"-NOPROTO unsupported protocol version\r\n", redis_errors.ResponseError, None),
+        (b"-UNKILLABLE Sorry\r\n", redis_errors.ResponseError, None),
+        (b"-UNBLOCKED client unblocked\r\n", redis_errors.ResponseError, None),
+        (b"-WRONGPASS invalid username-password\r\n", redis_errors.AuthenticationError, None),
+        (b"-NOTBUSY No scripts in execution\r\n", redis_errors.ResponseError, None),
+        (b"-QUEUENOTFOUND rsmq:q:Q\r\n", QueueNotFound, "create_queue"),
+    ],
+)
+def test_other_replies_are_the_callers_at_once(answering, opened, reply, kind, note):
+    again = 2 if b"NOSCRIPT" in reply else 1
+    server = answering(*[reply] * 4)
+
+    with pytest.raises(kind) as caught:
+        opened(server.url).send_message("q", "m")
+
+    assert server.asked == again
+    notes = getattr(caught.value, "__notes__", [])
+    assert [note in text for text in notes] == ([True] if note else [])
+
+
+def test_a_wrong_password_is_not_tried_again_and_not_shown(server, opened):
+    with server.raw() as raw:
+        raw.execute_command("ACL", "SETUSER", "someone", "on", ">right", "~*", "+@all")
+    started = time.monotonic()
+
+    with pytest.raises(redis_errors.AuthenticationError) as caught:
+        opened(f"redis://someone:s3cret@127.0.0.1:{server.port}/0").list_queues()
+
+    assert "s3cret" not in str(caught.value)
+    assert time.monotonic() - started < 2
+
+
+def test_a_port_where_nobody_listens(opened):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    with pytest.raises(redis_errors.ConnectionError):
+        opened(f"redis://127.0.0.1:{port}/0", retry_deadline=0.1).list_queues()
+
+
+def test_a_plain_client_on_a_cluster_without_a_hash_tag(cluster_server, opened):
+    with pytest.raises(redis_errors.ClusterCrossSlotError) as caught:
+        opened(cluster_server.url, ns="untagged").create_queue("q")
+
+    assert "ns='{rsmq}'" in caught.value.__notes__[0]
+    tagged = opened(cluster_server.url, ns="{tagged}")
+    tagged.create_queue("q", exist_ok=True)
+    assert tagged.send_message("q", "m")
+
+
+def test_a_user_may_do_no_more_than_is_said(server, opened):
+    """The users of the README, with exactly the two keys of one queue."""
+    with server.raw() as raw:
+        raw.execute_command(
+            "ACL", "SETUSER", "exact", "on", ">p", "~exact:q", "~exact:q:Q", "-@all",
+            *"+eval +evalsha +script|load +time +hmget +zadd +hset +hincrby".split(),
+        )  # fmt: skip
+        with RSMQ(raw, ns="exact") as admin:
+            admin.create_queue("q", exist_ok=True)
+            admin.create_queue("q2", exist_ok=True)
+    producer = opened(f"redis://exact:p@127.0.0.1:{server.port}/0", ns="exact")
+
+    assert producer.send_message("q", "m")
+    for call in (
+        lambda: producer.send_message("q2", "m"),
+        lambda: producer.receive_message("q"),
+        lambda: producer.delete_queue("q"),
+    ):
+        with pytest.raises(redis_errors.ResponseError) as caught:
+            call()
+        assert "README" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("field", ["totalrecv", "{id}:rc"])
+def test_a_counter_at_its_end_changes_nothing(server, opened, field):
+    rsmq = opened(server.url, ns="overflow")
+    rsmq.create_queue("q", exist_ok=True)
+    rsmq.purge_queue("q")
+    id = rsmq.send_message("q", "m")
+    with server.raw() as raw:
+        raw.hset("overflow:q:Q", field.format(id=id), 2**63 - 1)
+        before = raw.hgetall("overflow:q:Q"), raw.zrange("overflow:q", 0, -1, withscores=True)
+
+        with pytest.raises(redis_errors.ResponseError, match="overflow"):
+            rsmq.receive_message("q")
+
+        after = raw.hgetall("overflow:q:Q"), raw.zrange("overflow:q", 0, -1, withscores=True)
+        assert after == before
+        raw.hdel("overflow:q:Q", "totalrecv")
+
+
+def test_latency_does_not_mix_up_replies(server):
+    """Many threads and tasks over a slow line each get their own answers."""
+    proxy = Proxy(server.port)
+    proxy.delay = 0.002
+    rsmq = RSMQ.from_url(proxy.url, ns="slow")
+    rsmq.create_queue("q")
+    wrong = []
+
+    def work(part):
+        for number in range(15):
+            body = f"{part}-{number}"
+            if rsmq.get_message("q", rsmq.send_message("q", body)).body != body:
+                wrong.append(body)
+
+    async def work_async():
+        async with AsyncRSMQ.from_url(proxy.url, ns="slow") as client:
+
+            async def one(part):
+                for number in range(15):
+                    body = f"{part}-{number}"
+                    id = await client.send_message("q", body)
+                    if (await client.get_message("q", id)).body != body:
+                        wrong.append(body)
+
+            await asyncio.gather(*(one(f"task{part}") for part in range(10)))
+
+    threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
+    for thread in threads:
+        thread.start()
+    asyncio.run(work_async())
+    for thread in threads:
+        thread.join()
+    rsmq.close()
+    proxy.close()
+
+    assert wrong == []

@@ -1,0 +1,183 @@
+"""The two clients are twins; the package exports what it says."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import fakeredis
+import pytest
+import redis
+import redis.asyncio
+from redis.cluster import RedisCluster
+
+import rsmq
+from rsmq import RSMQ, AsyncRSMQ, ClientClosed, InvalidFormat, InvalidValue, MissingParameter
+from tests.expect import refused
+
+TWINS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
+
+
+def methods(kind):
+    return {
+        name: member
+        for name, member in vars(kind).items()
+        if inspect.isfunction(member) or isinstance(member, classmethod)
+    }
+
+
+def shape(function):
+    function = getattr(function, "__func__", function)
+    return [
+        (parameter.name, parameter.kind, parameter.default, parameter.annotation)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name != "client"
+    ]
+
+
+def test_the_clients_have_the_same_methods():
+    assert {TWINS.get(name, name) for name in methods(RSMQ)} == set(methods(AsyncRSMQ))
+
+
+@pytest.mark.parametrize("name", methods(RSMQ))
+def test_the_clients_methods_have_the_same_parameters_and_defaults(name):
+    mine, twin = methods(RSMQ)[name], methods(AsyncRSMQ)[TWINS.get(name, name)]
+
+    assert shape(mine) == shape(twin)
+    assert inspect.getdoc(twin) or name.startswith("_")
+    if not name.startswith("_") and name not in ("run", "close"):
+        assert f"``RSMQ.{name}``" in twin.__doc__
+        assert len(mine.__doc__.splitlines()) > 2
+
+
+@pytest.mark.parametrize("name", [n for n in methods(RSMQ) if not n.startswith("_")])
+def test_a_docstring_names_every_parameter(name):
+    function = methods(RSMQ)[name]
+    function = getattr(function, "__func__", function)
+
+    for parameter in inspect.signature(function).parameters:
+        if parameter not in ("self", "cls", "operation"):
+            assert f"{parameter}:" in function.__doc__, parameter
+
+
+def test_all_is_what_the_package_exports():
+    public = {
+        name
+        for name, value in vars(rsmq).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+
+    assert set(rsmq.__all__) == public
+    assert rsmq.__all__ == sorted(rsmq.__all__, key=lambda name: (not name.isupper(), name))
+
+
+def test_importing_the_package_imports_no_extra():
+    program = (
+        "import sys, rsmq; "
+        "sys.exit(bool({'fakeredis', 'lupa', 'pyspark', 'rich', 'rsmq.embedded'} & set(sys.modules)))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_missing_extra_is_named():
+    program = (
+        "import sys; sys.modules['fakeredis'] = None\n"
+        "from rsmq import RSMQ, MissingExtra\n"
+        "try:\n    RSMQ.from_url('memory://')\n"
+        "except MissingExtra as error:\n    print(error.hint)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout == "pip install 'rsmq[embedded]'\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "client"),
+    [
+        (RSMQ, redis.asyncio.Redis()),
+        (RSMQ, "redis://127.0.0.1"),
+        (RSMQ, None),
+        (AsyncRSMQ, redis.Redis()),
+        (AsyncRSMQ, None),
+    ],
+)
+def test_a_client_of_the_wrong_kind(kind, client):
+    with refused(InvalidFormat, "Invalid client format") as caught:
+        kind(client)
+
+    assert type(client).__name__ in caught.error.hint
+
+
+@pytest.mark.parametrize("kind", [RSMQ, AsyncRSMQ])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:s3cret@host:1/",
+        "redis://user:s3cret@host:port/",
+        "redis://user:s3/cret@host:1/?socket_timeout=soon",
+        "redis://host/?password=s3cret&db=x",
+        "redis:/user:s3cret@host",
+        "s3cret",
+        "",
+    ],
+)
+def test_a_url_that_is_none_is_refused_and_shows_no_password(kind, url):
+    with refused(InvalidFormat, "Invalid url format") as caught:
+        kind.from_url(url)
+
+    shown = "".join([repr(caught.error.value), caught.error.hint, *caught.error.__notes__])
+    assert "cret" not in shown
+    assert caught.error.__cause__ is None
+
+
+@pytest.mark.parametrize("kind", [RSMQ, AsyncRSMQ])
+def test_other_arguments_are_checked_before_anything_is_opened(kind):
+    with refused(InvalidFormat, "Invalid url format"):
+        kind.from_url(None)
+    with refused(MissingParameter, "No ns supplied"):
+        kind.from_url("memory://", ns="")
+    with refused(InvalidFormat, "Invalid codec format"):
+        kind.from_url("memory://", codec="json")
+    with refused(InvalidValue, "retry_deadline must be between 0 and 86400"):
+        kind.from_url("memory://", retry_deadline=-1)
+
+
+def test_a_cluster_needs_a_hash_tag():
+    # Only its type is looked at: a real one asks its nodes when it is made.
+    cluster = RedisCluster.__new__(RedisCluster)
+
+    with refused(InvalidFormat, "Invalid ns format") as caught:
+        RSMQ(cluster)
+    assert "ns='{rsmq}'" in caught.error.hint
+
+
+def test_closing_leaves_a_client_that_was_handed_in_open():
+    given = fakeredis.FakeRedis()
+    with RSMQ(given) as client:
+        client.create_queue("q")
+
+    with refused(ClientClosed, "Client is closed"):
+        client.list_queues()
+    assert given.smembers("rsmq:QUEUES") == {b"q"}
+
+
+def test_clients_of_one_memory_url_share_its_data_and_nameless_ones_do_not():
+    one, two = RSMQ.from_url("memory://shared"), RSMQ.from_url("memory://shared")
+    one.create_queue("q")
+    one.close()
+
+    assert two.list_queues() == ["q"]
+    assert RSMQ.from_url("memory://other").list_queues() == []
+    nameless = RSMQ.from_url("memory://")
+    nameless.create_queue("q")
+    assert RSMQ.from_url("memory://").list_queues() == []
+
+
+def test_a_client_shows_neither_url_nor_password():
+    client = RSMQ.from_url("redis://user:s3cret@127.0.0.1:1/0")
+
+    assert repr(client) == "RSMQ(ns='rsmq', codec=rsmq.TEXT)"

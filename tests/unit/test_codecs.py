@@ -1,0 +1,78 @@
+"""Bodies become bytes and come back."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rsmq import BYTES, JSON, MSGPACK, TEXT, InvalidFormat
+from rsmq.codecs import check_codec
+from tests.expect import refused
+
+SCALARS = st.none() | st.booleans() | st.text() | st.integers(-(2**63), 2**64 - 1)
+TREES = st.recursive(
+    SCALARS | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(st.text())
+def test_text(body):
+    assert TEXT.decode(TEXT.encode(body).encode()) == body
+
+
+@given(st.binary())
+def test_bytes(body):
+    assert BYTES.decode(BYTES.encode(body)) == body
+    assert BYTES.encode(bytearray(body)) == BYTES.encode(memoryview(body)) == body
+
+
+@given(TREES)
+def test_json(body):
+    assert JSON.decode(JSON.encode(body).encode()) == body
+
+
+@given(TREES | st.binary() | st.lists(st.binary()))
+def test_msgpack(body):
+    assert MSGPACK.decode(MSGPACK.encode(body)) == body
+
+
+def test_msgpack_carries_aware_datetimes_and_keys_of_any_kind():
+    body = {1: datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC), b"k": None}
+
+    assert MSGPACK.decode(MSGPACK.encode(body)) == body
+
+
+def test_json_is_compact_and_not_escaped():
+    assert JSON.encode({"a": [1, "é😀"]}) == '{"a":[1,"é😀"]}'
+
+
+@pytest.mark.parametrize("codec", [TEXT, BYTES, JSON, MSGPACK])
+def test_codecs_are_the_same_in_another_process(codec):
+    assert pickle.loads(pickle.dumps(codec)) is codec
+    assert repr(codec).startswith("rsmq.")
+    assert check_codec(codec) is codec
+
+
+def test_any_object_with_both_methods_is_a_codec():
+    class Own:
+        def encode(self, body):
+            return body
+
+        def decode(self, raw):
+            return raw
+
+    own = Own()
+
+    assert check_codec(own) is own
+
+
+@pytest.mark.parametrize("value", ["json", None, 3, type(JSON)])
+def test_what_is_no_codec(value):
+    with refused(InvalidFormat, "Invalid codec format"):
+        check_codec(value)

@@ -1,0 +1,92 @@
+"""Errors have Node's names and texts, and say what to do."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from rsmq import errors
+
+EXAMPLES = [
+    (errors.NoAttributeSupplied(), "noAttributeSupplied", "No attribute was supplied"),
+    (errors.MissingParameter("qname"), "missingParameter", "No qname supplied"),
+    (errors.InvalidFormat("id", hint="h"), "invalidFormat", "Invalid id format"),
+    (errors.InvalidValue("vt", 0, 9999999), "invalidValue", "vt must be between 0 and 9999999"),
+    (errors.MessageNotString(value=3), "messageNotString", "Message must be a string"),
+    (errors.MessageTooLong(value=3), "messageTooLong", "Message too long"),
+    (errors.QueueNotFound("q"), "queueNotFound", "Queue not found"),
+    (errors.QueueExists("q"), "queueExists", "Queue exists"),
+    (
+        errors.BodyNotDecodable("q", "i", b"\xff"),
+        "bodyNotDecodable",
+        "The body of message i in queue q is not decodable",
+    ),
+    (errors.ClientClosed(), "clientClosed", "Client is closed"),
+    (errors.MissingExtra("cli", "rsmq.cli"), "missingExtra", "rsmq.cli needs the extra 'cli'"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "text"), EXAMPLES)
+def test_code_and_text(error, code, text):
+    assert (error.code, str(error)) == (code, text)
+    assert isinstance(error, errors.RSMQError)
+    assert getattr(error, "__notes__", []) == ([error.hint] if error.hint else [])
+
+
+@pytest.mark.parametrize(("error", "code", "text"), EXAMPLES)
+def test_errors_travel_between_processes(error, code, text):
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert (type(copy), copy.code, str(copy)) == (type(error), code, text)
+    assert (copy.value, copy.hint) == (error.value, error.hint)
+    assert copy.__dict__ == error.__dict__
+
+
+def test_every_class_stands_in_the_tree_of_the_docstring():
+    classes = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.RSMQError)
+    }
+
+    for name, kind in classes.items():
+        if kind is not errors.RSMQError:
+            assert f"── {name}" in errors.__doc__
+            assert any(
+                line.split()[-1] == kind.code
+                for line in errors.__doc__.splitlines()
+                if f"── {name} " in line
+            )
+    assert {kind for kind in classes.values()} == {type(e) for e, *_ in EXAMPLES} | {
+        errors.RSMQError
+    }
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "value"),
+    [
+        ("QUEUENOTFOUND rsmq:q:Q", errors.QueueNotFound, "q"),
+        ("QUEUEEXISTS rsmq:q:Q", errors.QueueExists, "q"),
+        ("MESSAGETOOLONG 1025 1024", errors.MessageTooLong, 1025),
+        ("INVALIDVALUE vt soon or later", errors.InvalidValue, "soon or later"),
+        ("INVALIDVALUE delay ", errors.InvalidValue, ""),
+    ],
+)
+def test_a_scripts_refusal_becomes_its_error(reply, kind, value):
+    error = errors.from_script(reply, "q")
+
+    assert type(error) is kind
+    assert error.value == value
+    assert error.hint
+
+
+def test_other_replies_are_none_of_ours():
+    assert errors.from_script("WRONGTYPE Operation against a key", "q") is None
+
+
+def test_a_body_is_never_shown_whole():
+    error = errors.BodyNotDecodable("q", "i", b"\xff" * 10_000)
+
+    assert len(error.value) <= 81
+    assert len(error.raw) == 10_000

@@ -1,0 +1,173 @@
+"""Which failure is tried again, and what the caller is told."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import redis.exceptions as redis_errors
+
+from rsmq import InvalidValue, QueueNotFound
+from rsmq.failures import (
+    Attempts,
+    Failure,
+    check_deadline,
+    classify,
+    code_of,
+    explain,
+    pause_before_next,
+)
+from rsmq.operations import Retry
+from tests.expect import refused
+
+NOTHING_RAN, AMBIGUOUS, FINAL = Failure.NOTHING_RAN, Failure.AMBIGUOUS, Failure.FINAL
+
+
+def sentinel_said_read_only():
+    try:
+        try:
+            raise redis_errors.ReadOnlyError("You can't write against a read only replica.")
+        except redis_errors.ReadOnlyError:
+            raise redis_errors.ConnectionError("The previous master is now a slave")  # noqa: B904
+    except redis_errors.ConnectionError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("error", "unsent", "sent"),
+    [
+        (redis_errors.ConnectionError("refused"), NOTHING_RAN, AMBIGUOUS),
+        (redis_errors.TimeoutError("slow"), NOTHING_RAN, AMBIGUOUS),
+        (redis_errors.MaxConnectionsError("Too many connections"), NOTHING_RAN, AMBIGUOUS),
+        (OSError("reset"), NOTHING_RAN, AMBIGUOUS),
+        (redis_errors.BusyLoadingError("loading"), NOTHING_RAN, NOTHING_RAN),
+        (redis_errors.ReadOnlyError("replica"), NOTHING_RAN, NOTHING_RAN),
+        (redis_errors.TryAgainError("slot"), NOTHING_RAN, NOTHING_RAN),
+        (redis_errors.MasterDownError("down"), NOTHING_RAN, NOTHING_RAN),
+        (redis_errors.ClusterDownError("down"), NOTHING_RAN, NOTHING_RAN),
+        (redis_errors.ResponseError("BUSY Redis is busy"), NOTHING_RAN, NOTHING_RAN),
+        (
+            redis_errors.ResponseError(
+                "Error running script (call to f_ab12): @user_script:9: @user_script: 9: "
+                "-READONLY You can't write against a read only replica."
+            ),
+            NOTHING_RAN,
+            NOTHING_RAN,
+        ),
+        (sentinel_said_read_only(), NOTHING_RAN, NOTHING_RAN),
+        (redis_errors.AuthenticationError("wrong password"), FINAL, FINAL),
+        (redis_errors.NoPermissionError("no"), FINAL, FINAL),
+        (redis_errors.OutOfMemoryError("full"), FINAL, FINAL),
+        (redis_errors.ResponseError("WRONGTYPE"), FINAL, FINAL),
+        (redis_errors.ResponseError("MISCONF"), FINAL, FINAL),
+        (redis_errors.DataError("bad"), FINAL, FINAL),
+        (redis_errors.InvalidResponse("bad"), FINAL, FINAL),
+    ],
+)
+def test_what_an_error_tells_about_the_attempt(error, unsent, sent):
+    assert classify(error, sent=False) is unsent
+    assert classify(error, sent=True) is sent
+
+
+@pytest.mark.parametrize(
+    ("retry", "failure", "ambiguous", "again"),
+    [
+        (Retry.ALWAYS, NOTHING_RAN, 0, True),
+        (Retry.ONCE, NOTHING_RAN, 0, True),
+        (Retry.NEVER, NOTHING_RAN, 0, True),
+        (Retry.ALWAYS, AMBIGUOUS, 1, True),
+        (Retry.ALWAYS, AMBIGUOUS, 9, True),
+        (Retry.ONCE, AMBIGUOUS, 1, True),
+        (Retry.ONCE, NOTHING_RAN, 1, True),
+        (Retry.ONCE, AMBIGUOUS, 2, False),
+        (Retry.NEVER, AMBIGUOUS, 1, False),
+        (Retry.ALWAYS, FINAL, 0, False),
+        (Retry.ONCE, FINAL, 0, False),
+        (Retry.NEVER, FINAL, 0, False),
+    ],
+)
+def test_what_is_tried_again(retry, failure, ambiguous, again):
+    def pause(left):
+        return pause_before_next(
+            retry, failure, attempts=3, ambiguous=ambiguous, left=left, chance=0.5
+        )
+
+    assert (pause(5) is not None) is again
+    assert pause(0.001) is None
+
+
+def test_pauses_grow_to_half_a_second_and_are_spread():
+    def pause(attempts, chance):
+        return pause_before_next(
+            Retry.ALWAYS, NOTHING_RAN, attempts=attempts, ambiguous=0, left=9, chance=chance
+        )
+
+    assert [pause(attempts, 1) for attempts in (1, 2, 3, 6, 7, 50)] == [
+        0.01, 0.02, 0.04, 0.32, 0.5, 0.5,
+    ]  # fmt: skip
+    assert pause(7, 0) == 0.25
+
+
+def test_attempts_are_counted_until_the_deadline():
+    attempts = Attempts(Retry.ALWAYS, time.monotonic(), 5)
+    lost = redis_errors.ConnectionError("lost")
+
+    assert attempts.pause(lost, sent=False) <= 0.01
+    assert attempts.ambiguous == 0
+    assert 0.01 <= attempts.pause(lost, sent=True) <= 0.02
+    assert attempts.ambiguous == 1
+    assert Attempts(Retry.ALWAYS, time.monotonic() - 6, 5).pause(lost, sent=False) is None
+    assert Attempts(Retry.ALWAYS, time.monotonic(), 0).pause(lost, sent=False) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("WRONGTYPE Operation against a key", "WRONGTYPE"),
+        (
+            "Error running script (call to f_0a1b): @user_script:1: WRONGTYPE Operation",
+            "WRONGTYPE",
+        ),
+        (
+            "Error running script (call to f_0a1b): @user_script:1: @user_script: 1: -OOM command",
+            "OOM",
+        ),
+        ("The user executing the script can't run this command or subcommand", "NOPERM"),
+        (
+            "Error running script (call to f_0a1b): @user_script:1: "
+            "The user executing the script can't run this command or subcommand",
+            "NOPERM",
+        ),
+        ("", ""),
+    ],
+)
+def test_the_code_of_a_reply_also_of_one_that_redis_62_wrapped(text, code):
+    assert code_of(redis_errors.ResponseError(text)) == code
+
+
+def test_the_caller_gets_our_error_or_a_note_on_redis_pys():
+    foreign = redis_errors.ResponseError("WRONGTYPE Operation")
+    full = redis_errors.OutOfMemoryError("command not allowed")
+    lost = redis_errors.ConnectionError("lost")
+
+    assert isinstance(
+        explain(redis_errors.ResponseError("QUEUENOTFOUND rsmq:q:Q"), "q"), QueueNotFound
+    )
+    assert explain(foreign, "q") is explain(full, "q") is explain(lost, "q") is None
+    assert "queue 'q'" in foreign.__notes__[0]
+    assert "maxmemory" in full.__notes__[0]
+    assert not hasattr(lost, "__notes__")
+    cross = redis_errors.ClusterCrossSlotError("Keys in request don't hash to the same slot")
+    explain(cross, "")
+    assert "ns='{rsmq}'" in cross.__notes__[0]
+
+
+@pytest.mark.parametrize("value", [0, 0.5, 86_400])
+def test_a_deadline_within_its_range(value):
+    assert check_deadline(value) == value
+
+
+@pytest.mark.parametrize("value", [-1, 86_401, True, "5", None, float("nan"), float("inf")])
+def test_a_deadline_out_of_range(value):
+    with refused(InvalidValue, "retry_deadline must be between 0 and 86400"):
+        check_deadline(value)

@@ -1,0 +1,134 @@
+"""The headers of the scripts tell the truth, and each script belongs to one operation."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha1
+from pathlib import Path
+
+import pytest
+
+from rsmq import RSMQ, AsyncRSMQ, errors, lua, operations
+
+FOLDER = Path(lua.__file__).parent
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("[a-z]*.lua"))
+FRAGMENTS = sorted(path.name for path in FOLDER.glob("_*.lua"))
+SLOT = re.compile(r"^-- (KEYS|ARGV)\[(\d+)\] (\S+) +(.+)$", re.MULTILINE)
+CODES = {
+    value
+    for name, value in vars(errors).items()
+    if name.isupper() and isinstance(value, str) and not name.startswith("_")
+}
+
+
+def text_of(name):
+    return (FOLDER / f"{name}.lua").read_text()
+
+
+def header_and_code(name):
+    lines = text_of(name).splitlines()
+    end = next(at for at, line in enumerate(lines) if not line.startswith("--"))
+    return "\n".join(lines[:end]), "\n".join(lines[end:])
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_header_has_all_its_fields_in_order(name):
+    header, _ = header_and_code(name)
+    found = re.findall(r"^-- (KEYS|ARGV|returns|errors |source |@include)", header, re.MULTILINE)
+    order = ["KEYS", "ARGV", "returns", "errors ", "source ", "@include"]
+
+    assert found == sorted(found, key=order.index)
+    assert {"KEYS", "returns", "errors ", "source "} <= set(found)
+    assert header.splitlines()[0].endswith(".")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_slots_in_the_header_are_those_in_the_code(name):
+    header, code = header_and_code(name)
+    said = {(kind, int(number)) for kind, number, _, _ in SLOT.findall(header)}
+    used = {(kind, int(n)) for kind, n in re.findall(r"\b(KEYS|ARGV)\[(\d+)\]", code)}
+
+    assert said == used
+    for kind in ("KEYS", "ARGV"):
+        numbers = sorted(number for of, number in said if of == kind)
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_slots_get_their_names_first_and_are_used_by_name(name):
+    header, code = header_and_code(name)
+    names = {(kind, number): word for kind, number, word, _ in SLOT.findall(header)}
+    body = code
+    for words, slots in re.findall(
+        r"^local ([\w, ]+) = ((?:KEYS|ARGV)\[.*\])$", code, re.MULTILINE
+    ):
+        pairs = re.findall(r"(KEYS|ARGV)\[(\d+)\]", slots)
+        assert [names[pair] for pair in pairs] == words.split(", ")
+        body = body.replace(f"local {words} = {slots}", "")
+
+    assert not re.search(r"\b(KEYS|ARGV)\b", body)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_errors_in_the_header_are_those_in_the_code(name):
+    header, code = header_and_code(name)
+    line = re.search(r"^-- errors  (.*)$", header, re.MULTILINE)[1]
+    said = set(re.findall(r"\b[A-Z]{8,}\b", line))
+    # What the functions of fragments answer for the script.
+    answers = {"queue_not_found(": "QUEUENOTFOUND", "no_number(": "INVALIDVALUE"}
+    used = {word for word in CODES if f"'{word} '" in code}
+    used |= {word for call, word in answers.items() if call in code}
+
+    assert said == used <= CODES
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_takes_in_what_it_uses_and_nothing_else(name):
+    header, code = header_and_code(name)
+    included = re.findall(r"^-- @include (\S+)$", header, re.MULTILINE)
+    for fragment in FRAGMENTS:
+        functions = re.findall(r"^local function (\w+)", (FOLDER / fragment).read_text(), re.M)
+        others = code + "".join(
+            (FOLDER / other).read_text() for other in included if other != fragment
+        )
+        used = any(re.search(rf"\b{function}\(", others) for function in functions)
+        assert used == (fragment in included), fragment
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS)
+def test_a_fragment_defines_functions_and_includes_nothing(fragment):
+    text = (FOLDER / fragment).read_text()
+    outside = re.sub(r"(?ms)^local function .*?^end$", "", text)
+
+    assert "@include" not in text
+    assert all(not line or line.startswith("--") for line in outside.splitlines())
+
+
+def test_every_script_has_one_builder_and_a_method_of_both_clients():
+    for name in SCRIPTS:
+        assert callable(getattr(operations, name))
+        assert callable(getattr(RSMQ, name))
+        assert callable(getattr(AsyncRSMQ, name))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_loader_expands_and_names_a_script(name):
+    script = lua.load(name)
+
+    assert script.name == name
+    assert b"-- @include" not in script.source
+    assert script.sha1 == sha1(script.source).hexdigest().encode()
+    assert lua.load(name) is script
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_stay_short(name):
+    assert len(header_and_code(name)[1].splitlines()) <= 60
+
+
+def test_attribute_fields_are_read_in_the_order_that_python_expects():
+    from rsmq.protocol import ATTRIBUTE_FIELDS
+
+    told = re.findall(r"'([a-z:]+)'", re.search(r"HMGET'(.*?)\)", text_of("_describe"), re.S)[1])
+
+    assert tuple(told) == ATTRIBUTE_FIELDS

@@ -1,0 +1,87 @@
+"""Messages decode late, are frozen, and travel between processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+
+from rsmq import JSON, BodyNotDecodable, Message, StoredMessage
+
+
+class Counting:
+    """A codec that notes how often it is asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def encode(self, body):
+        return body
+
+    def decode(self, raw):
+        self.asked += 1
+        return None
+
+
+def message(raw=b'{"a":1}', codec=JSON, kind=Message):
+    return kind("q", "i", raw, 2, 1_700_000_000_123, 1_700_000_000_000.001, codec)
+
+
+def test_the_body_is_decoded_on_first_access_and_once():
+    codec = Counting()
+    one = message(codec=codec)
+
+    assert codec.asked == 0
+    assert one.body is one.body is None
+    assert codec.asked == 1
+
+
+@pytest.mark.parametrize("kind", [Message, StoredMessage])
+def test_a_body_that_cannot_be_decoded(kind):
+    one = message(raw=b"{", kind=kind)
+
+    with pytest.raises(BodyNotDecodable) as caught:
+        _ = one.body
+    assert (caught.value.queue, caught.value.id, caught.value.raw) == ("q", "i", b"{")
+
+
+def test_a_body_nested_beyond_pythons_depth_is_not_decodable():
+    with pytest.raises(BodyNotDecodable):
+        _ = message(raw=b"[" * 100_000).body
+
+
+def test_times_are_aware_datetimes():
+    one = message()
+
+    assert one.first_received_at == datetime(2023, 11, 14, 22, 13, 20, 123000, UTC)
+    assert one.sent_at == datetime(2023, 11, 14, 22, 13, 20, 1, UTC)
+    assert dataclasses.replace(one, sent_ms=None).sent_at is None
+
+
+def test_messages_are_frozen_and_equal_by_value():
+    one = message()
+
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.id = "other"
+    assert one == message()
+    assert hash(one) == hash(message())
+    assert one != dataclasses.replace(one, receive_count=3)
+    assert not isinstance(message(kind=StoredMessage), Message)
+
+
+@pytest.mark.parametrize("decoded", [False, True])
+def test_messages_travel_between_processes(decoded):
+    one = message()
+    if decoded:
+        assert one.body == {"a": 1}
+    copy = pickle.loads(pickle.dumps(one))
+
+    assert copy == one
+    assert copy.body == {"a": 1}
+
+
+def test_a_message_shows_no_body():
+    assert "secret" not in repr(message(raw=b"secret"))
+    assert "secret" not in repr(message(raw=b"secret", kind=StoredMessage))

@@ -1,0 +1,169 @@
+"""Builders check their arguments in Node's order, and say how they may be repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from rsmq import (
+    JSON,
+    TEXT,
+    InvalidFormat,
+    InvalidValue,
+    Message,
+    MessageNotString,
+    MissingParameter,
+    NoAttributeSupplied,
+    QueueExists,
+    QueueNotFound,
+    operations,
+)
+from rsmq.operations import Retry
+from rsmq.protocol import Namespace
+from tests.expect import refused
+
+NS = Namespace()
+MESSAGE = Message("q", "i" * 32, b"m", 3, 1, 1)
+GOOD = {"vt": 30, "delay": 0, "maxsize": 65536}
+
+
+def create(qname="q", **attributes):
+    return operations.create_queue(NS, qname, **{**GOOD, "exist_ok": False, **attributes})
+
+
+def send(qname="q", body="m", delay=None, codec=TEXT):
+    return operations.send_message(NS, qname, body, delay=delay, codec=codec, realtime=False)
+
+
+def setting(qname="q", **attributes):
+    nothing = {"vt": None, "delay": None, "maxsize": None}
+    return operations.set_queue_attributes(NS, qname, **{**nothing, **attributes})
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda: create("a b", vt=-1, delay=-1, maxsize=1), InvalidFormat),
+        (lambda: create(vt=-1, delay=-1, maxsize=1), "vt"),
+        (lambda: create(delay=-1, maxsize=1), "delay"),
+        (lambda: create(maxsize=1), "maxsize"),
+        (lambda: setting("a b"), NoAttributeSupplied),
+        (lambda: setting("a b", vt=-1), InvalidFormat),
+        (lambda: setting(vt=-1, delay=-1, maxsize=1), "vt"),
+        (lambda: setting(delay=-1, maxsize=1), "maxsize"),
+        (lambda: setting(delay=-1), "delay"),
+        (lambda: send("a b", body=3, delay=-1), InvalidFormat),
+        (lambda: send(body=3, delay=-1), "delay"),
+        (lambda: send(body=3), MessageNotString),
+        (lambda: operations.receive_message(NS, None, vt=-1, codec=TEXT), MissingParameter),
+        (lambda: operations.delete_message(NS, "a b", None), InvalidFormat),
+        (lambda: operations.delete_message(NS, "q", None), MissingParameter),
+        (lambda: operations.change_message_visibility(NS, "a b", ("", -1), None), InvalidFormat),
+        (lambda: operations.change_message_visibility(NS, "q", ("", -1), None), MissingParameter),
+        (lambda: operations.change_message_visibility(NS, "q", ("i" * 32, -1), None), "vt"),
+        (lambda: operations.change_message_visibility(NS, "q", ("i" * 32,), None), "vt"),
+        (lambda: operations.change_message_visibility(NS, MESSAGE, (), None), "vt"),
+    ],
+)
+def test_checks_run_in_nodes_order(call, kind):
+    if isinstance(kind, str):
+        with pytest.raises(InvalidValue) as caught:
+            call()
+        assert str(caught.value).startswith(f"{kind} must be between")
+    else:
+        with pytest.raises(kind):
+            call()
+
+
+def test_how_each_operation_may_be_repeated():
+    found = {
+        operation.script.name: operation.retry
+        for operation in (
+            create(),
+            setting(vt=1),
+            send(),
+            operations.delete_queue(NS, "q"),
+            operations.list_queues(NS),
+            operations.get_queue_attributes(NS, "q"),
+            operations.purge_queue(NS, "q"),
+            operations.receive_message(NS, "q", vt=None, codec=TEXT),
+            operations.pop_message(NS, "q", codec=TEXT),
+            operations.delete_message(NS, MESSAGE, None),
+            operations.change_message_visibility(NS, MESSAGE, (1,), None),
+            operations.get_message(NS, "q", "i" * 32, codec=TEXT),
+        )
+    }
+
+    assert found == {
+        "create_queue": Retry.ALWAYS,
+        "set_queue_attributes": Retry.ALWAYS,
+        "delete_queue": Retry.ALWAYS,
+        "list_queues": Retry.ALWAYS,
+        "get_queue_attributes": Retry.ALWAYS,
+        "delete_message": Retry.ALWAYS,
+        "change_message_visibility": Retry.ALWAYS,
+        "get_message": Retry.ALWAYS,
+        "receive_message": Retry.ONCE,
+        "send_message": Retry.NEVER,
+        "pop_message": Retry.NEVER,
+        "purge_queue": Retry.NEVER,
+    }
+
+
+def test_a_create_after_a_lost_reply_settles_for_the_queue_it_may_have_made():
+    operation = create()
+
+    assert operation.parse([1]) is operation.settle([1]) is True
+    assert operation.settle([0, b"30", b"0", b"65536"]) is True
+    for settled in (operation.parse, operation.settle):
+        with refused(QueueExists, "Queue exists"):
+            settled([0, b"31", b"0", b"65536"])
+    with refused(QueueExists, "Queue exists"):
+        operation.parse([0, b"30", b"0", b"65536"])
+    assert create(exist_ok=True).settle([0, b"31", b"0", b"65536"]) is False
+
+
+def test_a_delete_after_a_lost_reply_settles_for_what_is_gone():
+    message = operations.delete_message(NS, MESSAGE, None)
+    queue = operations.delete_queue(NS, "q")
+
+    assert [message.parse(reply) for reply in (0, 1, 2)] == [False, True, False]
+    assert [message.settle(reply) for reply in (0, 1, 2)] == [True, True, False]
+    assert queue.settle(0) is None
+    with refused(QueueNotFound, "Queue not found"):
+        queue.parse(0)
+
+
+def test_a_receipt_is_id_and_receive_count_and_a_bare_id_has_no_count():
+    by_receipt = operations.delete_message(NS, MESSAGE, None)
+    by_id = operations.delete_message(NS, "q", "i" * 32)
+
+    assert by_receipt.args == (b"i" * 32, b"3")
+    assert by_id.args == (b"i" * 32, b"")
+    assert by_receipt.keys == by_id.keys == (b"rsmq:q:Q", b"rsmq:q")
+
+
+def test_what_a_receive_gives_back_is_fenced():
+    operation = operations.receive_message(NS, "q", vt=None, codec=TEXT)
+    undo = operation.give_back(MESSAGE)
+
+    assert undo.script.name == "change_message_visibility"
+    assert undo.args == (b"i" * 32, b"3", b"0")
+    assert operation.give_back(None) is None
+
+
+def test_a_codec_that_encodes_to_something_else():
+    class Odd:
+        def encode(self, body):
+            return body
+
+        def decode(self, raw):
+            return raw
+
+    with refused(MessageNotString, "Message must be a string") as caught:
+        send(body=3, codec=Odd())
+    assert "int" in caught.error.hint
+
+
+def test_sizes_are_those_that_maxsize_counts():
+    assert send(body="é😀").args[:2] == ("é😀".encode(), b"3")
+    assert send(body=["é"], codec=JSON).args[:2] == ('["é"]'.encode(), b"5")

@@ -1,0 +1,247 @@
+"""The wire's keys, names, ids and numbers."""
+
+from __future__ import annotations
+
+import enum
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rsmq import InvalidFormat, InvalidValue, MissingParameter, protocol
+from rsmq.protocol import Namespace
+from tests.expect import refused
+
+NAMES = st.text("abcXYZ019_-", min_size=1, max_size=160)
+MICROSECONDS = st.integers(1_262_304_000_000_000, 36**10 - 1)
+
+
+def base36(number):
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return digits
+
+
+@given(NAMES)
+def test_keys_are_nodes(name):
+    keys = Namespace("rsmq").queue(name)
+
+    assert keys.zset == f"rsmq:{name}".encode()
+    assert keys.hash == f"rsmq:{name}:Q".encode()
+    assert keys.channel == f"rsmq:rt:{name}".encode()
+    assert Namespace("rsmq").queues == b"rsmq:QUEUES"
+
+
+@given(st.text())
+def test_a_name_is_refused_or_gives_keys(name):
+    """No text whatever gets past the rule, and none raises anything but our errors."""
+    plain = name.isascii() and name.replace("-", "a").replace("_", "a").isalnum()
+    if plain and len(name) <= 160 and name != "QUEUES":
+        assert Namespace().queue(name).name == name
+    else:
+        with pytest.raises((InvalidFormat, MissingParameter)):
+            Namespace().queue(name)
+
+
+@given(st.text(min_size=1))
+def test_without_strict_names_keys_of_queues_never_collide(name):
+    tolerant = Namespace(strict_names=False)
+    try:
+        keys = tolerant.queue(name)
+    except InvalidFormat:
+        assert name == "QUEUES" or name.endswith(":Q") or not encodable(name)
+    else:
+        assert keys.zset != tolerant.queues
+        assert not keys.zset.endswith(b":Q")
+
+
+def encodable(text):
+    return not any(0xD800 <= ord(character) <= 0xDC7F or 0xDD00 <= ord(character) <= 0xDFFF
+                   for character in text)  # fmt: skip
+
+
+def test_a_name_that_is_a_member_of_an_enum():
+    class Name(str, enum.Enum):  # noqa: UP042 - what older programs have
+        ORDERS = "orders"
+
+    keys = Namespace().queue(Name.ORDERS)
+
+    assert (keys.name, type(keys.name), keys.zset) == ("orders", str, b"rsmq:orders")
+
+
+@pytest.mark.parametrize(
+    ("ns", "kind", "text"),
+    [
+        ("", MissingParameter, "No ns supplied"),
+        (None, MissingParameter, "No ns supplied"),
+        (b"rsmq", InvalidFormat, "Invalid ns format"),
+        ("\ud800", InvalidFormat, "Invalid ns format"),
+    ],
+)
+def test_a_namespace_is_a_text(ns, kind, text):
+    with refused(kind, text):
+        Namespace(ns)
+
+
+def test_a_queue_whose_keys_would_be_another_queues_is_refused():
+    with refused(InvalidFormat, "Invalid qname format"):
+        Namespace("rsmq:a").queue("Q")
+
+    assert Namespace("rsmq").queue("Q").zset == b"rsmq:Q"
+
+
+@pytest.mark.parametrize(
+    ("ns", "tag"),
+    [
+        ("rsmq", None),
+        ("{rsmq}", "rsmq"),
+        ("a{b}c{d}", "b"),
+        ("{}", None),
+        ("{}{a}", None),
+        ("a}{", None),
+        ("{a", None),
+    ],
+)
+def test_the_hash_tag_is_found_as_redis_cluster_finds_it(ns, tag):
+    assert Namespace(ns).hash_tag == tag
+
+
+@given(st.binary())
+def test_names_and_ids_of_any_bytes_come_back_as_they_were(raw):
+    assert protocol.encode_name(protocol.decode_name(raw)) == raw
+
+
+@given(MICROSECONDS)
+def test_the_time_of_an_id_in_nodes_form(us):
+    id = base36(us) + "A" * 22
+
+    assert len(id) == 32
+    assert protocol.sent_us(id) == protocol.sent_us(id.upper()) == us
+    assert protocol.sent_us(id, us // 1000) == us
+    assert protocol.sent_us(id, us // 1000 - 86_400_001) is None
+
+
+@given(st.integers(1_262_304_000_000, 36**8 - 1))
+def test_the_time_of_an_id_in_milliseconds(ms):
+    assert protocol.sent_us(base36(ms).zfill(8) + "A" * 22) == ms * 1000
+
+
+@given(st.integers(1_262_304_000, 36**6 - 1))
+def test_the_time_of_an_id_in_seconds(seconds):
+    id = base36(seconds).zfill(6) + "A" * 22
+
+    assert len(id) == 28
+    assert protocol.sent_us(id) == seconds * 1_000_000
+
+
+def test_the_time_of_an_id_in_milliseconds_times_a_million():
+    id = base36(1_700_000_000_123 * 10**6) + "A" * 22
+
+    assert len(id) == 34
+    assert protocol.sent_us(id) == 1_700_000_000_123_000
+
+
+@given(st.text(max_size=64))
+def test_any_id_has_a_plausible_time_or_none(id):
+    us = protocol.sent_us(id, 1_800_000_000_000)
+
+    assert us is None or 1_262_304_000_000_000 <= us <= 1_800_086_400_000_000
+
+
+def test_ids_from_uuids_have_no_time():
+    assert protocol.sent_us("f0f0f0f0f0" + "0" * 22) is None
+
+
+def test_the_random_part_of_an_id():
+    suffixes = {protocol.random_suffix() for _ in range(1000)}
+
+    assert len(suffixes) == 1000
+    assert {len(suffix) for suffix in suffixes} == {22}
+    assert set(b"".join(suffixes)) == set(protocol.ID_ALPHABET)
+    assert len(protocol.ID_ALPHABET) == 62
+
+
+@given(st.floats(0, 9_999_999) | st.integers(0, 9_999_999))
+def test_seconds_of_a_call_become_milliseconds(seconds):
+    assert abs(protocol.milliseconds("vt", seconds) - seconds * 1000) <= 0.5
+
+
+@given(
+    st.integers(max_value=-1)
+    | st.integers(10_000_000)
+    | st.floats(max_value=-0.001)
+    | st.floats(10_000_000)
+    | st.just(float("nan"))
+    | st.booleans()
+    | st.text()
+    | st.none()
+    | st.binary()
+    | st.lists(st.integers())
+)
+def test_what_is_no_number_of_seconds(value):
+    for rule in (protocol.milliseconds, protocol.seconds):
+        with refused(InvalidValue, "vt must be between 0 and 9999999"):
+            rule("vt", value)
+
+
+@given(st.floats(0.001, 9_999_998.9).filter(lambda value: not value.is_integer()))
+def test_seconds_of_a_queue_are_whole(value):
+    with refused(InvalidValue, "delay must be between 0 and 9999999") as caught:
+        protocol.seconds("delay", value)
+
+    assert "whole" in caught.error.hint
+
+
+@given(st.integers(1024, 65536) | st.just(-1))
+def test_maxsize_within_its_range(value):
+    assert protocol.maxsize(value) == protocol.maxsize(float(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("raw", "number"),
+    [
+        (b"30", 30),
+        (b"-1", -1),
+        (b"+5", 5),
+        (b"0.5", 0.5),
+        (b".5", 0.5),
+        (b"5.", 5),
+        (b"1e3", None),
+        (b"0x10", None),
+        (b"inf", None),
+        (b"nan", None),
+        (b"", None),
+        (b".", None),
+        (b"-", None),
+        (b" 1", None),
+        (b"1\n", None),
+        (b"1" * 21, None),
+        (None, None),
+    ],
+)
+def test_numbers_as_they_are_stored(raw, number):
+    assert protocol.stored_number(raw) == number
+
+
+@given(st.binary(max_size=30))
+def test_no_stored_bytes_raise(raw):
+    protocol.stored_number(raw)
+    protocol.stored_maxsize(raw)
+    protocol.stored_seconds(raw)
+    protocol.stored_time(raw)
+
+
+def test_stored_times():
+    assert protocol.stored_time(b"1700000000") == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert protocol.stored_time(b"1700000000000") == protocol.stored_time(b"1700000000")
+    assert protocol.stored_time(b"2026-01-02T03:04:05Z") is None
+
+
+@given(st.text())
+def test_utf16_units(text):
+    expected = sum(2 if ord(character) > 0xFFFF else 1 for character in text)
+
+    assert protocol.utf16_length(text) == expected
