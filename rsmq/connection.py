@@ -33,6 +33,7 @@ LAST_WORD = 1.0
 
 #: The scheme of a server inside the process.
 MEMORY = "memory://"
+_SCHEMES = (MEMORY, "redis://", "rediss://", "unix://")
 
 _NOT_ANSWERED = object()
 
@@ -268,15 +269,18 @@ def check_url(url: object) -> str:
     The URL itself.
 
     Raises:
-        InvalidFormat: it is no str.
+        InvalidFormat: it is no str, or none of the schemes that are known.
     """
-    if isinstance(url, str):
-        return url
-    raise InvalidFormat(
-        "url",
-        value=show(url),
-        hint="A URL is a str such as 'redis://127.0.0.1:6379/0'; a client goes to the constructor.",
-    )
+    if not isinstance(url, str):
+        raise InvalidFormat(
+            "url",
+            value=show(url),
+            hint="A URL is a str such as 'redis://127.0.0.1:6379/0'; "
+            "a client goes to the constructor.",
+        )
+    if not url.startswith(_SCHEMES):
+        raise bad_url(url)
+    return url
 
 
 def open_caller(url: str, retry_deadline: float, options: dict[str, Any]) -> Caller:

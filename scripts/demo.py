@@ -1,0 +1,189 @@
+"""
+Send the lines of a file through a queue, and process every one, though a consumer dies.
+
+Two consumers receive and delete. Half-way one of them dies while it holds messages; these come
+back when their visibility timeout has passed, and the other one processes them. The exit status
+is 0 only if every line was processed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from redis.exceptions import RedisError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from rsmq import BYTES, RSMQ, Message, RSMQError
+
+SAMPLE = Path(__file__).parent / "examples" / "orders.jsonl"
+VISIBILITY_TIMEOUT = 3
+HELD_AT_DEATH = 5
+NAP = 0.05
+
+
+class Run:
+    """What the consumers share: the queue, and the account of what came out of it."""
+
+    def __init__(self, rsmq: RSMQ, queue: str, lines: list[bytes], progress: Progress) -> None:
+        self.rsmq = rsmq
+        self.queue = queue
+        self.lines = lines
+        self.progress = progress
+        self.expected: dict[str, bytes] = {}
+        self.processed: dict[str, bytes] = {}
+        self.received = self.redelivered = self.deleted = 0
+        self.errors: list[Exception] = []
+        self.idle = 0.0
+        self._half_way_done = threading.Event()
+        self._lock = threading.Lock()
+        self._bar = progress.add_task("processed", total=len(lines))
+
+    def send(self) -> None:
+        bar = self.progress.add_task("sent", total=len(self.lines))
+        for line in self.lines:
+            self.expected[self.rsmq.send_message(self.queue, line)] = line
+            self.progress.advance(bar)
+
+    def receive(self) -> Message | None:
+        message = self.rsmq.receive_message(self.queue)
+        if message is not None:
+            with self._lock:
+                self.received += 1
+                self.redelivered += message.receive_count > 1
+                if message.receive_count > 1:
+                    self.progress.console.print(
+                        f"{message.id} came back: receive count {message.receive_count}"
+                    )
+        return message
+
+    def process(self, message: Message) -> None:
+        with self._lock:
+            if message.id not in self.processed:
+                self.progress.advance(self._bar)
+            self.processed[message.id] = message.body
+        if self.rsmq.delete_message(message):
+            with self._lock:
+                self.deleted += 1
+
+    @property
+    def half_way(self) -> bool:
+        return len(self.processed) >= len(self.expected) // 2
+
+    def steady_consumer(self) -> None:
+        while len(self.processed) < len(self.expected):
+            if self.half_way:
+                self._half_way_done.wait()  # else it might leave the other one nothing to die with
+            message = self.receive()
+            if message is None:
+                time.sleep(NAP)
+                self.idle += NAP
+            else:
+                self.process(message)
+
+    def mortal_consumer(self) -> None:
+        while not self.half_way:
+            message = self.receive()
+            if message is not None:
+                self.process(message)
+        held = [self.receive() for _ in range(HELD_AT_DEATH)]
+        self.progress.console.print(
+            f"A consumer died with {sum(message is not None for message in held)} messages in its "
+            f"hands. They come back {VISIBILITY_TIMEOUT} s after it received them."
+        )
+
+    def consume(self) -> None:
+        threads = [
+            threading.Thread(target=self._watched, args=(consumer,))
+            for consumer in (self.steady_consumer, self.mortal_consumer)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _watched(self, consumer: Callable[[], None]) -> None:
+        try:
+            consumer()
+        except (RedisError, RSMQError) as error:
+            self.errors.append(error)
+        finally:
+            if consumer == self.mortal_consumer:
+                self._half_way_done.set()
+
+
+def report(run: Run, seconds: float, console: Console) -> bool:
+    """Print the account; True if every line was processed as it was sent."""
+    left = run.rsmq.get_queue_attributes(run.queue).messages
+    whole = run.processed == run.expected and left == 0
+    table = Table("sent", "received", "redelivered", "deleted", "left", "messages/s")
+    table.add_row(
+        str(len(run.expected)),
+        str(run.received),
+        str(run.redelivered),
+        str(run.deleted),
+        str(left),
+        f"{len(run.expected) / (seconds - run.idle):,.0f}",
+    )
+    console.print(table)
+    console.print(f"Took {seconds:.1f} s, of which {run.idle:.1f} s waiting (not in messages/s).")
+    console.print(
+        f"Every one of {len(run.expected)} lines was processed."
+        if whole
+        else f"Processed {len(run.processed)} of {len(run.expected)} lines."
+    )
+    return whole
+
+
+def main() -> int:
+    """Run the demo; 0 if every line was processed, 1 if not, 2 if it can't run."""
+    parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, default=SAMPLE, help="lines to send")
+    parser.add_argument("--url", default="memory://", help="a Redis server (default: embedded)")
+    arguments = parser.parse_args()
+    console = Console()
+    try:
+        lines = arguments.file.read_bytes().splitlines()
+        rsmq = RSMQ.from_url(arguments.url, codec=BYTES, ns="rsmq-demo")
+    except OSError as error:
+        print(f"scripts/demo: can't read {arguments.file}: {error.strerror}", file=sys.stderr)
+        return 2
+    except RSMQError as error:
+        print(f"scripts/demo: {error}: {error.hint}", file=sys.stderr)
+        return 2
+    queue = f"demo-{secrets.token_hex(4)}"
+    try:
+        rsmq.create_queue(queue, vt=VISIBILITY_TIMEOUT, maxsize=-1)
+        try:
+            with Progress(
+                TextColumn("{task.description:>9}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=console,
+            ) as progress:
+                run = Run(rsmq, queue, lines, progress)
+                begin = time.monotonic()
+                run.send()
+                run.consume()
+                seconds = time.monotonic() - begin
+            if run.errors:
+                raise run.errors[0]
+            return 0 if report(run, seconds, console) else 1
+        finally:
+            rsmq.delete_queue(queue)
+            rsmq.close()
+    except (RedisError, RSMQError) as error:
+        print(f"scripts/demo: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -121,7 +121,7 @@ class Env:
         return Blocking(self._runner, AsyncRSMQ(given, **options))
 
     def elapse(self, qname, seconds):
-        """Let time pass for a queue: by the process's clock if it is the server's, else by score."""
+        """Let time pass: by the process's clock if it is the server's, else by the scores."""
         if self.backend == "memory":
             if self._frozen is None:
                 self._freezer = freezegun.freeze_time(real_asyncio=True)
@@ -153,10 +153,10 @@ class Env:
         for key in sorted(self.raw.keys(f"{self.ns}:*")):
             kind = self.raw.type(key)
             dump[key] = {
-                b"hash": lambda key: self.raw.hgetall(key),
+                b"hash": self.raw.hgetall,
                 b"zset": lambda key: self.raw.zrange(key, 0, -1, withscores=True),
                 b"set": lambda key: sorted(self.raw.smembers(key)),
-                b"string": lambda key: self.raw.get(key),
+                b"string": self.raw.get,
             }[kind](key)
         return dump
 

@@ -251,8 +251,7 @@ def test_one_client_in_two_loops_at_once(server, ns):
     counts = []
 
     async def many():
-        for _ in range(50):
-            counts.append((await client.get_queue_attributes("q")).messages)
+        counts.extend([(await client.get_queue_attributes("q")).messages for _ in range(50)])
         await client._caller.close()
 
     threads = [threading.Thread(target=asyncio.run, args=(many(),)) for _ in range(3)]

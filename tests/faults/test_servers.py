@@ -450,8 +450,10 @@ ID = b"$32\r\n" + b"i" * 32 + b"\r\n"
         b"-BUSY Redis is busy running a script. You can only call SCRIPT KILL.\r\n",
         b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
         b"-CLUSTERDOWN The cluster is down\r\n",
-        b"-ERR Error running script (call to f_0123456789): @user_script:9: @user_script: 9: "
-        b"-READONLY You can't write against a read only replica.\r\n",
+        (
+            b"-ERR Error running script (call to f_0123456789): @user_script:9: @user_script: 9: "
+            b"-READONLY You can't write against a read only replica.\r\n"
+        ),
     ],
 )
 def test_replies_after_which_nothing_ran_are_waited_out(answering, opened, reply):
@@ -544,7 +546,7 @@ def test_a_user_may_do_no_more_than_is_said(server, opened):
     with server.raw() as raw:
         raw.execute_command(
             "ACL", "SETUSER", "exact", "on", ">p", "~exact:q", "~exact:q:Q", "-@all",
-            *"+eval +evalsha +script|load +time +hmget +zadd +hset +hincrby".split(),
+            "+eval", "+evalsha", "+script|load", "+time", "+hmget", "+zadd", "+hset", "+hincrby",
         )  # fmt: skip
         with RSMQ(raw, ns="exact") as admin:
             admin.create_queue("q", exist_ok=True)

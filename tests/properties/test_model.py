@@ -43,7 +43,7 @@ class Queue:
 
     def due(self, now):
         ids = [id for id, stored in self.messages.items() if stored["score"] <= now]
-        return min(ids, key=lambda id: (self.messages[id]["score"], id), default=None)
+        return min(ids, key=lambda each: (self.messages[each]["score"], each), default=None)
 
 
 class QueueMachine(RuleBasedStateMachine):

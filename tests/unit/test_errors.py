@@ -58,9 +58,7 @@ def test_every_class_stands_in_the_tree_of_the_docstring():
                 for line in errors.__doc__.splitlines()
                 if f"── {name} " in line
             )
-    assert {kind for kind in classes.values()} == {type(e) for e, *_ in EXAMPLES} | {
-        errors.RSMQError
-    }
+    assert set(classes.values()) == {type(e) for e, *_ in EXAMPLES} | {errors.RSMQError}
 
 
 @pytest.mark.parametrize(

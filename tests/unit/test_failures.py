@@ -24,13 +24,9 @@ NOTHING_RAN, AMBIGUOUS, FINAL = Failure.NOTHING_RAN, Failure.AMBIGUOUS, Failure.
 
 
 def sentinel_said_read_only():
-    try:
-        try:
-            raise redis_errors.ReadOnlyError("You can't write against a read only replica.")
-        except redis_errors.ReadOnlyError:
-            raise redis_errors.ConnectionError("The previous master is now a slave")  # noqa: B904
-    except redis_errors.ConnectionError as error:
-        return error
+    error = redis_errors.ConnectionError("The previous master is now a slave")
+    error.__context__ = redis_errors.ReadOnlyError("You can't write against a read only replica.")
+    return error
 
 
 @pytest.mark.parametrize(
@@ -134,8 +130,10 @@ def test_attempts_are_counted_until_the_deadline():
         ),
         ("The user executing the script can't run this command or subcommand", "NOPERM"),
         (
-            "Error running script (call to f_0a1b): @user_script:1: "
-            "The user executing the script can't run this command or subcommand",
+            (
+                "Error running script (call to f_0a1b): @user_script:1: "
+                "The user executing the script can't run this command or subcommand"
+            ),
             "NOPERM",
         ),
         ("", ""),

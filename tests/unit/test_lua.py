@@ -87,7 +87,9 @@ def test_a_script_takes_in_what_it_uses_and_nothing_else(name):
     header, code = header_and_code(name)
     included = re.findall(r"^-- @include (\S+)$", header, re.MULTILINE)
     for fragment in FRAGMENTS:
-        functions = re.findall(r"^local function (\w+)", (FOLDER / fragment).read_text(), re.M)
+        functions = re.findall(
+            r"^local function (\w+)", (FOLDER / fragment).read_text(), re.MULTILINE
+        )
         others = code + "".join(
             (FOLDER / other).read_text() for other in included if other != fragment
         )
@@ -129,6 +131,8 @@ def test_scripts_stay_short(name):
 def test_attribute_fields_are_read_in_the_order_that_python_expects():
     from rsmq.protocol import ATTRIBUTE_FIELDS
 
-    told = re.findall(r"'([a-z:]+)'", re.search(r"HMGET'(.*?)\)", text_of("_describe"), re.S)[1])
+    told = re.findall(
+        r"'([a-z:]+)'", re.search(r"HMGET'(.*?)\)", text_of("_describe"), re.DOTALL)[1]
+    )
 
     assert tuple(told) == ATTRIBUTE_FIELDS
