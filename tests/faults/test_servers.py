@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import socket
 import threading
 import time
@@ -16,7 +15,9 @@ import redis.exceptions as redis_errors
 
 from rsmq import RSMQ, AsyncRSMQ, QueueNotFound
 from tests.faces import Blocking
+from tests.ledger import keep
 from tests.proxy import Proxy
+from tests.scale import scaled
 from tests.servers import Server, redis_7, redis_62
 
 
@@ -165,92 +166,24 @@ def test_a_storm_of_script_flushes_is_never_noticed(server):
     assert sorted(done) == [0, 1, 2]
 
 
-def ledger_run(messages, kills):
-    """
-    Two producers and two consumers over a server that is killed again and again.
-
-    Returns what was sent and acknowledged, what was received, and what was deleted and
-    acknowledged; each is checked against the others by the caller.
-    """
-    server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
-    lock = threading.Lock()
-    sent, held, deleted, problems = {}, {}, set(), []
-    producing = threading.Event()
-    producing.set()
-
-    def produce(part):
-        rsmq = RSMQ.from_url(server.url, retry_deadline=20)
-        for number in range(messages // 2):
-            body = f"{part}-{number}"
-            while True:
-                try:
-                    id = rsmq.send_message("q", body)
-                except redis_errors.ConnectionError:
-                    continue  # unknown whether it was stored: sent again, as a program would
-                with lock:
-                    sent[id] = body
-                break
-        rsmq.close()
-
-    def consume():
-        rsmq = RSMQ.from_url(server.url, retry_deadline=20)
-        empty = 0
-        while producing.is_set() or empty < 20:
-            try:
-                message = rsmq.receive_message("q", vt=1)
-                if message is None:
-                    empty += 1
-                    time.sleep(0.06)
-                    continue
-                empty = 0
-                with lock:
-                    counts = held.setdefault(message.id, [])
-                    if message.receive_count in counts:
-                        problems.append(("two holders of one receipt", message))
-                    if message.id in deleted:
-                        problems.append(("delivered after its delete", message))
-                    counts.append(message.receive_count)
-                if rsmq.delete_message(message):
-                    with lock:
-                        deleted.add(message.id)
-            except redis_errors.ConnectionError:
-                continue
-        rsmq.close()
-
-    with RSMQ.from_url(server.url) as rsmq:
-        rsmq.create_queue("q")
-    producers = [threading.Thread(target=produce, args=(part,)) for part in "ab"]
-    consumers = [threading.Thread(target=consume) for _ in range(2)]
-    for thread in (*producers, *consumers):
-        thread.start()
-    chance = random.Random(3)
-    for _ in range(kills):
-        time.sleep(chance.uniform(0.15, 0.8))
-        server.kill()
-        server.start()
-    for thread in producers:
-        thread.join()
-    producing.clear()
-    for thread in consumers:
-        thread.join()
-    with server.raw() as raw:
-        left = raw.zcard("rsmq:q"), raw.hlen("rsmq:q:Q")
-    server.stop()
-    return sent, held, deleted, problems, left
-
-
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(scaled(120, 3600))
 def test_kill_9_with_appendfsync_always_loses_nothing():
-    sent, held, deleted, problems, left = ledger_run(8_000, 4)
+    messages, kills = scaled(8_000, 1_000_000), scaled(4, 200)
+    ledger = keep(messages, kills)
+    print(
+        f"{len(ledger.sent)} sends acknowledged, {kills} kills, {ledger.unknown} sends unknown, "
+        f"{len(ledger.lost)} lost, {len(ledger.problems)} problems, {ledger.seconds:.0f} s"
+    )
 
-    assert len(sent) == 8_000
-    assert problems == []
-    assert set(sent) - set(held) == set()
-    assert left == (0, 7)
-    for counts in held.values():
-        assert counts == sorted(set(counts))
-    assert set(sent) <= set(held)
-    assert len(deleted) <= len(held)
+    assert len(ledger.sent) == messages
+    assert ledger.problems == []
+    assert ledger.lost == set()
+    assert ledger.unexpected <= ledger.unknown
+    assert ledger.total_sent == messages + ledger.unexpected
+    assert (ledger.left, ledger.fields_left) == (0, 7)
+    for seen in ledger.held.values():
+        counts = [count for count, *_ in seen]
+        assert len(counts) == len(set(counts))
 
 
 @pytest.mark.parametrize("call", ["send", "receive", "delete"])

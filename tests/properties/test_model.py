@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 
 from rsmq import RSMQ, AsyncRSMQ, MessageTooLong, QueueExists, QueueNotFound, embedded
 from tests.faces import Blocking
+from tests.scale import scaled
 
 _numbers = itertools.count()
 
@@ -310,10 +311,10 @@ class QueueMachine(RuleBasedStateMachine):
         assert attributes.total_received == self.queue.received
 
 
-@pytest.mark.parametrize("examples", [100])
+@pytest.mark.timeout(scaled(120, 7200))
 @pytest.mark.parametrize("face", ["sync", "asyncio"])
 @pytest.mark.parametrize("backend", ["redis", "memory"])
-def test_a_queue_behaves_as_the_model(backend, face, examples, request):
+def test_a_queue_behaves_as_the_model(backend, face, request):
     server = request.getfixturevalue("server") if backend == "redis" else None
 
     def connect(_, ns):
@@ -337,7 +338,7 @@ def test_a_queue_behaves_as_the_model(backend, face, examples, request):
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples,
+            max_examples=scaled(100, 5000),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -1,0 +1,124 @@
+"""What the documents show is run, and what they list is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rsmq import RSMQ
+from tests.contract.conftest import ADMIN, CONSUMER, NOTIFY, PRODUCER
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_has_its_examples():
+    assert len(BLOCKS) == len(re.findall("```python", README)) >= 4
+    assert "AsyncRSMQ" in "".join(BLOCKS)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=[f"block{n}" for n in range(len(BLOCKS))])
+def test_a_block_runs_as_pasted(block, server, tmp_path):
+    program = tmp_path / "pasted.py"
+    program.write_text(
+        block.replace("127.0.0.1:6379", f"127.0.0.1:{server.port}").replace(
+            "port=6379", f"port={server.port}"
+        )
+    )
+    result = subprocess.run(
+        [sys.executable, "-W", "error", program], capture_output=True, text=True, check=False
+    )
+
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_first_block_prints_what_it_sent():
+    result = subprocess.run(
+        [sys.executable, "-c", BLOCKS[0]], capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout == "hello\n"
+
+
+def test_the_readme_lists_every_method():
+    listed = set(re.findall(r"^\| `(\w+)\(", README, re.MULTILINE))
+    public = {name for name in vars(RSMQ) if not name.startswith("_")} - {"run", "from_url"}
+
+    assert listed == public
+
+
+def test_the_readme_gives_the_rules_that_the_contract_suite_runs_under():
+    rows = dict(
+        re.findall(r"^\| (producer|consumer|administrator)[^|]*\| (.*) \|$", README, re.MULTILINE)
+    )
+    rules = {
+        part: set(re.findall(r"\+[\w\\|]+", row.replace("\\|", "|"))) for part, row in rows.items()
+    }
+
+    assert rules["producer"] == set(f"{PRODUCER} {NOTIFY}".split())
+    assert rules["consumer"] == set(CONSUMER.split()) - set(PRODUCER.split())
+    assert rules["administrator"] == set(ADMIN.split()) - set(CONSUMER.split())
+
+
+@pytest.mark.parametrize("document", ["README.md", "scripts/README.md", "CHANGELOG.md"])
+def test_links_to_files_lead_somewhere(document):
+    path = ROOT / document
+    for link in re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text()):
+        assert (path.parent / link).exists(), link
+
+
+def test_the_table_of_commands_is_complete():
+    commands = {
+        path.name for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix
+    }
+    table = (ROOT / "scripts" / "README.md").read_text()
+
+    assert set(re.findall(r"^\| `scripts/(\w+)", table, re.MULTILINE)) == commands
+
+
+def test_the_demo_processes_every_line(server, tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_bytes("eins\nzwei \xff\n\nvier 😀\n".encode("utf-16"))
+    for url in ([], ["--url", server.url]):
+        result = subprocess.run(
+            [sys.executable, ROOT / "scripts" / "demo.py", lines, *url],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        assert "came back: receive count 2" in result.stdout
+        assert re.search(r"Every one of \d+ lines was processed", result.stdout)
+    with server.raw() as raw:
+        assert raw.keys("rsmq-demo:*") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(["/no/such/file"], 2), (["--url", "http://x"], 2), (["--url", "redis://127.0.0.1:1"], 1)],
+)
+def test_the_demo_says_why_it_cannot_run(arguments, status):
+    result = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "demo.py", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == status
+    assert result.stderr.startswith("scripts/demo: ")
+    assert "Traceback" not in result.stderr
+
+
+def test_the_sample_is_a_few_thousand_json_events():
+    import json
+
+    lines = (ROOT / "scripts" / "examples" / "orders.jsonl").read_text().splitlines()
+
+    assert len(lines) == 3000
+    assert all(json.loads(line)["order"] for line in lines)
