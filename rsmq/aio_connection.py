@@ -8,7 +8,7 @@ import asyncio
 import select
 import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 import redis.asyncio
@@ -17,7 +17,7 @@ from redis.asyncio.retry import Retry as RedisRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from rsmq.connection import LAST_WORD, bad_url, require_hash_tag, without_retries
+from rsmq.connection import LAST_WORD, checked_pool, require_hash_tag, without_retries
 from rsmq.errors import InvalidFormat, RSMQError, show
 from rsmq.failures import Attempts, explain
 from rsmq.operations import Operation, Retry
@@ -112,14 +112,22 @@ class AsyncPoolCaller:
 
     async def _exchange(self, pool: Any, connection: Any, operation: Operation[T]) -> Any:
         usable = False
+        persistent = _Persistent()
         try:
             if operation.give_back is None:
                 reply = await _call(connection, operation)
             else:
-                reply = await _call_or_give_back(connection, operation)
+                reply = await _call_or_give_back(
+                    operation,
+                    persistent,
+                    lambda each: _call(connection, each, persistent.send, persistent.read),
+                )
             usable = True
         except ResponseError:
             usable = True
+            raise
+        except asyncio.CancelledError:
+            usable = persistent.done
             raise
         finally:
             if usable:
@@ -136,16 +144,15 @@ class AsyncClusterCaller:
         self._client: Any = client
 
     async def run(self, operation: Operation[T]) -> T:
-        script, keys = operation.script, (*operation.keys, *operation.args)
-        count = len(operation.keys)
         try:
-            try:
-                reply = await self._client.execute_command(
-                    "EVALSHA", script.sha1, count, *keys, NEVER_DECODE=True
-                )
-            except NoScriptError:
-                reply = await self._client.execute_command(
-                    "EVAL", script.source, count, *keys, NEVER_DECODE=True
+            if operation.give_back is None:
+                reply = await self._execute(operation)
+            else:
+                persistent = _Persistent()
+                reply = await _call_or_give_back(
+                    operation,
+                    persistent,
+                    lambda each: persistent.finish_task(self._execute(each)),
                 )
         except ResponseError as error:
             ours = explain(error, operation.queue)
@@ -156,6 +163,18 @@ class AsyncClusterCaller:
 
     async def close(self) -> None:
         """Nothing: whoever made the client closes it."""
+
+    async def _execute(self, operation: Operation[Any]) -> Any:
+        script, rest = operation.script, (*operation.keys, *operation.args)
+        count = len(operation.keys)
+        try:
+            return await self._client.execute_command(
+                "EVALSHA", script.sha1, count, *rest, NEVER_DECODE=True
+            )
+        except NoScriptError:
+            return await self._client.execute_command(
+                "EVAL", script.source, count, *rest, NEVER_DECODE=True
+            )
 
 
 def async_caller_of(client: object, namespace: Namespace, retry_deadline: float) -> AsyncCaller:
@@ -184,17 +203,14 @@ def open_async_caller(url: str, retry_deadline: float, options: dict[str, Any]) 
     The way to run operations over connections of our own.
 
     Raises:
-        InvalidFormat: the URL is none that redis-py knows.
+        InvalidFormat: redis-py refuses the URL or an option.
     """
     known = without_retries(options, RedisRetry(NoBackoff(), 0))
 
     def make() -> Any:
         return redis.asyncio.Redis.from_url(url, **known).connection_pool
 
-    try:
-        make()
-    except ValueError:
-        raise bad_url(url) from None
+    checked_pool(url, make)
     return AsyncPoolCaller(AsyncPools(make), retry_deadline)
 
 
@@ -248,20 +264,30 @@ async def _call(
 
 
 class _Persistent:
-    """Sends and reads on through cancellations, for at most LAST_WORD seconds after the first."""
+    """
+    Goes on through cancellations, for at most LAST_WORD seconds after the first.
+
+    Attributes:
+        cancelled: the last cancellation, None if there was none.
+        done: True once all that was sent has been answered in spite of it.
+    """
 
     def __init__(self) -> None:
         self.cancelled: asyncio.CancelledError | None = None
+        self.done = False
         self._until = 0.0
 
     async def send(self, connection: Any, *command: Any) -> None:
-        # A task of its own: redis-py closes the connection when a send is cancelled, though the
-        # command is on its way already.
-        sending = asyncio.ensure_future(connection.send_command(*command))
-        await self._finish(lambda: asyncio.shield(sending))
+        # redis-py closes a connection whose send is cancelled, with the command on its way.
+        await self.finish_task(connection.send_command(*command))
 
     async def read(self, connection: Any) -> Any:
         return await self._finish(lambda: _read(connection))
+
+    async def finish_task(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine that must not be cancelled itself."""
+        task = asyncio.ensure_future(coroutine)
+        return await self._finish(lambda: asyncio.shield(task))
 
     async def _finish(self, step: Callable[[], Awaitable[T]]) -> T:
         clock = asyncio.get_running_loop().time
@@ -279,23 +305,26 @@ class _Persistent:
                     raise
 
 
-async def _call_or_give_back(connection: Any, operation: Operation[Any]) -> Any:
+async def _call_or_give_back(
+    operation: Operation[Any],
+    persistent: _Persistent,
+    call: Callable[[Operation[Any]], Awaitable[Any]],
+) -> Any:
     """
     Call; if cancelled meanwhile, undo what was done before the cancellation goes on.
 
     The cancellation stands in any case: if the undoing fails, the message comes back with its
     visibility timeout.
     """
-    persistent = _Persistent()
     try:
-        reply = await _call(connection, operation, persistent.send, persistent.read)
+        reply = await call(operation)
         if persistent.cancelled is None:
             return reply
         undo = operation.give_back and operation.give_back(operation.parse(reply))
         if undo:
-            await _call(connection, undo, persistent.send, persistent.read)
+            await call(undo)
+        persistent.done = True
     except (RedisError, OSError, RSMQError):
         if persistent.cancelled is None:
             raise
-        await connection.disconnect(nowait=True)
     raise persistent.cancelled

@@ -106,7 +106,7 @@ class RSMQ:
 
         Raises:
             MissingParameter: the namespace is empty.
-            InvalidFormat: url, ns or codec is not of the kind it must be.
+            InvalidFormat: url, options, ns or codec is not of the kind it must be.
             InvalidValue: retry_deadline is no number of seconds.
             MissingExtra: ``memory://`` without the extra ``embedded``.
         """
@@ -322,7 +322,8 @@ class RSMQ:
         Receive the message that has been due longest, and hide it from other receivers.
 
         Delete it when its work is done, or it comes back when the visibility timeout has passed.
-        An interruption (Ctrl-C) during the call gives the message back at once. When the
+        An interruption (Ctrl-C) during the call gives the message back at once, but for one over
+        a RedisCluster client, whose message comes back with its visibility timeout. When the
         connection breaks during the call, one more attempt is made; the message of the first one
         may then stay hidden until its timeout.
 

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
 import redis
@@ -288,16 +289,33 @@ def open_caller(url: str, retry_deadline: float, options: dict[str, Any]) -> Cal
     The way to run operations over connections of our own.
 
     Raises:
-        InvalidFormat: the URL is none that redis-py knows.
+        InvalidFormat: redis-py refuses the URL or an option.
     """
-    try:
-        client = redis.Redis.from_url(url, **without_retries(options, RedisRetry(NoBackoff(), 0)))
-    except ValueError:
-        raise bad_url(url) from None
-    pool = client.connection_pool
+    known = without_retries(options, RedisRetry(NoBackoff(), 0))
+    pool = checked_pool(url, lambda: redis.Redis.from_url(url, **known).connection_pool)
     # Who sets a limit wants the threads to share; without one each may keep its connection.
     limited = "max_connections" in options or "max_connections=" in url
     return PoolCaller(Pooled(pool) if limited else PerThread(pool), retry_deadline)
+
+
+def checked_pool(url: str, make: Callable[[], Any]) -> Any:
+    """
+    The pool that ``make`` makes, if it can make connections; none is opened yet.
+
+    Raises:
+        InvalidFormat: redis-py refuses the URL, or an option of it or beside it.
+    """
+    try:
+        pool = make()
+        pool.connection_class(**pool.connection_kwargs)
+    except ValueError:
+        raise bad_url(url) from None
+    except TypeError as error:
+        raise InvalidFormat(
+            "options",
+            hint=f"redis-py does not take these options: {str(error).partition(' got ')[2]}.",
+        ) from None
+    return pool
 
 
 def without_retries(options: dict[str, Any], retry: object) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import time
 import pytest
 import redis.asyncio
 import redis.exceptions as redis_errors
+from redis.asyncio.cluster import RedisCluster
 
 from rsmq import RSMQ, AsyncRSMQ
 from tests.proxy import Proxy
@@ -71,7 +72,7 @@ def test_random_cancellations_leave_nothing_hidden(proxy, raw, ns):
             for _ in range(cancellations // 2):
                 try:
                     message = await asyncio.wait_for(
-                        client.receive_message("q"), chance.uniform(0, 0.005)
+                        client.receive_message("q"), chance.uniform(0, 0.02)
                     )
                 except TimeoutError:
                     assert hidden(raw, ns) == 0
@@ -89,20 +90,22 @@ def test_random_cancellations_leave_nothing_hidden(proxy, raw, ns):
     assert raw.zcard(f"{ns}:q") == MESSAGES
 
 
+async def cancelled_after(client, turns):
+    """Cancel a receive after so many turns of the loop; False if it was done before."""
+    task = asyncio.ensure_future(client.receive_message("q"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    try:
+        message = await task
+    except asyncio.CancelledError:
+        return True
+    assert await client.change_message_visibility(message, 0) is True
+    return False
+
+
 def test_a_cancellation_at_every_step_leaves_nothing_hidden(proxy, raw, ns):
     """Cancelled after 0, 1, 2 ... turns of the loop, until the receive is done before it."""
-
-    async def cancelled_after(client, turns):
-        task = asyncio.ensure_future(client.receive_message("q"))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        task.cancel()
-        try:
-            message = await task
-        except asyncio.CancelledError:
-            return True
-        assert await client.change_message_visibility(message, 0) is True
-        return False
 
     async def main():
         for client, given in clients(proxy, ns):
@@ -121,6 +124,26 @@ def test_a_cancellation_at_every_step_leaves_nothing_hidden(proxy, raw, ns):
     asyncio.run(main())
 
     assert hidden(raw, ns) == 0
+
+
+def test_a_cancellation_at_every_step_on_a_cluster(cluster_server):
+    with cluster_server.raw() as raw, RSMQ(raw, ns="{cancelled}") as client:
+        client.create_queue("q", vt=1000, exist_ok=True)
+        client.send_message("q", "m")
+
+        async def main():
+            given = RedisCluster(host="127.0.0.1", port=cluster_server.port)
+            rsmq = AsyncRSMQ(given, ns="{cancelled}")
+            assert await rsmq.list_queues() == ["q"]
+            turns = 0
+            while await cancelled_after(rsmq, turns):
+                assert client.get_queue_attributes("q").hidden_messages == 0
+                turns += 1
+            await given.aclose()
+            return turns
+
+        assert asyncio.run(main()) > 3
+        assert client.get_queue_attributes("q").hidden_messages == 0
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -147,6 +147,15 @@ def test_other_arguments_are_checked_before_anything_is_opened(kind):
         kind.from_url("memory://", retry_deadline=-1)
 
 
+@pytest.mark.parametrize("kind", [RSMQ, AsyncRSMQ])
+def test_options_that_redis_py_does_not_take_are_refused_at_once(kind):
+    with refused(InvalidFormat, "Invalid options format") as caught:
+        kind.from_url("redis://127.0.0.1:1/0", sockettimeout=3)
+    assert "sockettimeout" in caught.error.hint
+    with refused(InvalidFormat, "Invalid options format"):
+        kind.from_url("redis://127.0.0.1:1/0?sockettimeout=3")
+
+
 def test_a_cluster_needs_a_hash_tag():
     # Only its type is looked at: a real one asks its nodes when it is made.
     cluster = RedisCluster.__new__(RedisCluster)
