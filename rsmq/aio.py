@@ -178,15 +178,17 @@ class AsyncRSMQ:
         return await self.run(operations.delete_message(self._namespace, message, id))
 
     @overload
-    async def change_message_visibility(self, message: Message, /, vt: float) -> bool: ...
+    async def change_message_visibility(self, message: Message, vt: float, /) -> bool: ...
+    @overload
+    async def change_message_visibility(self, message: Message, /, *, vt: float) -> bool: ...
     @overload
     async def change_message_visibility(self, qname: str, id: str, /, vt: float) -> bool: ...
     async def change_message_visibility(
-        self, message: Message | str, /, *id_and_vt: Any, vt: float | None = None
+        self, message: Message | str, /, id: Any = None, vt: float | None = None
     ) -> bool:
         """Async twin of ``RSMQ.change_message_visibility``."""
         return await self.run(
-            operations.change_message_visibility(self._namespace, message, id_and_vt, vt)
+            operations.change_message_visibility(self._namespace, message, id, vt)
         )
 
     async def get_message(

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import select
-import time
-import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -18,8 +16,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from rsmq.connection import LAST_WORD, checked_pool, require_hash_tag, without_retries
-from rsmq.errors import InvalidFormat, RSMQError, show
-from rsmq.failures import Attempts, explain
+from rsmq.errors import InvalidFormat, RSMQError
+from rsmq.failures import Attempts, Failure, classify, explain
 from rsmq.operations import Operation, Retry
 from rsmq.protocol import Namespace
 
@@ -43,20 +41,30 @@ class AsyncPools:
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any]
-        self._pools = weakref.WeakKeyDictionary()
+        self._pools: dict[asyncio.AbstractEventLoop, Any] = {}
 
     def get(self) -> Any:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
+            self._forget_closed_loops()
             pool = self._pools[loop] = self._make()
         return pool
 
     async def close(self) -> None:
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.disconnect()
+        self._forget_closed_loops()
+        running = asyncio.get_running_loop()
+        pools, self._pools = self._pools, {}
+        for loop, pool in pools.items():
+            if loop is running:
+                await pool.disconnect()
+            else:
+                asyncio.run_coroutine_threadsafe(pool.disconnect(), loop)
+
+    def _forget_closed_loops(self) -> None:
+        # Nobody can close their connections properly any more; forgotten, they are collected.
+        for loop in [loop for loop in self._pools if loop.is_closed()]:
+            self._pools.pop(loop, None)
 
 
 class GivenPool:
@@ -81,28 +89,31 @@ class AsyncPoolCaller:
 
     async def run(self, operation: Operation[T]) -> T:
         attempts = None
-        started = time.monotonic()
+        # See the synchronous twin.
+        check = operation.retry is not Retry.ALWAYS or operation.settle is not None
+        persistent = _Persistent()
         while True:
             sent = False
             try:
                 pool = self._pools.get()
                 connection = await pool.get_connection()
-                if operation.retry is Retry.NEVER and _has_data(connection):
-                    # A dead connection would make the attempt ambiguous, which these can't be.
+                if check and _has_data(connection):
                     await _give_up(pool, connection)
                     connection = await pool.get_connection()
                 sent = True
-                reply = await self._exchange(pool, connection, operation)
+                reply = await self._exchange(pool, connection, operation, persistent)
             except (RedisError, OSError) as error:
-                attempts = attempts or Attempts(operation.retry, started, self._retry_deadline)
+                attempts = attempts or Attempts(operation.retry, self._retry_deadline)
                 pause = attempts.pause(error, sent=sent)
                 if pause is None:
                     ours = explain(error, operation.queue)
                     if ours is not None:
                         raise ours from None
+                    attempts.note(error)
                     raise
                 await asyncio.sleep(pause)
             else:
+                persistent.raise_what_was_swallowed()
                 if attempts and attempts.ambiguous and operation.settle:
                     return operation.settle(reply)
                 return operation.parse(reply)
@@ -110,9 +121,10 @@ class AsyncPoolCaller:
     async def close(self) -> None:
         await self._pools.close()
 
-    async def _exchange(self, pool: Any, connection: Any, operation: Operation[T]) -> Any:
+    async def _exchange(
+        self, pool: Any, connection: Any, operation: Operation[T], persistent: _Persistent
+    ) -> Any:
         usable = False
-        persistent = _Persistent()
         try:
             if operation.give_back is None:
                 reply = await _call(connection, operation)
@@ -123,8 +135,9 @@ class AsyncPoolCaller:
                     lambda each: _call(connection, each, persistent.send, persistent.read),
                 )
             usable = True
-        except ResponseError:
-            usable = True
+        except ResponseError as error:
+            # A server that refuses all, as one that was demoted, is looked up anew.
+            usable = classify(error, sent=True) is not Failure.NOTHING_RAN
             raise
         except asyncio.CancelledError:
             usable = persistent.done
@@ -188,11 +201,13 @@ def async_caller_of(client: object, namespace: Namespace, retry_deadline: float)
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
         return AsyncClusterCaller(client)
-    if isinstance(client, redis.asyncio.Redis):
+    if isinstance(client, redis.asyncio.Redis) and not isinstance(
+        client, redis.asyncio.client.Pipeline
+    ):
         return AsyncPoolCaller(GivenPool(client.connection_pool), retry_deadline)
     raise InvalidFormat(
         "client",
-        value=show(client),
+        value=client,
         hint="AsyncRSMQ takes a redis.asyncio.Redis or redis.asyncio.RedisCluster, not "
         f"{type(client).__name__}; RSMQ takes the clients of redis.",
     )
@@ -276,6 +291,24 @@ class _Persistent:
         self.cancelled: asyncio.CancelledError | None = None
         self.done = False
         self._until = 0.0
+        self._task = asyncio.current_task()
+        self._requests = self._task.cancelling() if self._task else 0
+
+    def note(self, cancelled: asyncio.CancelledError) -> None:
+        """Begin to count the time, if this is the first cancellation."""
+        if self.cancelled is None:
+            self._until = asyncio.get_running_loop().time() + LAST_WORD
+        self.cancelled = cancelled
+
+    def raise_what_was_swallowed(self) -> None:
+        """
+        Raise a cancellation that was asked for during the call and that nobody has seen.
+
+        On Python 3.11 asyncio.wait_for, by which redis-py sends, returns instead of raising if
+        what it waits for is done in the same moment.
+        """
+        if self._task and self._task.cancelling() > self._requests:
+            raise asyncio.CancelledError
 
     async def send(self, connection: Any, *command: Any) -> None:
         # redis-py closes a connection whose send is cancelled, with the command on its way.
@@ -290,7 +323,6 @@ class _Persistent:
         return await self._finish(lambda: asyncio.shield(task))
 
     async def _finish(self, step: Callable[[], Awaitable[T]]) -> T:
-        clock = asyncio.get_running_loop().time
         while True:
             try:
                 if self.cancelled is None:
@@ -298,10 +330,8 @@ class _Persistent:
                 async with asyncio.timeout_at(self._until):
                     return await step()
             except asyncio.CancelledError as cancelled:
-                if self.cancelled is None:
-                    self._until = clock() + LAST_WORD
-                self.cancelled = cancelled
-                if clock() >= self._until:
+                self.note(cancelled)
+                if asyncio.get_running_loop().time() >= self._until:
                     raise
 
 
@@ -318,6 +348,10 @@ async def _call_or_give_back(
     """
     try:
         reply = await call(operation)
+        try:
+            persistent.raise_what_was_swallowed()
+        except asyncio.CancelledError as swallowed:
+            persistent.note(swallowed)
         if persistent.cancelled is None:
             return reply
         undo = operation.give_back and operation.give_back(operation.parse(reply))

@@ -296,7 +296,7 @@ class RSMQ:
 
         Raises:
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters, or codec is none.
+            InvalidFormat: the name has other characters, or codec is not one.
             InvalidValue: delay is out of range; or None, and the queue's is no number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: there is no such queue.
@@ -338,7 +338,7 @@ class RSMQ:
 
         Raises:
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters, or codec is none.
+            InvalidFormat: the name has other characters, or codec is not one.
             InvalidValue: vt is out of range; or None, and the queue's is no number.
             QueueNotFound: there is no such queue.
 
@@ -363,7 +363,7 @@ class RSMQ:
 
         Raises:
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters, or codec is none.
+            InvalidFormat: the name has other characters, or codec is not one.
             QueueNotFound: there is no such queue.
 
         Source: npm rsmq 0.12.4, popMessage. Ids without a body are removed, not delivered.
@@ -398,11 +398,13 @@ class RSMQ:
         return self.run(operations.delete_message(self._namespace, message, id))
 
     @overload
-    def change_message_visibility(self, message: Message, /, vt: float) -> bool: ...
+    def change_message_visibility(self, message: Message, vt: float, /) -> bool: ...
     @overload
-    def change_message_visibility(self, qname: str, id: str, /, vt: float) -> bool: ...
+    def change_message_visibility(self, message: Message, /, *, vt: float) -> bool: ...
+    @overload
+    def change_message_visibility(self, qname: str, /, id: str, vt: float) -> bool: ...
     def change_message_visibility(
-        self, message: Message | str, /, *id_and_vt: Any, vt: float | None = None
+        self, message: Message | str, /, id: Any = None, vt: float | None = None
     ) -> bool:
         """
         Hide a message for a time from now: longer while its work goes on, or 0 to show it.
@@ -410,9 +412,9 @@ class RSMQ:
         Args:
             message: a received message: changed only if nobody has received it since. Or the name
                 of the queue, followed by an id: changed whoever holds it.
-            id_and_vt: ``vt`` after a message; id and ``vt`` after a name. vt is the number of
-                seconds from now, 0 to 9,999,999, fractions to the millisecond.
-            vt: the same, by name.
+            id: after a name, 20 to 64 characters of ``A-Z a-z 0-9 : _ -``; after a message there
+                is none, and vt takes its place.
+            vt: seconds from now, 0 to 9,999,999, fractions to the millisecond.
 
         Returns:
             True if it was changed. False if it was not in the queue, or, given a message, if it
@@ -426,9 +428,7 @@ class RSMQ:
 
         Source: npm rsmq 0.12.4, changeMessageVisibility.
         """
-        return self.run(
-            operations.change_message_visibility(self._namespace, message, id_and_vt, vt)
-        )
+        return self.run(operations.change_message_visibility(self._namespace, message, id, vt))
 
     def get_message(
         self, qname: str, id: str, *, codec: Codec | None = None
@@ -446,7 +446,7 @@ class RSMQ:
 
         Raises:
             MissingParameter: name or id is None or empty.
-            InvalidFormat: name or id has other characters, or codec is none.
+            InvalidFormat: name or id has other characters, or codec is not one.
             QueueNotFound: there is no such queue.
         """
         return self.run(

@@ -10,11 +10,14 @@ asyncio twin.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -22,8 +25,9 @@ from redis.cluster import RedisCluster
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
-from rsmq.errors import InvalidFormat, RSMQError, show
-from rsmq.failures import Attempts, explain
+from rsmq.errors import InvalidFormat, RSMQError
+from rsmq.failures import Attempts, Failure, classify, explain
+from rsmq.interrupts import Held
 from rsmq.operations import Operation, Retry
 from rsmq.protocol import Namespace
 
@@ -34,6 +38,7 @@ LAST_WORD = 1.0
 
 #: The scheme of a server inside the process.
 MEMORY = "memory://"
+_DATABASE = re.compile(r"/?\d*/?")
 _SCHEMES = (MEMORY, "redis://", "rediss://", "unix://")
 
 _NOT_ANSWERED = object()
@@ -63,19 +68,24 @@ class _Connections(Protocol):
 class Pooled:
     """Connections of a redis-py pool, taken and given back for each call."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, *, owned: bool) -> None:
         self._pool = pool
+        self._owned = owned
+        self._closed = False
 
     def take(self, *, check: bool) -> Any:  # noqa: ARG002 - a pool always checks
         return self._pool.get_connection()
 
     def put(self, connection: Any, *, usable: bool) -> None:
-        if not usable:
+        if not usable or self._closed:
             connection.disconnect()
         self._pool.release(connection)
 
     def close(self) -> None:
-        """Nothing: whoever made the pool closes it."""
+        """Close the idle connections, if the pool is ours; those that are lent out follow."""
+        if self._owned:
+            self._closed = True
+            self._pool.disconnect(inuse_connections=False)
 
 
 class PerThread:
@@ -91,7 +101,6 @@ class PerThread:
         self._pool = pool
         self._thread = threading.local()
         self._slots: weakref.WeakSet[_Slot] = weakref.WeakSet()
-        self._lock = threading.Lock()
         self._closed = False
 
     def take(self, *, check: bool) -> Any:
@@ -113,9 +122,7 @@ class PerThread:
 
     def close(self) -> None:
         self._closed = True
-        with self._lock:
-            slots = list(self._slots)
-        for slot in slots:
+        for slot in self._all_slots():
             connection = slot.take()
             if connection is not None:
                 connection.disconnect()
@@ -125,9 +132,16 @@ class PerThread:
             return cast("_Slot", self._thread.slot)
         except AttributeError:
             slot = self._thread.slot = _Slot()
-            with self._lock:
-                self._slots.add(slot)
+            self._slots.add(slot)
             return slot
+
+    def _all_slots(self) -> list[_Slot]:
+        # Without a lock, which a fork could leave locked for ever in the child.
+        while True:
+            try:
+                return list(self._slots)
+            except RuntimeError:  # a thread began meanwhile
+                continue
 
 
 class _Slot:
@@ -155,21 +169,26 @@ class PoolCaller:
 
     def run(self, operation: Operation[T]) -> T:
         attempts = None
-        started = time.monotonic()
+        # A connection that died while idle would make the attempt ambiguous. Only where that
+        # changes neither what happens nor what is answered, the check is not worth its time.
+        check = operation.retry is not Retry.ALWAYS or operation.settle is not None
         while True:
             sent = False
             try:
-                # A dead connection would make the attempt ambiguous, which these can't be.
-                connection = self._connections.take(check=operation.retry is Retry.NEVER)
+                connection = self._connections.take(check=check)
                 sent = True
-                reply = self._exchange(connection, operation)
-            except (RedisError, OSError) as error:
-                attempts = attempts or Attempts(operation.retry, started, self._retry_deadline)
+                if operation.give_back is None:
+                    reply = self._exchange(connection, operation)
+                else:
+                    return self._receive(connection, operation)
+            except RedisError as error:
+                attempts = attempts or Attempts(operation.retry, self._retry_deadline)
                 pause = attempts.pause(error, sent=sent)
                 if pause is None:
                     ours = explain(error, operation.queue)
                     if ours is not None:
                         raise ours from None
+                    attempts.note(error)
                     raise
                 time.sleep(pause)
             else:
@@ -180,16 +199,34 @@ class PoolCaller:
     def close(self) -> None:
         self._connections.close()
 
+    def _receive(self, connection: Any, operation: Operation[T]) -> T:
+        """Exchange; if interrupted by a signal, undo what was done before that goes on."""
+        received: T | None = None
+        try:
+            with Held():
+                received = operation.parse(self._exchange(connection, operation))
+            # Until here a signal may raise, and what was received must be known then.
+            return received  # noqa: RET504, TRY300
+        except RedisError:
+            raise
+        except BaseException:
+            undo = operation.give_back and received and operation.give_back(received)
+            if undo:
+                with suppress(RedisError, RSMQError):
+                    self.run(undo)
+            raise
+
     def _exchange(self, connection: Any, operation: Operation[T]) -> Any:
         usable = False
         reply = _NOT_ANSWERED
         try:
             reply = _call(connection, operation)
             usable = True
-        except ResponseError:
-            usable = True
+        except ResponseError as error:
+            # A server that refuses all, as one that was demoted, is looked up anew.
+            usable = classify(error, sent=True) is not Failure.NOTHING_RAN
             raise
-        except (RedisError, OSError):
+        except RedisError:
             raise
         except BaseException:
             usable = operation.give_back is not None and _give_back(connection, operation, reply)
@@ -239,12 +276,12 @@ def caller_of(client: object, namespace: Namespace, retry_deadline: float) -> Ca
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
         return ClusterCaller(client)
-    if isinstance(client, redis.Redis):
-        return PoolCaller(Pooled(client.connection_pool), retry_deadline)
+    if isinstance(client, redis.Redis) and not isinstance(client, redis.client.Pipeline):
+        return PoolCaller(Pooled(client.connection_pool, owned=False), retry_deadline)
     raise InvalidFormat(
         "client",
-        value=show(client),
-        hint=f"RSMQ takes a redis.Redis or redis.RedisCluster, not {type(client).__name__}; "
+        value=client,
+        hint=f"RSMQ takes a redis.Redis or redis.RedisCluster, not a {type(client).__name__}; "
         "AsyncRSMQ takes the clients of redis.asyncio.",
     )
 
@@ -275,12 +312,15 @@ def check_url(url: object) -> str:
     if not isinstance(url, str):
         raise InvalidFormat(
             "url",
-            value=show(url),
+            value=url,
             hint="A URL is a str such as 'redis://127.0.0.1:6379/0'; "
             "a client goes to the constructor.",
         )
     if not url.startswith(_SCHEMES):
-        raise bad_url(url)
+        raise bad_url(url, "A URL begins with redis://, rediss://, unix:// or memory://.")
+    # redis-py takes a path that is no number for database 0.
+    if url.startswith(("redis://", "rediss://")) and not _DATABASE.fullmatch(urlsplit(url).path):
+        raise bad_url(url, "What follows the last slash is the number of the database.")
     return url
 
 
@@ -295,7 +335,7 @@ def open_caller(url: str, retry_deadline: float, options: dict[str, Any]) -> Cal
     pool = checked_pool(url, lambda: redis.Redis.from_url(url, **known).connection_pool)
     # Who sets a limit wants the threads to share; without one each may keep its connection.
     limited = "max_connections" in options or "max_connections=" in url
-    return PoolCaller(Pooled(pool) if limited else PerThread(pool), retry_deadline)
+    return PoolCaller(Pooled(pool, owned=True) if limited else PerThread(pool), retry_deadline)
 
 
 def checked_pool(url: str, make: Callable[[], Any]) -> Any:
@@ -309,7 +349,11 @@ def checked_pool(url: str, make: Callable[[], Any]) -> Any:
         pool = make()
         pool.connection_class(**pool.connection_kwargs)
     except ValueError:
-        raise bad_url(url) from None
+        raise bad_url(
+            url,
+            "The port, the database or an option is not what it must be; / # ? @ and : in a "
+            "password are percent-encoded.",
+        ) from None
     except TypeError as error:
         raise InvalidFormat(
             "options",
@@ -323,16 +367,14 @@ def without_retries(options: dict[str, Any], retry: object) -> dict[str, Any]:
     return {"retry": retry, "socket_timeout": 5.0, "socket_connect_timeout": 5.0, **options}
 
 
-def bad_url(url: str) -> InvalidFormat:
-    """The error for a URL that redis-py refuses. Its own text may hold part of a password."""
+def bad_url(url: str, rule: str) -> InvalidFormat:
+    """The error for a URL; whatever may be part of a password is not shown."""
     scheme, separator, rest = url.partition("://")
-    shown = f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if separator else "It"
+    shown = f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if separator else "***"
     return InvalidFormat(
         "url",
         value=shown,
-        hint=f"{shown} is no URL of Redis (user, password and options are not shown). Known are "
-        "redis://, rediss://, unix:// and memory://; special characters in a password are "
-        "percent-encoded.",
+        hint=f"{rule} User, password and options left out, it is {shown!r}.",
     )
 
 
@@ -340,7 +382,7 @@ def _has_data(connection: Any) -> bool:
     """Whether an idle connection is of no more use: closed by the server, or out of step."""
     try:
         return bool(connection.can_read())
-    except (RedisError, OSError):
+    except RedisError:
         return True
 
 
@@ -373,6 +415,6 @@ def _give_back(connection: Any, operation: Operation[Any], reply: Any) -> bool:
         undo = operation.give_back and operation.give_back(operation.parse(reply))
         if undo:
             _call(connection, undo)
-    except (RedisError, OSError, RSMQError):
+    except (RedisError, RSMQError):
         return False
     return True

@@ -188,7 +188,6 @@ class MissingExtra(RSMQError, ImportError):
 
 # A script refuses with `CODE detail`; the first word is one of these.
 QUEUE_NOT_FOUND = "QUEUENOTFOUND"
-QUEUE_EXISTS = "QUEUEEXISTS"
 MESSAGE_TOO_LONG = "MESSAGETOOLONG"
 INVALID_VALUE = "INVALIDVALUE"
 
@@ -197,7 +196,10 @@ _LONGEST_SHOWN = 80
 
 def show(value: object) -> str:
     """A short text of any value, for hints: never a whole body."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a hint must not fail because of what it describes
+        text = f"a value of type {type(value).__name__}"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
@@ -215,8 +217,6 @@ def from_script(reply: str, qname: str) -> RSMQError | None:
     code, _, detail = reply.partition(" ")
     if code == QUEUE_NOT_FOUND:
         return QueueNotFound(qname)
-    if code == QUEUE_EXISTS:
-        return QueueExists(qname)
     if code == MESSAGE_TOO_LONG:
         size, limit = detail.split(" ")
         return MessageTooLong(

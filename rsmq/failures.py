@@ -50,6 +50,9 @@ _WRAPPED = re.compile(
     re.DOTALL,
 )
 
+# A Sentinel connection turns READONLY into a ConnectionError of this text, after closing itself.
+_DEMOTED = "The previous master is now a slave"
+
 _NOT_PERMITTED_IN_SCRIPT = "The user executing the script can't"
 
 _ADVICE = {
@@ -57,7 +60,7 @@ _ADVICE = {
     "Nothing was changed. Use another queue name or namespace, or remove that key.",
     "OOM": "Redis has reached maxmemory and refuses to store more. Nothing was changed. "
     "Receiving and deleting still work, and free memory.",
-    "NOPERM": "This Redis user may not do this on the keys of queue {queue}. Nothing was changed. "
+    "NOPERM": "This Redis user may not do all of this on the keys of queue {queue}. "
     "The README lists the commands that a producer, a consumer and an administrator need.",
     "CROSSSLOT": "On Redis Cluster all keys of a queue must lie in one slot: "
     "give a namespace with a hash tag, as in ns='{{rsmq}}'.",
@@ -98,12 +101,10 @@ def classify(error: BaseException, *, sent: bool) -> Failure:
         error: what redis-py raised.
         sent: True once any part of the command may have been on its way.
     """
-    if isinstance(error, redis_errors.ResponseError | redis_errors.BusyLoadingError) or isinstance(
-        error.__context__, redis_errors.ReadOnlyError
-    ):
-        # A Sentinel connection turns READONLY into a ConnectionError, to look for the new master.
-        code = "READONLY" if isinstance(error, redis_errors.ConnectionError) else code_of(error)
-        return Failure.NOTHING_RAN if code in _NOTHING_RAN else Failure.FINAL
+    if isinstance(error, redis_errors.ResponseError | redis_errors.BusyLoadingError):
+        return Failure.NOTHING_RAN if code_of(error) in _NOTHING_RAN else Failure.FINAL
+    if type(error) is redis_errors.ConnectionError and str(error) == _DEMOTED:
+        return Failure.NOTHING_RAN
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         return Failure.FINAL
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError):
@@ -147,11 +148,17 @@ class Attempts:
         ambiguous: how many of them may have run on the server.
     """
 
-    def __init__(self, retry: Retry, started: float, deadline: float) -> None:
+    def __init__(self, retry: Retry, deadline: float) -> None:
         self.ambiguous = 0
         self._failed = 0
         self._retry = retry
-        self._until = started + deadline
+        # From the first failure on, so that one that took long leaves time for another attempt.
+        self._until = time.monotonic() + deadline
+
+    def note(self, error: BaseException) -> None:
+        """Add to the error how often it was tried, if that was more than once."""
+        if self._failed > 1:
+            error.add_note(f"Tried {self._failed} times; retry_deadline bounds the time for that.")
 
     def pause(self, error: BaseException, *, sent: bool) -> float | None:
         """Seconds to wait before the next attempt, or None if this error is the caller's."""

@@ -24,7 +24,10 @@ class _Mark(Enum):
 
 
 def _moment(ms: float | None) -> datetime | None:
-    return None if ms is None else _EPOCH + timedelta(microseconds=round(ms * 1000))
+    try:
+        return None if ms is None else _EPOCH + timedelta(microseconds=round(ms * 1000))
+    except OverflowError:  # a number that another client stored
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class Message(_Stored):
         raw: the body, bytes as they stand in Redis.
         receive_count: how often it has been received, this time included; from 1.
         first_received_ms: Unix ms of the first receive by the server's clock; None if another
-            client counted a receive without noting its time.
+            client stored what is no number.
         sent_ms: Unix ms of the send, with microseconds as decimals; None if the id does not
             tell.
     """
@@ -126,9 +129,10 @@ class QueueAttributes:
         total_sent: messages ever sent.
         created: when the queue was created; None if not stored as a time.
         modified: when its attributes were last set; None if not stored as a time.
-        messages: ids in the queue, hidden ones included.
+        messages: ids in the queue, hidden ones included, and those whose body is missing until
+            a receive removes them.
         hidden_messages: those that are not visible now, delayed or in flight.
-        visible_messages: those that a receive would find now.
+        visible_messages: those that are due now.
         next_due_ms: Unix ms when the next hidden message becomes visible; None without one.
         dead_letter_queue: the stored policy's target; None without a policy.
         max_receives: the stored policy's limit; None without a policy.

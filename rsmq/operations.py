@@ -17,6 +17,7 @@ from rsmq.codecs import Codec
 from rsmq.errors import (
     InvalidFormat,
     MessageNotString,
+    MissingParameter,
     NoAttributeSupplied,
     QueueExists,
     QueueNotFound,
@@ -112,9 +113,9 @@ def delete_queue(namespace: Namespace, qname: str) -> Operation[None]:
         (keys.hash, keys.zset, namespace.queues),
         (protocol.encode_name(keys.name),),
         parse,
-        Retry.ALWAYS,
+        # A second run could take a queue that someone has made anew, with its messages.
+        Retry.NEVER,
         keys.name,
-        settle=lambda _: None,
     )
 
 
@@ -211,7 +212,7 @@ def receive_message(
     hidden = b"" if vt is None else _digits(protocol.milliseconds("vt", vt))
 
     def give_back(message: Message | None) -> Operation[bool] | None:
-        return change_message_visibility(namespace, message, (), 0) if message else None
+        return change_message_visibility(namespace, message, None, 0) if message else None
 
     return Operation(
         load("receive_message"),
@@ -253,21 +254,11 @@ def delete_message(namespace: Namespace, message: Message | str, id: str | None)
 
 
 def change_message_visibility(
-    namespace: Namespace,
-    message: Message | str,
-    id_and_vt: tuple[Any, ...],
-    vt: float | None,
+    namespace: Namespace, message: Message | str, id: Any, vt: float | None
 ) -> Operation[bool]:
     """Hide a message for vt seconds from now; True if it was there."""
-    given = (None, *id_and_vt) if isinstance(message, Message) else id_and_vt
-    id = given[0] if given else None
-    vt = given[1] if len(given) > _ID_AND_VT - 1 else vt
-    if len(given) > _ID_AND_VT:
-        raise InvalidFormat(
-            "id",
-            value=id,
-            hint="Give a Message and vt, or a queue's name, an id and vt; not more.",
-        )
+    if isinstance(message, Message) and vt is None:
+        id, vt = None, id  # what follows a message is vt
     keys, raw_id, count = _target(namespace, message, id)
     return Operation(
         load("change_message_visibility"),
@@ -295,8 +286,6 @@ def get_message(
     )
 
 
-_ID_AND_VT = 2
-
 # What delete_message.lua and change_message_visibility.lua answer; 0 is: not in the queue.
 _DONE = 1
 _RECEIVED_SINCE = 2
@@ -316,11 +305,11 @@ def _encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
             return encoded, len(encoded)
     except Exception as error:
         raise MessageNotString(
-            value=show(body), hint=f"{codec!r} can't encode {type(body).__name__}: {error}."
+            value=body, hint=f"{show(codec)} can't encode {type(body).__name__}: {error}."
         ) from error
     raise MessageNotString(
-        value=show(body),
-        hint=f"{codec!r} must encode to str or bytes, not {type(encoded).__name__}.",
+        value=body,
+        hint=f"{show(codec)} must encode to str or bytes, not {type(encoded).__name__}.",
     )
 
 
@@ -342,10 +331,17 @@ def _target(
     if isinstance(message, StoredMessage):
         raise InvalidFormat(
             "id",
-            value=show(message),
+            value=message,
             hint="A StoredMessage was looked up, not received, and is no receipt. "
             "Give its queue and id to act whoever holds it.",
         )
+    if message is None:
+        raise MissingParameter(
+            "qname",
+            hint="Got None, which a receive returns when no message is due: test it before.",
+        )
+    if isinstance(id, Message):
+        raise InvalidFormat("id", value=id, hint="Give the Message alone; it knows its queue.")
     keys = namespace.queue(message)
     return keys, protocol.encode_name(protocol.check_id(id)), b""
 

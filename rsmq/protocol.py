@@ -324,6 +324,8 @@ def stored_number(raw: bytes | None) -> float | None:
     """A number as some client stored it: decimal digits, a fraction allowed; else None."""
     if raw is None or len(raw) > _LONGEST_NUMBER or not _DECIMAL.fullmatch(raw):
         return None
+    if b"." not in raw:
+        return int(raw)
     number = float(raw)
     return int(number) if number.is_integer() else number
 
@@ -336,7 +338,7 @@ def stored_seconds(raw: bytes) -> float:
 def stored_maxsize(raw: bytes) -> int:
     """A size limit as some client stored it: what limits nothing sensible is the default."""
     number = stored_number(raw)
-    if number is None or (number <= 0 and number != UNLIMITED):
+    if number is None or (number < 1 and number != UNLIMITED):
         return DEFAULT_MAXSIZE
     return int(number)
 

@@ -15,6 +15,7 @@ class Proxy:
 
     Attributes:
         drop: how many replies to scripts are still to be dropped, with their connection.
+        hold: how many replies to scripts are still to be swallowed, their connection kept open.
         cut: how many bytes of a dropped reply get through before that.
         delay: seconds that each reply is held back.
         pieces: True forwards replies byte by byte.
@@ -27,6 +28,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.drop = 0
+        self.hold = 0
         self.cut = 0
         self.delay = 0.0
         self.pieces = False
@@ -68,7 +70,7 @@ class Proxy:
 
     def _forward(self, client: socket.socket) -> None:
         server = socket.create_connection(("127.0.0.1", self._target))
-        doomed = False
+        doomed = silent = False
         with client, server, contextlib.suppress(OSError):
             while True:
                 readable, _, _ = select.select([client, server], [], [])
@@ -81,6 +83,8 @@ class Proxy:
                         with self._lock:
                             doomed = self.drop > 0
                             self.drop -= doomed
+                            silent = self.hold > 0
+                            self.hold -= silent
                     server.sendall(data)
                 if server in readable:
                     data = server.recv(1 << 20)
@@ -88,6 +92,8 @@ class Proxy:
                         return
                     if self.delay:
                         time.sleep(self.delay)
+                    if silent:
+                        continue
                     if doomed:
                         client.sendall(data[: self.cut])
                         return

@@ -18,10 +18,10 @@ end
 -- The size limit; what limits nothing sensible counts as the default. -1 is unlimited.
 local function stored_maxsize(text)
   local limit = decimal(text)
-  if not limit or (limit <= 0 and limit ~= -1) then
+  if not limit or (limit < 1 and limit ~= -1) then
     return 65536
   end
-  return limit
+  return math.floor(limit)
 end
 
 -- vt, delay and maxsize as stored; nil unless all three are there: only then the queue exists.

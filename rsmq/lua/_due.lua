@@ -43,3 +43,10 @@ end
 local function allow_when_full(zset)
   redis.call('ZREM', zset, '')
 end
+
+-- The same for a script that removes: a user who may not remove from both keys fails here, before
+-- anything is changed.
+local function allow_removal(zset, hash)
+  allow_when_full(zset)
+  redis.call('HDEL', hash, '')
+end

@@ -20,7 +20,7 @@ local id, count, vt = ARGV[1], ARGV[2], ARGV[3]
 if not queue(hash) then
   return queue_not_found(hash)
 end
-if count ~= '' and received_since(hash, zset, id, count) then
+if received_since(hash, zset, id, count) then
   return 2
 end
 if not redis.call('ZSCORE', zset, id) then

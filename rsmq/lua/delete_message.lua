@@ -15,7 +15,8 @@
 local hash, zset = KEYS[1], KEYS[2]
 local id, count = ARGV[1], ARGV[2]
 
-if count ~= '' and received_since(hash, zset, id, count) then
+if received_since(hash, zset, id, count) then
   return 2
 end
+allow_removal(zset, hash)
 return remove_message(zset, hash, id)

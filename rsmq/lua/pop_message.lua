@@ -3,7 +3,7 @@
 -- KEYS[1] hash  hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset  sorted set  the queue's message ids
 --
--- returns {id, body, receive count, first-received ms or nil}; nil if nothing is due
+-- returns {id, body, receive count, first-received ms}; nil if nothing is due
 -- errors  QUEUENOTFOUND
 -- source  npm rsmq 0.12.4 popMessage; ghosts are healed instead of delivered
 -- @include _time.lua
@@ -24,11 +24,8 @@ end
 
 local counters = redis.call('HMGET', hash, id .. ':rc', id .. ':fr')
 local count = (decimal(counters[1]) or 0) + 1
-local first = counters[2]
-if count == 1 then
-  first = digits(now)
-end
-allow_when_full(zset)
+local first = counters[2] or digits(now)
+allow_removal(zset, hash)
 redis.call('HINCRBY', hash, 'totalrecv', 1)
 remove_message(zset, hash, id)
 return {id, body, count, first}

@@ -23,6 +23,10 @@ for at, name in ipairs(names) do
     kept[#kept + 1] = values[at]
   end
 end
+-- The first of these allows the others on a full server (no id is empty); the second fails, before
+-- anything is changed, for a user who may not write the attributes back.
+redis.call('ZREM', zset, '')
+redis.call('HSET', hash, 'vt', values[1])
 local removed = redis.call('ZCARD', zset)
 redis.call('UNLINK', zset, hash)
 redis.call('HSET', hash, unpack(kept))

@@ -4,7 +4,7 @@
 -- KEYS[2] zset  sorted set  the queue's message ids
 -- ARGV[1] vt    integer     ms to hide it; '' = the queue's vt
 --
--- returns {id, body, receive count, first-received ms or nil}; nil if nothing is due
+-- returns {id, body, receive count, first-received ms}; nil if nothing is due
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  npm rsmq 0.12.4 receiveMessage; ghosts are healed instead of delivered
 -- @include _time.lua
@@ -40,12 +40,10 @@ if type(total) == 'table' then -- the total is no integer: a call that fails cha
   end
   return total
 end
-local first
-if count == 1 then
+local first = count > 1 and redis.call('HGET', hash, id .. ':fr')
+if not first then -- also where another client counted a receive without noting its time
   first = digits(now)
   redis.call('HSET', hash, id .. ':fr', first)
-else
-  first = redis.call('HGET', hash, id .. ':fr')
 end
 redis.call('ZADD', zset, digits(now + hidden), id)
 return {id, body, count, first}

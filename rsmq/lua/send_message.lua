@@ -43,7 +43,7 @@ end
 -- Changes nothing, for no id is empty; fails, before anything is changed, when memory is full
 -- and on a key of another type.
 redis.call('ZADD', zset, 'XX', 0, '')
-if channel ~= '' then
+if channel ~= '' then -- first, since a user may lack the permission; subscribers can't look before
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + 1)
 end
 

@@ -131,6 +131,7 @@ def test_maxsize_counts_bytes_of_bytes(env, queue):
         ("1048576", 1_048_576, True),
         ("1024.7", 1024, True),
         ("1024.7", 1025, False),
+        ("0.5", 65536, True),
         ("0", 65536, True),
         ("0", 65537, False),
         ("big", 65537, False),
@@ -402,6 +403,7 @@ def test_change_visibility_counts_from_now(env, queue, vt):
         lambda: env.rsmq.change_message_visibility(message, vt),
         lambda: env.rsmq.change_message_visibility(queue, id, vt),
         lambda: env.rsmq.change_message_visibility(queue, id, vt=vt),
+        lambda: env.rsmq.change_message_visibility(queue, id=id, vt=vt),
         lambda: env.rsmq.change_message_visibility(message, vt=vt),
     ):
         before = env.now_ms()
@@ -452,12 +454,16 @@ def test_only_a_received_message_is_a_receipt(env, queue):
         lambda: env.rsmq.change_message_visibility(stored, 1),
         lambda: env.rsmq.delete_message(message, id),
         lambda: env.rsmq.change_message_visibility(message, id, 1),
-        lambda: env.rsmq.change_message_visibility(queue, id, 1, 2),
+        lambda: env.rsmq.change_message_visibility(message, 500, vt=1),
+        lambda: env.rsmq.delete_message(queue, message),
     ):
         with refused(InvalidFormat, "Invalid id format"):
             call()
     with refused(InvalidFormat, "Invalid qname format"):
         env.rsmq.delete_message(b"q", id)
+    with refused(MissingParameter, "No qname supplied") as caught:
+        env.rsmq.delete_message(None)
+    assert "returns when no message is due" in caught.error.hint
     with refused(InvalidValue, "vt must be between 0 and 9999999"):
         env.rsmq.change_message_visibility(message)
     assert env.state() == before
@@ -586,15 +592,28 @@ def test_an_odd_id_of_a_received_message_is_not_checked(env, queue):
     assert env.rsmq.delete_message(message) is True
 
 
-def test_a_receive_count_without_a_first_time(env, queue):
+@pytest.mark.parametrize("take", ["receive_message", "pop_message"])
+def test_a_receive_count_without_a_first_time_gets_one(env, queue, take):
     id = "hmzz0000000000000000000000000000"
     env.raw.hset(env.hash(queue), mapping={id: "m", f"{id}:rc": 1})
     env.raw.zadd(env.zset(queue), {id: 1})
-    message = env.rsmq.receive_message(queue, vt=0)
+    before = env.now_ms()
+    message = getattr(env.rsmq, take)(queue)
 
-    assert (message.receive_count, message.first_received_ms) == (2, None)
+    assert message.receive_count == 2
+    assert before <= message.first_received_ms <= env.now_ms()
+    if take == "receive_message":
+        assert env.fields(queue)[f"{id}:fr"] == str(message.first_received_ms)
+
+
+@pytest.mark.parametrize("first", ["", "soon", "9" * 19])
+def test_a_first_time_that_is_none(env, queue, first):
+    id = env.rsmq.send_message(queue, "m")
+    env.raw.hset(env.hash(queue), mapping={f"{id}:rc": 1, f"{id}:fr": first})
+    message = env.rsmq.receive_message(queue)
+
+    assert message.first_received_ms == (int(first) if first.isdigit() else None)
     assert message.first_received_at is None
-    assert env.rsmq.pop_message(queue).first_received_ms is None
 
 
 @pytest.mark.parametrize("field", ["totalrecv", "{id}:rc"])

@@ -87,10 +87,18 @@ def test_create_lists_a_queue_that_was_not_listed(env):
 
 
 @pytest.mark.parametrize("suffix", ["", ":Q"])
-@pytest.mark.parametrize("operation", ["create", "delete", "send", "attributes", "purge", "set"])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "create", "delete", "send", "attributes", "purge", "set",
+        "receive", "pop", "remove", "change", "get",
+    ],
+)  # fmt: skip
 def test_a_key_of_another_type_is_reported_and_nothing_changes(env, suffix, operation):
     if suffix == "":
         env.raw.hset(env.hash("q"), mapping=FIVE)
+    else:
+        env.raw.zadd(env.zset("q"), {"i" * 32: 1})
     env.raw.set(env.zset("q") + suffix, "someone else's")
     before = env.state()
     call = {
@@ -100,6 +108,11 @@ def test_a_key_of_another_type_is_reported_and_nothing_changes(env, suffix, oper
         "attributes": lambda: env.rsmq.get_queue_attributes("q"),
         "purge": lambda: env.rsmq.purge_queue("q"),
         "set": lambda: env.rsmq.set_queue_attributes("q", vt=1),
+        "receive": lambda: env.rsmq.receive_message("q"),
+        "pop": lambda: env.rsmq.pop_message("q"),
+        "remove": lambda: env.rsmq.delete_message("q", "i" * 32),
+        "change": lambda: env.rsmq.change_message_visibility("q", "i" * 32, 1),
+        "get": lambda: env.rsmq.get_message("q", "i" * 32),
     }[operation]
 
     with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE") as caught:

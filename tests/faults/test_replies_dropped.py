@@ -103,11 +103,18 @@ def test_a_create_whose_reply_is_lost_is_repeated_and_counts_as_done(broken, rsm
     assert rsmq.get_queue_attributes("new").vt == 5
 
 
-def test_a_delete_of_a_queue_is_repeated_and_counts_as_done(broken, rsmq):
+def test_a_delete_of_a_queue_is_not_repeated(broken, rsmq):
+    """Someone may have made the queue anew meanwhile, and sent to it."""
+    rsmq.create_queue("other")
+    rsmq.delete_queue("other")
     broken.proxy.drop = 1
-    assert rsmq.delete_queue("q") is None
-    assert broken.raw.keys(f"{broken.ns}:*") == []
+    before = broken.proxy.scripts
 
+    with pytest.raises(LOST):
+        rsmq.delete_queue("q")
+
+    assert broken.proxy.scripts == before + 1
+    assert broken.raw.keys(f"{broken.ns}:*") == []
     with pytest.raises(QueueNotFound):
         rsmq.delete_queue("q")
 
@@ -180,8 +187,53 @@ def test_a_server_that_stays_away_raises_at_the_deadline(broken):
     client = broken.opened(retry_deadline=0.2)
     broken.proxy.refuse = True
 
-    with pytest.raises(redis_errors.ConnectionError):
+    with pytest.raises(redis_errors.ConnectionError) as caught:
         client.send_message("q", "m")
+    assert "Tried" in caught.value.__notes__[-1]
+
+
+def test_after_a_timeout_there_is_time_for_another_attempt(broken):
+    """Also if the timeout alone took as long as the deadline is."""
+    client = broken.opened(socket_timeout=0.2, retry_deadline=0.2)
+    client.create_queue("q")
+    client.send_message("q", "m")
+    message = client.receive_message("q")
+    broken.proxy.hold = 1
+
+    assert client.delete_message(message) is True
+    assert broken.proxy.hold == 0
+
+
+def test_nothing_is_tried_again_with_a_deadline_of_0(broken):
+    client = broken.opened(retry_deadline=0)
+    client.create_queue("q")
+    broken.proxy.drop = 1
+
+    with pytest.raises(LOST):
+        client.list_queues()
+
+
+def test_what_the_caller_handles_is_no_sign_of_what_the_server_did(broken, rsmq):
+    broken.proxy.drop = 1
+    with pytest.raises(LOST):
+        try:
+            broken.raw.execute_command("REPLICAOF", "nonsense")
+        except redis_errors.ResponseError as error:
+            error.__class__ = redis_errors.ReadOnlyError
+            rsmq.send_message("q", "m")
+
+    assert list(broken.bodies("q").values()) == [b"m"]
+
+
+def test_a_connection_that_died_while_idle_gives_no_false_answers(broken, rsmq):
+    broken.proxy.close_connections()
+    assert rsmq.delete_message("q", "x" * 32) is False
+    broken.proxy.close_connections()
+    with pytest.raises(QueueExists):
+        rsmq.create_queue("q")
+    broken.proxy.close_connections()
+    with pytest.raises(QueueNotFound):
+        rsmq.delete_queue("missing")
 
 
 def test_a_slow_reply_is_a_timeout_and_is_not_repeated_for_a_send(broken):

@@ -102,6 +102,8 @@ def test_a_missing_extra_is_named():
         (RSMQ, redis.asyncio.Redis()),
         (RSMQ, "redis://127.0.0.1"),
         (RSMQ, None),
+        (RSMQ, redis.Redis().pipeline()),
+        (AsyncRSMQ, redis.asyncio.Redis().pipeline()),
         (AsyncRSMQ, redis.Redis()),
         (AsyncRSMQ, None),
     ],
@@ -122,6 +124,8 @@ def test_a_client_of_the_wrong_kind(kind, client):
         "redis://user:s3/cret@host:1/?socket_timeout=soon",
         "redis://host/?password=s3cret&db=x",
         "redis:/user:s3cret@host",
+        "redis://user:s3cret@host:1/five",
+        "rediss://user:s3cret@host:1/0/1",
         "s3cret",
         "",
     ],
@@ -130,6 +134,11 @@ def test_a_url_that_is_none_is_refused_and_shows_no_password(kind, url):
     with refused(InvalidFormat, "Invalid url format") as caught:
         kind.from_url(url)
 
+    assert (
+        "redis://" in caught.error.hint
+        or "percent" in caught.error.hint
+        or ("database" in caught.error.hint)
+    )
     shown = "".join([repr(caught.error.value), caught.error.hint, *caught.error.__notes__])
     assert "cret" not in shown
     assert caught.error.__cause__ is None

@@ -65,7 +65,6 @@ def test_every_class_stands_in_the_tree_of_the_docstring():
     ("reply", "kind", "value"),
     [
         ("QUEUENOTFOUND rsmq:q:Q", errors.QueueNotFound, "q"),
-        ("QUEUEEXISTS rsmq:q:Q", errors.QueueExists, "q"),
         ("MESSAGETOOLONG 1025 1024", errors.MessageTooLong, 1025),
         ("INVALIDVALUE vt soon or later", errors.InvalidValue, "soon or later"),
         ("INVALIDVALUE delay ", errors.InvalidValue, ""),
@@ -81,6 +80,15 @@ def test_a_scripts_refusal_becomes_its_error(reply, kind, value):
 
 def test_other_replies_are_none_of_ours():
     assert errors.from_script("WRONGTYPE Operation against a key", "q") is None
+
+
+def test_what_cannot_be_shown_does_not_hide_the_error():
+    class Unkind:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    assert errors.show(Unkind()) == "a value of type Unkind"
+    assert errors.show(10**5000) == "a value of type int"
 
 
 def test_a_body_is_never_shown_whole():

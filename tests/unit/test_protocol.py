@@ -55,7 +55,7 @@ def test_without_strict_names_keys_of_queues_never_collide(name):
         assert name == "QUEUES" or name.endswith(":Q") or not encodable(name)
     else:
         assert keys.zset != tolerant.queues
-        assert not keys.zset.endswith(b":Q")
+        assert name == "Q" or not keys.zset.endswith(b":Q")
 
 
 def encodable(text):
