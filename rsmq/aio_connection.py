@@ -63,8 +63,9 @@ class AsyncPools:
 
     def _forget_closed_loops(self) -> None:
         # Nobody can close their connections properly any more; forgotten, they are collected.
-        for loop in [loop for loop in self._pools if loop.is_closed()]:
-            self._pools.pop(loop, None)
+        for loop in list(self._pools):  # one step, for loops of other threads come meanwhile
+            if loop.is_closed():
+                self._pools.pop(loop, None)
 
 
 class GivenPool:

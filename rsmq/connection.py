@@ -177,10 +177,10 @@ class PoolCaller:
             try:
                 connection = self._connections.take(check=check)
                 sent = True
-                if operation.give_back is None:
-                    reply = self._exchange(connection, operation)
-                else:
+                if operation.give_back is not None:
                     return self._receive(connection, operation)
+                with Held():
+                    reply = self._exchange(connection, operation)
             except RedisError as error:
                 attempts = attempts or Attempts(operation.retry, self._retry_deadline)
                 pause = attempts.pause(error, sent=sent)

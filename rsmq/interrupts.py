@@ -1,9 +1,10 @@
 """
-Holds Ctrl-C back for the moments in which it would lose a message.
+Holds Ctrl-C back for the moments in which it would do harm.
 
-A reply that has been read from the socket but not yet stored would be gone if a signal handler
-raised just then. For the few microseconds to milliseconds of one attempt, signals that programs
-are stopped with are noted, and delivered right after it.
+A reply that has been read from the socket but not yet stored would be gone, and a message with
+it, if a signal handler raised just then; and hiredis (3.5.0) crashes the process if one raises
+while it packs a command. So signals that programs are stopped with are noted during an attempt,
+and delivered right after it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import _signal  # signal's own functions take ten times as long, to make enums of numbers
 import threading
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any
 
 _HELD = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(_signal, name)
@@ -28,16 +29,21 @@ class Held:
 
     def __init__(self) -> None:
         self._handlers: dict[int, Any] = {}
-        self._noted: list[tuple[int, FrameType | None]] = []
+        self._noted: tuple[int, FrameType | None] | None = None
+        self._ended = False
 
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        try:
             for number in _HELD:
-                handler = _signal.getsignal(number)
+                handler = _unwrapped(number, _signal.getsignal(number))
                 if callable(handler):
                     self._handlers[number] = handler
                     _signal.signal(number, self._note)
-        return self
+        except BaseException:  # a signal that came before its handler was replaced
+            self._restore()
+            raise
 
     def __exit__(
         self,
@@ -45,13 +51,35 @@ class Held:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        try:
+            self._restore()
+        finally:
+            if self._noted:
+                number, frame = self._noted
+                self._handlers[number](number, frame)
+
+    def _restore(self) -> None:
+        # From here on a signal is passed on, also by what an exception leaves unrestored.
+        self._ended = True
         for number, handler in self._handlers.items():
             _signal.signal(number, handler)
-        for number, frame in self._noted:
-            self._handlers[number](number, frame)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._noted:
+        if self._ended or self._noted:
             self._handlers[number](number, frame)
         else:
-            self._noted.append((number, frame))
+            self._noted = number, frame
+
+    def original(self, number: int) -> Any:
+        """The handler that was set before the block, if the block has ended."""
+        return self._handlers.get(number) if self._ended else None
+
+
+def _unwrapped(number: int, handler: Any) -> Any:
+    """The program's own handler, where a block that ended could not set it again."""
+    while isinstance(owner := getattr(handler, "__self__", None), Held):
+        original = owner.original(number)
+        if original is None:
+            break
+        handler = original
+    return handler

@@ -14,6 +14,7 @@ class Proxy:
     Forwards connections to a server on loopback.
 
     Attributes:
+        target: the server's port, for connections from now on.
         drop: how many replies to scripts are still to be dropped, with their connection.
         hold: how many replies to scripts are still to be swallowed, their connection kept open.
         cut: how many bytes of a dropped reply get through before that.
@@ -24,7 +25,7 @@ class Proxy:
     """
 
     def __init__(self, port: int) -> None:
-        self._target = port
+        self.target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.drop = 0
@@ -69,7 +70,7 @@ class Proxy:
             threading.Thread(target=self._forward, args=(client,), daemon=True).start()
 
     def _forward(self, client: socket.socket) -> None:
-        server = socket.create_connection(("127.0.0.1", self._target))
+        server = socket.create_connection(("127.0.0.1", self.target))
         doomed = silent = False
         with client, server, contextlib.suppress(OSError):
             while True:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import redis.asyncio
 import redis.exceptions as redis_errors
 from redis.asyncio.cluster import RedisCluster
 
-from rsmq import RSMQ, AsyncRSMQ
+from rsmq import RSMQ, AsyncRSMQ, QueueNotFound
 from tests.proxy import Proxy
 from tests.scale import scaled
 
@@ -146,23 +148,51 @@ def test_a_cancellation_at_every_step_on_a_cluster(cluster_server):
         assert client.get_queue_attributes("q").hidden_messages == 0
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def program(text, *arguments):
+    """Run a program that leaves connections open at its end, and return what it prints."""
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore::ResourceWarning", "-c", text, *map(str, arguments)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.split()
+
+
 def test_a_loop_that_ends_during_receives_leaves_nothing_hidden(proxy, raw, ns):
     proxy.delay = 0.05
+    cancelled = program(
+        """
+import asyncio, sys
+from redis import Redis
+from rsmq import AsyncRSMQ
 
-    async def main():
-        client = AsyncRSMQ.from_url(proxy.url, ns=ns)
-        await client.list_queues()
-        tasks = [asyncio.ensure_future(client.receive_message("q")) for _ in range(5)]
+url, port, ns = sys.argv[1:]
+
+
+async def main():
+    client = AsyncRSMQ.from_url(url, ns=ns)
+    await client.list_queues()
+    tasks = [asyncio.ensure_future(client.receive_message("q")) for _ in range(5)]
+    with Redis(port=int(port)) as raw:
         while raw.hget(f"{ns}:q:Q", "totalrecv") != b"5":
             await asyncio.sleep(0)
-        return tasks
+    return tasks
 
-    cancelled = [task.cancelled() for task in asyncio.run(main())]
-    gc.collect()  # nobody closed the client: its connections warn now, and not in another test
 
-    assert True in cancelled
-    assert hidden(raw, ns) == cancelled.count(False)
+for task in asyncio.run(main()):
+    print(task.cancelled())
+""",
+        proxy.url,
+        proxy.target,
+        ns,
+    )
+
+    assert "True" in cancelled
+    assert hidden(raw, ns) == cancelled.count("False")
 
 
 def test_a_cancellation_goes_on_within_a_second_when_the_server_is_silent(proxy, raw, ns):
@@ -200,43 +230,112 @@ class Interrupted(BaseException):
     """What a signal handler raises, as Ctrl-C does KeyboardInterrupt."""
 
 
-def test_random_interruptions_leave_nothing_hidden(proxy, raw, ns):
-    proxy.delay = 0.002
-    chance = random.Random(11)
-    interrupted = 0
+@pytest.fixture
+def interrupting():
+    """Make a signal raise where the main thread is, as it does at Ctrl-C."""
 
     def interrupt(*_):
         raise Interrupted
 
-    previous = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for given in (None, redis.Redis(port=proxy.port)):
-            client = RSMQ.from_url(proxy.url, ns=ns) if given is None else RSMQ(given, ns=ns)
-            client.list_queues()
-            for _ in range(50):
-                message = None
-                try:
-                    # Inside the wait for the reply, where a person's Ctrl-C comes too.
-                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0005, 0.0019))
-                    message = client.receive_message("q")
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                except Interrupted:
-                    interrupted += 1
-                    assert hidden(raw, ns) == 0
-                else:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                    client.change_message_visibility(message, 0)
-            assert client.list_queues() == ["q"]
-            client.close()
-            if given is not None:
-                given.close()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+    previous = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGALRM)
+    }
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in previous.items():
+        signal.signal(number, handler)
 
-    assert interrupted > 50
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # redis-py's, interrupted at connecting
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("slow", [True, False])
+def test_random_interruptions_leave_nothing_hidden(server, proxy, raw, ns, interrupting, own, slow):
+    """Signals to the process, while it waits for a reply and while it is at work on one."""
+    proxy.delay = 0.002 if slow else 0
+    url, port = (proxy.url, proxy.port) if slow else (server.url, server.port)
+    given = None if own else redis.Redis(port=port)
+    client = RSMQ.from_url(url, ns=ns) if own else RSMQ(given, ns=ns)
+    client.list_queues()
+    chance = random.Random(11)
+    held, interrupted = None, 0
+    while interrupted < scaled(100, 5000):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.004))
+            while True:
+                if held is not None:
+                    client.change_message_visibility(held, 0)
+                    held = None
+                held = client.receive_message("q")
+        except Interrupted:
+            interrupted += 1
+            assert held is not None or hidden(raw, ns) == 0
+    if held is not None:
+        client.change_message_visibility(held, 0)
+    assert client.list_queues() == ["q"]
+    client.close()
+    if given is not None:
+        given.close()
+
     assert hidden(raw, ns) == 0
     assert raw.zcard(f"{ns}:q") == MESSAGES
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_ctrl_c_from_another_thread_leaves_nothing_hidden(server, raw, ns, interrupting):
+    """The main thread's system calls are not interrupted then; it raises after the next one."""
+    client = RSMQ.from_url(server.url, ns=ns)
+    client.list_queues()
+
+    def press():
+        for _ in range(scaled(200, 5000)):
+            time.sleep(0.003)
+            signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    held, interrupted, received = None, 0, 0
+    while True:
+        try:
+            if held is not None:
+                client.change_message_visibility(held, 0)
+                held = None
+            if not thread.is_alive():
+                break
+            held = client.receive_message("q")
+            received += 1
+        except Interrupted:
+            interrupted += 1
+    client.close()
+
+    assert interrupted > 100
+    assert received > 100
+    assert hidden(raw, ns) == 0
+    assert raw.zcard(f"{ns}:q") == MESSAGES
+
+
+def test_the_handlers_of_the_program_are_left_as_they_were(server, ns, interrupting):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with RSMQ.from_url(server.url, ns=ns) as client:
+        for call in (client.receive_message, client.pop_message):
+            call("q")
+        with pytest.raises(QueueNotFound):
+            client.receive_message("missing")
+
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_a_second_signal_does_not_wait(proxy, raw, ns, interrupting):
+    client = RSMQ.from_url(proxy.url, ns=ns)
+    client.list_queues()
+    proxy.delay = 3
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    started = time.monotonic()
+    with pytest.raises(Interrupted):
+        client.receive_message("q")
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    client.close()
+
+    assert time.monotonic() - started < 2.5
 
 
 def test_a_call_from_a_signal_handler_gets_a_connection_of_its_own(proxy, raw, ns):
@@ -261,32 +360,85 @@ def test_a_call_from_a_signal_handler_gets_a_connection_of_its_own(proxy, raw, n
     assert answers == [MESSAGES]
 
 
-def test_one_client_in_one_loop_after_the_other(server, ns):
-    client = AsyncRSMQ.from_url(server.url, ns=ns)
+def test_one_client_in_one_loop_after_the_other_keeps_nothing_of_the_first(server, ns):
+    counts = program(
+        """
+import asyncio, gc, sys, time
+from redis import Redis
+from rsmq import AsyncRSMQ
 
-    async def once():
-        attributes = await client.get_queue_attributes("q")
-        await client._caller.close()
-        return attributes.messages
-
-    assert [asyncio.run(once()) for _ in range(3)] == [MESSAGES] * 3
+url, port, ns = sys.argv[1:]
+client = AsyncRSMQ.from_url(url, ns=ns)
 
 
-def test_one_client_in_two_loops_at_once(server, ns):
+async def once():
+    return (await client.get_queue_attributes("q")).messages
+
+
+with Redis(port=int(port)) as raw:
+    before = raw.info("clients")["connected_clients"]
+    for _ in range(20):
+        print(asyncio.run(once()))
+    asyncio.run(client.close())
+    until = time.monotonic() + 5
+    left = True
+    while left and time.monotonic() < until:
+        gc.collect()  # nobody could close them in time: their loops are gone
+        left = raw.info("clients")["connected_clients"] > before
+    print("left" if left else "closed")
+""",
+        server.url,
+        server.port,
+        ns,
+    )
+
+    assert counts == [str(MESSAGES)] * 20 + ["closed"]
+
+
+def test_one_client_in_several_loops_at_once(server, raw, ns):
+    before = raw.info("clients")["connected_clients"]
     client = AsyncRSMQ.from_url(server.url, ns=ns)
     counts = []
+    ready, closed = threading.Barrier(4), threading.Event()
 
     async def many():
         counts.extend([(await client.get_queue_attributes("q")).messages for _ in range(50)])
-        await client._caller.close()
+        ready.wait()
+        while not closed.is_set():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
 
     threads = [threading.Thread(target=asyncio.run, args=(many(),)) for _ in range(3)]
     for thread in threads:
         thread.start()
+    ready.wait()
+    asyncio.run(client.close())
+    closed.set()
     for thread in threads:
         thread.join()
 
     assert counts == [MESSAGES] * 150
+    assert raw.info("clients")["connected_clients"] <= before
+
+
+def test_no_cancellation_is_swallowed(server, ns):
+    """redis-py on Python 3.11 returns from a send whose cancellation came in the same moment."""
+
+    async def main():
+        async with AsyncRSMQ.from_url(server.url, ns=ns) as client:
+            await client.list_queues()
+            for call in (client.list_queues, lambda: client.receive_message("q", vt=0)):
+                for turns in range(20):
+                    task = asyncio.ensure_future(call())
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    if task.cancel():
+                        with pytest.raises(asyncio.CancelledError):
+                            await task
+                    else:
+                        await task
+
+    asyncio.run(main())
 
 
 def test_errors_inside_a_guarded_receive_are_the_callers(proxy, ns):

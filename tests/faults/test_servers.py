@@ -274,7 +274,7 @@ def test_connections_of_threads_that_ended_and_of_closed_clients_are_closed(serv
 
 def test_a_pool_of_few_connections_serves_many_threads(server):
     before = connections(server)
-    rsmq = RSMQ.from_url(server.url, ns="few", max_connections=2)
+    rsmq = RSMQ.from_url(server.url, ns="few", max_connections=2)  # a pool, which is ours too
     rsmq.create_queue("q")
     done = []
 
@@ -293,6 +293,7 @@ def test_a_pool_of_few_connections_serves_many_threads(server):
     assert rsmq.get_queue_attributes("q").messages == 120
     assert connections(server) <= before + 2
     rsmq.close()
+    assert settles(lambda: connections(server), expected=before)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -442,6 +443,26 @@ def test_other_replies_are_the_callers_at_once(answering, opened, reply, kind, n
     assert server.asked == again
     notes = getattr(caught.value, "__notes__", [])
     assert [note in text for text in notes] == ([True] if note else [])
+
+
+def test_a_server_that_was_demoted_is_left(server, opened):
+    """After a failover that keeps connections open, as of a proxy, the new master is found."""
+    demoted = Server(redis_7())
+    proxy = Proxy(demoted.port)
+    rsmq = opened(proxy.url, ns="demoted")
+    rsmq.create_queue("q", exist_ok=True)
+    rsmq.send_message("q", "m")
+    with demoted.raw() as raw:
+        raw.replicaof("127.0.0.1", server.port)
+    with RSMQ.from_url(server.url, ns="demoted") as master:
+        master.create_queue("q", exist_ok=True)
+        before = master.get_queue_attributes("q").messages
+        proxy.target = server.port
+
+        assert rsmq.send_message("q", "after the failover")
+        assert master.get_queue_attributes("q").messages == before + 1
+    proxy.close()
+    demoted.stop()
 
 
 def test_a_wrong_password_is_not_tried_again_and_not_shown(server, opened):
