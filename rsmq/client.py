@@ -35,11 +35,16 @@ class RSMQ:
     are the server's. A client may be used by many threads at once, and after a fork.
 
     Retries: what never reached the server (connection refused, server loading or read-only) is
-    tried again for ``retry_deadline`` seconds. When the connection breaks while a call is under
-    way, nobody knows whether it ran: reads, deletes, changes of visibility and of queues are then
-    tried again; a receive is tried again once; a send, a pop and a purge are not, and raise
-    redis-py's ConnectionError or TimeoutError. With a RedisCluster client, redis-py repeats
-    commands by its own rules, a send too, which may store a message twice.
+    tried again for ``retry_deadline`` seconds from the first failure on; over a client handed in,
+    redis-py's own retries of connecting come before. When the connection breaks or times out while
+    a call is under way, nobody knows whether it ran: reading, creating and setting attributes of
+    queues, deleting a message and changing its visibility are then tried again; a receive is tried
+    again once; a send, a pop, a purge and deleting a queue are not, and raise redis-py's
+    ConnectionError or TimeoutError. With a RedisCluster client, redis-py repeats commands by its
+    own rules, a send too, which may store a message twice.
+
+    Signals: Ctrl-C (and a handler of SIGTERM or SIGALRM that raises) takes effect when the call
+    under way has ended, a second one at once.
 
     Besides the errors named at a method, each may raise redis-py's own (ConnectionError,
     TimeoutError, AuthenticationError, ResponseError ...), and ClientClosed after close().
@@ -176,6 +181,9 @@ class RSMQ:
     def delete_queue(self, qname: str) -> None:
         """
         Delete a queue with all its messages, received ones too. Constant time.
+
+        Not tried again after an ambiguous failure: a second run could take a queue that someone
+        has made anew meanwhile.
 
         Args:
             qname: the queue's name.
@@ -322,8 +330,9 @@ class RSMQ:
         Receive the message that has been due longest, and hide it from other receivers.
 
         Delete it when its work is done, or it comes back when the visibility timeout has passed.
-        An interruption (Ctrl-C) during the call gives the message back at once, but for one over
-        a RedisCluster client, whose message comes back with its visibility timeout. When the
+        An interruption (Ctrl-C) during the call gives the message back at once, its receive count
+        raised; but for one over a RedisCluster client, whose message comes back with its
+        visibility timeout. When the
         connection breaks during the call, one more attempt is made; the message of the first one
         may then stay hidden until its timeout.
 

@@ -158,6 +158,9 @@ def main() -> int:
     except RSMQError as error:
         print(f"scripts/demo: {error}: {error.hint}", file=sys.stderr)
         return 2
+    if not lines:
+        print(f"scripts/demo: {arguments.file} has no lines to send", file=sys.stderr)
+        return 2
     queue = f"demo-{secrets.token_hex(4)}"
     try:
         rsmq.create_queue(queue, vt=VISIBILITY_TIMEOUT, maxsize=-1)

@@ -100,7 +100,12 @@ def test_the_demo_processes_every_line(server, tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [(["/no/such/file"], 2), (["--url", "http://x"], 2), (["--url", "redis://127.0.0.1:1"], 1)],
+    [
+        (["/no/such/file"], 2),
+        (["/dev/null"], 2),
+        (["--url", "http://x"], 2),
+        (["--url", "redis://127.0.0.1:1"], 1),
+    ],
 )
 def test_the_demo_says_why_it_cannot_run(arguments, status):
     result = subprocess.run(
