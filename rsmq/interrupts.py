@@ -18,6 +18,9 @@ _HELD = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(_signal, name)
 )
 
+# What the main thread of a subinterpreter is told, as under some web servers.
+_NOT_HERE = "signal only works in main thread"
+
 
 class Held:
     """
@@ -41,8 +44,10 @@ class Held:
                 if callable(handler):
                     self._handlers[number] = handler
                     _signal.signal(number, self._note)
-        except BaseException:  # a signal that came before its handler was replaced
+        except BaseException as error:  # a signal's, that came before its handler was replaced
             self._restore()
+            if isinstance(error, ValueError) and str(error).startswith(_NOT_HERE):
+                return
             raise
 
     def __exit__(
@@ -62,7 +67,8 @@ class Held:
         # From here on a signal is passed on, also by what an exception leaves unrestored.
         self._ended = True
         for number, handler in self._handlers.items():
-            _signal.signal(number, handler)
+            if _signal.getsignal(number) is not handler:
+                _signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._ended or self._noted:

@@ -477,6 +477,17 @@ def test_a_wrong_password_is_not_tried_again_and_not_shown(server, opened):
     assert time.monotonic() - started < 2
 
 
+def test_a_unix_socket(opened):
+    server = Server(redis_7(), "--unixsocket", "redis.sock")
+    rsmq = opened(f"unix://{server.folder}/redis.sock?db=3")
+    rsmq.create_queue("q")
+    id = rsmq.send_message("q", "m")
+
+    with server.raw(db=3) as raw:
+        assert raw.hget("rsmq:q:Q", id) == b"m"
+    server.stop()
+
+
 def test_a_port_where_nobody_listens(opened):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
