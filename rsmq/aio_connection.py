@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import redis.asyncio
@@ -104,6 +105,8 @@ class AsyncPoolCaller:
                 sent = True
                 reply = await self._exchange(pool, connection, operation, persistent)
             except (RedisError, OSError) as error:
+                if persistent.cancelled is not None:
+                    raise persistent.cancelled from None
                 attempts = attempts or Attempts(operation.retry, self._retry_deadline)
                 pause = attempts.pause(error, sent=sent)
                 if pause is None:
@@ -114,13 +117,23 @@ class AsyncPoolCaller:
                     raise
                 await asyncio.sleep(pause)
             else:
-                persistent.raise_what_was_swallowed()
+                persistent.look_for_what_was_swallowed()
+                if persistent.cancelled is not None:
+                    # It came after the reply, while the connection went back to its pool.
+                    await self._undo(operation, reply)
+                    raise persistent.cancelled
                 if attempts and attempts.ambiguous and operation.settle:
                     return operation.settle(reply)
                 return operation.parse(reply)
 
     async def close(self) -> None:
         await self._pools.close()
+
+    async def _undo(self, operation: Operation[T], reply: Any) -> None:
+        undo = operation.give_back and operation.give_back(operation.parse(reply))
+        if undo:
+            with suppress(RedisError, OSError, RSMQError):
+                await self.run(undo)
 
     async def _exchange(
         self, pool: Any, connection: Any, operation: Operation[T], persistent: _Persistent
@@ -144,10 +157,13 @@ class AsyncPoolCaller:
             usable = persistent.done
             raise
         finally:
-            if usable:
+            if not usable:
+                await _give_up(pool, connection)
+            elif operation.give_back is None:
                 await pool.release(connection)
             else:
-                await _give_up(pool, connection)
+                # Cancelled while it waits for the pool's lock, it would lose what was received.
+                await persistent.finish(lambda: pool.release(connection))
         return reply
 
 
@@ -208,7 +224,7 @@ def async_caller_of(client: object, namespace: Namespace, retry_deadline: float)
         return AsyncPoolCaller(GivenPool(client.connection_pool), retry_deadline)
     raise InvalidFormat(
         "client",
-        value=client,
+        value=type(client).__name__,
         hint="AsyncRSMQ takes a redis.asyncio.Redis or redis.asyncio.RedisCluster, not "
         f"{type(client).__name__}; RSMQ takes the clients of redis.",
     )
@@ -301,29 +317,30 @@ class _Persistent:
             self._until = asyncio.get_running_loop().time() + LAST_WORD
         self.cancelled = cancelled
 
-    def raise_what_was_swallowed(self) -> None:
+    def look_for_what_was_swallowed(self) -> None:
         """
-        Raise a cancellation that was asked for during the call and that nobody has seen.
+        Note a cancellation that was asked for during the call and that nobody has seen.
 
         On Python 3.11 asyncio.wait_for, by which redis-py sends, returns instead of raising if
         what it waits for is done in the same moment.
         """
-        if self._task and self._task.cancelling() > self._requests:
-            raise asyncio.CancelledError
+        if self.cancelled is None and self._task and self._task.cancelling() > self._requests:
+            self.note(asyncio.CancelledError())
 
     async def send(self, connection: Any, *command: Any) -> None:
         # redis-py closes a connection whose send is cancelled, with the command on its way.
         await self.finish_task(connection.send_command(*command))
 
     async def read(self, connection: Any) -> Any:
-        return await self._finish(lambda: _read(connection))
+        return await self.finish(lambda: _read(connection))
 
     async def finish_task(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine that must not be cancelled itself."""
         task = asyncio.ensure_future(coroutine)
-        return await self._finish(lambda: asyncio.shield(task))
+        return await self.finish(lambda: asyncio.shield(task))
 
-    async def _finish(self, step: Callable[[], Awaitable[T]]) -> T:
+    async def finish(self, step: Callable[[], Awaitable[T]]) -> T:
+        """The result of a step that can be taken up again after a cancellation."""
         while True:
             try:
                 if self.cancelled is None:
@@ -349,10 +366,7 @@ async def _call_or_give_back(
     """
     try:
         reply = await call(operation)
-        try:
-            persistent.raise_what_was_swallowed()
-        except asyncio.CancelledError as swallowed:
-            persistent.note(swallowed)
+        persistent.look_for_what_was_swallowed()
         if persistent.cancelled is None:
             return reply
         undo = operation.give_back and operation.give_back(operation.parse(reply))

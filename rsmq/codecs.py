@@ -121,7 +121,7 @@ def check_codec(codec: object) -> Codec:
         return codec
     raise InvalidFormat(
         "codec",
-        value=codec,
+        value=show(codec),
         hint="A codec is TEXT, BYTES, JSON, MSGPACK, or an object with encode(body) and "
         f"decode(raw); got {show(codec)}.",
     )

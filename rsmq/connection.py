@@ -280,7 +280,7 @@ def caller_of(client: object, namespace: Namespace, retry_deadline: float) -> Ca
         return PoolCaller(Pooled(client.connection_pool, owned=False), retry_deadline)
     raise InvalidFormat(
         "client",
-        value=client,
+        value=type(client).__name__,
         hint=f"RSMQ takes a redis.Redis or redis.RedisCluster, not a {type(client).__name__}; "
         "AsyncRSMQ takes the clients of redis.asyncio.",
     )
@@ -312,7 +312,7 @@ def check_url(url: object) -> str:
     if not isinstance(url, str):
         raise InvalidFormat(
             "url",
-            value=url,
+            value=type(url).__name__,
             hint="A URL is a str such as 'redis://127.0.0.1:6379/0'; "
             "a client goes to the constructor.",
         )

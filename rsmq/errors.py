@@ -30,7 +30,8 @@ class RSMQError(Exception):
 
     Attributes:
         code: the name that the Node client gives this error.
-        value: the value that was refused, None where there is none.
+        value: the value that was refused (of a body, a client or a codec a short text), None where
+            there is none.
         hint: the rule and the way out, in a sentence; also the exception's note.
     """
 

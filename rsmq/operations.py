@@ -305,10 +305,10 @@ def _encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
             return encoded, len(encoded)
     except Exception as error:
         raise MessageNotString(
-            value=body, hint=f"{show(codec)} can't encode {type(body).__name__}: {error}."
+            value=show(body), hint=f"{show(codec)} can't encode {type(body).__name__}: {error}."
         ) from error
     raise MessageNotString(
-        value=body,
+        value=show(body),
         hint=f"{show(codec)} must encode to str or bytes, not {type(encoded).__name__}.",
     )
 

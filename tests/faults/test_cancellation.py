@@ -17,7 +17,7 @@ import redis.asyncio
 import redis.exceptions as redis_errors
 from redis.asyncio.cluster import RedisCluster
 
-from rsmq import RSMQ, AsyncRSMQ, QueueNotFound
+from rsmq import RSMQ, AsyncRSMQ, Message, QueueNotFound
 from tests.proxy import Proxy
 from tests.scale import scaled
 
@@ -122,6 +122,33 @@ def test_a_cancellation_at_every_step_leaves_nothing_hidden(proxy, raw, ns):
             await client.close()
             if given is not None:
                 await given.aclose()
+
+    asyncio.run(main())
+
+    assert hidden(raw, ns) == 0
+
+
+def test_cancellations_while_many_wait_for_one_connection(server, raw, ns):
+    """The pool's lock is contended then, also when a connection goes back to it."""
+
+    async def main():
+        chance = random.Random(5)
+        pool = redis.asyncio.BlockingConnectionPool(port=server.port, max_connections=2)
+        given = redis.asyncio.Redis(connection_pool=pool)
+        client = AsyncRSMQ(given, ns=ns)
+        for _ in range(20):
+            tasks = [asyncio.ensure_future(client.receive_message("q")) for _ in range(15)]
+            for task in chance.sample(tasks, 12):
+                for _ in range(chance.randrange(12)):
+                    await asyncio.sleep(0)
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            kept = [result for result in results if isinstance(result, Message)]
+            assert hidden(raw, ns) == len(kept)
+            for message in kept:
+                await client.change_message_visibility(message, 0)
+        await given.aclose()
+        await pool.disconnect()
 
     asyncio.run(main())
 
@@ -258,7 +285,7 @@ def test_random_interruptions_leave_nothing_hidden(server, proxy, raw, ns, inter
     client.list_queues()
     chance = random.Random(11)
     held, interrupted = None, 0
-    while interrupted < scaled(100, 5000):
+    while interrupted < scaled(100, 1000):
         try:
             signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.004))
             while True:

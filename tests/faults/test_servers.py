@@ -468,13 +468,12 @@ def test_a_server_that_was_demoted_is_left(server, opened):
 def test_a_wrong_password_is_not_tried_again_and_not_shown(server, opened):
     with server.raw() as raw:
         raw.execute_command("ACL", "SETUSER", "someone", "on", ">right", "~*", "+@all")
-    started = time.monotonic()
 
     with pytest.raises(redis_errors.AuthenticationError) as caught:
         opened(f"redis://someone:s3cret@127.0.0.1:{server.port}/0").list_queues()
 
     assert "s3cret" not in str(caught.value)
-    assert time.monotonic() - started < 2
+    assert not hasattr(caught.value, "__notes__")  # which would tell how often it was tried
 
 
 def test_a_unix_socket(opened):
