@@ -26,6 +26,7 @@ from rsmq.errors import (
     RSMQError,
 )
 from rsmq.model import Message, QueueAttributes, StoredMessage
+from rsmq.pyrsmq import RedisSMQ
 
 __all__ = [
     "BYTES",
@@ -49,5 +50,6 @@ __all__ = [
     "QueueExists",
     "QueueNotFound",
     "RSMQError",
+    "RedisSMQ",
     "StoredMessage",
 ]

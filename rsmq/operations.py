@@ -183,6 +183,7 @@ def send_message(
     delay: float | None,
     codec: Codec,
     realtime: bool,
+    enforce_maxsize: bool = True,
 ) -> Operation[str]:
     """Add a message to a queue; its id."""
     keys = namespace.queue(qname)
@@ -193,7 +194,7 @@ def send_message(
         (keys.hash, keys.zset),
         (
             raw,
-            _digits(size),
+            _digits(size if enforce_maxsize else 0),
             wait,
             protocol.random_suffix(),
             keys.channel if realtime else b"",

@@ -3,7 +3,7 @@
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
 -- ARGV[1] body     bytes       the message
--- ARGV[2] size     integer     its size in UTF-16 code units of text or bytes of bytes
+-- ARGV[2] size     integer     its size in UTF-16 code units of text or bytes of bytes; 0 = any size
 -- ARGV[3] delay    integer     ms until it is visible; '' = the queue's delay
 -- ARGV[4] suffix   string      the 22 random characters of its id
 -- ARGV[5] channel  string      where to publish the number of messages; '' = don't

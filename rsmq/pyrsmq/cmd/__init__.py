@@ -1,0 +1,507 @@
+"""
+PyRSMQ's commands: an object for each call, which takes its parameters and is then executed.
+
+    rsmq.createQueue().qname("orders").vt(20).execute()
+    rsmq.createQueue(qname="orders", vt=20).execute()      # the same
+
+A parameter that is wrong raises at once from its own call, and from ``execute`` as a keyword.
+With exceptions switched off, ``execute`` logs what went wrong and returns False.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from rsmq import errors, operations, protocol
+from rsmq.codecs import BYTES
+from rsmq.pyrsmq.cmd import utils
+from rsmq.pyrsmq.cmd.exceptions import (
+    InvalidParameterValue,
+    NoMessageInQueue,
+    QueueAlreadyExists,
+    QueueDoesNotExist,
+    RedisSMQException,
+)
+from rsmq.pyrsmq.cmd.utils import encode_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from redis.client import Pipeline
+
+    from rsmq.model import Message
+    from rsmq.pyrsmq.rsmq import RedisSMQ
+
+__all__ = [
+    "ChangeMessageVisibilityCommand",
+    "Command",
+    "CreateQueueCommand",
+    "DeleteMessageCommand",
+    "DeleteQueueCommand",
+    "GetQueueAttributesCommand",
+    "InvalidParameterValue",
+    "ListQueuesCommand",
+    "NoMessageInQueue",
+    "PopMessageCommand",
+    "QueueAlreadyExists",
+    "QueueDoesNotExist",
+    "ReceiveMessageCommand",
+    "RedisSMQException",
+    "SendMessageCommand",
+    "SetQueueAttributesCommand",
+    "utils",
+]
+
+_LOG = logging.getLogger("rsmq.pyrsmq")
+
+_LONGEST_NAME = 64
+_LARGEST_MAXSIZE = 65565  # PyRSMQ's own limit; the wire's is 65536
+
+_SECONDS = f"Seconds from 0 to {protocol.MAX_SECONDS}."
+_SIZE = f"A size from {protocol.MIN_MAXSIZE} to {protocol.MAX_MAXSIZE}, or -1 for unlimited."
+
+
+class Command:
+    """A call in the making."""
+
+    #: What the command takes; the controller's defaults for others are not for it.
+    parameters: ClassVar[tuple[str, ...]] = ("qname", "quiet")
+    _required: ClassVar[tuple[str, ...]] = ("qname",)
+
+    def __init__(self, rsmq: RedisSMQ, **params: Any) -> None:
+        self._rsmq = rsmq
+        self._raises: bool | None = None
+        self._refused: InvalidParameterValue | None = None
+        self._values: dict[str, Any] = {}
+        for name, value in params.items():
+            if name in self.parameters and value is not None:
+                self._take(name, value)
+
+    def exceptions(self, enabled: bool = True) -> Self:  # noqa: FBT001, FBT002 - PyRSMQ's
+        """Choose whether this command raises (True) or returns False on an error."""
+        self._raises = enabled is not False
+        return self
+
+    def quiet(self, value: bool = True) -> Self:  # noqa: FBT001, FBT002 - PyRSMQ's
+        """Log no errors while exceptions are off."""
+        self._values["quiet"] = value
+        return self
+
+    def ready(self) -> bool:
+        """Whether every required parameter has a valid value."""
+        return self._refused is None and self._missing() is None
+
+    def execute(self) -> Any:
+        """
+        Do it.
+
+        Returns:
+            What the command answers; False on an error while exceptions are off.
+
+        Raises:
+            RedisSMQException: one of its subclasses, unless exceptions are off.
+        """
+        try:
+            return self._checked()
+        except RedisSMQException as error:
+            if self._raising:
+                raise
+            if not self._values.get("quiet"):
+                _LOG.warning("%s: %s: %s", type(self).__name__, type(error).__name__, error)
+            return False
+
+    def _checked(self) -> Any:
+        if self._refused is not None:
+            raise self._refused
+        missing = self._missing()
+        if missing is not None:
+            raise InvalidParameterValue(missing, None, "It is required.")
+        with self._translated():
+            return self._run()
+
+    def _run(self) -> Any:
+        raise NotImplementedError
+
+    @property
+    def namespace(self) -> protocol.Namespace:
+        """The keys of the controller's namespace."""
+        return self._rsmq.namespace
+
+    @property
+    def _raising(self) -> bool:
+        return self._rsmq.options["exceptions"] if self._raises is None else self._raises
+
+    @property
+    def _qname(self) -> str:
+        return str(self._values["qname"])
+
+    def _missing(self) -> str | None:
+        return next((name for name in self._required if name not in self._values), None)
+
+    def _set(self, name: str, value: object) -> Self:
+        """A parameter given by its own call."""
+        self._take(name, value)
+        if self._refused is not None and self._raising:
+            raise self._refused
+        return self
+
+    def _take(self, name: str, value: object) -> None:
+        try:
+            self._values[name] = _CHECKS[name](self, value) if name in _CHECKS else value
+        except InvalidParameterValue as error:
+            self._refused = self._refused or error
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise this library's errors as PyRSMQ's."""
+        try:
+            yield
+        except errors.QueueNotFound as error:
+            raise QueueDoesNotExist(self._qname) from error
+        except errors.QueueExists as error:
+            raise QueueAlreadyExists(self._qname) from error
+        except errors.RSMQError as error:
+            raise RedisSMQException(f"{error}. {error.hint or ''}".strip()) from error
+
+
+class _QueueCommand(Command):
+    """A command about one queue."""
+
+    def qname(self, value: str) -> Self:
+        """The name of the queue: 1 to 64 characters, no colon."""
+        return self._set("qname", value)
+
+
+class CreateQueueCommand(_QueueCommand):
+    """Creates a queue: True, or QueueAlreadyExists."""
+
+    parameters = ("qname", "vt", "delay", "maxsize", "quiet")
+
+    def vt(self, value: float) -> Self:
+        """The visibility timeout, seconds; default 30."""
+        return self._set("vt", value)
+
+    def delay(self, value: float) -> Self:
+        """The delay of new messages, seconds; default 0."""
+        return self._set("delay", value)
+
+    def maxsize(self, value: int) -> Self:
+        """The size limit, 1024 to 65536, or -1 for unlimited; default 65536."""
+        return self._set("maxsize", value)
+
+    def _run(self) -> bool:
+        try:
+            protocol.Namespace().queue(self._qname)
+        except errors.RSMQError:
+            _warn(
+                f"Queue {self._qname!r}: clients in other languages refuse this name; "
+                "only A-Z a-z 0-9 _ - are shared."
+            )
+        return self._rsmq.core.create_queue(
+            self._qname,
+            vt=_whole("vt", self._values.get("vt", protocol.DEFAULT_VT)),
+            delay=_whole("delay", self._values.get("delay", protocol.DEFAULT_DELAY)),
+            maxsize=_limit(self._values.get("maxsize", protocol.DEFAULT_MAXSIZE)),
+        )
+
+
+class DeleteQueueCommand(_QueueCommand):
+    """Deletes a queue with its messages: True, or QueueDoesNotExist."""
+
+    def _run(self) -> bool:
+        self._rsmq.core.delete_queue(self._qname)
+        return True
+
+
+class ListQueuesCommand(Command):
+    """Lists the queues of the namespace: a set of names."""
+
+    parameters = ("quiet",)
+    _required = ()
+
+    def _run(self) -> set[str | bytes]:
+        names = self._rsmq.core.list_queues()
+        return {self._rsmq.as_client_has_it(protocol.encode_name(name)) for name in names}
+
+
+class GetQueueAttributesCommand(_QueueCommand):
+    """
+    Reads a queue's attributes and counts: a dict under Node's names.
+
+    vt and delay are floats, as in PyRSMQ; created and modified are Unix seconds, None if another
+    client stored what is no time.
+    """
+
+    def _run(self) -> dict[str, Any]:
+        read = self._rsmq.core.get_queue_attributes(self._qname)
+        return {
+            "vt": float(read.vt),
+            "delay": float(read.delay),
+            "maxsize": read.maxsize,
+            "totalrecv": read.total_received,
+            "totalsent": read.total_sent,
+            "created": None if read.created is None else int(read.created.timestamp()),
+            "modified": None if read.modified is None else int(read.modified.timestamp()),
+            "msgs": read.messages,
+            "hiddenmsgs": read.hidden_messages,
+        }
+
+
+class SetQueueAttributesCommand(_QueueCommand):
+    """Sets those attributes of a queue that are given; answers all, as getQueueAttributes."""
+
+    parameters = ("qname", "vt", "delay", "maxsize", "quiet")
+
+    def vt(self, value: float) -> Self:
+        """The visibility timeout, seconds."""
+        return self._set("vt", value)
+
+    def delay(self, value: float) -> Self:
+        """The delay of new messages, seconds."""
+        return self._set("delay", value)
+
+    def maxsize(self, value: int) -> Self:
+        """The size limit, 1024 to 65536, or -1 for unlimited."""
+        return self._set("maxsize", value)
+
+    def _run(self) -> Any:
+        given = {
+            name: _limit(value) if name == "maxsize" else _whole(name, value)
+            for name, value in self._values.items()
+            if name in ("vt", "delay", "maxsize")
+        }
+        if given:
+            self._rsmq.core.set_queue_attributes(self._qname, **given)
+        return self._rsmq.getQueueAttributes(qname=self._qname).exceptions().execute()
+
+
+class SendMessageCommand(_QueueCommand):
+    """
+    Sends a message: its id.
+
+    A str or bytes goes as it is, anything else as JSON. The queue's maxsize is not enforced, as
+    in PyRSMQ; empty bodies are allowed.
+    """
+
+    parameters = ("qname", "message", "delay", "encode", "quiet")
+    _required = ("qname", "message")
+
+    def message(self, value: object) -> Self:
+        """The body."""
+        return self._set("message", value)
+
+    def delay(self, value: float) -> Self:
+        """Seconds until it is visible, fractions allowed; the queue's delay if not given."""
+        return self._set("delay", value)
+
+    def encode(self, value: bool = True) -> Self:  # noqa: FBT001, FBT002 - PyRSMQ's
+        """Encode as JSON what is neither str nor bytes; this is done in any case."""
+        return self._set("encode", value)
+
+    def _run(self) -> str:
+        message = self._values["message"]
+        if not isinstance(message, bytes):
+            try:
+                message = encode_message(message).encode()
+            except (TypeError, ValueError) as error:
+                raise InvalidParameterValue("message", message, f"{error}.") from error
+        return self._rsmq.core.run(
+            operations.send_message(
+                self.namespace,
+                self._qname,
+                message,
+                delay=self._values.get("delay"),
+                codec=BYTES,
+                realtime=bool(self._rsmq.options["realtime"]),
+                enforce_maxsize=False,
+            )
+        )
+
+
+class _Taking(_QueueCommand):
+    """Receive and pop: a dict of id, message, rc and ts, or NoMessageInQueue."""
+
+    def _answer(self, message: Message | None) -> dict[str, Any]:
+        if message is None:
+            raise NoMessageInQueue(self._qname)
+        return {
+            "id": self._rsmq.as_client_has_it(protocol.encode_name(message.id)),
+            "message": self._rsmq.as_client_has_it(message.raw),
+            "rc": message.receive_count,
+            "ts": message.first_received_ms,
+        }
+
+
+class ReceiveMessageCommand(_Taking):
+    """
+    Receives a message and hides it: a dict of id, message, rc and ts, or NoMessageInQueue.
+
+    ts is the time of the first receive in Unix ms. A body that is no text comes as bytes.
+    """
+
+    parameters = ("qname", "vt", "quiet")
+
+    def vt(self, value: float) -> Self:
+        """Seconds to hide it, fractions allowed; the queue's vt if not given."""
+        return self._set("vt", value)
+
+    def _run(self) -> dict[str, Any]:
+        return self._answer(self._rsmq.core.receive_message(self._qname, vt=self._values.get("vt")))
+
+
+class PopMessageCommand(_Taking):
+    """Receives a message and deletes it at once: as ReceiveMessageCommand, at most once."""
+
+    def _run(self) -> dict[str, Any]:
+        return self._answer(self._rsmq.core.pop_message(self._qname))
+
+
+class _MessageCommand(_QueueCommand):
+    """A command about one message."""
+
+    parameters: ClassVar[tuple[str, ...]] = ("qname", "id", "quiet")
+    _required = ("qname", "id")
+
+    def id(self, value: str | bytes) -> Self:
+        """The id of the message."""
+        return self._set("id", value)
+
+    @property
+    def _id(self) -> str:
+        return str(self._values["id"])
+
+
+class ChangeMessageVisibilityCommand(_MessageCommand):
+    """Hides a message for a time from now: True, or NoMessageInQueue if there is none."""
+
+    parameters = ("qname", "id", "vt", "quiet")
+
+    def vt(self, value: float) -> Self:
+        """Seconds from now, fractions allowed; the queue's vt if not given."""
+        return self._set("vt", value)
+
+    def _run(self) -> bool:
+        vt = self._values.get("vt")
+        if vt is None:
+            vt = self._rsmq.core.get_queue_attributes(self._qname).vt
+        try:
+            changed = self._rsmq.core.change_message_visibility(self._qname, self._id, vt)
+        except errors.InvalidFormat:  # no id of any client: there is no such message
+            changed = False
+        if not changed:
+            raise NoMessageInQueue(self._qname)
+        return True
+
+
+class DeleteMessageCommand(_MessageCommand):
+    """Deletes a message: True if it was there, else False."""
+
+    def _run(self) -> bool:
+        try:
+            return self._rsmq.core.delete_message(self._qname, self._id)
+        except errors.InvalidFormat:  # no id of any client: there is no such message
+            return False
+
+    def get_transaction(self) -> Pipeline:
+        """
+        A MULTI of redis-py that deletes the message, for more commands to go with it.
+
+        Returns:
+            The pipeline. When executed, its first two answers are the number of ids and of hash
+            fields that went: 1 and at least 1 if the message was there.
+
+        Raises:
+            InvalidParameterValue: the name or the id is missing or wrong.
+        """
+        if self._refused is not None:
+            raise self._refused
+        missing = self._missing()
+        if missing is not None:
+            raise InvalidParameterValue(missing, None, "It is required.")
+        keys = self.namespace.queue(self._qname)
+        pipeline: Pipeline = self._rsmq.client.pipeline(transaction=True)
+        pipeline.zrem(keys.zset, self._id)
+        pipeline.hdel(keys.hash, self._id, f"{self._id}:rc", f"{self._id}:fr")
+        return pipeline
+
+
+def _check_qname(command: Command, value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_NAME or ":" in value:
+        raise InvalidParameterValue(
+            "qname", value, f"A name has 1 to {_LONGEST_NAME} characters, none of them a colon."
+        )
+    try:
+        command.namespace.queue(value)
+    except errors.RSMQError as error:
+        raise InvalidParameterValue("qname", value, error.hint) from error
+    return value
+
+
+def _check_id(_: Command, value: object) -> str:
+    if isinstance(value, bytes):
+        return protocol.decode_name(value)
+    if not isinstance(value, str) or not value:
+        raise InvalidParameterValue("id", value, "An id is a str or bytes, and not empty.")
+    return value
+
+
+def check_seconds(name: str, value: object) -> float:
+    """Seconds as PyRSMQ takes them, a number or one as text; else InvalidParameterValue."""
+    number = _number(value)
+    # PyRSMQ cuts before it compares, so that -0.5 counts as 0, and 9999999.5 as 9999999.
+    if number is None or not 0 <= int(number) <= protocol.MAX_SECONDS:
+        raise InvalidParameterValue(name, value, _SECONDS)
+    return min(max(number, 0), protocol.MAX_SECONDS)
+
+
+def _check_maxsize(_: Command, value: object) -> float:
+    number = _number(value)
+    if number is None or (
+        number != protocol.UNLIMITED and not protocol.MIN_MAXSIZE <= int(number) <= _LARGEST_MAXSIZE
+    ):
+        raise InvalidParameterValue("maxsize", value, _SIZE)
+    return number
+
+
+def _number(value: object) -> float | None:
+    """A number, or one as text, as PyRSMQ takes both."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+_CHECKS: dict[str, Any] = {
+    "qname": _check_qname,
+    "id": _check_id,
+    "vt": lambda _, value: check_seconds("vt", value),
+    "delay": lambda _, value: check_seconds("delay", value),
+    "maxsize": _check_maxsize,
+}
+
+
+def _whole(name: str, seconds: float) -> int:
+    """Seconds as a queue can hold them: other clients don't read fractions."""
+    whole = math.ceil(seconds)
+    if whole != seconds:
+        _warn(f"{name}={seconds} of a queue is stored as {whole}: other clients read whole seconds")
+    return whole
+
+
+def _limit(size: float) -> int:
+    """A size limit as other clients take it."""
+    limit = min(math.ceil(size), protocol.MAX_MAXSIZE)
+    if limit != size:
+        _warn(f"maxsize={size} of a queue is stored as {limit}: other clients refuse it")
+    return limit
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=6)

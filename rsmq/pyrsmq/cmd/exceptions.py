@@ -1,0 +1,50 @@
+"""
+PyRSMQ's exceptions.
+
+    RedisSMQException
+    ├── InvalidParameterValue
+    ├── QueueAlreadyExists
+    ├── QueueDoesNotExist
+    └── NoMessageInQueue
+"""
+
+from __future__ import annotations
+
+from rsmq.errors import show
+
+
+class RedisSMQException(Exception):
+    """The root of what the commands raise themselves; errors of the connection are redis-py's."""
+
+    def __init__(self, msg: str | None = None) -> None:
+        super().__init__(type(self).__doc__ if msg is None else msg)
+
+
+class InvalidParameterValue(RedisSMQException):
+    """A parameter has a value that it can't have, or a required one has none."""
+
+    def __init__(self, name: str, value: object, hint: str | None = None) -> None:
+        super().__init__(f"{show(value)} is not a valid value for parameter '{name}'")
+        if hint:
+            self.add_note(hint)
+
+
+class QueueAlreadyExists(RedisSMQException):
+    """The queue to be created exists."""
+
+    def __init__(self, name: object) -> None:
+        super().__init__(f"Queue '{name}' already exists")
+
+
+class QueueDoesNotExist(RedisSMQException):
+    """There is no such queue, or only half of one."""
+
+    def __init__(self, name: object) -> None:
+        super().__init__(f"Queue '{name}' does not exist")
+
+
+class NoMessageInQueue(RedisSMQException):
+    """No message is due, or the queue has none of this id."""
+
+    def __init__(self, name: object) -> None:
+        super().__init__(f"Queue '{name}' has no messages waiting")
