@@ -1,0 +1,121 @@
+"""The clients of the suite, one process each, and the matrix that its results make."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from compat import matrix, recordings
+from compat.peers import PEERS, Node, Ours
+from tests.conftest import server  # noqa: F401 - a fixture
+
+_numbers = itertools.count()
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "proves(*operations): what the matrix says of the client")
+    config.pluginmanager.register(matrix.Results(config), "matrix")
+
+
+@pytest.fixture(scope="session")
+def peers(server):  # noqa: F811 - the fixture
+    """Every client of the suite, started at its first use."""
+    started = {}
+
+    def get(kind):
+        if kind not in started:
+            started[kind] = kind(server, "unused")
+        return started[kind]
+
+    yield get
+    for peer in started.values():
+        peer.close()
+
+
+@pytest.fixture
+def ns(server):  # noqa: F811 - the fixture
+    """A namespace of the test's own, empty again at its end."""
+    name = f"c{next(_numbers)}"
+    yield name
+    with server.raw() as raw:
+        for key in raw.scan_iter(f"{name}:*"):
+            raw.delete(key)
+
+
+@pytest.fixture
+def keys(server, ns):  # noqa: F811 - the fixture
+    """The raw keys of the namespace."""
+    with server.raw() as raw:
+        yield Keys(raw, ns)
+
+
+class Keys:
+    """What stands in Redis, whoever put it there."""
+
+    def __init__(self, raw, ns):
+        self.raw = raw
+        self.ns = ns
+
+    def fields(self, qname):
+        return self.raw.hgetall(f"{self.ns}:{qname}:Q")
+
+    def scores(self, qname):
+        return dict(self.raw.zrange(f"{self.ns}:{qname}", 0, -1, withscores=True))
+
+    def names(self):
+        return {member.decode() for member in self.raw.smembers(f"{self.ns}:QUEUES")}
+
+    def all(self):
+        return sorted(self.raw.keys(f"{self.ns}:*"))
+
+    def elapse(self, qname, seconds):
+        """Let time pass for the messages of a queue: their scores move into the past."""
+        for id, score in self.scores(qname).items():
+            self.raw.zadd(f"{self.ns}:{qname}", {id: score - seconds * 1000})
+
+    def now_ms(self):
+        seconds, microseconds = self.raw.time()
+        return seconds * 1000 + microseconds // 1000
+
+
+@pytest.fixture
+def ours(server, ns):  # noqa: F811 - the fixture
+    """This library, in the test's namespace."""
+    client = Ours(server, ns)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def node(peers, ns):
+    """The reference, in the test's namespace."""
+    peer = peers(Node)
+    peer.ns = ns
+    yield peer
+    peer.forget(ns)
+
+
+@pytest.fixture(params=PEERS, ids=lambda kind: kind.name)
+def peer(request, peers, ns):
+    """Each foreign client in turn, in the test's namespace."""
+    client = peers(request.param)
+    client.ns = ns
+    matrix.saw(request, client.name, client.version)
+    yield client
+    client.forget(ns)
+
+
+@pytest.fixture(params=["ours, theirs", "theirs, ours"])
+def pair(request, peer, ours):
+    """Both orders of this library and a foreign client."""
+    proved = request.node.get_closest_marker("proves")
+    for operation in proved.args if proved else ():
+        matrix.cell(request, peer.name, operation, request.param)
+    return (ours, peer) if request.param == "ours, theirs" else (peer, ours)
+
+
+@pytest.fixture(params=recordings.names())
+def recording(request):
+    """Each recorded session in turn."""
+    return request.param

@@ -1,0 +1,132 @@
+"""
+The matrix: client by version by operation, written to matrix.md from the results of a whole run.
+
+Tests say what they prove by ``cell``; a plugin gathers it from all workers of the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+from compat.peers import OPERATIONS, PEERS
+
+FILE = Path(__file__).parent / "matrix.md"
+ORDERS = ("ours, theirs", "theirs, ours")
+_LEGEND = (
+    "= : from the recorded keys, our operation makes of them what the client made. "
+    "A number: it differs as the note says. - : the client does not have the operation."
+)
+DIFFERENCES = json.loads((Path(__file__).parent / "golden" / "differences.json").read_text())
+
+
+def saw(request, client, version):
+    """The version that a client told of itself."""
+    request.node.user_properties.append(("version", (client, version)))
+
+
+def cell(request, client, operation, proof):
+    """The test now running proves something of an operation of a client."""
+    request.node.user_properties.append(("cell", (client, operation, proof)))
+
+
+class Results:
+    """What every test of the run said, and whether it passed."""
+
+    def __init__(self, config):
+        # Workers of a parallel run report to the process that started them, which writes.
+        self._writes = not hasattr(config, "workerinput")
+        self._proofs = defaultdict(lambda: defaultdict(list))
+        self._versions = {}
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" or report.failed:
+            for kind, value in report.user_properties:
+                if kind == "version":
+                    self._versions[value[0]] = value[1]
+                elif kind == "cell":
+                    client, operation, proof = value
+                    self._proofs[client, operation][proof].append(report.passed)
+
+    def pytest_sessionfinish(self):
+        if self._writes and self._whole():
+            FILE.write_text(self._text())
+
+    def _whole(self):
+        """Whether every cell was tried: a part of the suite says nothing of the rest."""
+        wanted = {
+            (kind.name, operation, order)
+            for kind in PEERS
+            for operation in OPERATIONS
+            if operation not in kind.lacks
+            for order in ORDERS
+        }
+        tried = {(*at, proof) for at, proofs in self._proofs.items() for proof in proofs}
+        recorded = {client for client, _ in self._proofs} - {kind.name for kind in PEERS}
+        return wanted <= tried and set(DIFFERENCES) <= recorded
+
+    def _text(self):
+        lines = [
+            "# Matrix",
+            "",
+            "Written by `scripts/test`; what each word rests on is in [README.md](README.md).",
+            "",
+            "## Clients that the suite runs",
+            "",
+            "Each operation by the one, and what follows of it seen by the other, in both orders.",
+            "",
+            _row("operation", *(self._title(kind) for kind in PEERS)),
+            _row(*["---"] * (len(PEERS) + 1)),
+        ]
+        lines += [
+            _row(operation, *(self._live(kind, operation) for kind in PEERS))
+            for operation in OPERATIONS
+        ]
+        lines += [
+            "",
+            "## Recorded sessions",
+            "",
+            _LEGEND,
+            "",
+        ]
+        recorded = sorted({c for c, _ in self._proofs} - {kind.name for kind in PEERS})
+        operations = [operation for operation in OPERATIONS if operation != "realtime"]
+        notes: list[str] = []
+        rows = [
+            _row(client, *(self._recorded(client, operation, notes) for operation in operations))
+            for client in recorded
+        ]
+        lines += [_row("client", *operations), _row(*["---"] * (len(operations) + 1)), *rows, ""]
+        lines += [f"{number}. {note}" for number, note in enumerate(notes, 1)]
+        return "\n".join(lines) + "\n"
+
+    def _title(self, kind):
+        if kind.name.startswith("PHP") and self._versions.get(kind.name) is None:
+            return f"{kind.name}, by php/client.php: the package could not be installed"
+        return kind.name
+
+    def _live(self, kind, operation):
+        if operation in kind.lacks:
+            return "-"
+        proofs = self._proofs[kind.name, operation]
+        passed = all(all(proofs[order]) for order in ORDERS)
+        quirk = kind.quirks.get(operation)
+        return ("both ways" if passed else "FAILED") + (f"; {quirk}" if quirk else "")
+
+    def _recorded(self, client, operation, notes):
+        proofs = self._proofs.get((client, operation))
+        if not proofs:
+            return "-"
+        if not all(all(results) for results in proofs.values()):
+            return "FAILED"
+        known = DIFFERENCES[client].get(operation)
+        if known is None:
+            return "="
+        if known["reason"] not in notes:
+            notes.append(known["reason"])
+        return str(notes.index(known["reason"]) + 1)
+
+
+def _row(*cells):
+    return f"| {' | '.join(cells)} |"
