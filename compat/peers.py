@@ -78,7 +78,14 @@ class Foreign:
         return self.hear()
 
     def tell(self, op: str, *, realtime: bool = False, ns: str | None = None, **args: Any) -> None:
-        request = {"op": op, "args": args, "ns": ns or self.ns, "realtime": realtime}
+        self._write({"op": op, "args": args, "ns": ns or self.ns, "realtime": realtime})
+
+    def send(self, request: dict[str, Any]) -> Any:
+        """The client's own answer to a request as it stands."""
+        self._write(request)
+        return self.hear()
+
+    def _write(self, request: dict[str, Any]) -> None:
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
 

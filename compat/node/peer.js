@@ -5,6 +5,9 @@
 const path = require("path");
 const readline = require("readline");
 
+// Standard output is for answers; the clients print errors there.
+console.log = console.error;
+
 const [packageName, port] = process.argv.slice(2);
 const RedisSMQ = require(packageName);
 const home = path.dirname(require.resolve(`${packageName}/package.json`));
@@ -38,11 +41,11 @@ const OWN = {
   version: () => require(path.join(home, "package.json")).version,
 
   // Closes the connections of a namespace.
-  forget: ({ ns }) => {
+  forget: async ({ ns }) => {
     for (const realtime of [false, true]) {
       const client = clients.get(`${ns} ${realtime}`);
       if (client) {
-        client.redis.end(true);
+        await new Promise((resolve) => client.redis.quit(resolve));
         clients.delete(`${ns} ${realtime}`);
       }
     }

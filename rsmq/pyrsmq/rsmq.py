@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self, TypeVar
 
 import redis
@@ -161,10 +160,8 @@ class RedisSMQ:
     def _made(self, kind: type[_C], given: dict[str, Any]) -> _C:
         unknown = given.keys() - set(kind.parameters)
         if unknown:
-            warnings.warn(
+            cmd.warn(
                 f"{kind.__name__} has no parameter {min(unknown)!r}; it is ignored. "
-                f"It takes {', '.join(kind.parameters)}.",
-                UserWarning,
-                stacklevel=3,
+                f"It takes {', '.join(kind.parameters)}."
             )
         return kind(self, **{**self._defaults, **given})

@@ -10,6 +10,7 @@ With exceptions switched off, ``execute`` logs what went wrong and returns False
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import warnings
@@ -75,7 +76,7 @@ class Command:
     def __init__(self, rsmq: RedisSMQ, **params: Any) -> None:
         self._rsmq = rsmq
         self._raises: bool | None = None
-        self._refused: InvalidParameterValue | None = None
+        self._refused: dict[str, InvalidParameterValue] = {}
         self._values: dict[str, Any] = {}
         for name, value in params.items():
             if name in self.parameters and value is not None:
@@ -93,7 +94,7 @@ class Command:
 
     def ready(self) -> bool:
         """Whether every required parameter has a valid value."""
-        return self._refused is None and self._missing() is None
+        return not self._refused and self._missing() is None
 
     def execute(self) -> Any:
         """
@@ -115,16 +116,19 @@ class Command:
             return False
 
     def _checked(self) -> Any:
-        if self._refused is not None:
-            raise self._refused
-        missing = self._missing()
-        if missing is not None:
-            raise InvalidParameterValue(missing, None, "It is required.")
+        self._check()
         with self._translated():
             return self._run()
 
     def _run(self) -> Any:
         raise NotImplementedError
+
+    def _check(self) -> None:
+        for error in self._refused.values():
+            raise error
+        missing = self._missing()
+        if missing is not None:
+            raise InvalidParameterValue(missing, None, "It is required.")
 
     @property
     def namespace(self) -> protocol.Namespace:
@@ -145,15 +149,16 @@ class Command:
     def _set(self, name: str, value: object) -> Self:
         """A parameter given by its own call."""
         self._take(name, value)
-        if self._refused is not None and self._raising:
-            raise self._refused
+        if name in self._refused and self._raising:
+            raise self._refused[name]
         return self
 
     def _take(self, name: str, value: object) -> None:
+        self._refused.pop(name, None)
         try:
             self._values[name] = _CHECKS[name](self, value) if name in _CHECKS else value
         except InvalidParameterValue as error:
-            self._refused = self._refused or error
+            self._refused[name] = error
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -197,7 +202,7 @@ class CreateQueueCommand(_QueueCommand):
         try:
             protocol.Namespace().queue(self._qname)
         except errors.RSMQError:
-            _warn(
+            warn(
                 f"Queue {self._qname!r}: clients in other languages refuse this name; "
                 "only A-Z a-z 0-9 _ - are shared."
             )
@@ -417,11 +422,7 @@ class DeleteMessageCommand(_MessageCommand):
         Raises:
             InvalidParameterValue: the name or the id is missing or wrong.
         """
-        if self._refused is not None:
-            raise self._refused
-        missing = self._missing()
-        if missing is not None:
-            raise InvalidParameterValue(missing, None, "It is required.")
+        self._check()
         keys = self.namespace.queue(self._qname)
         pipeline: Pipeline = self._rsmq.client.pipeline(transaction=True)
         pipeline.zrem(keys.zset, self._id)
@@ -438,6 +439,12 @@ def _check_qname(command: Command, value: object) -> str:
         command.namespace.queue(value)
     except errors.RSMQError as error:
         raise InvalidParameterValue("qname", value, error.hint) from error
+    return value
+
+
+def _check_message(_: Command, value: object) -> object:
+    if value is None:
+        raise InvalidParameterValue("message", value, "It is required.")
     return value
 
 
@@ -484,6 +491,7 @@ _CHECKS: dict[str, Any] = {
     "vt": lambda _, value: check_seconds("vt", value),
     "delay": lambda _, value: check_seconds("delay", value),
     "maxsize": _check_maxsize,
+    "message": _check_message,
 }
 
 
@@ -491,7 +499,7 @@ def _whole(name: str, seconds: float) -> int:
     """Seconds as a queue can hold them: other clients don't read fractions."""
     whole = math.ceil(seconds)
     if whole != seconds:
-        _warn(f"{name}={seconds} of a queue is stored as {whole}: other clients read whole seconds")
+        warn(f"{name}={seconds} of a queue is stored as {whole}: other clients read whole seconds")
     return whole
 
 
@@ -499,9 +507,13 @@ def _limit(size: float) -> int:
     """A size limit as other clients take it."""
     limit = min(math.ceil(size), protocol.MAX_MAXSIZE)
     if limit != size:
-        _warn(f"maxsize={size} of a queue is stored as {limit}: other clients refuse it")
+        warn(f"maxsize={size} of a queue is stored as {limit}: other clients refuse it")
     return limit
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, UserWarning, stacklevel=6)
+def warn(text: str) -> None:
+    """Warn of the line of the program that called into this package."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("rsmq.pyrsmq"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, UserWarning, stacklevel=level)

@@ -1,0 +1,19 @@
+"""
+Sends five orders in PyRSMQ's words: python pyrsmq_producer.py [PORT].
+
+Expect one line for each; pyrsmq_consumer.py takes them.
+"""
+
+import sys
+
+from rsmq.pyrsmq import RedisSMQ
+
+port = sys.argv[1] if len(sys.argv) > 1 else "6379"
+rsmq = RedisSMQ(host="127.0.0.1", port=port, qname="pyrsmq-orders")
+
+rsmq.createQueue().vt(20).quiet(True).exceptions(False).execute()
+for number in range(1, 6):
+    delay = 0.2 if number == 5 else 0
+    rsmq.sendMessage(delay=delay).message({"order": number}).execute()
+    print("sent order", number)
+rsmq.quit()

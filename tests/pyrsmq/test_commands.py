@@ -1,0 +1,465 @@
+"""PyRSMQ's commands: its words and answers, on keys that are Node's."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+
+import pytest
+import redis
+
+from rsmq import pyrsmq
+from rsmq.pyrsmq import (
+    InvalidParameterValue,
+    NoMessageInQueue,
+    QueueAlreadyExists,
+    QueueDoesNotExist,
+    RedisSMQ,
+    RedisSMQException,
+)
+
+
+@pytest.fixture
+def raw(server):
+    client = server.raw()
+    yield client
+    for key in client.scan_iter("p:*"):
+        client.delete(key)
+    client.close()
+
+
+@pytest.fixture
+def smq(server, raw):
+    made = RedisSMQ(port=server.port, ns="p", qname="q")
+    yield made
+    made.quit()
+
+
+@pytest.fixture
+def queue(smq):
+    smq.createQueue().execute()
+
+
+def fields(raw, qname="q"):
+    return raw.hgetall(f"p:{qname}:Q")
+
+
+def scores(raw, qname="q"):
+    return dict(raw.zrange(f"p:{qname}", 0, -1, withscores=True))
+
+
+def test_a_command_takes_parameters_by_calls_or_as_keywords(smq, raw):
+    assert smq.createQueue().qname("a").vt(20).delay(3).maxsize(2048).execute() is True
+    assert smq.createQueue(qname="b", vt=20, delay=3, maxsize=2048).execute() is True
+
+    times = fields(raw, "a")[b"created"]
+    assert fields(raw, "a") == {
+        b"vt": b"20", b"delay": b"3", b"maxsize": b"2048", b"created": times, b"modified": times,
+    }  # fmt: skip
+    assert raw.smembers("p:QUEUES") == {b"a", b"b"}
+    assert smq.listQueues().execute() == {"a", "b"}
+
+
+def test_defaults_are_those_of_the_wire(smq, raw):
+    smq.createQueue().execute()
+
+    assert (fields(raw)[b"vt"], fields(raw)[b"delay"]) == (b"30", b"0")
+    assert fields(raw)[b"maxsize"] == b"65536"
+
+
+def test_the_controllers_keywords_are_defaults_of_its_commands(server, raw):
+    smq = RedisSMQ(port=str(server.port), ns="p", qname="mine", vt=5, delay=None)
+    smq.createQueue().execute()
+    smq.createQueue(qname="other", vt=6).execute()
+
+    assert fields(raw, "mine")[b"vt"] == b"5"
+    assert fields(raw, "other")[b"vt"] == b"6"
+    smq.quit()
+
+
+def test_answers_are_pyrsmqs(smq, queue, raw):
+    id = smq.sendMessage().message("Hello World").execute()
+    message = smq.receiveMessage(vt=60).execute()
+
+    assert message == {"id": id, "message": "Hello World", "rc": 1, "ts": message["ts"]}
+    assert raw.hget("p:q:Q", f"{id}:fr") == b"%d" % message["ts"]
+    assert smq.changeMessageVisibility(id=id, vt=0).execute() is True
+    assert smq.popMessage().execute() == {**message, "rc": 2}
+    attributes = smq.getQueueAttributes().execute()
+    times = int(fields(raw)[b"created"])
+    assert attributes == {
+        "vt": 30.0, "delay": 0.0, "maxsize": 65536, "totalrecv": 2, "totalsent": 1,
+        "created": times, "modified": times, "msgs": 0, "hiddenmsgs": 0,
+    }  # fmt: skip
+    assert isinstance(attributes["vt"], float)
+    assert smq.setQueueAttributes(vt=7).execute() == {
+        **attributes, "vt": 7.0, "modified": int(fields(raw)[b"modified"]),
+    }  # fmt: skip
+    assert smq.deleteQueue().execute() is True
+    assert raw.keys("p:*") == []
+
+
+def test_without_attributes_set_queue_attributes_only_answers(smq, queue, raw):
+    raw.hset("p:q:Q", "modified", 5)
+
+    assert smq.setQueueAttributes().execute()["modified"] == 5
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda smq: smq.createQueue(), QueueAlreadyExists, "Queue 'q' already exists"),
+        (
+            lambda smq: smq.deleteQueue(qname="no"),
+            QueueDoesNotExist,
+            "Queue 'no' does not exist",
+        ),
+        (
+            lambda smq: smq.getQueueAttributes(qname="no"),
+            QueueDoesNotExist,
+            "Queue 'no' does not exist",
+        ),
+        (
+            lambda smq: smq.setQueueAttributes(qname="no", vt=5),
+            QueueDoesNotExist,
+            "Queue 'no' does not exist",
+        ),
+        (
+            lambda smq: smq.setQueueAttributes(qname="no"),
+            QueueDoesNotExist,
+            "Queue 'no' does not exist",
+        ),
+        (
+            lambda smq: smq.sendMessage(qname="no", message="m"),
+            QueueDoesNotExist,
+            "Queue 'no' does not exist",
+        ),
+        (
+            lambda smq: smq.receiveMessage(qname="no"),
+            QueueDoesNotExist,
+            "Queue 'no' does not exist",
+        ),
+        (
+            lambda smq: smq.popMessage(qname="no"),
+            QueueDoesNotExist,
+            "Queue 'no' does not exist",
+        ),
+        (lambda smq: smq.receiveMessage(), NoMessageInQueue, "Queue 'q' has no messages waiting"),
+        (lambda smq: smq.popMessage(), NoMessageInQueue, "Queue 'q' has no messages waiting"),
+        (
+            lambda smq: smq.changeMessageVisibility(id="0" * 32, vt=1),
+            NoMessageInQueue,
+            "Queue 'q' has no messages waiting",
+        ),
+        (
+            lambda smq: smq.changeMessageVisibility(id="x"),
+            NoMessageInQueue,
+            "Queue 'q' has no messages waiting",
+        ),
+    ],
+)
+def test_errors_are_pyrsmqs_and_change_nothing(smq, queue, raw, caplog, call, error, text):
+    before = (raw.keys("p:*"), fields(raw))
+    with pytest.raises(error) as caught:
+        call(smq).execute()
+
+    assert str(caught.value) == text
+    assert isinstance(caught.value, RedisSMQException)
+    with caplog.at_level(logging.WARNING):
+        assert call(smq).exceptions(False).execute() is False
+    assert f"{error.__name__}: {text}" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG):
+        assert call(smq).exceptions(False).quiet(True).execute() is False
+    assert caplog.text == ""
+    assert (raw.keys("p:*"), fields(raw)) == before
+
+
+def test_exceptions_are_switched_for_all_commands_or_one(smq, queue):
+    assert smq.exceptions(False) is smq
+    assert smq.receiveMessage().execute() is False
+    with pytest.raises(NoMessageInQueue):
+        smq.receiveMessage().exceptions(True).execute()
+    smq.exceptions()
+    with pytest.raises(NoMessageInQueue):
+        smq.receiveMessage().execute()
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("qname", ["", 5, "a:b", "x" * 65, "QUEUES", "\ud800"]),
+        ("vt", [-1, "abc", 10_000_000, True, float("nan"), float("inf"), []]),
+        ("delay", [-1, "abc", 10_000_000, False, {}]),
+        ("maxsize", [0, -2, 1023, 65566, "big", True]),
+    ],
+)
+def test_a_wrong_value_raises_at_once_from_its_call_and_as_keyword_when_executed(
+    smq, raw, name, values
+):
+    for value in values:
+        with pytest.raises(InvalidParameterValue) as caught:
+            getattr(smq.createQueue(), name)(value)
+        assert f"'{name}'" in str(caught.value)
+        assert caught.value.__notes__
+        command = smq.createQueue(**{name: value})
+        assert not command.ready()
+        with pytest.raises(InvalidParameterValue):
+            command.execute()
+        assert smq.createQueue(**{name: value}, quiet=True).exceptions(False).execute() is False
+        quiet = smq.createQueue(quiet=True).exceptions(False)
+        assert getattr(quiet, name)(value).execute() is False
+    assert raw.keys("p:*") == []
+
+
+def test_a_missing_parameter_is_named(server, raw):
+    smq = RedisSMQ(port=server.port, ns="p")
+    assert not smq.createQueue().ready()
+    with pytest.raises(InvalidParameterValue, match="'qname'"):
+        smq.createQueue().execute()
+    with pytest.raises(InvalidParameterValue, match="'message'"):
+        smq.sendMessage(qname="q").execute()
+    with pytest.raises(InvalidParameterValue, match="'id'"):
+        smq.deleteMessage(qname="q").execute()
+    with pytest.raises(InvalidParameterValue, match="'id'"):
+        smq.deleteMessage(qname="q").get_transaction()
+    with pytest.raises(InvalidParameterValue, match="'qname'"):
+        smq.deleteMessage(qname="a:b", id="x").get_transaction()
+    assert raw.keys("p:*") == []
+    smq.quit()
+
+
+def test_a_wrong_value_is_forgotten_when_a_right_one_follows(smq, raw):
+    command = smq.createQueue(vt=-1)
+    with pytest.raises(InvalidParameterValue):
+        command.delay("never")
+    assert command.vt(5).delay(1).execute() is True
+    assert fields(raw)[b"vt"] == b"5"
+    with pytest.raises(InvalidParameterValue, match="'message'"):
+        smq.sendMessage().message(None)
+
+
+def test_an_unknown_keyword_is_ignored_with_a_warning(smq, queue):
+    with pytest.warns(UserWarning, match="ReceiveMessageCommand has no parameter 'wait'") as caught:
+        command = smq.receiveMessage(wait=5)
+    assert command.exceptions(False).quiet().execute() is False
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ({"vt": 0.5}, 1),
+        ({"vt": 20.0}, 20),
+        ({"vt": "7"}, 7),
+        ({"vt": -0.5}, 0),
+        ({"delay": 2.1}, 3),
+    ],
+)
+def test_attributes_are_stored_as_whole_seconds_rounded_up(smq, raw, given, stored):
+    (name, value) = next(iter(given.items()))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        smq.createQueue(**given).execute()
+        smq.setQueueAttributes(**given).execute()
+
+    assert fields(raw)[name.encode()] == b"%d" % stored
+    rounded = float(value) != stored and float(value) > 0
+    assert len(caught) == (2 if rounded else 0)
+    assert all(warning.filename == __file__ for warning in caught)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"), [(65565, 65536), (1024.7, 1025), (-1, -1), ("2048", 2048), (65536, 65536)]
+)
+def test_maxsize_is_stored_as_other_clients_take_it(smq, raw, given, stored):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        smq.createQueue(maxsize=given).execute()
+
+    assert fields(raw)[b"maxsize"] == b"%d" % stored
+    assert bool(caught) == (given in (65565, 1024.7))
+
+
+def test_fractions_count_in_a_call(smq, queue, raw):
+    id = smq.sendMessage(message="m", delay=0.25).execute()
+    assert scores(raw)[id.encode()] == int(id[:10], 36) // 1000 + 250
+    raw.zadd("p:q", {id: 1})
+    message = smq.receiveMessage(vt="1.5").execute()
+    assert scores(raw)[id.encode()] == message["ts"] + 1500
+
+
+def test_without_vt_a_change_of_visibility_takes_the_queues(smq, raw):
+    smq.createQueue(vt=500).execute()
+    id = smq.sendMessage(message="m").execute()
+    message = smq.receiveMessage(vt=1).execute()
+    smq.changeMessageVisibility(id=id).execute()
+
+    assert 500_000 <= scores(raw)[id.encode()] - message["ts"] < 505_000
+
+
+def test_maxsize_is_not_enforced_on_send(smq, raw):
+    smq.createQueue(maxsize=1024).execute()
+    id = smq.sendMessage(message="x" * 100_000).execute()
+
+    assert len(raw.hget("p:q:Q", id)) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("message", "stored"),
+    [
+        ("", b""),
+        ("text", b"text"),
+        (b"\xff\0", b"\xff\0"),
+        ({"a": [1, None]}, b'{"a": [1, null]}'),
+        (0, b"0"),
+        ([], b"[]"),
+        (False, b"false"),
+        ("é", "é".encode()),
+        ({"é": 1}, b'{"\\u00e9": 1}'),
+    ],
+)
+@pytest.mark.parametrize("encode", [True, False])
+def test_what_is_no_text_goes_as_json(smq, queue, raw, message, stored, encode):
+    id = smq.sendMessage(message=message, encode=encode).execute()
+    again = smq.sendMessage().message(message).encode(encode).execute()
+
+    assert raw.hget("p:q:Q", id) == raw.hget("p:q:Q", again) == stored
+
+
+@pytest.mark.parametrize("message", [object(), {1, 2}, "\ud800"])
+def test_what_cannot_be_encoded_is_refused(smq, queue, raw, message):
+    with pytest.raises(InvalidParameterValue, match="'message'"):
+        smq.sendMessage(message=message).execute()
+
+    assert scores(raw) == {}
+
+
+def test_a_client_that_does_not_decode_gets_bytes(server, raw):
+    smq = RedisSMQ(client=server.raw(), ns="p", qname="q")
+    smq.createQueue().execute()
+    id = smq.sendMessage(message="m").execute()
+    message = smq.receiveMessage().execute()
+
+    assert isinstance(id, str)
+    assert message == {"id": id.encode(), "message": b"m", "rc": 1, "ts": message["ts"]}
+    assert smq.listQueues().execute() == {b"q"}
+    assert smq.changeMessageVisibility(id=message["id"], vt=1).execute() is True
+    assert smq.deleteMessage(id=message["id"]).execute() is True
+    assert scores(raw) == {}
+
+
+def test_a_body_that_is_no_text_comes_as_bytes(smq, queue):
+    smq.sendMessage(message=b"\xff\xfe").execute()
+
+    assert smq.receiveMessage().execute()["message"] == b"\xff\xfe"
+
+
+def test_a_delete_tells_whether_the_message_was_there(smq, queue, raw):
+    fresh = smq.sendMessage(message="never received").execute()
+    assert smq.deleteMessage(id=fresh).execute() is True
+    assert smq.deleteMessage(id=fresh).execute() is False
+    assert smq.deleteMessage(id="x").execute() is False
+    assert not any(name.startswith(fresh.encode()) for name in fields(raw))
+
+
+@pytest.mark.parametrize("as_bytes", [True, False])
+def test_a_delete_goes_into_a_transaction_of_the_callers(smq, queue, raw, as_bytes):
+    id = smq.sendMessage(message="m").execute()
+    smq.receiveMessage().execute()
+    transaction = smq.deleteMessage(id=id.encode() if as_bytes else id).get_transaction()
+    transaction.set("p:done", "yes")
+    assert len(scores(raw)) == 1
+
+    assert transaction.execute() == [1, 3, True]
+    assert scores(raw) == {}
+    assert raw.get("p:done") == b"yes"
+    assert not any(name.startswith(id.encode()) for name in fields(raw))
+
+
+def test_names_of_pyrsmq_work_and_warn_when_others_refuse_them(smq, raw):
+    for qname in ("a b", "a.b", "é", "with\x01binary", "x" * 64):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            smq.createQueue(qname=qname).execute()
+        assert [warning.filename for warning in caught] == [__file__] * (qname != "x" * 64)
+        id = smq.sendMessage(qname=qname, message="m").execute()
+        assert smq.popMessage(qname=qname).execute()["id"] == id
+        assert qname in smq.listQueues().execute()
+        assert raw.exists(f"p:{qname}:Q")
+
+
+def test_realtime_publishes_what_node_publishes(server, raw):
+    smq = RedisSMQ(port=server.port, ns="p", qname="q", realtime=True)
+    smq.createQueue().execute()
+    with raw.pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe("p:rt:q")
+        heard.get_message(timeout=5)
+        smq.sendMessage(message="m").execute()
+        assert heard.get_message(timeout=5)["data"] == b"1"
+    smq.quit()
+
+
+def test_quit_closes_its_own_connection_and_the_next_command_opens_another(server, raw):
+    smq = RedisSMQ(port=server.port, ns="p", qname="q", options={"client_name": "of-p"})
+    smq.createQueue().execute()
+    assert "of-p" in {client["name"] for client in raw.client_list()}
+    smq.quit()
+    assert "of-p" not in {client["name"] for client in raw.client_list()}
+    assert smq.getQueueAttributes().execute()["msgs"] == 0
+    smq.quit()
+
+
+def test_a_given_client_stays_open_and_can_be_changed(server, raw):
+    first, second = server.raw(), server.raw()
+    smq = RedisSMQ(client=first, ns="p", qname="q")
+    smq.createQueue().execute()
+    assert smq.setClient(second) is smq
+    assert smq.client is second
+    smq.sendMessage(message="m").execute()
+    smq.quit()
+    assert first.ping()
+    assert second.ping()
+    smq.reset_scripts()
+
+
+def test_a_namespace_is_needed(server):
+    with pytest.raises(InvalidParameterValue, match="'ns'"):
+        RedisSMQ(port=server.port, ns="")
+
+
+def test_a_flushed_server_and_an_error_of_the_connection(server, smq, queue, raw):
+    smq.sendMessage(message="m").execute()
+    raw.script_flush()
+    assert smq.receiveMessage().execute()["message"] == "m"
+    nowhere = RedisSMQ(port=1, qname="q", options={"retry": None})
+    with pytest.raises(redis.exceptions.ConnectionError):
+        nowhere.getQueueAttributes().exceptions(False).execute()
+
+
+def test_every_import_of_pyrsmq_works_with_our_name_put_in():
+    for module, names in {
+        "": ["RedisSMQ", "cmd"],
+        ".rsmq": ["RedisSMQ"],
+        ".consumer": ["RedisSMQConsumer", "RedisSMQConsumerThread"],
+        ".cmd": ["NoMessageInQueue", "QueueAlreadyExists", "utils", "SendMessageCommand"],
+        ".cmd.exceptions": ["InvalidParameterValue", "QueueDoesNotExist", "RedisSMQException"],
+        ".cmd.utils": ["encode_message", "decode_message"],
+    }.items():
+        found = importlib.import_module(f"rsmq.pyrsmq{module}")
+        for name in names:
+            assert getattr(found, name)
+    import rsmq
+
+    assert rsmq.RedisSMQ is pyrsmq.RedisSMQ
+
+
+def test_values_become_bodies_and_bodies_values():
+    from rsmq.pyrsmq.cmd.utils import decode_message, encode_message
+
+    for value in ({"a": 1}, [1, None], 5, None, True):
+        assert decode_message(encode_message(value)) == value
+    assert encode_message("text") == decode_message("text") == "text"
+    assert decode_message(b"{}") == b"{}"
+    assert decode_message('"quoted"') == "quoted"

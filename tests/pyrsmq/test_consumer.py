@@ -1,0 +1,243 @@
+"""PyRSMQ's consumers: what a processor's answer does to its message."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import pytest
+
+from rsmq import RSMQ
+from rsmq.pyrsmq import InvalidParameterValue, RedisSMQConsumer, RedisSMQConsumerThread
+
+
+@pytest.fixture
+def raw(server):
+    client = server.raw()
+    yield client
+    for key in client.scan_iter("pc:*"):
+        client.delete(key)
+    client.close()
+
+
+@pytest.fixture
+def rsmq(server, raw):
+    with RSMQ.from_url(server.url, ns="pc") as client:
+        yield client
+
+
+@pytest.fixture
+def consume(server, raw):
+    """Starts consumers, and stops them at the end."""
+    started = []
+
+    def start(processor, kind=RedisSMQConsumerThread, **options):
+        options = {"port": server.port, "ns": "pc", "empty_queue_delay": 0.01, **options}
+        consumer = kind("q", processor, **options)
+        consumer.start()
+        started.append(consumer)
+        return consumer
+
+    yield start
+    for consumer in started:
+        assert consumer.stop(10), "it does not end"
+        consumer.join(10)
+        consumer.rsqm.quit()
+
+
+def wait_for(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.005)
+
+
+def extenders():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("extends ")]
+
+
+def test_a_message_that_was_processed_is_deleted(rsmq, raw, consume):
+    seen = []
+
+    def processor(id, message, rc, ts):
+        seen.append((id, message, rc, ts))
+        return True
+
+    consume(processor)
+    wait_for(lambda: raw.exists("pc:q:Q"))
+    assert raw.smembers("pc:QUEUES") == {b"q"}
+    ids = [rsmq.send_message("q", body) for body in ('{"a": 1}', "no json", "5")]
+    wait_for(lambda: len(seen) == 3 and not raw.exists("pc:q"))
+
+    assert [(id, message, rc) for id, message, rc, _ in seen] == [
+        (ids[0], {"a": 1}, 1), (ids[1], "no json", 1), (ids[2], 5, 1),
+    ]  # fmt: skip
+    assert all(isinstance(ts, int) for _, _, _, ts in seen)
+    assert extenders() == []
+
+
+def test_bodies_stay_text_without_decode(rsmq, raw, consume):
+    seen = []
+    rsmq.create_queue("q")
+    rsmq.send_message("q", '{"a": 1}')
+    consume(lambda message, **_: seen.append(message) or True, decode=False)
+    wait_for(lambda: not raw.exists("pc:q"))
+
+    assert seen == ['{"a": 1}']
+
+
+@pytest.mark.parametrize("outcome", [False, None, ValueError("broken")])
+def test_a_message_that_was_not_processed_comes_back(rsmq, raw, consume, caplog, outcome):
+    counts = []
+
+    def processor(rc, **_):
+        counts.append(rc)
+        if len(counts) == 3:
+            return True
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    rsmq.create_queue("q", vt=600)
+    rsmq.send_message("q", "m")
+    with caplog.at_level(logging.WARNING):
+        consume(processor)
+        wait_for(lambda: not raw.exists("pc:q"))
+
+    assert counts == [1, 2, 3]
+    assert extenders() == []
+    assert "was not processed" in caplog.text
+    assert ("broken" in caplog.text) == isinstance(outcome, Exception)
+
+
+def test_a_failed_message_waits_for_the_retry_delay(rsmq, raw, consume):
+    done = threading.Event()
+    rsmq.create_queue("q")
+    id = rsmq.send_message("q", "m")
+    consume(lambda **_: done.set(), retry_delay="500")
+    assert done.wait(10)
+    wait_for(lambda: raw.zscore("pc:q", id) > (time.time() + 400) * 1000)
+
+    assert raw.hget("pc:q:Q", f"{id}:rc") == b"1"
+
+
+def test_a_message_is_extended_while_its_processor_works(rsmq, raw, consume):
+    release = threading.Event()
+    rsmq.create_queue("q", vt=1)
+    id = rsmq.send_message("q", "m")
+    consume(lambda **_: release.wait(10))
+    wait_for(lambda: raw.hexists("pc:q:Q", f"{id}:rc"))
+    first = raw.zscore("pc:q", id)
+    wait_for(lambda: raw.zscore("pc:q", id) > first + 900)
+
+    assert rsmq.receive_message("q") is None
+    assert raw.hget("pc:q:Q", f"{id}:rc") == b"1"
+    release.set()
+    wait_for(lambda: not raw.exists("pc:q"))
+    assert extenders() == []
+
+
+def test_a_message_that_another_has_by_now_is_left_alone(rsmq, raw, consume, caplog):
+    at_work, release = threading.Event(), threading.Event()
+
+    def processor(**_):
+        at_work.set()
+        return release.wait(10)
+
+    rsmq.create_queue("q", vt=600)
+    id = rsmq.send_message("q", "m")
+    consume(processor)
+    assert at_work.wait(10)
+    rsmq.change_message_visibility("q", id, 0)
+    theirs = rsmq.receive_message("q")
+    with caplog.at_level(logging.WARNING):
+        release.set()
+        wait_for(lambda: "another consumer" in caplog.text)
+
+    assert raw.zscore("pc:q", id) > (time.time() + 500) * 1000
+    assert rsmq.delete_message(theirs) is True
+
+
+def test_vt_is_the_consumers_or_the_queues(rsmq, raw, server):
+    options = {"port": server.port, "ns": "pc"}
+    assert RedisSMQConsumer("q", print, vt=7, **options).vt == 7
+    assert RedisSMQConsumer("q", print, **options).vt == 30
+    rsmq.create_queue("q", vt=11)
+    assert RedisSMQConsumer("q", print, **options).vt == 11
+
+
+def test_a_consumer_lives_through_a_queue_that_goes(rsmq, raw, consume, caplog):
+    seen = []
+    consume(lambda message, **_: seen.append(message) or True)
+    wait_for(lambda: raw.exists("pc:q:Q"))
+    with caplog.at_level(logging.WARNING):
+        rsmq.delete_queue("q")
+        wait_for(lambda: "does not exist" in caplog.text)
+    rsmq.create_queue("q", exist_ok=True)
+    rsmq.send_message("q", "after")
+    wait_for(lambda: seen == ["after"])
+
+
+def test_stop_ends_a_consumer_that_waits_and_one_that_works(rsmq, raw, consume):
+    consumer = consume(lambda **_: True, empty_queue_delay=3600)
+    wait_for(lambda: raw.exists("pc:q:Q"))
+    began = time.monotonic()
+    assert consumer.stop(30) is True
+    assert time.monotonic() - began < 10
+    consumer.join(10)
+    assert not consumer.is_alive()
+
+    at_work, release = threading.Event(), threading.Event()
+    worker = consume(lambda **_: at_work.set() or release.wait(10))
+    rsmq.send_message("q", "m")
+    assert at_work.wait(10)
+    assert worker.stop() is False
+    release.set()
+    assert worker.stop(10) is True
+    assert not raw.exists("pc:q")  # the message at hand was finished
+
+
+def test_a_consumer_runs_in_the_calling_thread_until_it_is_stopped(rsmq, server):
+    rsmq.create_queue("q")
+    rsmq.send_message("q", "m")
+    consumer = RedisSMQConsumer(
+        "q", lambda **_: consumer.stop() or True, port=server.port, ns="pc", trace=True
+    )
+    consumer.run()
+    consumer.rsqm.quit()
+
+    assert rsmq.get_queue_attributes("q").messages == 0
+    assert consumer.stop() is True
+
+
+def test_what_a_subclass_does_after_a_message_is_called(rsmq, raw, consume):
+    calls = []
+
+    class Mine(RedisSMQConsumerThread):
+        def on_success(self, msg):
+            calls.append(("success", msg["message"]))
+            super().on_success(msg)
+
+        def on_failure(self, msg):
+            calls.append(("failure", msg["message"]))
+            super().on_failure(msg)
+
+    rsmq.create_queue("q")
+    rsmq.send_message("q", "m")
+    consume(lambda rc, **_: rc > 1, kind=Mine)
+    wait_for(lambda: not raw.exists("pc:q"))
+
+    assert calls == [("failure", "m"), ("success", "m")]
+
+
+def test_a_wrong_retry_delay_is_refused_at_once(server):
+    with pytest.raises(InvalidParameterValue, match="'retry_delay'"):
+        RedisSMQConsumer("q", print, port=server.port, retry_delay=-1)
+
+
+def test_a_consumer_is_a_daemon_thread(consume):
+    consumer = consume(lambda **_: True)
+
+    assert consumer.daemon
+    assert consumer.name == "RedisSMQConsumer:q"
