@@ -1,0 +1,120 @@
+"""What the documents of compat/ list is there, and what they show is run."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from compat import matrix, recordings, test_deviations, test_errors
+from compat.peers import HERE, PEERS
+from rsmq import errors, protocol
+
+PROTOCOL = (HERE / "PROTOCOL.md").read_text()
+MIGRATING = (HERE / "MIGRATING.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", MIGRATING, re.MULTILINE | re.DOTALL)
+
+
+def table(heading):
+    """The first cells of the table below a heading."""
+    section = PROTOCOL.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    rows = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)
+    return [row for row in rows if not row.startswith("---")][1:]
+
+
+def test_each_accepted_deviation_has_its_test_and_each_test_its_row():
+    rows = table("Accepted deviations")
+    tests = {name for name in vars(test_deviations) if name.startswith("test_")}
+
+    assert {f"test_{row.replace('-', '_')}" for row in rows} == tests
+    assert len(rows) == len(set(rows))
+    used = json.loads((recordings.FOLDER / "deviations.json").read_text()).values()
+    assert set(used) | set(test_errors.EXPLAINED) <= set(rows)
+
+
+def test_the_protocol_has_every_error_with_its_text():
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PROTOCOL, re.MULTILINE))
+    ours = {
+        kind.code: str(made)
+        for kind, made in [
+            (errors.MissingParameter, errors.MissingParameter("qname")),
+            (errors.InvalidFormat, errors.InvalidFormat("id")),
+            (errors.InvalidValue, errors.InvalidValue("maxsize", 1024, 65536)),
+            (errors.MessageNotString, errors.MessageNotString()),
+            (errors.MessageTooLong, errors.MessageTooLong()),
+            (errors.NoAttributeSupplied, errors.NoAttributeSupplied()),
+            (errors.QueueNotFound, errors.QueueNotFound("q")),
+            (errors.QueueExists, errors.QueueExists("q")),
+        ]
+    }
+
+    for code, text in ours.items():
+        assert text in rows[code]
+
+
+def test_the_protocol_has_every_field_and_limit():
+    fields = " ".join(table("Fields of the hash"))
+    for field in protocol.ATTRIBUTE_FIELDS:
+        assert f"`{field}`" in fields or field.startswith("x:")
+    for number in (protocol.MAX_SECONDS, protocol.MIN_MAXSIZE, protocol.MAX_MAXSIZE):
+        assert str(number) in PROTOCOL
+
+
+def test_the_protocol_has_every_client_of_the_suite():
+    clients = " ".join(table("Clients and their quirks"))
+    for word in ("Node", "eislambey", "PyRSMQ", "ebuckley", "semihbkgr", "rsmq-rb", "rsmq_async"):
+        assert word in clients
+    for name in ("andrewbreksa", "ScientaNL", "michsindelar"):
+        assert name in clients
+
+
+def test_every_recording_has_its_differences_and_every_step_exists():
+    assert set(matrix.DIFFERENCES) == set(recordings.names())
+    for name, operations in matrix.DIFFERENCES.items():
+        steps = {(s["name"], s["call"]["op"]) for s in recordings.load(name)["steps"]}
+        for operation, entry in operations.items():
+            assert entry["reason"]
+            for step in entry["steps"]:
+                assert (step, operation) in steps
+
+
+def test_the_readme_names_what_the_suite_runs():
+    readme = (HERE / "README.md").read_text()
+    for path in HERE.glob("test_*.py"):
+        assert f"`{path.name}`" in readme
+    for kind in PEERS:
+        assert kind.name.split()[0] in readme
+
+
+def test_the_matrix_has_every_client():
+    text = matrix.FILE.read_text()
+    for name in (*(kind.name for kind in PEERS), *recordings.names()):
+        assert name in text
+    assert "FAILED" not in text
+
+
+@pytest.mark.parametrize(
+    "document", ["PROTOCOL.md", "README.md", "MIGRATING.md", "golden/README.md"]
+)
+def test_links_lead_somewhere(document):
+    path = HERE / document
+    for link in re.findall(r"\]\((?!http|#)([^)#]+)\)", path.read_text()):
+        assert (path.parent / link).exists(), link
+
+
+def test_migrating_has_its_examples():
+    assert len(BLOCKS) == len(re.findall("```python", MIGRATING)) >= 3
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=[f"block{n}" for n in range(len(BLOCKS))])
+def test_a_block_of_migrating_runs_as_pasted(block, server, tmp_path):
+    program = tmp_path / "pasted.py"
+    program.write_text(block.replace("6379", str(server.port)))
+    result = subprocess.run(
+        [sys.executable, "-W", "error", program], capture_output=True, text=True, check=False
+    )
+
+    assert (result.returncode, result.stderr) == (0, "")
