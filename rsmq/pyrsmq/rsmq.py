@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Self, TypeVar
 
 import redis
@@ -62,6 +63,7 @@ class RedisSMQ:
         self._defaults = {name: value for name, value in kwargs.items() if value is not None}
         self._client = client
         self._opened = False
+        self._lock = threading.Lock()
         self._core: RSMQ | None = None
         try:
             self.namespace = Namespace(self.options["ns"], strict_names=False)
@@ -71,10 +73,11 @@ class RedisSMQ:
     @property
     def client(self) -> Any:
         """The redis-py client; made at the first use if none was given."""
-        if self._client is None:
-            self._client = redis.Redis(**self.redis_options)
-            self._opened = True
-        return self._client
+        with self._lock:
+            if self._client is None:
+                self._client = redis.Redis(**self.redis_options)
+                self._opened = True
+            return self._client
 
     def setClient(self, client: Any) -> Self:
         """Use another client from now on."""
