@@ -7,9 +7,17 @@ Each shows what Node 0.12.4 does and what this library does instead, on the same
 from __future__ import annotations
 
 import pytest
+from redis.exceptions import ResponseError
 
 from compat.peers import Refused
-from rsmq import BYTES, BodyNotDecodable, InvalidFormat, InvalidValue, QueueNotFound
+from rsmq import (
+    BYTES,
+    BodyNotDecodable,
+    InvalidFormat,
+    InvalidValue,
+    MessageNotString,
+    QueueNotFound,
+)
 from tests.expect import refused
 
 PLAIN = {"vt": "30", "delay": "0", "maxsize": "65536", "created": "1700000000", "modified": "1"}
@@ -212,7 +220,7 @@ def test_foreign_times(rsmq, node, stored):
     assert read.modified.timestamp() == 1700000000.123
 
 
-def test_bodies_that_are_no_text(rsmq, node, stored):
+def test_bodies_that_are_no_text(rsmq, node, stored, keys):
     due = {"fields": {ID: b"\xff\xfe\0abc\xc3"}, "ids": {ID: 1}}
     stored(**due)
     assert node.receive_message("q")["message"] == "\ufffd\ufffd\0abc\ufffd"
@@ -224,6 +232,12 @@ def test_bodies_that_are_no_text(rsmq, node, stored):
         _ = message.body
     assert rsmq.get_message("q", ID, codec=BYTES).body == message.raw
 
+    stored()
+    id = node.send_message("q", "a\ud800b")
+    assert keys.fields("q")[id.encode()] == "a\ufffdb".encode()
+    with refused(MessageNotString, "Message must be a string"):
+        rsmq.send_message("q", "a\ud800b")
+
 
 def test_wrong_types(rsmq, node, stored, keys):
     stored()
@@ -231,10 +245,27 @@ def test_wrong_types(rsmq, node, stored, keys):
     lost = node.send_message("q", "lost")
     assert lost.encode() in keys.fields("q")
 
+    assert isinstance(node.get_queue_attributes("q")["msgs"], dict)  # the error, as an object
+    assert node.delete_message("q", ID) is False
+
     before = keys.fields("q")
-    with pytest.raises(Exception, match="WRONGTYPE"):
-        rsmq.send_message("q", "not lost")
+    for call in (
+        lambda: rsmq.send_message("q", "not lost"),
+        lambda: rsmq.get_queue_attributes("q"),
+        lambda: rsmq.delete_message("q", ID),
+        lambda: rsmq.receive_message("q"),
+    ):
+        with pytest.raises(ResponseError, match="WRONGTYPE"):
+            call()
     assert keys.fields("q") == before
+
+    keys.raw.set(f"{keys.ns}:s:Q", "no hash")
+    assert node.create_queue("s") is True
+    assert keys.names() == {"q", "s"}
+    keys.raw.srem(f"{keys.ns}:QUEUES", "s")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        rsmq.create_queue("s")
+    assert keys.names() == {"q"}
 
 
 def test_lost_scripts(rsmq, node, stored, keys):

@@ -63,6 +63,15 @@ def test_the_protocol_has_every_field_and_limit():
         assert str(number) in PROTOCOL
 
 
+def test_the_times_in_foreign_ids_are_what_is_read():
+    examples = re.findall(r"^\| `(\w{22,42})` \| (none|[\d.]+) \|$", PROTOCOL, re.MULTILINE)
+
+    assert len(examples) == 6
+    for id, time in examples:
+        us = protocol.sent_us(id)
+        assert us == (None if time == "none" else round(float(time) * 1000))
+
+
 def test_the_protocol_has_every_client_of_the_suite():
     clients = " ".join(table("Clients and their quirks"))
     for word in ("Node", "eislambey", "PyRSMQ", "ebuckley", "semihbkgr", "rsmq-rb", "rsmq_async"):
