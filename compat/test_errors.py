@@ -7,6 +7,8 @@ that PROTOCOL.md's table of accepted deviations explains.
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from compat.peers import Refused
@@ -118,3 +120,30 @@ def test_a_deviation_explains_nothing_that_is_equal(deviation, ours, node, keys)
             ]
 
             assert any(theirs != mine for theirs, mine in found), (parameter, value)
+
+
+BAD = {"qname": "a b", "id": "short", "vt": -1, "delay": -1, "maxsize": 7, "message": 5}
+
+
+@pytest.mark.parametrize("operation", PARAMETERS)
+def test_of_several_faults_the_same_one_is_named(operation, ours, node):
+    """On a queue that is there; where it is missing, own-checks-first applies."""
+    names = PARAMETERS[operation]
+    ours.create_queue("q")
+    for count in range(2, len(names) + 1):
+        for faulty in itertools.combinations(names, count):
+            args = {name: BAD[name] if name in faulty else GOOD[name] for name in names}
+            refusals = []
+            for client in (node, ours):
+                with pytest.raises(Refused) as refused:
+                    getattr(client, operation)(**args)
+                refusals.append((refused.value.name, refused.value.text))
+
+            assert refusals[0] == refusals[1], faulty
+
+
+def test_setting_nothing_is_named_before_a_bad_name(ours, node):
+    for client in (node, ours):
+        with pytest.raises(Refused) as refused:
+            client.set_queue_attributes("a b")
+        assert refused.value.name == "noAttributeSupplied"

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from rsmq import protocol
 from rsmq.errors import RSMQError
@@ -19,10 +19,8 @@ from rsmq.pyrsmq.rsmq import RedisSMQ
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LOG = logging.getLogger("rsmq.pyrsmq")
+_LOG = logging.getLogger("rsmq.consumer")  # PyRSMQ's name: programs filter by it
 _LONGEST_PAUSE = 60.0
-
-#: What a consumer outlives: it logs it and goes on.
 _TROUBLE = (RedisSMQException, RSMQError, RedisError, OSError)
 
 
@@ -42,7 +40,8 @@ class RedisSMQConsumer:
         Args:
             qname: the queue; it is created if missing.
             processor: called as ``processor(id=, message=, rc=, ts=)``.
-            rsmq_params: ``retry_delay`` (seconds until a failed message is due again, default 0),
+            rsmq_params: ``retry_delay`` (seconds until a failed message is due again, default 0;
+                None is the visibility timeout),
                 ``empty_queue_delay`` (seconds to wait when nothing is due, default 2.0),
                 ``decode`` (False leaves bodies that are JSON as text), ``vt`` (seconds, default
                 the queue's), ``trace`` (True logs each step); all others go to ``RedisSMQ``.
@@ -52,8 +51,9 @@ class RedisSMQConsumer:
         """
         self.qname = qname
         self.processor = processor
-        self.retry_delay = check_seconds("retry_delay", rsmq_params.pop("retry_delay", 0))
-        self.empty_queue_delay: float = rsmq_params.pop("empty_queue_delay", 2.0)
+        delay = rsmq_params.pop("retry_delay", 0)
+        self.retry_delay = None if delay is None else check_seconds("retry_delay", delay)
+        self.empty_queue_delay: float = rsmq_params.pop("empty_queue_delay", 2.0) or 0.0
         self.decode: bool = rsmq_params.pop("decode", True)
         self._trace: bool = rsmq_params.pop("trace", False)
         self._vt: float | None = rsmq_params.get("vt")
@@ -70,6 +70,10 @@ class RedisSMQConsumer:
             except RedisSMQException:
                 return protocol.DEFAULT_VT
         return float(self._vt)
+
+    @vt.setter
+    def vt(self, value: float | None) -> None:
+        self._vt = value
 
     def run(self) -> None:
         """Receive and process until ``stop`` is called from elsewhere."""
@@ -88,8 +92,14 @@ class RedisSMQConsumer:
                     pause = 0.0
                     self.trace("Nothing is due; next try in %s s", self.empty_queue_delay)
                     self._stopping.wait(self.empty_queue_delay)
-                except _TROUBLE as error:
-                    _LOG.warning("Consumer of %s: %s; next try in %s s", self.qname, error, pause)
+                except (
+                    RedisSMQException,
+                    RSMQError,
+                ) as error:  # the queue is gone, say: it may come back
+                    _LOG.warning("Consumer of %s: %s", self.qname, error)
+                    self._stopping.wait(self.empty_queue_delay or 1.0)
+                except Exception as error:  # noqa: BLE001 - of the connection, or of a hook
+                    _LOG.warning("Consumer of %s: %r; next try in %s s", self.qname, error, pause)
                     self._stopping.wait(pause)
                     pause = min(max(1.0, 2 * pause), _LONGEST_PAUSE)
         finally:
@@ -113,18 +123,31 @@ class RedisSMQConsumer:
         return self._ended.is_set()
 
     def create_queue(self) -> None:
-        """Create the queue if it is missing."""
-        self.rsqm.createQueue().quiet().exceptions(enabled=False).execute()
+        """Create the queue if it is missing; one who may not create goes on with what is there."""
+        try:
+            self.rsqm.createQueue().quiet().exceptions(enabled=False).execute()
+        except ResponseError as error:
+            _LOG.warning("Queue %s was not created: %s", self.qname, error)
 
-    def on_success(self, msg: dict[str, Any]) -> None:
+    def on_success(self, msg: dict[str, Any] | None) -> None:
         """Delete a message that was processed."""
-        if not self.rsqm.core.delete_message(self._receipt(msg)):
+        if not msg or "id" not in msg:
+            return
+        if "rc" not in msg:
+            self.rsqm.deleteMessage(id=msg["id"]).exceptions().execute()
+        elif not self.rsqm.core.delete_message(self._receipt(msg)) and self._is_there(msg):
             _LOG.warning("Message %s was received by another consumer meanwhile", msg["id"])
 
-    def on_failure(self, msg: dict[str, Any]) -> None:
+    def on_failure(self, msg: dict[str, Any] | None) -> None:
         """Let a message that was not processed come back after ``retry_delay``."""
-        _LOG.warning("Message %s was not processed", msg["id"])
-        self.rsqm.core.change_message_visibility(self._receipt(msg), self.retry_delay)
+        if not msg or "id" not in msg:
+            return
+        _LOG.warning("Failed to process message %s", msg["id"])
+        delay = self.vt if self.retry_delay is None else self.retry_delay
+        if "rc" not in msg:
+            self.rsqm.changeMessageVisibility(id=msg["id"], vt=delay).exceptions().execute()
+        else:
+            self.rsqm.core.change_message_visibility(self._receipt(msg), delay)
 
     def trace(self, fmt: str, *args: Any) -> None:
         """Log a step, if ``trace`` was asked for."""
@@ -135,6 +158,9 @@ class RedisSMQConsumer:
         id = msg["id"]
         name = protocol.decode_name(id) if isinstance(id, bytes) else id
         return Message(self.qname, name, b"", msg["rc"], None, None)
+
+    def _is_there(self, msg: dict[str, Any]) -> bool:
+        return self.rsqm.core.get_message(self.qname, self._receipt(msg).id) is not None
 
     def _process(self, msg: dict[str, Any]) -> None:
         if self.decode:

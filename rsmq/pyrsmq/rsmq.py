@@ -43,7 +43,9 @@ class RedisSMQ:
             options: more of redis-py's options for that.
             kwargs: ``ns`` (default ``rsmq``), ``realtime`` (True publishes Node's notification;
                 default False), ``exceptions`` (False makes commands return False on an error;
-                default True); all others are defaults of the commands' parameters.
+                default True), ``retry_deadline`` (seconds, as for ``rsmq.RSMQ``; default 0: only
+                connecting is tried again, as the client's own settings say); all others are
+                defaults of the commands' parameters.
 
         Raises:
             InvalidParameterValue: ns is empty or no str.
@@ -53,6 +55,7 @@ class RedisSMQ:
             "realtime": kwargs.pop("realtime", False),
             "exceptions": kwargs.pop("exceptions", True),
         }
+        self._retry_deadline: float = kwargs.pop("retry_deadline", 0)
         self.redis_options: dict[str, Any] = {
             "encoding": "utf-8",
             "decode_responses": True,
@@ -109,6 +112,7 @@ class RedisSMQ:
                 codec=BYTES,
                 realtime=bool(self.options["realtime"]),
                 strict_names=False,
+                retry_deadline=self._retry_deadline,
             )
         return self._core
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import enum
 import importlib
 import logging
+import time
 import warnings
+from decimal import Decimal
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from rsmq import pyrsmq
 from rsmq.pyrsmq import (
@@ -169,6 +174,7 @@ def test_errors_are_pyrsmqs_and_change_nothing(smq, queue, raw, caplog, call, er
     with caplog.at_level(logging.WARNING):
         assert call(smq).exceptions(False).execute() is False
     assert f"{error.__name__}: {text}" in caplog.text
+    assert caplog.records[0].name == f"rsmq.cmd.{type(call(smq)).__name__}"
     caplog.clear()
     with caplog.at_level(logging.DEBUG):
         assert call(smq).exceptions(False).quiet(True).execute() is False
@@ -190,9 +196,9 @@ def test_exceptions_are_switched_for_all_commands_or_one(smq, queue):
     ("name", "values"),
     [
         ("qname", ["", 5, "a:b", "x" * 65, "QUEUES", "\ud800"]),
-        ("vt", [-1, "abc", 10_000_000, True, float("nan"), float("inf"), []]),
-        ("delay", [-1, "abc", 10_000_000, False, {}]),
-        ("maxsize", [0, -2, 1023, 65566, "big", True]),
+        ("vt", [-1, "abc", 10_000_000, float("nan"), float("inf"), []]),
+        ("delay", [-1, "abc", 10_000_000, {}]),
+        ("maxsize", [0, -2, 1023, 65566, "big", None.__class__]),
     ],
 )
 def test_a_wrong_value_raises_at_once_from_its_call_and_as_keyword_when_executed(
@@ -201,7 +207,7 @@ def test_a_wrong_value_raises_at_once_from_its_call_and_as_keyword_when_executed
     for value in values:
         with pytest.raises(InvalidParameterValue) as caught:
             getattr(smq.createQueue(), name)(value)
-        assert f"'{name}'" in str(caught.value)
+        assert str(caught.value) == f"Value '{str(value)[:80]}' is not valid for parameter '{name}'"
         assert caught.value.__notes__
         command = smq.createQueue(**{name: value})
         assert not command.ready()
@@ -297,6 +303,63 @@ def test_without_vt_a_change_of_visibility_takes_the_queues(smq, raw):
     smq.changeMessageVisibility(id=id).execute()
 
     assert 500_000 <= scores(raw)[id.encode()] - message["ts"] < 505_000
+
+
+@pytest.mark.parametrize(("given", "ms"), [(True, 1000), (False, 0), (Decimal("1.25"), 1250)])
+def test_bools_and_decimals_are_numbers(smq, queue, raw, given, ms):
+    id = smq.sendMessage(message="m", delay=given).execute()
+
+    assert scores(raw)[id.encode()] == int(id[:10], 36) // 1000 + ms
+
+
+def test_a_name_may_be_a_member_of_an_enum(smq, raw):
+    class Queues(str, enum.Enum):  # noqa: UP042 - as people write it, and StrEnum formats otherwise
+        TASKS = "tasks"
+
+    smq.createQueue(qname=Queues.TASKS).execute()
+    id = smq.sendMessage(qname=Queues.TASKS, message="m").execute()
+
+    assert raw.smembers("p:QUEUES") == {b"tasks"}
+    assert scores(raw, "tasks")
+    assert smq.deleteMessage(qname=Queues.TASKS, id=id).execute() is True
+
+
+def test_exec_command_always_raises(smq, queue):
+    assert smq.getQueueAttributes().exec_command()["msgs"] == 0
+    with pytest.raises(NoMessageInQueue):
+        smq.receiveMessage().exceptions(False).exec_command()
+
+
+def test_text_has_the_encoding_of_the_client(server, raw):
+    client = redis.Redis(port=server.port, encoding="latin-1", decode_responses=True)
+    smq = RedisSMQ(client=client, ns="p", qname="q")
+    smq.createQueue().execute()
+    id = smq.sendMessage(message="text é").execute()
+
+    assert raw.hget("p:q:Q", id) == "text é".encode("latin-1")
+    assert smq.receiveMessage().execute()["message"] == "text é"
+    client.close()
+
+
+def test_each_command_is_one_round_trip(server, smq, queue, raw):
+    def evals():
+        stats = raw.info("commandstats")
+        return sum(
+            stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha")
+        )
+
+    for command, given in (
+        (smq.sendMessage, {"message": "m"}),
+        (smq.setQueueAttributes, {"vt": 5}),
+        (smq.setQueueAttributes, {}),
+        (smq.getQueueAttributes, {}),
+        (smq.receiveMessage, {}),
+    ):
+        # Once before: the server knows the script from then on.
+        command(**given).exceptions(False).quiet().execute()
+        before = evals()
+        command(**given).exceptions(False).quiet().execute()
+        assert evals() == before + 1
 
 
 def test_maxsize_is_not_enforced_on_send(smq, raw):
@@ -433,9 +496,20 @@ def test_a_flushed_server_and_an_error_of_the_connection(server, smq, queue, raw
     smq.sendMessage(message="m").execute()
     raw.script_flush()
     assert smq.receiveMessage().execute()["message"] == "m"
-    nowhere = RedisSMQ(port=1, qname="q", options={"retry": None})
+    # Nothing is tried again but what the client's own settings say.
+    for more in ({}, {"retry_deadline": 0}):
+        nowhere = RedisSMQ(port=1, qname="q", options={"retry": Retry(NoBackoff(), 0)}, **more)
+        began = time.monotonic()
+        with pytest.raises(redis.exceptions.ConnectionError):
+            nowhere.getQueueAttributes().exceptions(False).execute()
+        assert time.monotonic() - began < 3
+    patient = RedisSMQ(
+        port=1, qname="q", options={"retry": Retry(NoBackoff(), 0)}, retry_deadline=0.5
+    )
+    began = time.monotonic()
     with pytest.raises(redis.exceptions.ConnectionError):
-        nowhere.getQueueAttributes().exceptions(False).execute()
+        patient.getQueueAttributes().execute()
+    assert time.monotonic() - began > 0.2
 
 
 def test_every_import_of_pyrsmq_works_with_our_name_put_in():

@@ -10,6 +10,7 @@ import pytest
 
 from rsmq import RSMQ
 from rsmq.pyrsmq import InvalidParameterValue, RedisSMQConsumer, RedisSMQConsumerThread
+from tests.contract.conftest import CONSUMER
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_message_that_was_not_processed_comes_back(rsmq, raw, consume, caplog,
 
     assert counts == [1, 2, 3]
     assert extenders() == []
-    assert "was not processed" in caplog.text
+    assert "Failed to process message" in caplog.text
     assert ("broken" in caplog.text) == isinstance(outcome, Exception)
 
 
@@ -229,6 +230,96 @@ def test_what_a_subclass_does_after_a_message_is_called(rsmq, raw, consume):
     wait_for(lambda: not raw.exists("pc:q"))
 
     assert calls == [("failure", "m"), ("success", "m")]
+
+
+def test_a_hook_that_raises_does_not_end_the_consumer(rsmq, raw, consume, caplog):
+    class Mine(RedisSMQConsumerThread):
+        def on_success(self, msg):
+            if msg["message"] == "first":
+                raise KeyError("metrics")
+            super().on_success(msg)
+
+    rsmq.create_queue("q", vt=600)
+    rsmq.send_message("q", "first")
+    rsmq.send_message("q", "second")
+    with caplog.at_level(logging.WARNING):
+        consume(lambda **_: True, kind=Mine)
+        wait_for(lambda: len(raw.zrange("pc:q", 0, -1)) == 1)
+
+    assert "metrics" in caplog.text
+
+
+def test_a_body_that_json_cannot_take_reaches_the_processor_as_text(rsmq, raw, consume):
+    seen = []
+    rsmq.create_queue("q", maxsize=-1)
+    rsmq.send_message("q", "[" * 100_000)
+    rsmq.send_message("q", "after")
+    consume(lambda message, **_: seen.append(message) or True)
+    wait_for(lambda: len(seen) == 2 and not raw.exists("pc:q"))
+
+    assert seen == ["[" * 100_000, "after"]
+
+
+def test_no_empty_queue_delay_is_no_delay(rsmq, raw, consume):
+    seen = []
+    consume(lambda message, **_: seen.append(message) or True, empty_queue_delay=None)
+    wait_for(lambda: raw.exists("pc:q:Q"))
+    rsmq.send_message("q", "m")
+    wait_for(lambda: seen == ["m"])
+
+
+def test_no_retry_delay_is_the_visibility_timeout(rsmq, raw, consume):
+    done = threading.Event()
+    rsmq.create_queue("q", vt=700)
+    id = rsmq.send_message("q", "m")
+    consumer = consume(lambda **_: done.set(), retry_delay=None)
+    assert done.wait(10)
+    wait_for(lambda: raw.zscore("pc:q", id) > (time.time() + 600) * 1000)
+
+    consumer.vt = 5
+    assert consumer.vt == 5
+
+
+def test_a_processor_may_delete_its_message_itself(rsmq, raw, consume, caplog):
+    rsmq.create_queue("q")
+    with caplog.at_level(logging.WARNING):
+        consume(lambda id, **_: rsmq.delete_message("q", id))
+        rsmq.send_message("q", "m")
+        wait_for(lambda: rsmq.get_queue_attributes("q").total_received and not raw.exists("pc:q"))
+
+    assert caplog.text == ""
+
+
+def test_hooks_may_be_called_with_an_id_alone(rsmq, raw, server):
+    rsmq.create_queue("q")
+    consumer = RedisSMQConsumer("q", print, port=server.port, ns="pc", retry_delay=500)
+    id = rsmq.send_message("q", "m")
+    consumer.on_failure({"id": id})
+    assert raw.zscore("pc:q", id) > (time.time() + 400) * 1000
+    consumer.on_success({"id": id})
+    assert not raw.exists("pc:q")
+    consumer.on_success(None)
+    consumer.on_failure(None)
+    consumer.rsqm.quit()
+
+
+def test_who_may_not_create_consumes_what_is_there(rsmq, raw, consume, caplog):
+    rsmq.create_queue("q")
+    raw.execute_command(
+        "ACL", "SETUSER", "pc-consumer", "on", ">secret", "~pc:*", "-@all", *CONSUMER.split()
+    )
+    seen = []
+    with caplog.at_level(logging.WARNING):
+        consume(
+            lambda message, **_: seen.append(message) or True,
+            vt=30,
+            options={"username": "pc-consumer", "password": "secret"},
+        )
+        rsmq.send_message("q", "m")
+        wait_for(lambda: seen == ["m"])
+
+    assert "was not created" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_a_wrong_retry_delay_is_refused_at_once(server):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from redis.client import Pipeline
 
-    from rsmq.model import Message
+    from rsmq.model import Message, QueueAttributes
     from rsmq.pyrsmq.rsmq import RedisSMQ
 
 __all__ = [
@@ -56,8 +56,6 @@ __all__ = [
     "SetQueueAttributesCommand",
     "utils",
 ]
-
-_LOG = logging.getLogger("rsmq.pyrsmq")
 
 _LONGEST_NAME = 64
 _LARGEST_MAXSIZE = 65565  # PyRSMQ's own limit; the wire's is 65536
@@ -107,15 +105,19 @@ class Command:
             RedisSMQException: one of its subclasses, unless exceptions are off.
         """
         try:
-            return self._checked()
+            return self.exec_command()
         except RedisSMQException as error:
             if self._raising:
                 raise
             if not self._values.get("quiet"):
-                _LOG.warning("%s: %s: %s", type(self).__name__, type(error).__name__, error)
+                # PyRSMQ's name of the logger: programs filter by it.
+                log = logging.getLogger(f"rsmq.cmd.{type(self).__name__}")
+                text = " ".join([str(error), *getattr(error, "__notes__", ())])
+                log.warning("%s: %s", type(error).__name__, text)
             return False
 
-    def _checked(self) -> Any:
+    def exec_command(self) -> Any:
+        """Do it as ``execute`` does, and raise on an error in any case."""
         self._check()
         with self._translated():
             return self._run()
@@ -141,7 +143,8 @@ class Command:
 
     @property
     def _qname(self) -> str:
-        return str(self._values["qname"])
+        qname: str = self._values["qname"]
+        return qname
 
     def _missing(self) -> str | None:
         return next((name for name in self._required if name not in self._values), None)
@@ -242,18 +245,7 @@ class GetQueueAttributesCommand(_QueueCommand):
     """
 
     def _run(self) -> dict[str, Any]:
-        read = self._rsmq.core.get_queue_attributes(self._qname)
-        return {
-            "vt": float(read.vt),
-            "delay": float(read.delay),
-            "maxsize": read.maxsize,
-            "totalrecv": read.total_received,
-            "totalsent": read.total_sent,
-            "created": None if read.created is None else int(read.created.timestamp()),
-            "modified": None if read.modified is None else int(read.modified.timestamp()),
-            "msgs": read.messages,
-            "hiddenmsgs": read.hidden_messages,
-        }
+        return _under_nodes_names(self._rsmq.core.get_queue_attributes(self._qname))
 
 
 class SetQueueAttributesCommand(_QueueCommand):
@@ -279,9 +271,12 @@ class SetQueueAttributesCommand(_QueueCommand):
             for name, value in self._values.items()
             if name in ("vt", "delay", "maxsize")
         }
-        if given:
-            self._rsmq.core.set_queue_attributes(self._qname, **given)
-        return self._rsmq.getQueueAttributes(qname=self._qname).exceptions().execute()
+        core = self._rsmq.core
+        return _under_nodes_names(
+            core.set_queue_attributes(self._qname, **given)
+            if given
+            else core.get_queue_attributes(self._qname)
+        )
 
 
 class SendMessageCommand(_QueueCommand):
@@ -311,7 +306,7 @@ class SendMessageCommand(_QueueCommand):
         message = self._values["message"]
         if not isinstance(message, bytes):
             try:
-                message = encode_message(message).encode()
+                message = self._rsmq.client.get_encoder().encode(encode_message(message))
             except (TypeError, ValueError) as error:
                 raise InvalidParameterValue("message", message, f"{error}.") from error
         return self._rsmq.core.run(
@@ -377,7 +372,8 @@ class _MessageCommand(_QueueCommand):
 
     @property
     def _id(self) -> str:
-        return str(self._values["id"])
+        id: str = self._values["id"]
+        return id
 
 
 class ChangeMessageVisibilityCommand(_MessageCommand):
@@ -430,6 +426,20 @@ class DeleteMessageCommand(_MessageCommand):
         return pipeline
 
 
+def _under_nodes_names(read: QueueAttributes) -> dict[str, Any]:
+    return {
+        "vt": float(read.vt),
+        "delay": float(read.delay),
+        "maxsize": read.maxsize,
+        "totalrecv": read.total_received,
+        "totalsent": read.total_sent,
+        "created": None if read.created is None else int(read.created.timestamp()),
+        "modified": None if read.modified is None else int(read.modified.timestamp()),
+        "msgs": read.messages,
+        "hiddenmsgs": read.hidden_messages,
+    }
+
+
 def _check_qname(command: Command, value: object) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_NAME or ":" in value:
         raise InvalidParameterValue(
@@ -439,7 +449,7 @@ def _check_qname(command: Command, value: object) -> str:
         command.namespace.queue(value)
     except errors.RSMQError as error:
         raise InvalidParameterValue("qname", value, error.hint) from error
-    return value
+    return str.__str__(value)  # a member of an enum of names has another text when formatted
 
 
 def _check_message(_: Command, value: object) -> object:
@@ -453,7 +463,7 @@ def _check_id(_: Command, value: object) -> str:
         return protocol.decode_name(value)
     if not isinstance(value, str) or not value:
         raise InvalidParameterValue("id", value, "An id is a str or bytes, and not empty.")
-    return value
+    return str.__str__(value)
 
 
 def check_seconds(name: str, value: object) -> float:
@@ -474,13 +484,11 @@ def _check_maxsize(_: Command, value: object) -> float:
     return number
 
 
-def _number(value: object) -> float | None:
-    """A number, or one as text, as PyRSMQ takes both."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
+def _number(value: Any) -> float | None:
+    """A number, or what can be made one: PyRSMQ takes texts, bools and decimals too."""
     try:
         number = float(value)
-    except (OverflowError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
 
@@ -499,7 +507,9 @@ def _whole(name: str, seconds: float) -> int:
     """Seconds as a queue can hold them: other clients don't read fractions."""
     whole = math.ceil(seconds)
     if whole != seconds:
-        warn(f"{name}={seconds} of a queue is stored as {whole}: other clients read whole seconds")
+        warn(
+            f"{name}={seconds:g} of a queue is stored as {whole}: other clients read whole seconds"
+        )
     return whole
 
 
@@ -507,7 +517,7 @@ def _limit(size: float) -> int:
     """A size limit as other clients take it."""
     limit = min(math.ceil(size), protocol.MAX_MAXSIZE)
     if limit != size:
-        warn(f"maxsize={size} of a queue is stored as {limit}: other clients refuse it")
+        warn(f"maxsize={size:g} of a queue is stored as {limit}: other clients refuse it")
     return limit
 
 

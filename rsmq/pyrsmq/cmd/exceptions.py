@@ -10,7 +10,7 @@ PyRSMQ's exceptions.
 
 from __future__ import annotations
 
-from rsmq.errors import show
+_LONGEST_SHOWN = 80
 
 
 class RedisSMQException(Exception):
@@ -24,7 +24,9 @@ class InvalidParameterValue(RedisSMQException):
     """A parameter has a value that it can't have, or a required one has none."""
 
     def __init__(self, name: str, value: object, hint: str | None = None) -> None:
-        super().__init__(f"{show(value)} is not a valid value for parameter '{name}'")
+        # A body is not shown: it may be long, or secret.
+        shown = f"of {type(value)}" if name == "message" else f"{value}"[:_LONGEST_SHOWN]
+        super().__init__(f"Value '{shown}' is not valid for parameter '{name}'")
         if hint:
             self.add_note(hint)
 

@@ -16,6 +16,6 @@ def decode_message(msg: Any) -> Any:
     if isinstance(msg, str):
         try:
             return json.loads(msg)
-        except ValueError:
+        except (ValueError, RecursionError):
             return msg
     return msg
