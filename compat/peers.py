@@ -197,7 +197,7 @@ class Php(Foreign):
         "sendMessage": "counts maxsize in code points",
         "receiveMessage": "fr is text",
         "popMessage": "fr is text",
-        "realtime": "publishes on rt:$q; on PHP 8 raises after it has stored the message",
+        "realtime": "publishes on rt:$q",
     }
     _NAMES: ClassVar = {
         "Queue not found.": "queueNotFound",
@@ -387,7 +387,7 @@ class Ours:
     def listening(self, channel: str) -> Any:
         heard: list[tuple[str, str]] = []
         with self.server.raw() as raw, raw.pubsub() as subscription:
-            subscription.subscribe(channel)
+            subscription.psubscribe(channel)
             subscription.get_message(timeout=5)
             yield heard
             while message := subscription.get_message(timeout=0.2):

@@ -95,6 +95,7 @@ def read(raw: Any) -> State:
     state: State = {}
     for key in sorted(raw.keys("*")):
         kind = raw.type(key).decode()
+        assert raw.ttl(key) == -1, f"{key} expires"
         if kind == "hash":
             value: Any = {_text(name): _text(item) for name, item in raw.hgetall(key).items()}
         elif kind == "set":

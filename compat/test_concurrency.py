@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -51,10 +52,11 @@ class Account:
             self.done.add(id)
 
 
-def consume(name, client, account, seed):
+def consume(name, client, account, seed, deadline):
     """Until all is done; one message in twenty is left to come back."""
     draw = random.Random(seed)
-    while len(account.done) < MESSAGES:
+    while len(account.done) < MESSAGES and not account.faults:
+        assert time.monotonic() < deadline, "it takes too long"
         asked = time.monotonic()
         message = client.receive_message("q", vt=VT)
         if message is None:
@@ -80,14 +82,14 @@ def test_six_consumers_of_three_languages_share_a_queue(server, ns, keys):
     sent = set()
     for number in range(MESSAGES):
         sent.add(clients[number % len(clients)].send_message("q", str(number)))
-    threads = [
-        threading.Thread(target=consume, args=(name, client, account, seed), daemon=True)
-        for seed, (name, client) in enumerate(zip(names, clients, strict=True))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    deadline = time.monotonic() + MESSAGES / 50
+    with ThreadPoolExecutor(len(clients)) as threads:
+        running = [
+            threads.submit(consume, name, client, account, seed, deadline)
+            for seed, (name, client) in enumerate(zip(names, clients, strict=True))
+        ]
+    for ended in running:
+        ended.result()
     read = clients[-1].get_queue_attributes("q")
     for client in clients:
         client.close()

@@ -102,7 +102,6 @@ def test_the_matrix_has_every_client():
     text = matrix.FILE.read_text()
     for name in (*(kind.name for kind in PEERS), *recordings.names()):
         assert name in text
-    assert "FAILED" not in text
 
 
 @pytest.mark.parametrize(
