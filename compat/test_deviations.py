@@ -259,6 +259,14 @@ def test_wrong_types(rsmq, node, stored, keys):
             call()
     assert keys.fields("q") == before
 
+    stored(totalsent="many")
+    keys.raw.delete(f"{keys.ns}:q")
+    node.send_message("q", "not counted")
+    assert len(keys.scores("q")) == 1
+    with pytest.raises(ResponseError, match="not an integer"):
+        rsmq.send_message("q", "refused")
+    assert len(keys.scores("q")) == 1
+
     keys.raw.set(f"{keys.ns}:s:Q", "no hash")
     assert node.create_queue("s") is True
     assert keys.names() == {"q", "s"}

@@ -47,7 +47,7 @@ class RedisSMQConsumer:
                 the queue's), ``trace`` (True logs each step); all others go to ``RedisSMQ``.
 
         Raises:
-            InvalidParameterValue: retry_delay is no number of seconds.
+            InvalidParameterValue: retry_delay or vt is no number of seconds.
         """
         self.qname = qname
         self.processor = processor
@@ -56,7 +56,8 @@ class RedisSMQConsumer:
         self.empty_queue_delay: float = rsmq_params.pop("empty_queue_delay", 2.0) or 0.0
         self.decode: bool = rsmq_params.pop("decode", True)
         self._trace: bool = rsmq_params.pop("trace", False)
-        self._vt: float | None = rsmq_params.get("vt")
+        vt = rsmq_params.get("vt")
+        self._vt = None if vt is None else check_seconds("vt", vt)
         self.rsqm = RedisSMQ(qname=qname, **rsmq_params)
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -69,11 +70,11 @@ class RedisSMQConsumer:
                 self._vt = float(self.rsqm.getQueueAttributes().exceptions().execute()["vt"])
             except RedisSMQException:
                 return protocol.DEFAULT_VT
-        return float(self._vt)
+        return self._vt
 
     @vt.setter
     def vt(self, value: float | None) -> None:
-        self._vt = value
+        self._vt = None if value is None else check_seconds("vt", value)
 
     def run(self) -> None:
         """Receive and process until ``stop`` is called from elsewhere."""
@@ -166,12 +167,16 @@ class RedisSMQConsumer:
         if self.decode:
             msg["message"] = decode_message(msg["message"])
         extender = _Extender(self.rsqm, self._receipt(msg), self.vt)
-        extender.start()
         try:
-            done = self.processor(**msg)
+            extender.start()
+            done = bool(self.processor(**msg))
         except Exception:  # noqa: BLE001 - the processor's own: the message comes back
             _LOG.exception("The processor failed on message %s", msg["id"])
             done = False
+        except BaseException:  # the program ends
+            extender.stop()
+            self.rsqm.core.change_message_visibility(self._receipt(msg), 0)
+            raise
         finally:
             extender.stop()
         if done:

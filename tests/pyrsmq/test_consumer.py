@@ -322,9 +322,36 @@ def test_who_may_not_create_consumes_what_is_there(rsmq, raw, consume, caplog):
     assert "secret" not in caplog.text
 
 
-def test_a_wrong_retry_delay_is_refused_at_once(server):
-    with pytest.raises(InvalidParameterValue, match="'retry_delay'"):
-        RedisSMQConsumer("q", print, port=server.port, retry_delay=-1)
+@pytest.mark.parametrize("name", ["retry_delay", "vt"])
+def test_a_wrong_number_is_refused_at_once(server, name):
+    with pytest.raises(InvalidParameterValue, match=f"'{name}'"):
+        RedisSMQConsumer("q", print, port=server.port, **{name: -1})
+
+
+def test_an_answer_that_is_neither_true_nor_false_is_a_failure(rsmq, raw, consume):
+    class Neither:
+        def __bool__(self):
+            raise ValueError("neither")
+
+    rsmq.create_queue("q", vt=600)
+    rsmq.send_message("q", "m")
+    consume(lambda rc, **_: Neither() if rc == 1 else True)
+    wait_for(lambda: not raw.exists("pc:q"))
+
+
+def test_a_program_that_ends_gives_its_message_back(rsmq, raw, server):
+    def processor(**_):
+        raise KeyboardInterrupt
+
+    rsmq.create_queue("q", vt=600)
+    id = rsmq.send_message("q", "m")
+    consumer = RedisSMQConsumer("q", processor, port=server.port, ns="pc")
+    with pytest.raises(KeyboardInterrupt):
+        consumer.run()
+    consumer.rsqm.quit()
+
+    assert rsmq.receive_message("q").id == id
+    assert extenders() == []
 
 
 def test_a_consumer_is_a_daemon_thread(consume):

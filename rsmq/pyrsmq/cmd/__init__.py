@@ -21,6 +21,7 @@ from rsmq import errors, operations, protocol
 from rsmq.codecs import BYTES
 from rsmq.pyrsmq.cmd import utils
 from rsmq.pyrsmq.cmd.exceptions import (
+    CommandNotImplementedException,
     InvalidParameterValue,
     NoMessageInQueue,
     QueueAlreadyExists,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChangeMessageVisibilityCommand",
     "Command",
+    "CommandNotImplementedException",
     "CreateQueueCommand",
     "DeleteMessageCommand",
     "DeleteQueueCommand",
@@ -123,7 +125,7 @@ class Command:
             return self._run()
 
     def _run(self) -> Any:
-        raise NotImplementedError
+        raise CommandNotImplementedException
 
     def _check(self) -> None:
         for error in self._refused.values():

@@ -2,6 +2,7 @@
 PyRSMQ's exceptions.
 
     RedisSMQException
+    ├── CommandNotImplementedException
     ├── InvalidParameterValue
     ├── QueueAlreadyExists
     ├── QueueDoesNotExist
@@ -18,6 +19,10 @@ class RedisSMQException(Exception):
 
     def __init__(self, msg: str | None = None) -> None:
         super().__init__(type(self).__doc__ if msg is None else msg)
+
+
+class CommandNotImplementedException(RedisSMQException):
+    """A command that PyRSMQ does not have; nothing raises it here."""
 
 
 class InvalidParameterValue(RedisSMQException):
