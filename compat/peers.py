@@ -14,6 +14,7 @@ import base64
 import json
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -45,7 +46,7 @@ class Refused(Exception):
         self.text = text
 
 
-class Foreign:
+class Foreign(ABC):
     """
     A foreign client in a process of its own, asked over its standard input and output.
 
@@ -69,8 +70,9 @@ class Foreign:
         )
         self.version = self.ask("version")
 
+    @abstractmethod
     def command(self, port: int) -> list[str]:
-        raise NotImplementedError
+        """How to start it."""
 
     def ask(self, op: str, *, realtime: bool = False, ns: str | None = None, **args: Any) -> Any:
         """The client's own answer."""

@@ -186,22 +186,26 @@ class _QueueCommand(Command):
         return self._set("qname", value)
 
 
-class CreateQueueCommand(_QueueCommand):
-    """Creates a queue: True, or QueueAlreadyExists."""
+class _AttributesCommand(_QueueCommand):
+    """A command that takes a queue's attributes."""
 
     parameters = ("qname", "vt", "delay", "maxsize", "quiet")
 
     def vt(self, value: float) -> Self:
-        """The visibility timeout, seconds; default 30."""
+        """The visibility timeout, seconds; 30 if a queue is created without."""
         return self._set("vt", value)
 
     def delay(self, value: float) -> Self:
-        """The delay of new messages, seconds; default 0."""
+        """The delay of new messages, seconds; 0 if a queue is created without."""
         return self._set("delay", value)
 
     def maxsize(self, value: int) -> Self:
-        """The size limit, 1024 to 65536, or -1 for unlimited; default 65536."""
+        """The size limit, 1024 to 65536, or -1 for none; 65536 if a queue is created without."""
         return self._set("maxsize", value)
+
+
+class CreateQueueCommand(_AttributesCommand):
+    """Creates a queue: True, or QueueAlreadyExists."""
 
     def _run(self) -> bool:
         try:
@@ -250,22 +254,8 @@ class GetQueueAttributesCommand(_QueueCommand):
         return _under_nodes_names(self._rsmq.core.get_queue_attributes(self._qname))
 
 
-class SetQueueAttributesCommand(_QueueCommand):
+class SetQueueAttributesCommand(_AttributesCommand):
     """Sets those attributes of a queue that are given; answers all, as getQueueAttributes."""
-
-    parameters = ("qname", "vt", "delay", "maxsize", "quiet")
-
-    def vt(self, value: float) -> Self:
-        """The visibility timeout, seconds."""
-        return self._set("vt", value)
-
-    def delay(self, value: float) -> Self:
-        """The delay of new messages, seconds."""
-        return self._set("delay", value)
-
-    def maxsize(self, value: int) -> Self:
-        """The size limit, 1024 to 65536, or -1 for unlimited."""
-        return self._set("maxsize", value)
 
     def _run(self) -> Any:
         given = {
