@@ -59,7 +59,7 @@ class Foreign(ABC):
     name: ClassVar[str]
     lacks: ClassVar[frozenset[str]] = frozenset()
     quirks: ClassVar[dict[str, str]] = {}
-    #: Whether the client can send an empty body, bodies that are no text, and read them.
+    #: Whether the client sends an empty body.
     takes_empty: ClassVar[bool] = True
 
     def __init__(self, server: Any, ns: str) -> None:
@@ -76,20 +76,13 @@ class Foreign(ABC):
 
     def ask(self, op: str, *, realtime: bool = False, ns: str | None = None, **args: Any) -> Any:
         """The client's own answer."""
-        self.tell(op, realtime=realtime, ns=ns, **args)
-        return self.hear()
-
-    def tell(self, op: str, *, realtime: bool = False, ns: str | None = None, **args: Any) -> None:
-        self._write({"op": op, "args": args, "ns": ns or self.ns, "realtime": realtime})
+        return self.send({"op": op, "args": args, "ns": ns or self.ns, "realtime": realtime})
 
     def send(self, request: dict[str, Any]) -> Any:
         """The client's own answer to a request as it stands."""
-        self._write(request)
-        return self.hear()
-
-    def _write(self, request: dict[str, Any]) -> None:
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
+        return self.hear()
 
     def hear(self) -> Any:
         line = self._process.stdout.readline()
@@ -320,9 +313,6 @@ class Shim(PyRSMQ):
 class Ours:
     """This library, under the same face."""
 
-    name = "rsmq"
-    lacks: ClassVar[frozenset[str]] = frozenset()
-    quirks: ClassVar[dict[str, str]] = {}
     takes_empty = True
 
     def __init__(self, server: Any, ns: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError, ResponseError
@@ -93,10 +94,8 @@ class RedisSMQConsumer:
                     pause = 0.0
                     self.trace("Nothing is due; next try in %s s", self.empty_queue_delay)
                     self._stopping.wait(self.empty_queue_delay)
-                except (
-                    RedisSMQException,
-                    RSMQError,
-                ) as error:  # the queue is gone, say: it may come back
+                except (RedisSMQException, RSMQError) as error:
+                    # The queue is gone, say: it may come back.
                     _LOG.warning("Consumer of %s: %s", self.qname, error)
                     self._stopping.wait(self.empty_queue_delay or 1.0)
                 except Exception as error:  # noqa: BLE001 - of the connection, or of a hook
@@ -175,7 +174,8 @@ class RedisSMQConsumer:
             done = False
         except BaseException:  # the program ends
             extender.stop()
-            self.rsqm.core.change_message_visibility(self._receipt(msg), 0)
+            with suppress(*_TROUBLE):
+                self.rsqm.core.change_message_visibility(self._receipt(msg), 0)
             raise
         finally:
             extender.stop()

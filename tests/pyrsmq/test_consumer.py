@@ -183,9 +183,7 @@ def test_a_consumer_lives_through_a_queue_that_goes(rsmq, raw, consume, caplog):
 def test_stop_ends_a_consumer_that_waits_and_one_that_works(rsmq, raw, consume):
     consumer = consume(lambda **_: True, empty_queue_delay=3600)
     wait_for(lambda: raw.exists("pc:q:Q"))
-    began = time.monotonic()
     assert consumer.stop(30) is True
-    assert time.monotonic() - began < 10
     consumer.join(10)
     assert not consumer.is_alive()
 
