@@ -313,6 +313,7 @@ class Shim(PyRSMQ):
 class Ours:
     """This library, under the same face."""
 
+    name = "rsmq"
     takes_empty = True
 
     def __init__(self, server: Any, ns: str) -> None:
