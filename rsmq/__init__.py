@@ -25,7 +25,7 @@ from rsmq.errors import (
     QueueNotFound,
     RSMQError,
 )
-from rsmq.model import Message, QueueAttributes, StoredMessage
+from rsmq.model import Message, MessageCounts, QueueAttributes, StoredMessage
 from rsmq.pyrsmq import RedisSMQ
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "InvalidFormat",
     "InvalidValue",
     "Message",
+    "MessageCounts",
     "MessageNotString",
     "MessageTooLong",
     "MissingExtra",

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from rsmq import operations, protocol
 from rsmq.aio_connection import AsyncCaller, async_caller_of, open_async_caller
+from rsmq.aio_watcher import AsyncWatcher
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.connection import MEMORY, check_url
 from rsmq.errors import ClientClosed
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
     import redis.asyncio
     from redis.asyncio.cluster import RedisCluster
 
-    from rsmq.model import Message, QueueAttributes, StoredMessage
-    from rsmq.operations import Operation
+    from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
+    from rsmq.operations import Operation, Steps
 
 T = TypeVar("T")
 
@@ -83,6 +86,7 @@ class AsyncRSMQ:
         self._codec = check_codec(codec)
         self._realtime = realtime
         self._closed = False
+        self._watchers: dict[asyncio.AbstractEventLoop, AsyncWatcher] = {}
 
     def _codec_for(self, codec: Codec | None) -> Codec:
         return self._codec if codec is None else check_codec(codec)
@@ -92,6 +96,41 @@ class AsyncRSMQ:
         if self._closed:
             raise ClientClosed
         return await self._caller.run(operation)
+
+    async def run_steps(self, steps: Steps[T]) -> T:
+        """Async twin of ``RSMQ.run_steps``."""
+        try:
+            operation = next(steps)
+            while True:
+                try:
+                    result = await self.run(operation)
+                except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
+                    operation = steps.throw(error)
+                else:
+                    operation = steps.send(result)
+        except StopIteration as end:
+            result_of_all: T = end.value
+            return result_of_all
+
+    async def _receive(self, operation: Operation[T], wait: float | None) -> T:
+        seconds = protocol.seconds_to_wait(wait)
+        found = await self.run(operation)
+        if found or seconds == 0:
+            return found
+        return await self._watcher().wait(
+            lambda: self.run(operation), found, operation.keys[1::2], seconds
+        )
+
+    def _watcher(self) -> AsyncWatcher:
+        loop = asyncio.get_running_loop()
+        watcher = self._watchers.get(loop)
+        if watcher is None:
+            for other in list(self._watchers):
+                if other.is_closed():
+                    self._watchers.pop(other, None)
+            watcher = AsyncWatcher(self._caller.watched_pool(), self._namespace.queues)
+            self._watchers[loop] = watcher
+        return watcher
 
     async def create_queue(
         self,
@@ -141,7 +180,15 @@ class AsyncRSMQ:
         return await self.run(operations.purge_queue(self._namespace, qname))
 
     async def send_message(
-        self, qname: str, body: Any, *, delay: float | None = None, codec: Codec | None = None
+        self,
+        qname: str,
+        body: Any,
+        *,
+        delay: float | None = None,
+        front: bool = False,
+        dedup_id: str | None = None,
+        dedup_window: float = protocol.DEFAULT_DEDUP_WINDOW,
+        codec: Codec | None = None,
     ) -> str:
         """Async twin of ``RSMQ.send_message``."""
         return await self.run(
@@ -150,23 +197,93 @@ class AsyncRSMQ:
                 qname,
                 body,
                 delay=delay,
+                front=front,
+                dedup_id=dedup_id,
+                dedup_window=dedup_window,
+                codec=self._codec_for(codec),
+                realtime=self._realtime,
+            )
+        )
+
+    async def send_messages(
+        self,
+        qname: str,
+        bodies: Iterable[Any],
+        *,
+        delay: float | None = None,
+        front: bool = False,
+        dedup_ids: Iterable[str | None] | None = None,
+        dedup_window: float = protocol.DEFAULT_DEDUP_WINDOW,
+        codec: Codec | None = None,
+    ) -> list[str]:
+        """Async twin of ``RSMQ.send_messages``."""
+        return await self.run_steps(
+            operations.send_messages(
+                self._namespace,
+                qname,
+                bodies,
+                delay=delay,
+                front=front,
+                dedup_ids=dedup_ids,
+                dedup_window=dedup_window,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
             )
         )
 
     async def receive_message(
-        self, qname: str, *, vt: float | None = None, codec: Codec | None = None
+        self,
+        qname: str,
+        *,
+        vt: float | None = None,
+        wait: float | None = 0,
+        codec: Codec | None = None,
     ) -> Message | None:
         """Async twin of ``RSMQ.receive_message``."""
-        return await self.run(
-            operations.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec))
+        return await self._receive(
+            operations.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec)),
+            wait,
         )
 
-    async def pop_message(self, qname: str, *, codec: Codec | None = None) -> Message | None:
+    async def receive_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        vt: float | None = None,
+        wait: float | None = 0,
+        codec: Codec | None = None,
+    ) -> list[Message]:
+        """Async twin of ``RSMQ.receive_messages``."""
+        return await self._receive(
+            operations.receive_messages(
+                self._namespace, qnames, max_messages, vt=vt, codec=self._codec_for(codec)
+            ),
+            wait,
+        )
+
+    async def pop_message(
+        self, qname: str, *, wait: float | None = 0, codec: Codec | None = None
+    ) -> Message | None:
         """Async twin of ``RSMQ.pop_message``."""
-        return await self.run(
-            operations.pop_message(self._namespace, qname, codec=self._codec_for(codec))
+        return await self._receive(
+            operations.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
+        )
+
+    async def pop_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        wait: float | None = 0,
+        codec: Codec | None = None,
+    ) -> list[Message]:
+        """Async twin of ``RSMQ.pop_messages``."""
+        return await self._receive(
+            operations.pop_messages(
+                self._namespace, qnames, max_messages, codec=self._codec_for(codec)
+            ),
+            wait,
         )
 
     @overload
@@ -182,13 +299,78 @@ class AsyncRSMQ:
     @overload
     async def change_message_visibility(self, message: Message, /, *, vt: float) -> bool: ...
     @overload
-    async def change_message_visibility(self, qname: str, id: str, /, vt: float) -> bool: ...
+    async def change_message_visibility(self, qname: str, /, id: str, vt: float) -> bool: ...
     async def change_message_visibility(
         self, message: Message | str, /, id: Any = None, vt: float | None = None
     ) -> bool:
         """Async twin of ``RSMQ.change_message_visibility``."""
         return await self.run(
             operations.change_message_visibility(self._namespace, message, id, vt)
+        )
+
+    @overload
+    async def delete_messages(self, messages: Iterable[Message], /) -> list[str]: ...
+    @overload
+    async def delete_messages(self, qname: str, /, ids: Iterable[str]) -> list[str]: ...
+    async def delete_messages(
+        self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
+    ) -> list[str]:
+        """Async twin of ``RSMQ.delete_messages``."""
+        return await self.run(operations.delete_messages(self._namespace, messages, ids))
+
+    @overload
+    async def change_messages_visibility(
+        self, messages: Iterable[Message], vt: float, /
+    ) -> list[str]: ...
+    @overload
+    async def change_messages_visibility(
+        self, messages: Iterable[Message], /, *, vt: float
+    ) -> list[str]: ...
+    @overload
+    async def change_messages_visibility(
+        self, qname: str, /, ids: Iterable[str], vt: float
+    ) -> list[str]: ...
+    async def change_messages_visibility(
+        self, messages: Iterable[Message] | str, /, ids: Any = None, vt: float | None = None
+    ) -> list[str]:
+        """Async twin of ``RSMQ.change_messages_visibility``."""
+        return await self.run(
+            operations.change_messages_visibility(self._namespace, messages, ids, vt)
+        )
+
+    @overload
+    async def release_messages(self, messages: Iterable[Message], /) -> list[str]: ...
+    @overload
+    async def release_messages(self, qname: str, /, ids: Iterable[str]) -> list[str]: ...
+    async def release_messages(
+        self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
+    ) -> list[str]:
+        """Async twin of ``RSMQ.release_messages``."""
+        return await self.run(operations.release_messages(self._namespace, messages, ids))
+
+    async def release_all_messages(self, qname: str) -> int:
+        """Async twin of ``RSMQ.release_all_messages``."""
+        return await self.run_steps(operations.release_all_messages(self._namespace, qname))
+
+    async def recover_messages(
+        self,
+        qname: str,
+        max_messages: int,
+        *,
+        idle: float,
+        vt: float | None = None,
+        codec: Codec | None = None,
+    ) -> list[Message]:
+        """Async twin of ``RSMQ.recover_messages``."""
+        return await self.run_steps(
+            operations.recover_messages(
+                self._namespace,
+                qname,
+                max_messages,
+                idle=idle,
+                vt=vt,
+                codec=self._codec_for(codec),
+            )
         )
 
     async def get_message(
@@ -199,9 +381,83 @@ class AsyncRSMQ:
             operations.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
         )
 
+    async def peek_messages(
+        self,
+        qname: str,
+        start: int = 0,
+        count: int = 10,
+        *,
+        state: State | None = None,
+        codec: Codec | None = None,
+    ) -> list[StoredMessage]:
+        """Async twin of ``RSMQ.peek_messages``."""
+        return await self.run_steps(
+            operations.peek_messages(
+                self._namespace, qname, start, count, state=state, codec=self._codec_for(codec)
+            )
+        )
+
+    async def count_messages(self, qname: str) -> MessageCounts:
+        """Async twin of ``RSMQ.count_messages``."""
+        return await self.run_steps(operations.count_messages(self._namespace, qname))
+
+    async def set_dead_letter_policy(
+        self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None
+    ) -> QueueAttributes:
+        """Async twin of ``RSMQ.set_dead_letter_policy``."""
+        return await self.run(
+            operations.set_dead_letter_policy(
+                self._namespace, qname, dead_letter_queue, max_receives
+            )
+        )
+
+    async def sweep_dead_letters(self, qname: str, max_messages: int = 1000) -> list[str]:
+        """Async twin of ``RSMQ.sweep_dead_letters``."""
+        return await self.run_steps(
+            operations.sweep_dead_letters(self._namespace, qname, max_messages)
+        )
+
+    async def redrive_messages(
+        self,
+        dead_letter_queue: str,
+        destination: str | None = None,
+        *,
+        max_messages: int | None = None,
+    ) -> list[tuple[str, str]]:
+        """Async twin of ``RSMQ.redrive_messages``."""
+        return await self.run_steps(
+            operations.redrive_messages(
+                self._namespace, dead_letter_queue, destination, max_messages
+            )
+        )
+
+    @overload
+    async def move_messages(
+        self, messages: Iterable[Message], /, destination: str
+    ) -> list[str]: ...
+    @overload
+    async def move_messages(
+        self, source: str, /, destination: str, ids: Iterable[str]
+    ) -> list[str]: ...
+    async def move_messages(
+        self,
+        messages: Iterable[Message] | str,
+        /,
+        destination: str,
+        ids: Iterable[str] | None = None,
+    ) -> list[str]:
+        """Async twin of ``RSMQ.move_messages``."""
+        return await self.run(operations.move_messages(self._namespace, messages, destination, ids))
+
     async def close(self) -> None:
         """Async twin of ``RSMQ.close``."""
         self._closed = True
+        running = asyncio.get_running_loop()
+        for loop, watcher in list(self._watchers.items()):
+            if loop is running:
+                await watcher.close()
+            elif not loop.is_closed():
+                asyncio.run_coroutine_threadsafe(watcher.close(), loop)
         await self._caller.close()
 
     async def __aenter__(self) -> Self:

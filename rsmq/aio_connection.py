@@ -16,9 +16,16 @@ from redis.asyncio.retry import Retry as RedisRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from rsmq.connection import LAST_WORD, checked_pool, require_hash_tag, without_retries
+from rsmq.connection import (
+    LAST_WORD,
+    checked_pool,
+    last_of,
+    require_hash_tag,
+    transaction,
+    without_retries,
+)
 from rsmq.errors import InvalidFormat, RSMQError
-from rsmq.failures import Attempts, Failure, classify, explain
+from rsmq.failures import Attempts, Failure, classify, code_of, explain
 from rsmq.operations import Operation, Retry
 from rsmq.protocol import Namespace
 
@@ -33,6 +40,9 @@ class AsyncCaller(Protocol):
 
     async def close(self) -> None:
         """Close the connections that this object opened."""
+
+    def watched_pool(self) -> Any:
+        """Where a connection that tracks keys can be made; None if nowhere."""
 
 
 class AsyncPools:
@@ -90,6 +100,16 @@ class AsyncPoolCaller:
         self._retry_deadline = retry_deadline
 
     async def run(self, operation: Operation[T]) -> T:
+        if operation.otherwise is None:
+            return await self._run(operation)
+        try:
+            return await self._run(operation)
+        except ResponseError as error:
+            if code_of(error) != "NOPERM":
+                raise
+        return await self._run(operation.otherwise)
+
+    async def _run(self, operation: Operation[T]) -> T:
         attempts = None
         # See the synchronous twin.
         check = operation.retry is not Retry.ALWAYS or operation.settle is not None
@@ -110,7 +130,7 @@ class AsyncPoolCaller:
                 attempts = attempts or Attempts(operation.retry, self._retry_deadline)
                 pause = attempts.pause(error, sent=sent)
                 if pause is None:
-                    ours = explain(error, operation.queue)
+                    ours = explain(error, operation.queues)
                     if ours is not None:
                         raise ours from None
                     attempts.note(error)
@@ -128,6 +148,9 @@ class AsyncPoolCaller:
 
     async def close(self) -> None:
         await self._pools.close()
+
+    def watched_pool(self) -> Any:
+        return self._pools.get()
 
     async def _undo(self, operation: Operation[T], reply: Any) -> None:
         undo = operation.give_back and operation.give_back(operation.parse(reply))
@@ -174,6 +197,8 @@ class AsyncClusterCaller:
         self._client: Any = client
 
     async def run(self, operation: Operation[T]) -> T:
+        if operation.otherwise:
+            return await self.run(operation.otherwise)
         try:
             if operation.give_back is None:
                 reply = await self._execute(operation)
@@ -185,7 +210,7 @@ class AsyncClusterCaller:
                     lambda each: persistent.finish_task(self._execute(each)),
                 )
         except ResponseError as error:
-            ours = explain(error, operation.queue)
+            ours = explain(error, operation.queues)
             if ours is not None:
                 raise ours from None
             raise
@@ -193,6 +218,9 @@ class AsyncClusterCaller:
 
     async def close(self) -> None:
         """Nothing: whoever made the client closes it."""
+
+    def watched_pool(self) -> Any:
+        """None: which node has the keys may change while somebody waits."""
 
     async def _execute(self, operation: Operation[Any]) -> Any:
         script, rest = operation.script, (*operation.keys, *operation.args)
@@ -278,12 +306,26 @@ async def _read(connection: Any) -> Any:
     return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
 
 
+async def _transact(connection: Any, operation: Operation[Any]) -> Any:
+    commands = transaction(operation)
+    await connection.send_packed_command(connection.pack_commands(commands))
+    replies = []
+    for _ in commands:
+        try:
+            replies.append(await connection.read_response(disable_decoding=True))
+        except ResponseError as error:
+            replies.append(error)
+    return last_of(replies)
+
+
 async def _call(
     connection: Any,
     operation: Operation[Any],
     send: Callable[..., Awaitable[None]] = _send,
     read: Callable[[Any], Awaitable[Any]] = _read,
 ) -> Any:
+    if operation.before is not None:
+        return await _transact(connection, operation)
     script = operation.script
     count = len(operation.keys)
     await send(connection, "EVALSHA", script.sha1, count, *operation.keys, *operation.args)

@@ -6,15 +6,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from redis.exceptions import RedisError
 
 from rsmq import operations, protocol
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.connection import MEMORY, Caller, caller_of, check_url, open_caller
-from rsmq.errors import ClientClosed
+from rsmq.errors import ClientClosed, RSMQError
 from rsmq.failures import DEFAULT_RETRY_DEADLINE, check_deadline
-from rsmq.operations import Operation
+from rsmq.operations import Operation, Steps
 from rsmq.protocol import Namespace
+from rsmq.watcher import Watcher
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
     import redis
     from redis.cluster import RedisCluster
 
-    from rsmq.model import Message, QueueAttributes, StoredMessage
+    from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
 
 T = TypeVar("T")
 
@@ -131,6 +137,8 @@ class RSMQ:
         self._codec = check_codec(codec)
         self._realtime = realtime
         self._closed = False
+        # By process: a thread does not live on in a child.
+        self._watchers: dict[int, Watcher] = {}
 
     def _codec_for(self, codec: Codec | None) -> Codec:
         return self._codec if codec is None else check_codec(codec)
@@ -140,6 +148,45 @@ class RSMQ:
         if self._closed:
             raise ClientClosed
         return self._caller.run(operation)
+
+    def run_steps(self, steps: Steps[T]) -> T:
+        """Run a call of several steps of ``rsmq.operations``."""
+        try:
+            operation = next(steps)
+            while True:
+                try:
+                    result = self.run(operation)
+                except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
+                    operation = steps.throw(error)
+                else:
+                    operation = steps.send(result)
+        except StopIteration as end:
+            result_of_all: T = end.value
+            return result_of_all
+
+    def _receive(self, operation: Operation[T], wait: float | None) -> T:
+        seconds = protocol.seconds_to_wait(wait)
+        found = self.run(operation)
+        if found or seconds == 0:
+            return found
+
+        def give_back(received: T) -> None:
+            undo = operation.give_back and operation.give_back(received)
+            if undo:
+                with suppress(RedisError, RSMQError):
+                    self.run(undo)
+
+        return self._watcher().wait(
+            lambda: self.run(operation), give_back, found, operation.keys[1::2], seconds
+        )
+
+    def _watcher(self) -> Watcher:
+        process = os.getpid()
+        watcher = self._watchers.get(process)
+        if watcher is None:
+            made = Watcher(self._caller.watched_pool(), self._namespace.queues)
+            watcher = self._watchers.setdefault(process, made)  # one step, for other threads
+        return watcher
 
     def create_queue(
         self,
@@ -284,19 +331,35 @@ class RSMQ:
         return self.run(operations.purge_queue(self._namespace, qname))
 
     def send_message(
-        self, qname: str, body: Any, *, delay: float | None = None, codec: Codec | None = None
+        self,
+        qname: str,
+        body: Any,
+        *,
+        delay: float | None = None,
+        front: bool = False,
+        dedup_id: str | None = None,
+        dedup_window: float = protocol.DEFAULT_DEDUP_WINDOW,
+        codec: Codec | None = None,
     ) -> str:
         """
         Add a message to a queue.
 
         If this raises a connection error, the message may have been stored or not; it is never
-        stored twice.
+        stored twice. With a dedup_id the call is tried again by itself, and may be repeated.
 
         Args:
             qname: the queue's name.
             body: what the codec takes; a str with TEXT. Empty is allowed.
             delay: seconds until it is visible, 0 to 9,999,999, fractions to the millisecond;
                 None is the queue's delay.
+            front: True puts it before all that wait now, visible at once whatever the queue's
+                delay; a delay can't be given with it.
+            dedup_id: a name of 1 to 128 characters. A second send to this queue under the same
+                name, within the window, adds nothing and returns the first one's id; also when
+                that message has been deleted meanwhile, but not when the queue has been purged,
+                or deleted and made again.
+            dedup_window: seconds for which the name counts, 1 to 9,999,999; longer than
+                retry_deadline, so that the last repetition falls within it.
             codec: for this call; None is the client's.
 
         Returns:
@@ -304,8 +367,10 @@ class RSMQ:
 
         Raises:
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters, or codec is not one.
-            InvalidValue: delay is out of range; or None, and the queue's is no number.
+            InvalidFormat: the name has other characters; codec or dedup_id is not one; or there
+                is a delay for the front.
+            InvalidValue: delay or dedup_window is out of range; or delay is None, and the queue's
+                is no number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: there is no such queue.
             MessageTooLong: the body is larger than the queue's maxsize.
@@ -318,18 +383,90 @@ class RSMQ:
                 qname,
                 body,
                 delay=delay,
+                front=front,
+                dedup_id=dedup_id,
+                dedup_window=dedup_window,
+                codec=self._codec_for(codec),
+                realtime=self._realtime,
+            )
+        )
+
+    def send_messages(
+        self,
+        qname: str,
+        bodies: Iterable[Any],
+        *,
+        delay: float | None = None,
+        front: bool = False,
+        dedup_ids: Iterable[str | None] | None = None,
+        dedup_window: float = protocol.DEFAULT_DEDUP_WINDOW,
+        codec: Codec | None = None,
+    ) -> list[str]:
+        """
+        Add messages to a queue: all or none, in this order.
+
+        They are received in the order given, and after those of an earlier call; but for other
+        delays. Their ids tell one and the same time. With realtime there is one notification, of
+        the final number. One round trip; two where bodies have 8 KB and more on average and the
+        user may run MULTI. Not repeated after an ambiguous failure, unless each has a dedup_id.
+
+        Args:
+            qname: the queue's name.
+            bodies: what the codec takes, at most 10,000 and 16 MiB in all.
+            delay: for all of them, as for send_message.
+            front: True puts them before all that wait now, in this order.
+            dedup_ids: for each body a name as for send_message, or None.
+            dedup_window: as for send_message.
+            codec: for this call; None is the client's.
+
+        Returns:
+            Their ids, in the order of the bodies; for one that was sent before under its dedup_id,
+            the first one's. An empty list for no bodies.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters; codec or a dedup_id is not one; bodies is
+                no list; there are more or fewer dedup_ids than bodies; or a delay for the front.
+            InvalidValue: delay or dedup_window is out of range; or delay is None, and the queue's
+                is no number; or the batch is too large.
+            MessageNotString: the codec can't encode a body.
+            QueueNotFound: there is no such queue.
+            MessageTooLong: the largest body is larger than the queue's maxsize.
+        """
+        return self.run_steps(
+            operations.send_messages(
+                self._namespace,
+                qname,
+                bodies,
+                delay=delay,
+                front=front,
+                dedup_ids=dedup_ids,
+                dedup_window=dedup_window,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
             )
         )
 
     def receive_message(
-        self, qname: str, *, vt: float | None = None, codec: Codec | None = None
+        self,
+        qname: str,
+        *,
+        vt: float | None = None,
+        wait: float | None = 0,
+        codec: Codec | None = None,
     ) -> Message | None:
         """
         Receive the message that has been due longest, and hide it from other receivers.
 
         Delete it when its work is done, or it comes back when the visibility timeout has passed.
+        A message that was received as often as the queue's dead-letter policy allows is moved to
+        the dead-letter queue instead, and the next one is received.
+
+        Waiting: a message that any client sends, or that becomes due, ends the wait at once. One
+        connection serves all calls that wait on this client, and Redis is not polled, but for a
+        look every 15 seconds or so. Where the server or the user's rights don't allow CLIENT
+        TRACKING, with memory:// and on Redis Cluster, it is polled, at most four times a second.
+
         An interruption (Ctrl-C) during the call gives the message back at once, its receive count
         raised; but for one over a RedisCluster client, whose message comes back with its
         visibility timeout. When the
@@ -340,45 +477,135 @@ class RSMQ:
             qname: the queue's name.
             vt: seconds to hide it, 0 to 9,999,999, fractions to the millisecond; None is the
                 queue's vt.
+            wait: seconds to wait for a message, 0 to 9,999,999; None waits for ever.
             codec: for this message; None is the client's.
 
         Returns:
-            The message, or None when none is due.
+            The message, or None when none is due in time.
 
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters, or codec is not one.
-            InvalidValue: vt is out of range; or None, and the queue's is no number.
-            QueueNotFound: there is no such queue.
+            InvalidValue: vt or wait is out of range; or vt is None, and the queue's is no number.
+            QueueNotFound: there is no such queue, or it was deleted during the wait.
+            ClientClosed: close() was called during the wait.
 
         Source: npm rsmq 0.12.4, receiveMessage. Ids without a body are removed, not delivered.
         """
-        return self.run(
-            operations.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec))
+        return self._receive(
+            operations.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec)),
+            wait,
         )
 
-    def pop_message(self, qname: str, *, codec: Codec | None = None) -> Message | None:
+    def receive_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        vt: float | None = None,
+        wait: float | None = 0,
+        codec: Codec | None = None,
+    ) -> list[Message]:
+        """
+        Receive messages that are due, of one queue or several, and hide them.
+
+        Earlier queues go first: from the second one something is received only when the first has
+        no more. What is said of receive_message holds for each.
+
+        Args:
+            qnames: a queue's name, or several.
+            max_messages: how many at most, 1 to 10,000; no more than 16 MiB of bodies come.
+            vt: seconds to hide them, 0 to 9,999,999, fractions to the millisecond; None is each
+                queue's vt.
+            wait: seconds to wait for the first, in any of the queues, 0 to 9,999,999; None waits
+                for ever.
+            codec: for these messages; None is the client's.
+
+        Returns:
+            The messages, in the order in which they were due, queue by queue; an empty list when
+            none is due in time.
+
+        Raises:
+            MissingParameter: a name is None or empty, or there is none.
+            InvalidFormat: a name has other characters, or codec is not one.
+            InvalidValue: a number is out of range; or vt is None, and a queue's is no number.
+            QueueNotFound: one of the queues does not exist, or was deleted during the wait;
+                nothing is received then.
+            ClientClosed: close() was called during the wait.
+        """
+        return self._receive(
+            operations.receive_messages(
+                self._namespace, qnames, max_messages, vt=vt, codec=self._codec_for(codec)
+            ),
+            wait,
+        )
+
+    def pop_message(
+        self, qname: str, *, wait: float | None = 0, codec: Codec | None = None
+    ) -> Message | None:
         """
         Receive the message that has been due longest, and delete it in the same step.
 
-        At most once: if the reply is lost, so is the message.
+        At most once: if the reply is lost, so is the message. A message that was received as often
+        as the queue's dead-letter policy allows is moved instead, as by receive_message.
 
         Args:
             qname: the queue's name.
+            wait: seconds to wait for a message, as for receive_message.
             codec: for this message; None is the client's.
 
         Returns:
-            The message, or None when none is due.
+            The message, or None when none is due in time.
 
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters, or codec is not one.
-            QueueNotFound: there is no such queue.
+            InvalidValue: wait is out of range.
+            QueueNotFound: there is no such queue, or it was deleted during the wait.
+            ClientClosed: close() was called during the wait.
 
         Source: npm rsmq 0.12.4, popMessage. Ids without a body are removed, not delivered.
         """
-        return self.run(
-            operations.pop_message(self._namespace, qname, codec=self._codec_for(codec))
+        return self._receive(
+            operations.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
+        )
+
+    def pop_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        wait: float | None = 0,
+        codec: Codec | None = None,
+    ) -> list[Message]:
+        """
+        Receive messages that are due, of one queue or several, and delete them in the same step.
+
+        At most once: if the reply is lost, so are the messages.
+
+        Args:
+            qnames: a queue's name, or several; earlier ones go first, as for receive_messages.
+            max_messages: how many at most, 1 to 10,000; no more than 16 MiB of bodies come.
+            wait: seconds to wait for the first, as for receive_messages.
+            codec: for these messages; None is the client's.
+
+        Returns:
+            The messages, in the order in which they were due, queue by queue; an empty list when
+            none is due in time.
+
+        Raises:
+            MissingParameter: a name is None or empty, or there is none.
+            InvalidFormat: a name has other characters, or codec is not one.
+            InvalidValue: a number is out of range.
+            QueueNotFound: one of the queues does not exist, or was deleted during the wait;
+                nothing is received then.
+            ClientClosed: close() was called during the wait.
+        """
+        return self._receive(
+            operations.pop_messages(
+                self._namespace, qnames, max_messages, codec=self._codec_for(codec)
+            ),
+            wait,
         )
 
     @overload
@@ -439,6 +666,168 @@ class RSMQ:
         """
         return self.run(operations.change_message_visibility(self._namespace, message, id, vt))
 
+    @overload
+    def delete_messages(self, messages: Iterable[Message], /) -> list[str]: ...
+    @overload
+    def delete_messages(self, qname: str, /, ids: Iterable[str]) -> list[str]: ...
+    def delete_messages(
+        self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
+    ) -> list[str]:
+        """
+        Delete messages, when their work is done.
+
+        Args:
+            messages: received messages, also of several queues, at most 10,000: each is deleted
+                only if nobody has received it since. Or the name of the queue, with ids: deleted
+                whoever holds them.
+            ids: each as for delete_message.
+
+        Returns:
+            The ids that this call removed, queue by queue in the order given; those that were gone
+            or received again since are left out.
+
+        Raises:
+            MissingParameter: a name or id is None or empty.
+            InvalidFormat: a name or id has other characters, or is not of these kinds.
+            InvalidValue: there are more than 10,000.
+
+        As for delete_message, a missing queue is no error.
+        """
+        return self.run(operations.delete_messages(self._namespace, messages, ids))
+
+    @overload
+    def change_messages_visibility(
+        self, messages: Iterable[Message], vt: float, /
+    ) -> list[str]: ...
+    @overload
+    def change_messages_visibility(
+        self, messages: Iterable[Message], /, *, vt: float
+    ) -> list[str]: ...
+    @overload
+    def change_messages_visibility(
+        self, qname: str, /, ids: Iterable[str], vt: float
+    ) -> list[str]: ...
+    def change_messages_visibility(
+        self, messages: Iterable[Message] | str, /, ids: Any = None, vt: float | None = None
+    ) -> list[str]:
+        """
+        Hide messages for a time from now, or show them.
+
+        Args:
+            messages: received messages, also of several queues, at most 10,000: each is changed
+                only if nobody has received it since. Or the name of the queue, followed by ids:
+                changed whoever holds them.
+            ids: after a name, each as for delete_message; after messages there are none, and vt
+                takes their place.
+            vt: seconds from now, 0 to 9,999,999, fractions to the millisecond.
+
+        Returns:
+            The ids that were changed, queue by queue in the order given.
+
+        Raises:
+            MissingParameter: a name or id is None or empty.
+            InvalidFormat: a name or id has other characters, or is not of these kinds.
+            InvalidValue: vt is out of range, or there are more than 10,000.
+            QueueNotFound: one of the queues does not exist; nothing is changed then.
+        """
+        return self.run(operations.change_messages_visibility(self._namespace, messages, ids, vt))
+
+    @overload
+    def release_messages(self, messages: Iterable[Message], /) -> list[str]: ...
+    @overload
+    def release_messages(self, qname: str, /, ids: Iterable[str]) -> list[str]: ...
+    def release_messages(
+        self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
+    ) -> list[str]:
+        """
+        Give messages back: visible at once, and where they stood by their sent time.
+
+        Their receive counts stay. With bare ids this is not repeated after an ambiguous failure,
+        for another may have received them meanwhile.
+
+        Args:
+            messages: received messages, also of several queues, at most 10,000: each is released
+                only if nobody has received it since. Or the name of the queue, with ids: released
+                whoever holds them, delayed ones too.
+            ids: each as for delete_message.
+
+        Returns:
+            The ids that were released, queue by queue in the order given.
+
+        Raises:
+            MissingParameter: a name or id is None or empty.
+            InvalidFormat: a name or id has other characters, or is not of these kinds.
+            InvalidValue: there are more than 10,000.
+            QueueNotFound: one of the queues does not exist; nothing is changed then.
+        """
+        return self.run(operations.release_messages(self._namespace, messages, ids))
+
+    def release_all_messages(self, qname: str) -> int:
+        """
+        Give back every message that is received and hidden, whoever holds it. For operators.
+
+        Those that back off after a failure come back too; those that were never received keep
+        their delay. In steps of a thousand, each atomic: the queue may be of any length.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            How many were released.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: there is no such queue.
+        """
+        return self.run_steps(operations.release_all_messages(self._namespace, qname))
+
+    def recover_messages(
+        self,
+        qname: str,
+        max_messages: int,
+        *,
+        idle: float,
+        vt: float | None = None,
+        codec: Codec | None = None,
+    ) -> list[Message]:
+        """
+        Take over messages that somebody received a time ago and has not deleted.
+
+        They are received anew: their receive counts rise, so that their former holder can't delete
+        or extend them any more. When a message was last received is reckoned as the time when it
+        becomes visible minus the queue's vt: exact if it was received or extended for just the
+        queue's vt; after a longer one it looks younger, after a shorter one older, by at most the
+        difference. In steps of a thousand, each atomic; an interruption gives all back.
+
+        Args:
+            qname: the queue's name.
+            max_messages: how many at most, 1 to 10,000; no more than 16 MiB of bodies come.
+            idle: seconds since the last receive, 0 to 9,999,999; 0 also takes from those who have
+                just begun.
+            vt: seconds to hide them from now, as for receive_message.
+            codec: for these messages; None is the client's.
+
+        Returns:
+            The messages, those first that were received longest ago; an empty list without any.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters, or codec is not one.
+            InvalidValue: a number is out of range; or the queue's vt is no number.
+            QueueNotFound: there is no such queue.
+        """
+        return self.run_steps(
+            operations.recover_messages(
+                self._namespace,
+                qname,
+                max_messages,
+                idle=idle,
+                vt=vt,
+                codec=self._codec_for(codec),
+            )
+        )
+
     def get_message(
         self, qname: str, id: str, *, codec: Codec | None = None
     ) -> StoredMessage | None:
@@ -462,9 +851,207 @@ class RSMQ:
             operations.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
         )
 
+    def peek_messages(
+        self,
+        qname: str,
+        start: int = 0,
+        count: int = 10,
+        *,
+        state: State | None = None,
+        codec: Codec | None = None,
+    ) -> list[StoredMessage]:
+        """
+        Look up messages by their places in the queue. Nothing is changed.
+
+        The order is that in which they become visible. In steps of a thousand messages or 1 MiB,
+        each atomic: not one reading of one moment, and no queue is too long.
+
+        Args:
+            qname: the queue's name.
+            start: the place of the first, from 0; a negative one counts from the end, -1 is the
+                last.
+            count: how many at most, 1 to 10,000.
+            state: only "visible", "in_flight" or "delayed" messages, and places among those; None
+                is all.
+            codec: for these messages; None is the client's.
+
+        Returns:
+            The messages as they stand; an empty list where there are none. Ids without a body are
+            left out.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters, or state or codec is not one.
+            InvalidValue: start or count is out of range or not whole.
+            QueueNotFound: there is no such queue.
+        """
+        return self.run_steps(
+            operations.peek_messages(
+                self._namespace, qname, start, count, state=state, codec=self._codec_for(codec)
+            )
+        )
+
+    def count_messages(self, qname: str) -> MessageCounts:
+        """
+        Count the messages of a queue by state, and find the oldest.
+
+        In steps of a thousand, each atomic: not one reading of one moment, and no queue is too
+        long. get_queue_attributes has most counts in constant time.
+
+        Args:
+            qname: the queue's name.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: there is no such queue.
+        """
+        return self.run_steps(operations.count_messages(self._namespace, qname))
+
+    def set_dead_letter_policy(
+        self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None
+    ) -> QueueAttributes:
+        """
+        Say where messages go that have been received too often.
+
+        A receive, pop or recover of this library moves such a message instead of delivering it, in
+        the same step; id, body, receive count and first-received time stay, and it is visible in
+        the dead-letter queue at once. Clients that don't know policies deliver it; for queues that
+        only such clients consume, see sweep_dead_letters. If the dead-letter queue is gone, the
+        message is delivered. The policy is two fields among the queue's attributes, which other
+        clients ignore.
+
+        Args:
+            qname: the queue's name.
+            dead_letter_queue: the name of another queue, which must exist; None removes the
+                policy.
+            max_receives: how often a message may be received, 1 to 1,000,000. A receive counts
+                also if its reply is lost, so that 1 moves messages that nobody has seen; from 3
+                on that is unlikely.
+
+        Returns:
+            All attributes, as after the change.
+
+        Raises:
+            MissingParameter: a name is empty, or qname None.
+            InvalidFormat: a name has other characters, or both are the same.
+            InvalidValue: max_receives is out of range or not whole; or another client stored a vt
+                or delay that is no number.
+            QueueNotFound: one of the two does not exist.
+        """
+        return self.run(
+            operations.set_dead_letter_policy(
+                self._namespace, qname, dead_letter_queue, max_receives
+            )
+        )
+
+    def sweep_dead_letters(self, qname: str, max_messages: int = 1000) -> list[str]:
+        """
+        Move due messages that were received as often as the queue's policy allows.
+
+        For queues whose consumers are programs that don't know policies: call it now and then. A
+        message that somebody holds is left alone until its visibility timeout has passed. In steps
+        of a thousand, each atomic.
+
+        Args:
+            qname: the queue's name.
+            max_messages: how many at most, 1 to 10,000.
+
+        Returns:
+            The ids of those moved to the dead-letter queue; an empty list without a policy, or when
+            its target is gone.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            InvalidValue: max_messages is out of range or not whole.
+            QueueNotFound: there is no such queue.
+        """
+        return self.run_steps(operations.sweep_dead_letters(self._namespace, qname, max_messages))
+
+    def redrive_messages(
+        self,
+        dead_letter_queue: str,
+        destination: str | None = None,
+        *,
+        max_messages: int | None = None,
+    ) -> list[tuple[str, str]]:
+        """
+        Send dead letters anew, once what was wrong with them has been mended.
+
+        Each gets a new id and no counters, is visible at once, and keeps its place among the
+        others. Only those are taken that are due in the dead-letter queue when this begins. In
+        steps of a thousand messages or 1 MiB, each atomic and none repeated after an ambiguous
+        failure; bodies are not held against the destination's maxsize.
+
+        Args:
+            dead_letter_queue: the name of the queue they are in.
+            destination: the name of the queue they go to; None is the one whose dead-letter policy
+                names this queue.
+            max_messages: how many at most, from 1; None is all.
+
+        Returns:
+            Of each the old id and the new one, in their order; an empty list without any.
+
+        Raises:
+            MissingParameter: a name is empty, or the first None; or destination is None and no
+                queue, or more than one, has such a policy.
+            InvalidFormat: a name has other characters, or both are the same.
+            InvalidValue: max_messages is out of range or not whole.
+            QueueNotFound: one of the two does not exist.
+        """
+        return self.run_steps(
+            operations.redrive_messages(
+                self._namespace, dead_letter_queue, destination, max_messages
+            )
+        )
+
+    @overload
+    def move_messages(self, messages: Iterable[Message], /, destination: str) -> list[str]: ...
+    @overload
+    def move_messages(self, source: str, /, destination: str, ids: Iterable[str]) -> list[str]: ...
+    def move_messages(
+        self,
+        messages: Iterable[Message] | str,
+        /,
+        destination: str,
+        ids: Iterable[str] | None = None,
+    ) -> list[str]:
+        """
+        Move messages to another queue, with their ids and counters.
+
+        What was received is visible there at once; what never was keeps its place and its delay.
+        The destination's total of messages sent rises, its maxsize is not looked at. Not repeated
+        after an ambiguous failure.
+
+        Args:
+            messages: received messages, also of several queues, at most 10,000: each is moved only
+                if nobody has received it since. Or the name of the queue, with ids: moved whoever
+                holds them.
+            destination: the name of the queue they go to.
+            ids: each as for delete_message.
+
+        Returns:
+            The ids that were moved, queue by queue in the order given.
+
+        Raises:
+            MissingParameter: a name or id is None or empty.
+            InvalidFormat: a name or id has other characters or is not of these kinds, or source
+                and destination are the same.
+            InvalidValue: there are more than 10,000.
+            QueueNotFound: one of the queues does not exist; nothing is moved then.
+        """
+        return self.run(operations.move_messages(self._namespace, messages, destination, ids))
+
     def close(self) -> None:
-        """Close the connections that from_url opened; a client handed in stays open."""
+        """
+        Close the connections that this client opened; a client handed in stays open.
+
+        Calls that wait in other threads end with ClientClosed.
+        """
         self._closed = True
+        for watcher in list(self._watchers.values()):
+            watcher.close()
         self._caller.close()
 
     def __enter__(self) -> Self:

@@ -26,7 +26,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import InvalidFormat, RSMQError
-from rsmq.failures import Attempts, Failure, classify, explain
+from rsmq.failures import Attempts, Failure, classify, code_of, explain
 from rsmq.interrupts import Held
 from rsmq.operations import Operation, Retry
 from rsmq.protocol import Namespace
@@ -53,8 +53,13 @@ class Caller(Protocol):
     def close(self) -> None:
         """Close the connections that this object opened."""
 
+    def watched_pool(self) -> Any:
+        """Where a connection that tracks keys can be made; None if nowhere."""
+
 
 class _Connections(Protocol):
+    pool: Any
+
     def take(self, *, check: bool) -> Any:
         """Lend out a connection that is ready; checked for being alive if asked."""
 
@@ -69,23 +74,23 @@ class Pooled:
     """Connections of a redis-py pool, taken and given back for each call."""
 
     def __init__(self, pool: Any, *, owned: bool) -> None:
-        self._pool = pool
+        self.pool = pool
         self._owned = owned
         self._closed = False
 
     def take(self, *, check: bool) -> Any:  # noqa: ARG002 - a pool always checks
-        return self._pool.get_connection()
+        return self.pool.get_connection()
 
     def put(self, connection: Any, *, usable: bool) -> None:
         if not usable or self._closed:
             connection.disconnect()
-        self._pool.release(connection)
+        self.pool.release(connection)
 
     def close(self) -> None:
         """Close the idle connections, if the pool is ours; those that are lent out follow."""
         if self._owned:
             self._closed = True
-            self._pool.disconnect(inuse_connections=False)
+            self.pool.disconnect(inuse_connections=False)
 
 
 class PerThread:
@@ -98,7 +103,7 @@ class PerThread:
     """
 
     def __init__(self, pool: Any) -> None:
-        self._pool = pool
+        self.pool = pool
         self._thread = threading.local()
         self._slots: weakref.WeakSet[_Slot] = weakref.WeakSet()
         self._closed = False
@@ -109,7 +114,7 @@ class PerThread:
             if connection.pid == os.getpid() and not (check and _has_data(connection)):
                 return connection
             connection.disconnect()  # a parent's is closed on this side only
-        connection = self._pool.connection_class(**self._pool.connection_kwargs)
+        connection = self.pool.connection_class(**self.pool.connection_kwargs)
         connection.connect()
         return connection
 
@@ -168,6 +173,16 @@ class PoolCaller:
         self._retry_deadline = retry_deadline
 
     def run(self, operation: Operation[T]) -> T:
+        if operation.otherwise is None:
+            return self._run(operation)
+        try:
+            return self._run(operation)
+        except ResponseError as error:
+            if code_of(error) != "NOPERM":
+                raise
+        return self._run(operation.otherwise)
+
+    def _run(self, operation: Operation[T]) -> T:
         attempts = None
         # A connection that died while idle would make the attempt ambiguous. Only where that
         # changes neither what happens nor what is answered, the check is not worth its time.
@@ -185,7 +200,7 @@ class PoolCaller:
                 attempts = attempts or Attempts(operation.retry, self._retry_deadline)
                 pause = attempts.pause(error, sent=sent)
                 if pause is None:
-                    ours = explain(error, operation.queue)
+                    ours = explain(error, operation.queues)
                     if ours is not None:
                         raise ours from None
                     attempts.note(error)
@@ -198,6 +213,9 @@ class PoolCaller:
 
     def close(self) -> None:
         self._connections.close()
+
+    def watched_pool(self) -> Any:
+        return self._connections.pool
 
     def _receive(self, connection: Any, operation: Operation[T]) -> T:
         """Exchange; if interrupted by a signal, undo what was done before that goes on."""
@@ -243,6 +261,8 @@ class ClusterCaller:
         self._client: Any = client
 
     def run(self, operation: Operation[T]) -> T:
+        if operation.otherwise:
+            return self.run(operation.otherwise)
         script, keys = operation.script, (*operation.keys, *operation.args)
         count = len(operation.keys)
         try:
@@ -255,7 +275,7 @@ class ClusterCaller:
                     "EVAL", script.source, count, *keys, NEVER_DECODE=True
                 )
         except ResponseError as error:
-            ours = explain(error, operation.queue)
+            ours = explain(error, operation.queues)
             if ours is not None:
                 raise ours from None
             raise
@@ -263,6 +283,9 @@ class ClusterCaller:
 
     def close(self) -> None:
         """Nothing: whoever made the client closes it."""
+
+    def watched_pool(self) -> Any:
+        """None: which node has the keys may change while somebody waits."""
 
 
 def caller_of(client: object, namespace: Namespace, retry_deadline: float) -> Caller:
@@ -386,7 +409,46 @@ def _has_data(connection: Any) -> bool:
         return True
 
 
+def transaction(operation: Operation[Any]) -> list[tuple[Any, ...]]:
+    """
+    The commands of an operation that goes in one MULTI.
+
+    The script goes with its text: EVALSHA of one that the server has forgotten would fail alone.
+    """
+    call = ("EVAL", operation.script.source, len(operation.keys), *operation.keys, *operation.args)
+    return [("MULTI",), *(operation.before or ()), call, ("EXEC",)]
+
+
+def last_of(replies: list[Any]) -> Any:
+    """
+    What the script of a transaction answered.
+
+    Raises:
+        ResponseError: the first error of all.
+    """
+    if isinstance(replies[-1], list):
+        replies = replies[-1]
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies[-1]
+
+
+def _transact(connection: Any, operation: Operation[Any]) -> Any:
+    commands = transaction(operation)
+    connection.send_packed_command(connection.pack_commands(commands))
+    replies = []
+    for _ in commands:
+        try:
+            replies.append(connection.read_response(disable_decoding=True))
+        except ResponseError as error:
+            replies.append(error)
+    return last_of(replies)
+
+
 def _call(connection: Any, operation: Operation[Any]) -> Any:
+    if operation.before is not None:
+        return _transact(connection, operation)
     script = operation.script
     count = len(operation.keys)
     # An interrupted receive reads on, so an interruption alone must not close the connection.

@@ -204,26 +204,28 @@ def show(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def from_script(reply: str, qname: str) -> RSMQError | None:
+def from_script(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
     """
     The error that a script's refusal stands for.
 
     Args:
         reply: the text of the error reply, code first.
-        qname: the queue that the call was about.
+        queues: the queues that the call was about.
 
     Returns:
         The error to raise, or None where the reply is none of ours.
     """
     code, _, detail = reply.partition(" ")
     if code == QUEUE_NOT_FOUND:
-        return QueueNotFound(qname)
+        # The detail is the key of the queue's hash.
+        return QueueNotFound(next((q for q in queues if detail.endswith(f":{q}:Q")), queues[0]))
+    shown = show_all(queues)
     if code == MESSAGE_TOO_LONG:
         size, limit = detail.split(" ")
         return MessageTooLong(
             value=int(size),
             hint=f"The body has {size} units (UTF-16 code units of text, bytes of bytes), "
-            f"the maxsize of queue {show(qname)} is {limit}. Send less, or raise maxsize with "
+            f"the maxsize of queue {shown} is {limit}. Send less, or raise maxsize with "
             "set_queue_attributes (-1 is unlimited).",
         )
     if code == INVALID_VALUE:
@@ -233,7 +235,12 @@ def from_script(reply: str, qname: str) -> RSMQError | None:
             0,
             9999999,
             value=stored,
-            hint=f"Queue {show(qname)} has the {item} {show(stored)} stored, which is no number; "
+            hint=f"Queue {shown} has the {item} {show(stored)} stored, which is no number; "
             f"another client wrote it. set_queue_attributes(qname, {item}=...) repairs it.",
         )
     return None
+
+
+def show_all(queues: tuple[str, ...]) -> str:
+    """The names of queues, for hints."""
+    return show(queues[0]) if len(queues) == 1 else " or ".join(map(show, queues))

@@ -17,7 +17,7 @@ from enum import Enum
 
 import redis.exceptions as redis_errors
 
-from rsmq.errors import InvalidValue, RSMQError, from_script, show
+from rsmq.errors import InvalidValue, RSMQError, from_script, show, show_all
 from rsmq.operations import Retry
 
 #: How long a call whose attempts never reached the server is tried again, seconds.
@@ -175,20 +175,20 @@ class Attempts:
         )
 
 
-def explain(error: BaseException, queue: str) -> RSMQError | None:
+def explain(error: BaseException, queues: tuple[str, ...]) -> RSMQError | None:
     """
     Our error for a script's refusal; for others, a note on redis-py's own error.
 
     Args:
         error: what redis-py raised.
-        queue: the queue that the call was about; empty where it was about none.
+        queues: the queues that the call was about; empty where it was about none.
     """
     if not isinstance(error, redis_errors.ResponseError):
         return None
-    ours = from_script(str(error), queue)
+    ours = from_script(str(error), queues)
     advice = _ADVICE.get(code_of(error))
     if ours is None and advice:
-        error.add_note(advice.format(queue=show(queue) if queue else "(the index of queues)"))
+        error.add_note(advice.format(queue=show_all(queues) or "(the index of queues)"))
     return ours
 
 

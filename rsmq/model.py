@@ -151,3 +151,27 @@ class QueueAttributes:
     next_due_ms: float | None
     dead_letter_queue: str | None
     max_receives: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCounts:
+    """
+    The messages of a queue by state, counted on a walk: not one atomic reading.
+
+    Attributes:
+        visible: due now.
+        in_flight: received and hidden.
+        delayed: never received and hidden.
+        oldest_sent_ms: Unix ms when the oldest of all was sent, as its id tells, with microseconds
+            as decimals; None without a message whose id tells.
+    """
+
+    visible: int
+    in_flight: int
+    delayed: int
+    oldest_sent_ms: float | None
+
+    @property
+    def oldest_sent_at(self) -> datetime | None:
+        """``oldest_sent_ms`` as an aware datetime in UTC."""
+        return _moment(self.oldest_sent_ms)

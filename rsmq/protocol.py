@@ -27,17 +27,26 @@ from functools import lru_cache
 
 from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, show
 
-#: Defaults of a queue: seconds, seconds, UTF-16 code units (or bytes).
+#: Defaults: of a queue seconds, seconds, UTF-16 code units (or bytes); of a dedup_id seconds.
 DEFAULT_NS = "rsmq"
 DEFAULT_VT = 30
 DEFAULT_DELAY = 0
 DEFAULT_MAXSIZE = 65536
+DEFAULT_DEDUP_WINDOW = 300
 
 #: Limits: vt and delay in seconds, maxsize in UTF-16 code units (or bytes).
 MAX_SECONDS = 9_999_999
 MIN_MAXSIZE = 1024
 MAX_MAXSIZE = 65536
 UNLIMITED = -1
+
+#: Limits of a batch: messages, and bytes of all bodies.
+MAX_BATCH = 10_000
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+
+#: Limits of extension data: how often a message may be received, characters of a dedup_id.
+MAX_RECEIVES = 1_000_000
+MAX_DEDUP_ID = 128
 
 #: The attribute fields of a queue's hash, in the order in which scripts answer them.
 ATTRIBUTE_FIELDS = (
@@ -71,12 +80,22 @@ _ID_RULE = "An id has 20 to 64 characters of A-Z a-z 0-9 : _ -"
 
 @dataclass(frozen=True, slots=True)
 class QueueKeys:
-    """The Redis keys of one queue, and its notification channel."""
+    """
+    The Redis keys of one queue, and its notification channel.
+
+    Attributes:
+        name: the queue's name.
+        zset: the ids of its messages.
+        hash: its attributes, bodies and counters.
+        channel: where a send with realtime publishes.
+        dedup: extension data, made by a send with a dedup_id: what was sent under which.
+    """
 
     name: str
     zset: bytes
     hash: bytes
     channel: bytes
+    dedup: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +168,7 @@ def _queue_keys(namespace: Namespace, qname: str) -> QueueKeys:
         encode_name(f"{prefix}:{qname}"),
         encode_name(f"{prefix}:{qname}:Q"),
         encode_name(f"{prefix}:rt:{qname}"),
+        encode_name(f"{prefix}:{qname}:x:dedup"),
     )
 
 
@@ -217,6 +237,21 @@ def random_suffix() -> bytes:
     while len(suffix) < ID_RANDOM_LENGTH:
         suffix += os.urandom(32).translate(_TO_ALPHABET, _UNEVEN)
     return suffix[:ID_RANDOM_LENGTH]
+
+
+def random_suffixes(number: int) -> list[bytes]:
+    """
+    The random characters of the ids of a batch, sorted.
+
+    All ids of a batch begin with the same time; so their order is the order of the batch.
+    """
+    wanted = number * ID_RANDOM_LENGTH
+    characters = b""
+    while len(characters) < wanted:
+        missing = wanted - len(characters)
+        characters += os.urandom(missing + missing // 16 + 32).translate(_TO_ALPHABET, _UNEVEN)
+    ends = range(ID_RANDOM_LENGTH, wanted + 1, ID_RANDOM_LENGTH)
+    return sorted(characters[end - ID_RANDOM_LENGTH : end] for end in ends)
 
 
 _EARLIEST_US = 1_262_304_000_000_000  # 2010-01-01: RSMQ is younger
@@ -311,6 +346,51 @@ def maxsize(value: object) -> int:
             f"or -1 for unlimited; got {show(value)}.",
         )
     return int(number)
+
+
+def seconds_to_wait(value: object) -> float | None:
+    """
+    How long to wait for a message; None is for ever.
+
+    Raises:
+        InvalidValue: it is not a number from 0 to 9,999,999.
+    """
+    return None if value is None else milliseconds("wait", value) / 1000
+
+
+def whole(item: str, value: object, low: int, high: int) -> int:
+    """
+    A whole number within a range.
+
+    Raises:
+        InvalidValue: it is not.
+    """
+    number = _number(value)
+    if number is None or number != int(number) or not low <= number <= high:
+        raise InvalidValue(
+            item,
+            low,
+            high,
+            value=value,
+            hint=f"{item} is a whole number from {low} to {high}; got {show(value)}.",
+        )
+    return int(number)
+
+
+def check_dedup_id(value: object) -> bytes:
+    """
+    A name under which a message is sent once, as bytes.
+
+    Raises:
+        InvalidFormat: it is no str of 1 to 128 characters.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_DEDUP_ID or not _encodable(value):
+        raise InvalidFormat(
+            "dedup_id",
+            value=value,
+            hint=f"A dedup_id is a str of 1 to {MAX_DEDUP_ID} characters; got {show(value)}.",
+        )
+    return encode_name(value)
 
 
 def _number(value: object) -> float | None:

@@ -24,9 +24,10 @@ local function stored_maxsize(text)
   return math.floor(limit)
 end
 
--- vt, delay and maxsize as stored; nil unless all three are there: only then the queue exists.
-local function queue(hash)
-  local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize')
+-- vt, delay and maxsize as stored, and other fields that are asked for; nil unless the first three
+-- are all there: only then the queue exists.
+local function queue(hash, ...)
+  local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', ...)
   if stored[1] and stored[2] and stored[3] then
     return stored
   end

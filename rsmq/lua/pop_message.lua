@@ -1,7 +1,9 @@
--- Delivers the message that is due first, and removes it.
+-- Delivers the message that is due first, and removes it. What was received as often as the queue's
+-- policy allows is moved to the dead-letter queue, whose keys are known only here.
 --
--- KEYS[1] hash  hash        the queue's attributes, bodies and counters
--- KEYS[2] zset  sorted set  the queue's message ids
+-- KEYS[1] hash       hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset       sorted set  the queue's message ids
+-- ARGV[1] namespace  string      first part of the keys of a dead-letter queue
 --
 -- returns {id, body, receive count, first-received ms}; nil if nothing is due
 -- errors  QUEUENOTFOUND
@@ -9,15 +11,18 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _due.lua
+-- @include _dead_letters.lua
 
 local hash, zset = KEYS[1], KEYS[2]
+local namespace = ARGV[1]
 
-if not queue(hash) then
+local stored = queue(hash, 'x:dlq', 'x:max')
+if not stored then
   return queue_not_found(hash)
 end
 
 local now = server_time_ms()
-local id, body = first_due(zset, hash, now)
+local id, body = first_deliverable(zset, hash, now, namespace, stored[4], stored[5])
 if not id then
   return false
 end

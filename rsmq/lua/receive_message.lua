@@ -1,8 +1,10 @@
--- Delivers the message that is due first, and hides it.
+-- Delivers the message that is due first, and hides it. What was received as often as the queue's
+-- policy allows is moved to the dead-letter queue, whose keys are known only here.
 --
--- KEYS[1] hash  hash        the queue's attributes, bodies and counters
--- KEYS[2] zset  sorted set  the queue's message ids
--- ARGV[1] vt    integer     ms to hide it; '' = the queue's vt
+-- KEYS[1] hash       hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset       sorted set  the queue's message ids
+-- ARGV[1] vt         integer     ms to hide it; '' = the queue's vt
+-- ARGV[2] namespace  string      first part of the keys of a dead-letter queue
 --
 -- returns {id, body, receive count, first-received ms}; nil if nothing is due
 -- errors  QUEUENOTFOUND, INVALIDVALUE
@@ -10,11 +12,12 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _due.lua
+-- @include _dead_letters.lua
 
 local hash, zset = KEYS[1], KEYS[2]
-local vt = ARGV[1]
+local vt, namespace = ARGV[1], ARGV[2]
 
-local stored = queue(hash)
+local stored = queue(hash, 'x:dlq', 'x:max')
 if not stored then
   return queue_not_found(hash)
 end
@@ -24,7 +27,7 @@ if not hidden then
 end
 
 local now = server_time_ms()
-local id, body = first_due(zset, hash, now)
+local id, body = first_deliverable(zset, hash, now, namespace, stored[4], stored[5])
 if not id then
   return false
 end

@@ -1,43 +1,38 @@
--- Adds a message to a queue.
+-- Adds a message to a queue; under a name, only if none was sent under it within its window.
 --
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
+-- KEYS[3] records  hash        what was sent under which name; only with a name
 -- ARGV[1] body     bytes       the message
 -- ARGV[2] size     integer     its size in UTF-16 code units of text or bytes of bytes; 0 = any size
--- ARGV[3] delay    integer     ms until it is visible; '' = the queue's delay
+-- ARGV[3] delay    integer     ms until it is visible; '' = the queue's delay, 'front' = now, first
 -- ARGV[4] suffix   string      the 22 random characters of its id
 -- ARGV[5] channel  string      where to publish the number of messages; '' = don't
+-- ARGV[6] name     string      the sender's name for the message; '' = none
+-- ARGV[7] window   integer     ms for which a second send under the name adds nothing
 --
 -- returns the id
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  npm rsmq 0.12.4 sendMessage; one step instead of two transactions and a PUBLISH
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _sending.lua
+-- @include _dedup.lua
 
-local hash, zset = KEYS[1], KEYS[2]
-local body, size, delay, suffix, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local hash, zset, records = KEYS[1], KEYS[2], KEYS[3]
+local body, size, delay, suffix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local channel, name, window = ARGV[5], ARGV[6], ARGV[7]
 
-local function base36(number)
-  local characters = {}
-  for at = 10, 1, -1 do
-    local digit = number % 36
-    characters[at] = digit < 10 and digit + 48 or digit + 87
-    number = (number - digit) / 36
-  end
-  return string.char(unpack(characters))
-end
-
-local stored = queue(hash)
+local stored, wait = sendable(hash, size, delay, 'created')
 if not stored then
-  return queue_not_found(hash)
+  return wait
 end
-local wait = delay ~= '' and tonumber(delay) or stored_ms(stored[2])
-if not wait then
-  return no_number('delay', stored[2])
-end
-local limit = stored_maxsize(stored[3])
-if limit ~= -1 and tonumber(size) > limit then
-  return redis.error_reply('MESSAGETOOLONG ' .. size .. ' ' .. digits(limit))
+
+local us = server_time_us()
+local now = math.floor(us / 1000)
+local known = name ~= '' and sent_before(records, name, stored[4], now)
+if known then
+  return known
 end
 
 -- Changes nothing, for no id is empty; fails, before anything is changed, when memory is full
@@ -47,9 +42,12 @@ if channel ~= '' then -- first, since a user may lack the permission; subscriber
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + 1)
 end
 
-local us = server_time_us()
 local id = base36(us) .. suffix
 redis.call('HINCRBY', hash, 'totalsent', 1)
+if name ~= '' then
+  remember(records, name, stored[4], now + window, id)
+  forget(records, now, 1, tonumber(window))
+end
 redis.call('HSET', hash, id, body)
-redis.call('ZADD', zset, digits(math.floor(us / 1000) + wait), id)
+redis.call('ZADD', zset, score_of(zset, delay, now, wait), id)
 return id

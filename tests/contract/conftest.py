@@ -24,15 +24,23 @@ _numbers = itertools.count()
 #: What each part may do, as the README tells people to write it.
 PRODUCER = "+eval +evalsha +script|load +time +hmget +zadd +hset +hincrby"
 NOTIFY = "+publish +zcard"
-CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zrangebyscore"
-ADMIN = f"{CONSUMER} +hsetnx +sadd +srem +smembers +unlink +zcard +zcount"
+FRONT = "+zrangebyscore"
+DEDUP = "+hget +hdel +hscan +pttl +pexpire"
+CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zmscore +zrangebyscore"
+WAITING = "+client|tracking +scard"
+ADMIN = f"{CONSUMER} +hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists"
 
-_PRODUCING = {"send_message"}
+_PRODUCING = {"send_message", "send_messages"}
 _CONSUMING = {
     "receive_message",
+    "receive_messages",
     "pop_message",
+    "pop_messages",
     "delete_message",
+    "delete_messages",
     "change_message_visibility",
+    "change_messages_visibility",
+    "release_messages",
     "get_message",
 }
 
@@ -175,8 +183,8 @@ class Env:
 
 
 ACL_RULES = {
-    "producer": f"{PRODUCER} {NOTIFY}",
-    "consumer": CONSUMER,
+    "producer": f"{PRODUCER} {NOTIFY} {FRONT} {DEDUP}",
+    "consumer": f"{CONSUMER} {WAITING}",
     "admin": ADMIN,
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rsmq import RSMQ
-from tests.contract.conftest import ADMIN, CONSUMER, NOTIFY, PRODUCER
+from tests.contract.conftest import ACL_RULES, ADMIN, CONSUMER, PRODUCER
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -47,7 +47,11 @@ def test_the_first_block_prints_what_it_sent():
 
 def test_the_readme_lists_every_method():
     listed = set(re.findall(r"^\| `(\w+)\(", README, re.MULTILINE))
-    public = {name for name in vars(RSMQ) if not name.startswith("_")} - {"run", "from_url"}
+    public = {name for name in vars(RSMQ) if not name.startswith("_")} - {
+        "run",
+        "run_steps",
+        "from_url",
+    }
 
     assert listed == public
 
@@ -60,8 +64,8 @@ def test_the_readme_gives_the_rules_that_the_contract_suite_runs_under():
         part: set(re.findall(r"\+[\w\\|]+", row.replace("\\|", "|"))) for part, row in rows.items()
     }
 
-    assert rules["producer"] == set(f"{PRODUCER} {NOTIFY}".split())
-    assert rules["consumer"] == set(CONSUMER.split()) - set(PRODUCER.split())
+    assert rules["producer"] == set(ACL_RULES["producer"].split())
+    assert rules["consumer"] == set(ACL_RULES["consumer"].split()) - set(PRODUCER.split())
     assert rules["administrator"] == set(ADMIN.split()) - set(CONSUMER.split())
 
 

@@ -71,7 +71,7 @@ def test_every_class_stands_in_the_tree_of_the_docstring():
     ],
 )
 def test_a_scripts_refusal_becomes_its_error(reply, kind, value):
-    error = errors.from_script(reply, "q")
+    error = errors.from_script(reply, ("q",))
 
     assert type(error) is kind
     assert error.value == value
@@ -79,7 +79,7 @@ def test_a_scripts_refusal_becomes_its_error(reply, kind, value):
 
 
 def test_other_replies_are_none_of_ours():
-    assert errors.from_script("WRONGTYPE Operation against a key", "q") is None
+    assert errors.from_script("WRONGTYPE Operation against a key", ("q",)) is None
 
 
 def test_what_cannot_be_shown_does_not_hide_the_error():

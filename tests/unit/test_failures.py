@@ -154,14 +154,14 @@ def test_the_caller_gets_our_error_or_a_note_on_redis_pys():
     lost = redis_errors.ConnectionError("lost")
 
     assert isinstance(
-        explain(redis_errors.ResponseError("QUEUENOTFOUND rsmq:q:Q"), "q"), QueueNotFound
+        explain(redis_errors.ResponseError("QUEUENOTFOUND rsmq:q:Q"), ("q",)), QueueNotFound
     )
-    assert explain(foreign, "q") is explain(full, "q") is explain(lost, "q") is None
+    assert explain(foreign, ("q",)) is explain(full, ("q",)) is explain(lost, ("q",)) is None
     assert "queue 'q'" in foreign.__notes__[0]
     assert "maxmemory" in full.__notes__[0]
     assert not hasattr(lost, "__notes__")
     cross = redis_errors.ClusterCrossSlotError("Keys in request don't hash to the same slot")
-    explain(cross, "")
+    explain(cross, ())
     assert "ns='{rsmq}'" in cross.__notes__[0]
 
 

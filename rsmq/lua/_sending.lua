@@ -1,0 +1,39 @@
+-- What a new message must meet, and what it gets: its id, and its place in the queue.
+
+-- Whether a message of this size may be sent: the queue's fields and the ms until it is visible;
+-- or nil and the refusal. Delay is as in send_message.lua.
+local function sendable(hash, size, delay, ...)
+  local stored = queue(hash, ...)
+  if not stored then
+    return nil, queue_not_found(hash)
+  end
+  local wait = delay == 'front' and 0 or delay ~= '' and tonumber(delay) or stored_ms(stored[2])
+  if not wait then
+    return nil, no_number('delay', stored[2])
+  end
+  local limit = stored_maxsize(stored[3])
+  if limit ~= -1 and tonumber(size) > limit then
+    return nil, redis.error_reply('MESSAGETOOLONG ' .. size .. ' ' .. digits(limit))
+  end
+  return stored, wait
+end
+
+-- The time part of an id: ten base-36 digits of microseconds.
+local function base36(number)
+  local characters = {}
+  for at = 10, 1, -1 do
+    local digit = number % 36
+    characters[at] = digit < 10 and digit + 48 or digit + 87
+    number = (number - digit) / 36
+  end
+  return string.char(unpack(characters))
+end
+
+-- The score of a message that is sent now: as late as its delay says, or before all that wait.
+local function score_of(zset, delay, now, wait)
+  if delay ~= 'front' then
+    return digits(now + wait)
+  end
+  local first = redis.call('ZRANGEBYSCORE', zset, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return digits(math.min(now, math.floor(first or now) - 1))
+end

@@ -1,0 +1,20 @@
+-- Commands with many arguments, in as many calls as Lua needs: unpack takes fewer than 8,000.
+
+-- Arguments come in twos, which stay together.
+local function variadic(command, key, arguments)
+  for at = 1, #arguments, 4000 do
+    redis.call(command, key, unpack(arguments, at, math.min(at + 3999, #arguments)))
+  end
+end
+
+-- The value for each argument, in order.
+local function values_of(command, key, arguments)
+  local values = {}
+  for at = 1, #arguments, 4000 do
+    local part = redis.call(command, key, unpack(arguments, at, math.min(at + 3999, #arguments)))
+    for each = 1, #part do
+      values[at + each - 1] = part[each]
+    end
+  end
+  return values
+end

@@ -1,0 +1,45 @@
+-- Counts the messages of a queue from a place on; one step of a walk. Ids without a body don't count.
+--
+-- KEYS[1] hash   hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset   sorted set  the queue's message ids
+-- ARGV[1] from   score       the place: its score, '-inf' = the first step
+-- ARGV[2] seen   integer     the place: ids of that score that lie behind
+--
+-- returns {score of the next place or nil at the end, ids of that score that lie behind, now ms,
+--         visible, in flight, delayed, {ids}}
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _variadic.lua
+-- @include _walk.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local from, seen = ARGV[1], ARGV[2]
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+local now = server_time_ms()
+local found = next_ids(zset, from, seen, '+inf', 1000)
+local names = {}
+for at = 1, #found, 2 do
+  names[#names + 1] = found[at] .. ':rc'
+end
+local counts, ids = values_of('HMGET', hash, names), {}
+local visible, in_flight, delayed = 0, 0, 0
+for at = 1, #names do
+  local id = found[2 * at - 1]
+  if redis.call('HEXISTS', hash, id) == 1 then
+    ids[#ids + 1] = id
+    if tonumber(found[2 * at]) <= now then
+      visible = visible + 1
+    elseif counts[at] then
+      in_flight = in_flight + 1
+    else
+      delayed = delayed + 1
+    end
+  end
+end
+local score, behind = place_behind(found, #names, from, seen)
+return {#names == 1000 and score, behind, digits(now), visible, in_flight, delayed, ids}

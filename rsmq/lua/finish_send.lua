@@ -1,0 +1,55 @@
+-- Adds the ids of messages whose bodies stand in the queue's hash since an instant ago, in the same
+-- MULTI; if they can't be added, the bodies are taken out again. See begin_send.lua.
+--
+-- KEYS[1] hash      hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset      sorted set  the queue's message ids
+-- ARGV[1] largest   integer     size of the largest, as in send_message.lua
+-- ARGV[2] delay     integer     ms until they are visible; '' = the queue's, 'front' = now, first
+-- ARGV[3] now       integer     ms of the ids' time
+-- ARGV[4] channel   string      where to publish the number of messages; '' = don't
+-- ARGV[5...] given  string      the ids, in order
+--
+-- returns 1
+-- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
+-- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _sending.lua
+-- @include _variadic.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local largest, delay, now, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local given = ARGV
+local ids = {}
+for at = 5, #given do
+  ids[at - 4] = given[at]
+end
+
+local function add()
+  local stored, wait = sendable(hash, largest, delay)
+  if not stored then
+    return wait
+  end
+  redis.call('ZREM', zset, '') -- the bodies may have filled the memory: allows the rest all the same
+  if channel ~= '' then
+    redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + #ids)
+  end
+  redis.call('HINCRBY', hash, 'totalsent', #ids)
+  local score = score_of(zset, delay, tonumber(now), wait)
+  local members = {}
+  for at, id in ipairs(ids) do
+    members[2 * at - 1], members[2 * at] = score, id
+  end
+  variadic('ZADD', zset, members)
+  return 1
+end
+
+local done, answer = pcall(add)
+if done and answer == 1 then
+  return 1
+end
+variadic('HDEL', hash, ids)
+if type(answer) ~= 'table' then -- Redis 6.2 has texts, with the place in the script
+  answer = redis.error_reply((string.gsub(answer, '^@user_script: ?%d+: ?', '')))
+end
+return answer

@@ -1,0 +1,57 @@
+-- Moves messages to another queue with their counters, each given its id or its receipt, of one
+-- queue or several.
+--
+-- KEYS[1] to_hash      hash              the destination's attributes, bodies and counters
+-- KEYS[2] to_zset      sorted set        the destination's message ids
+-- KEYS[3...] queues    hash, sorted set  of each source the two keys
+-- ARGV[1...] messages  strings           of each source how many messages, and of each id and count,
+--                                        as in delete_message.lua
+--
+-- returns a digit for each message: 1 it was moved, 0 it is not in the queue, 2 it was received
+--         again since
+-- errors  QUEUENOTFOUND; then nothing is moved from any queue
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _due.lua
+-- @include _dead_letters.lua
+-- @include _variadic.lua
+-- @include _receipts.lua
+
+local to_hash, to_zset = KEYS[1], KEYS[2]
+local queues = KEYS
+local messages = ARGV
+
+local stored = queue(to_hash, 'totalsent')
+if not stored then
+  return queue_not_found(to_hash)
+end
+require_integer(to_hash, 'totalsent', stored[4])
+redis.call('ZSCORE', to_zset, '') -- fails on a key of another type, before anything is changed
+for at = 3, #queues, 2 do
+  if not queue(queues[at]) then
+    return queue_not_found(queues[at])
+  end
+  allow_removal(queues[at + 1], queues[at])
+end
+
+local now = digits(server_time_ms())
+local to = {hash = to_hash, zset = to_zset}
+local told, from = {}, 1
+for at = 3, #queues, 2 do
+  local hash, zset = queues[at], queues[at + 1]
+  local number = tonumber(messages[from])
+  local first = #told
+  for _, place in ipairs(fitting(hash, zset, messages, from + 1, number, 2, told)) do
+    local id = messages[place]
+    if redis.call('HEXISTS', hash, id) == 1 then
+      -- What was received becomes visible; anything else keeps its place and its time.
+      local received = redis.call('HEXISTS', hash, id .. ':rc') == 1
+      transfer(zset, hash, to, id, received and now or redis.call('ZSCORE', zset, id))
+    else
+      told[first + (place - from - 1) / 2 + 1] = '0'
+    end
+  end
+  from = from + 1 + 2 * number
+end
+return table.concat(told)

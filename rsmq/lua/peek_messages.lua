@@ -1,0 +1,70 @@
+-- Messages as they stand in the queue, from a place on; one step of a walk. Nothing is changed.
+--
+-- KEYS[1] hash   hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset   sorted set  the queue's message ids
+-- ARGV[1] from   score       the place: its score, '' = the first step
+-- ARGV[2] seen   integer     the place: ids of that score that lie behind; the rank, without a score
+-- ARGV[3] state  string      only those that are visible, in_flight or delayed; '' = all
+-- ARGV[4] skip   integer     how many of them to step over
+-- ARGV[5] count  integer     how many of them to answer
+-- ARGV[6] room   integer     bytes of bodies at most, but for the first
+--
+-- returns {score of the next place or nil at the end, ids of that score that lie behind, how many
+--         are still to be stepped over, now ms, vt as stored, {id, body, receive count or '',
+--         first-received ms or '', score, id ...}}
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _variadic.lua
+-- @include _walk.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local from, seen, state = ARGV[1], ARGV[2], ARGV[3]
+local skip, count, room = ARGV[4], ARGV[5], ARGV[6]
+skip, count, room = tonumber(skip), tonumber(count), tonumber(room)
+
+local stored = queue(hash)
+if not stored then
+  return queue_not_found(hash)
+end
+local now = digits(server_time_ms())
+local hidden = state == 'in_flight' or state == 'delayed'
+local found
+if hidden then
+  from = from == '' and '(' .. now or from
+  found = next_ids(zset, from, seen, '+inf', 1000)
+else -- the ranks of all, and of the visible ones, are known without a look
+  seen = seen + skip
+  local last = seen + math.min(count, 1000)
+  if state == 'visible' then
+    last = math.min(last, redis.call('ZCOUNT', zset, '-inf', now))
+  end
+  found = last > seen and redis.call('ZRANGE', zset, seen, last - 1, 'WITHSCORES') or {}
+end
+local names = {}
+for at = 1, #found, 2 do
+  names[#names + 1] = found[at] .. ':rc'
+end
+
+local counts, messages, passed = values_of('HMGET', hash, names), {}, 0
+while passed < #names and #messages < 5 * count and (room > 0 or #messages == 0) do
+  local id, score, times = found[2 * passed + 1], found[2 * passed + 2], counts[passed + 1]
+  if not hidden or (state == 'in_flight') == (times and true or false) then
+    local body, first = unpack(redis.call('HMGET', hash, id, id .. ':fr'))
+    if body and hidden and skip > 0 then
+      skip = skip - 1
+    elseif body then
+      room = room - #body
+      for _, value in ipairs({id, body, times or '', first or '', score}) do
+        messages[#messages + 1] = value
+      end
+    end
+  end
+  passed = passed + 1
+end
+local score, behind = '-inf', seen + passed
+if hidden then
+  score, behind = place_behind(found, passed, from, seen)
+end
+return {#names > 0 and score, behind, hidden and skip or 0, now, stored[1], messages}

@@ -1,0 +1,53 @@
+-- Sends messages that are due in a dead-letter queue anew, in order, each under a new id and without
+-- its counters.
+--
+-- KEYS[1] hash      hash        the dead-letter queue's attributes, bodies and counters
+-- KEYS[2] zset      sorted set  the dead-letter queue's message ids
+-- KEYS[3] to_hash   hash        the destination's
+-- KEYS[4] to_zset   sorted set  the destination's
+-- ARGV[1] last      integer     the last score that is due; '' = now
+-- ARGV[2] suffixes  string      the 22 random characters of each new id, sorted
+-- ARGV[3] room      integer     bytes of bodies at most, but for the first
+--
+-- returns {ms now, first part of the new ids, {old ids}}
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _sending.lua
+-- @include _due.lua
+-- @include _dead_letters.lua
+-- @include _due_many.lua
+-- @include _variadic.lua
+
+local hash, zset, to_hash, to_zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local last, suffixes, room = ARGV[1], ARGV[2], ARGV[3]
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+local stored = queue(to_hash, 'totalsent')
+if not stored then
+  return queue_not_found(to_hash)
+end
+require_integer(to_hash, 'totalsent', stored[4])
+allow_removal(zset, hash)
+redis.call('ZSCORE', to_zset, '') -- fails on a key of another type, before anything is changed
+
+local us = server_time_us()
+local now, time = math.floor(us / 1000), base36(us)
+local ids, fields, members = {}, {}, {}
+for at, message in ipairs(due_messages(zset, hash, tonumber(last) or now, #suffixes / 22,
+  tonumber(room))) do
+  local new = time .. string.sub(suffixes, 22 * at - 21, 22 * at)
+  ids[at] = message[1]
+  fields[2 * at - 1], fields[2 * at] = new, message[2]
+  members[2 * at - 1], members[2 * at] = digits(now), new
+end
+for _, id in ipairs(ids) do
+  remove_message(zset, hash, id)
+end
+redis.call('HINCRBY', to_hash, 'totalsent', #ids)
+variadic('HSET', to_hash, fields)
+variadic('ZADD', to_zset, members)
+return {digits(now), time, ids}

@@ -1,0 +1,65 @@
+-- Adds messages to a queue, in order; those under a name as send_message.lua.
+--
+-- KEYS[1] hash        hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset        sorted set  the queue's message ids
+-- KEYS[3] records     hash        what was sent under which name; only with names
+-- ARGV[1] largest     integer     size of the largest, as in send_message.lua
+-- ARGV[2] delay       integer     ms until they are visible; '' = the queue's, 'front' = now, first
+-- ARGV[3] suffixes    string      the 22 random characters of each id, sorted
+-- ARGV[4] channel     string      where to publish the number of messages; '' = don't
+-- ARGV[5] window      integer     ms for which a second send under a name adds nothing; '' = no names
+-- ARGV[6...] bodies   bytes       the messages; with names after each its own, '' = none
+--
+-- returns {first part of the ids, nil or with names for each message the id sent before, else ''}
+-- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
+-- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _sending.lua
+-- @include _dedup.lua
+-- @include _variadic.lua
+
+local hash, zset, records = KEYS[1], KEYS[2], KEYS[3]
+local largest, delay, suffixes, channel, window = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local bodies = ARGV
+
+local stored, wait = sendable(hash, largest, delay, 'created')
+if not stored then
+  return wait
+end
+redis.call('ZADD', zset, 'XX', 0, '') -- as in send_message.lua
+
+local us = server_time_us()
+local now, time = math.floor(us / 1000), base36(us)
+local score = score_of(zset, delay, now, wait)
+local fields, members, told, new = {}, {}, {}, {}
+local stride = window == '' and 1 or 2
+for at = 6, #bodies, stride do
+  local each = (at - 6) / stride
+  local id = time .. string.sub(suffixes, 22 * each + 1, 22 * each + 22)
+  local name = stride == 2 and bodies[at + 1] or ''
+  local known = name ~= '' and (new[name] or sent_before(records, name, stored[4], now))
+  told[#told + 1] = known or ''
+  if not known then
+    fields[#fields + 1], fields[#fields + 2] = id, bodies[at]
+    members[#members + 1], members[#members + 2] = score, id
+    if name ~= '' then
+      new[name] = id
+    end
+  end
+end
+
+local number = #members / 2
+if channel ~= '' and number > 0 then -- first, as in send_message.lua
+  redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + number)
+end
+redis.call('HINCRBY', hash, 'totalsent', number)
+if next(new) then
+  for name, id in pairs(new) do
+    remember(records, name, stored[4], now + window, id)
+  end
+  forget(records, now, number, tonumber(window))
+end
+variadic('HSET', hash, fields)
+variadic('ZADD', zset, members)
+return {time, stride == 2 and told or false}

@@ -1,0 +1,51 @@
+-- Moves due messages that were received as often as the queue's policy allows to its dead-letter
+-- queue, whose keys are known only here, from a place on; one step of a walk.
+--
+-- KEYS[1] hash       hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset       sorted set  the queue's message ids
+-- ARGV[1] from       score       the place: its score, '-inf' = the first step
+-- ARGV[2] seen       integer     the place: ids of that score that lie behind
+-- ARGV[3] most       integer     how many messages at most
+-- ARGV[4] namespace  string      first part of the keys of a dead-letter queue
+--
+-- returns {score of the next place or nil at the end, ids of that score that lie behind, {ids moved}}
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _due.lua
+-- @include _dead_letters.lua
+-- @include _variadic.lua
+-- @include _walk.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local from, seen, most, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local stored = queue(hash, 'x:dlq', 'x:max')
+if not stored then
+  return queue_not_found(hash)
+end
+local dead = policy(namespace, zset, stored[4], stored[5])
+if not dead then
+  return {false, 0, {}}
+end
+allow_removal(zset, hash)
+
+local now = digits(server_time_ms())
+local found = next_ids(zset, from, seen, now, 1000)
+local names = {}
+for at = 1, #found, 2 do
+  names[#names + 1] = found[at] .. ':rc'
+end
+local counts, moved, gone, passed = values_of('HMGET', hash, names), {}, {}, 0
+while passed < #names and #moved < tonumber(most) do
+  local id = found[2 * passed + 1]
+  if (decimal(counts[passed + 1]) or 0) >= dead.limit and redis.call('HEXISTS', hash, id) == 1 then
+    transfer(zset, hash, dead, id, now)
+    gone[id] = true
+    moved[#moved + 1] = id
+  end
+  passed = passed + 1
+end
+local score, behind = place_behind(found, passed, from, seen, gone)
+return {(#names == 1000 or passed < #names) and score, behind, moved}

@@ -1,0 +1,86 @@
+"""
+One builder an operation: what is sent for a call, and what its reply means.
+
+Builders check their arguments in Node's order, and raise before anything is sent. They do no
+I/O and read no clock; ``connection.py`` runs what they return.
+"""
+
+from rsmq.operations.batches import (
+    change_messages_visibility,
+    delete_messages,
+    pop_messages,
+    receive_messages,
+    release_messages,
+)
+from rsmq.operations.dead_letters import (
+    move_messages,
+    redrive_messages,
+    set_dead_letter_policy,
+    sweep_dead_letters,
+)
+from rsmq.operations.inspection import (
+    count_messages,
+    peek_messages,
+)
+from rsmq.operations.messages import (
+    change_message_visibility,
+    delete_message,
+    get_message,
+    pop_message,
+    receive_message,
+    send_message,
+)
+from rsmq.operations.operation import (
+    Operation,
+    Retry,
+    Steps,
+)
+from rsmq.operations.queues import (
+    create_queue,
+    delete_queue,
+    get_queue_attributes,
+    list_queues,
+    purge_queue,
+    set_queue_attributes,
+)
+from rsmq.operations.recovery import (
+    recover_messages,
+    release_all_messages,
+)
+from rsmq.operations.sending import send_messages
+from rsmq.operations.waiting import (
+    due_in,
+)
+
+__all__ = [
+    "Operation",
+    "Retry",
+    "Steps",
+    "change_message_visibility",
+    "change_messages_visibility",
+    "count_messages",
+    "create_queue",
+    "delete_message",
+    "delete_messages",
+    "delete_queue",
+    "due_in",
+    "get_message",
+    "get_queue_attributes",
+    "list_queues",
+    "move_messages",
+    "peek_messages",
+    "pop_message",
+    "pop_messages",
+    "purge_queue",
+    "receive_message",
+    "receive_messages",
+    "recover_messages",
+    "redrive_messages",
+    "release_all_messages",
+    "release_messages",
+    "send_message",
+    "send_messages",
+    "set_dead_letter_policy",
+    "set_queue_attributes",
+    "sweep_dead_letters",
+]

@@ -1,0 +1,175 @@
+"""
+Dead letters: the policy of a queue, and messages that go from one queue to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rsmq import protocol
+from rsmq.errors import InvalidFormat, MissingParameter, RSMQError, show
+from rsmq.lua import load
+from rsmq.model import Message, QueueAttributes
+from rsmq.operations.arguments import Receipts, digits
+from rsmq.operations.operation import Operation, Retry, Steps
+from rsmq.operations.queues import list_queues
+from rsmq.operations.replies import attributes_of
+from rsmq.operations.walk import Place, next_place, step
+from rsmq.protocol import Namespace, QueueKeys
+
+_A_STEP = 1000
+_ROOM = digits(1024 * 1024)
+
+
+def set_dead_letter_policy(
+    namespace: Namespace, qname: str, dead_letter_queue: str | None, max_receives: int | None
+) -> Operation[QueueAttributes]:
+    """Set the policy of a queue, or remove it."""
+    keys = namespace.queue(qname)
+    queues, args = [keys], (b"", b"")
+    if dead_letter_queue is not None:
+        target = _other(namespace, "dead_letter_queue", dead_letter_queue, keys)
+        limit = protocol.whole("max_receives", max_receives, 1, protocol.MAX_RECEIVES)
+        queues, args = [keys, target], (protocol.encode_name(target.name), digits(limit))
+    return Operation(
+        load("set_dead_letter_policy"),
+        (keys.hash, keys.zset, *(each.hash for each in queues[1:])),
+        args,
+        attributes_of,
+        Retry.ALWAYS,
+        tuple(each.name for each in queues),
+    )
+
+
+def _other(namespace: Namespace, item: str, qname: str, keys: QueueKeys) -> QueueKeys:
+    other = namespace.queue(qname)
+    if other == keys:
+        raise InvalidFormat(
+            item, value=qname, hint=f"It must be another queue than {show(keys.name)} itself."
+        )
+    return other
+
+
+def sweep_dead_letters(namespace: Namespace, qname: str, max_messages: int) -> Steps[list[str]]:
+    """Move what was received as often as the policy allows; the ids moved."""
+    keys = namespace.queue(qname)
+    return _sweep(
+        namespace, keys, protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH)
+    )
+
+
+def _sweep(namespace: Namespace, keys: QueueKeys, most: int) -> Steps[list[str]]:
+    moved: list[str] = []
+    place: Place | None = (b"-inf", b"0")
+    name = protocol.encode_name(namespace.name)
+    while place and len(moved) < most:
+        reply = yield step(
+            "sweep_dead_letters", keys, place, digits(most - len(moved)), name, retry=Retry.ALWAYS
+        )
+        moved += map(protocol.decode_name, reply[2])
+        place = next_place(reply)
+    return moved
+
+
+def redrive_messages(
+    namespace: Namespace, dead_letter_queue: str, destination: str | None, max_messages: int | None
+) -> Steps[list[tuple[str, str]]]:
+    """Send dead letters anew; of each the old id and the new one."""
+    source = namespace.queue(dead_letter_queue)
+    target = destination and _other(namespace, "destination", destination, source)
+    most = None
+    if max_messages is not None:
+        most = protocol.whole("max_messages", max_messages, 1, 10**9)
+    return _redrive(namespace, source, target or None, most)
+
+
+def _redrive(
+    namespace: Namespace, source: QueueKeys, target: QueueKeys | None, most: int | None
+) -> Steps[list[tuple[str, str]]]:
+    if target is None:
+        target = yield from _source_of(namespace, source)
+    redriven: list[tuple[str, str]] = []
+    last = b""
+    try:
+        while most is None or len(redriven) < most:
+            number = _A_STEP if most is None else min(_A_STEP, most - len(redriven))
+            suffixes = protocol.random_suffixes(number)
+            last, time, ids = yield Operation(
+                load("redrive_messages"),
+                (source.hash, source.zset, target.hash, target.zset),
+                (last, b"".join(suffixes), _ROOM),
+                lambda reply: reply,
+                Retry.NEVER,
+                (source.name, target.name),
+            )
+            if not ids:
+                break
+            redriven += [
+                (protocol.decode_name(old), (time + suffix).decode("ascii"))
+                for old, suffix in zip(ids, suffixes, strict=False)
+            ]
+    except Exception as error:
+        if redriven:
+            error.add_note(f"{len(redriven)} messages had been redriven before this.")
+        raise
+    return redriven
+
+
+def _source_of(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
+    """The one queue whose policy names this dead-letter queue."""
+    sources: list[QueueKeys] = []
+    queues = _known(namespace, (yield list_queues(namespace)))
+    for at in range(0, len(queues), _A_STEP):
+        some = queues[at : at + _A_STEP]
+        found = yield Operation(
+            load("dead_letter_sources"),
+            tuple(keys.hash for keys in some),
+            (protocol.encode_name(target.name),),
+            lambda reply: reply,
+            Retry.ALWAYS,
+            (target.name,),
+        )
+        sources += [some[each] for each in found]
+    if len(sources) == 1:
+        return sources[0]
+    names = ", ".join(show(keys.name) for keys in sources) or "no queue"
+    raise MissingParameter(
+        "destination",
+        value=[keys.name for keys in sources],
+        hint=f"{names} of this namespace has {show(target.name)} as its dead-letter queue: "
+        "say which queue the messages go to, as in destination='orders'.",
+    )
+
+
+def _known(namespace: Namespace, names: Iterable[str]) -> list[QueueKeys]:
+    """The keys of listed queues; other clients list names that can be none of ours."""
+    lenient = Namespace(namespace.name, strict_names=False)
+    queues = []
+    for name in names:
+        try:
+            queues.append(lenient.queue(name))
+        except RSMQError:
+            continue
+    return queues
+
+
+def move_messages(
+    namespace: Namespace,
+    messages: Iterable[Message] | str,
+    destination: str,
+    ids: Any,
+) -> Operation[list[str]]:
+    """Move messages to another queue, by their receipts or by bare ids; the ids moved."""
+    receipts = Receipts(namespace, messages, ids)
+    target = namespace.queue(destination)
+    for name in receipts.names:
+        _other(namespace, "destination", destination, namespace.queue(name))
+    return Operation(
+        load("move_messages"),
+        (target.hash, target.zset, *receipts.keys),
+        receipts.args,
+        lambda reply: receipts.told(reply, b"1"),
+        Retry.NEVER,
+        (*receipts.names, target.name),
+    )

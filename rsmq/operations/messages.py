@@ -1,0 +1,136 @@
+"""
+Single messages: send, receive, pop, delete, hide, look up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rsmq import protocol
+from rsmq.codecs import Codec
+from rsmq.lua import load
+from rsmq.model import Message, StoredMessage
+from rsmq.operations.arguments import dedup_ms, digits, encode_body, target, waiting
+from rsmq.operations.batches import release_messages
+from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.replies import DONE, RECEIVED_SINCE, message_of, stored_message_of
+from rsmq.protocol import Namespace
+
+
+def send_message(
+    namespace: Namespace,
+    qname: str,
+    body: object,
+    *,
+    delay: float | None,
+    codec: Codec,
+    realtime: bool,
+    front: bool = False,
+    dedup_id: str | None = None,
+    dedup_window: float = protocol.DEFAULT_DEDUP_WINDOW,
+    enforce_maxsize: bool = True,
+) -> Operation[str]:
+    """Add a message to a queue; its id."""
+    keys = namespace.queue(qname)
+    wait = waiting(delay, front=front)
+    name = b"" if dedup_id is None else protocol.check_dedup_id(dedup_id)
+    window = b"" if dedup_id is None else dedup_ms(dedup_window)
+    raw, size = encode_body(body, codec)
+    return Operation(
+        load("send_message"),
+        (keys.hash, keys.zset, keys.dedup) if name else (keys.hash, keys.zset),
+        (
+            raw,
+            digits(size if enforce_maxsize else 0),
+            wait,
+            protocol.random_suffix(),
+            keys.channel if realtime else b"",
+            name,
+            window,
+        ),
+        protocol.decode_name,
+        Retry.ALWAYS if name else Retry.NEVER,
+        (keys.name,),
+    )
+
+
+def receive_message(
+    namespace: Namespace, qname: str, *, vt: float | None, codec: Codec
+) -> Operation[Message | None]:
+    """Receive the message that is due first, and hide it."""
+    keys = namespace.queue(qname)
+    hidden = b"" if vt is None else digits(protocol.milliseconds("vt", vt))
+
+    def give_back(message: Message | None) -> Operation[list[str]] | None:
+        return release_messages(namespace, [message], None) if message else None
+
+    return Operation(
+        load("receive_message"),
+        (keys.hash, keys.zset),
+        (hidden, protocol.encode_name(namespace.name)),
+        lambda reply: message_of(keys.name, codec, reply),
+        Retry.ONCE,
+        (keys.name,),
+        give_back=give_back,
+    )
+
+
+def pop_message(namespace: Namespace, qname: str, *, codec: Codec) -> Operation[Message | None]:
+    """Receive the message that is due first, and remove it."""
+    keys = namespace.queue(qname)
+    return Operation(
+        load("pop_message"),
+        (keys.hash, keys.zset),
+        (protocol.encode_name(namespace.name),),
+        lambda reply: message_of(keys.name, codec, reply),
+        Retry.NEVER,
+        (keys.name,),
+    )
+
+
+def delete_message(namespace: Namespace, message: Message | str, id: str | None) -> Operation[bool]:
+    """Remove a message, by its receipt or by a bare id; True if it was there."""
+    keys, raw_id, count = target(namespace, message, id)
+    return Operation(
+        load("delete_message"),
+        (keys.hash, keys.zset),
+        (raw_id, count),
+        lambda reply: reply == DONE,
+        Retry.ALWAYS,
+        (keys.name,),
+        # The attempt whose reply was lost has removed it, or another has: it is gone.
+        settle=lambda reply: reply != RECEIVED_SINCE,
+    )
+
+
+def change_message_visibility(
+    namespace: Namespace, message: Message | str, id: Any, vt: float | None
+) -> Operation[bool]:
+    """Hide a message for vt seconds from now; True if it was there."""
+    if isinstance(message, Message) and vt is None:
+        id, vt = None, id  # what follows a message is vt
+    keys, raw_id, count = target(namespace, message, id)
+    return Operation(
+        load("change_message_visibility"),
+        (keys.hash, keys.zset),
+        (raw_id, count, digits(protocol.milliseconds("vt", vt))),
+        lambda reply: reply == DONE,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def get_message(
+    namespace: Namespace, qname: str, id: str, *, codec: Codec
+) -> Operation[StoredMessage | None]:
+    """Look up a message without receiving it."""
+    keys = namespace.queue(qname)
+    raw_id = protocol.encode_name(protocol.check_id(id))
+    return Operation(
+        load("get_message"),
+        (keys.hash, keys.zset),
+        (raw_id,),
+        lambda reply: stored_message_of(keys.name, id, codec, reply),
+        Retry.ALWAYS,
+        (keys.name,),
+    )

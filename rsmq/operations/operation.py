@@ -1,0 +1,62 @@
+"""
+What the connection floor runs: one atomic step, or several that a call is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from rsmq.lua import Script
+
+T = TypeVar("T")
+
+
+class Retry(Enum):
+    """
+    How often an operation may be sent again after an ambiguous failure.
+
+    Ambiguous: the connection broke after the command was on its way, so that nobody knows
+    whether it ran.
+    """
+
+    ALWAYS = "always"  # a second run changes nothing more
+    ONCE = "once"  # a second run costs something, but loses nothing
+    NEVER = "never"  # a second run would store twice or lose
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T]):
+    """
+    One atomic step, ready to be sent.
+
+    Attributes:
+        script: what the server runs.
+        keys: its Redis keys.
+        args: its arguments, bytes.
+        parse: turns the reply, bytes and integers, into the result.
+        retry: how often it may be sent again after an ambiguous failure.
+        queues: the names of the queues that it is about, for errors.
+        settle: takes the place of ``parse`` once an earlier attempt may have run already.
+        give_back: for a result that nobody will take, the operation that undoes it.
+        before: commands that go ahead of the script, all of it in one MULTI; None sends the
+            script alone.
+        otherwise: what to run instead where MULTI is not to be had.
+    """
+
+    script: Script
+    keys: tuple[bytes, ...]
+    args: tuple[bytes, ...]
+    parse: Callable[[Any], T]
+    retry: Retry
+    queues: tuple[str, ...] = ()
+    settle: Callable[[Any], T] | None = None
+    give_back: Callable[[T], Operation[Any] | None] | None = None
+    before: tuple[tuple[bytes, ...], ...] | None = None
+    otherwise: Operation[T] | None = None
+
+
+#: A call of several steps: yields operations, is sent their results, and returns its own.
+Steps: TypeAlias = Generator[Operation[Any], Any, T]

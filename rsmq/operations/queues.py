@@ -1,0 +1,129 @@
+"""
+Queues: create, delete, list, look up, set, purge.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rsmq import protocol
+from rsmq.errors import NoAttributeSupplied, QueueExists, QueueNotFound
+from rsmq.lua import load
+from rsmq.model import QueueAttributes
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.replies import attributes_of
+from rsmq.protocol import Namespace
+
+
+def create_queue(
+    namespace: Namespace, qname: str, *, vt: float, delay: float, maxsize: int, exist_ok: bool
+) -> Operation[bool]:
+    """Create a queue, or complete a half-made one; True if it did."""
+    keys = namespace.queue(qname)
+    wanted = (
+        digits(protocol.seconds("vt", vt)),
+        digits(protocol.seconds("delay", delay)),
+        digits(protocol.maxsize(maxsize)),
+    )
+
+    def parse(reply: Any) -> bool:
+        if not reply[0] and not exist_ok:
+            raise QueueExists(keys.name)
+        return bool(reply[0])
+
+    def settle(reply: Any) -> bool:
+        # The attempt whose reply was lost may have created just this queue.
+        return tuple(reply[1:]) == wanted or parse(reply)
+
+    return Operation(
+        load("create_queue"),
+        (keys.hash, keys.zset, namespace.queues),
+        (protocol.encode_name(keys.name), *wanted),
+        parse,
+        Retry.ALWAYS,
+        (keys.name,),
+        settle,
+    )
+
+
+def delete_queue(namespace: Namespace, qname: str) -> Operation[None]:
+    """Delete a queue and all its messages."""
+    keys = namespace.queue(qname)
+
+    def parse(reply: Any) -> None:
+        if not reply:
+            raise QueueNotFound(keys.name)
+
+    return Operation(
+        load("delete_queue"),
+        (keys.hash, keys.zset, namespace.queues, keys.dedup),
+        (protocol.encode_name(keys.name),),
+        parse,
+        # A second run could take a queue that someone has made anew, with its messages.
+        Retry.NEVER,
+        (keys.name,),
+    )
+
+
+def list_queues(namespace: Namespace) -> Operation[list[str]]:
+    """List the names of all listed queues, sorted."""
+    return Operation(
+        load("list_queues"),
+        (namespace.queues,),
+        (),
+        lambda reply: sorted(map(protocol.decode_name, reply)),
+        Retry.ALWAYS,
+    )
+
+
+def get_queue_attributes(namespace: Namespace, qname: str) -> Operation[QueueAttributes]:
+    """Read a queue's attributes and counts."""
+    keys = namespace.queue(qname)
+    return Operation(
+        load("get_queue_attributes"),
+        (keys.hash, keys.zset),
+        (),
+        attributes_of,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def set_queue_attributes(
+    namespace: Namespace,
+    qname: str,
+    *,
+    vt: float | None,
+    delay: float | None,
+    maxsize: int | None,
+) -> Operation[QueueAttributes]:
+    """Set attributes of a queue; None leaves one as it is."""
+    if vt is None and delay is None and maxsize is None:
+        raise NoAttributeSupplied
+    keys = namespace.queue(qname)
+    # Node checks them in this order.
+    new_vt = b"" if vt is None else digits(protocol.seconds("vt", vt))
+    new_maxsize = b"" if maxsize is None else digits(protocol.maxsize(maxsize))
+    new_delay = b"" if delay is None else digits(protocol.seconds("delay", delay))
+    return Operation(
+        load("set_queue_attributes"),
+        (keys.hash, keys.zset),
+        (new_vt, new_delay, new_maxsize),
+        attributes_of,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def purge_queue(namespace: Namespace, qname: str) -> Operation[int]:
+    """Remove all messages of a queue; the number of ids removed."""
+    keys = namespace.queue(qname)
+    return Operation(
+        load("purge_queue"),
+        (keys.hash, keys.zset, keys.dedup),
+        (),
+        int,
+        Retry.NEVER,
+        (keys.name,),
+    )

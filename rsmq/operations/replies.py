@@ -1,0 +1,97 @@
+"""
+Replies of scripts, made into what calls return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rsmq import protocol
+from rsmq.codecs import Codec
+from rsmq.model import Message, QueueAttributes, State, StoredMessage
+
+# What delete_message.lua and change_message_visibility.lua answer; 0 is: not in the queue.
+DONE = 1
+RECEIVED_SINCE = 2
+
+
+def _integer(raw: bytes | None) -> int | None:
+    number = protocol.stored_number(raw)
+    return None if number is None else int(number)
+
+
+def _sent_ms(id: str, seen_ms: int | None) -> float | None:
+    us = protocol.sent_us(id, seen_ms)
+    return None if us is None else us / 1000
+
+
+def message_of(qname: str, codec: Codec, reply: Any) -> Message | None:
+    """The message that a receive answers, or none."""
+    if reply is None:
+        return None
+    return _message(qname, codec, reply)
+
+
+def messages_of(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message]:
+    """The messages that a receive of many answers, queue by queue."""
+    return [
+        _message(qname, codec, told[at : at + 4])
+        for qname, told in zip(queues, reply, strict=True)
+        for at in range(0, len(told), 4)
+    ]
+
+
+def _message(qname: str, codec: Codec, told: Any) -> Message:
+    raw_id, raw, count, first = told
+    id = protocol.decode_name(raw_id)
+    first_ms = _integer(first)
+    return Message(qname, id, raw, count, first_ms, _sent_ms(id, first_ms), codec)
+
+
+def stored_message_of(qname: str, id: str, codec: Codec, reply: Any) -> StoredMessage | None:
+    """The message that a look into a queue answers, or none."""
+    if reply is None:
+        return None
+    raw, raw_count, raw_first, raw_score, raw_now, raw_vt = reply
+    count = _integer(raw_count) or 0
+    score, now = float(raw_score), int(raw_now)
+    state: State = "visible" if score <= now else "in_flight" if count else "delayed"
+    vt_ms = protocol.stored_seconds(raw_vt) * 1000
+    return StoredMessage(
+        qname,
+        id,
+        raw,
+        count,
+        _integer(raw_first),
+        _sent_ms(id, now),
+        codec,
+        state=state,
+        visible_at_ms=_whole(score),
+        last_received_ms=_whole(score - vt_ms) if count else None,
+    )
+
+
+def _whole(number: float) -> float:
+    return int(number) if number.is_integer() else number
+
+
+def attributes_of(reply: Any) -> QueueAttributes:
+    """What ``_describe.lua`` tells of a queue."""
+    fields, messages, hidden, next_due = reply
+    vt, delay, maxsize, received, sent, created, modified, target, limit = fields
+    return QueueAttributes(
+        vt=protocol.stored_seconds(vt),
+        delay=protocol.stored_seconds(delay),
+        maxsize=protocol.stored_maxsize(maxsize),
+        total_received=_integer(received) or 0,
+        total_sent=_integer(sent) or 0,
+        created=protocol.stored_time(created),
+        modified=protocol.stored_time(modified),
+        messages=messages,
+        hidden_messages=hidden,
+        visible_messages=messages - hidden,
+        next_due_ms=None if next_due is None else _whole(float(next_due)),
+        dead_letter_queue=None if target is None else protocol.decode_name(target),
+        max_receives=_integer(limit),
+    )

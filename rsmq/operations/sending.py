@@ -1,0 +1,164 @@
+"""
+Many messages sent in one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rsmq import protocol
+from rsmq.codecs import Codec
+from rsmq.errors import InvalidFormat, InvalidValue
+from rsmq.lua import load
+from rsmq.operations.arguments import dedup_ms, digits, encode_body, listed, waiting
+from rsmq.operations.operation import Operation, Retry, Steps
+from rsmq.protocol import Namespace, QueueKeys
+
+#: From this mean size on, bytes, bodies go beside the script: what goes through it is copied twice.
+LARGE = 8192
+
+_FIELDS_A_COMMAND = 2000
+
+
+def send_messages(
+    namespace: Namespace,
+    qname: str,
+    bodies: Iterable[object],
+    *,
+    delay: float | None,
+    front: bool,
+    dedup_ids: Iterable[str | None] | None,
+    dedup_window: float,
+    codec: Codec,
+    realtime: bool,
+) -> Steps[list[str]]:
+    """Add messages to a queue, in order; their ids."""
+    keys = namespace.queue(qname)
+    wait = waiting(delay, front=front)
+    encoded = [encode_body(body, codec) for body in listed("bodies", bodies)]
+    names = None if dedup_ids is None else _names(dedup_ids, len(encoded))
+    window = b"" if names is None else dedup_ms(dedup_window)
+    raws = [raw for raw, _ in encoded]
+    total = sum(map(len, raws))
+    if total > protocol.MAX_BATCH_BYTES:
+        raise InvalidValue(
+            "the bytes of bodies",
+            0,
+            protocol.MAX_BATCH_BYTES,
+            value=total,
+            hint=f"The bodies of a batch have at most {protocol.MAX_BATCH_BYTES} bytes in all; got "
+            f"{total}. Make several calls.",
+        )
+    batch = _Batch(
+        keys,
+        raws,
+        protocol.random_suffixes(len(raws)),
+        digits(max((size for _, size in encoded), default=1)),
+        wait,
+        keys.channel if realtime else b"",
+    )
+    if names is None and len(raws) > 1 and total >= LARGE * len(raws):
+        return batch.in_two()
+    return _one(batch.at_once(names, window))
+
+
+def _one(operation: Operation[list[str]]) -> Steps[list[str]]:
+    ids: list[str] = yield operation
+    return ids
+
+
+def _names(dedup_ids: Iterable[str | None], number: int) -> list[bytes]:
+    names = [
+        b"" if name is None else protocol.check_dedup_id(name)
+        for name in listed("dedup_ids", dedup_ids)
+    ]
+    if len(names) != number:
+        raise InvalidFormat(
+            "dedup_ids",
+            value=len(names),
+            hint=f"There is one for each body, or None; got {len(names)} for {number} bodies.",
+        )
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """
+    What is to be sent.
+
+    Attributes:
+        keys: the queue's.
+        raws: the bodies, bytes.
+        suffixes: the second parts of their ids, sorted.
+        largest: the size of the largest body, as maxsize counts it.
+        wait: their delay, as ``send_messages.lua`` takes it.
+        channel: where to publish, empty for nowhere.
+    """
+
+    keys: QueueKeys
+    raws: list[bytes]
+    suffixes: list[bytes]
+    largest: bytes
+    wait: bytes
+    channel: bytes
+
+    def at_once(self, names: list[bytes] | None, window: bytes) -> Operation[list[str]]:
+        """One script with all bodies; with names, those that were sent before are left out."""
+
+        def parse(reply: Any) -> list[str]:
+            time, told = reply
+            ids = [(time + suffix).decode("ascii") for suffix in self.suffixes]
+            if told is None:
+                return ids
+            return [protocol.decode_name(known) or id for known, id in zip(told, ids, strict=True)]
+
+        records: tuple[bytes, ...] = ()
+        values = self.raws
+        if names is not None:
+            records = (self.keys.dedup,)
+            values = [value for pair in zip(self.raws, names, strict=True) for value in pair]
+        return Operation(
+            load("send_messages"),
+            (self.keys.hash, self.keys.zset, *records),
+            (self.largest, self.wait, b"".join(self.suffixes), self.channel, window, *values),
+            parse,
+            Retry.ALWAYS if names is not None and all(names) else Retry.NEVER,
+            (self.keys.name,),
+        )
+
+    def in_two(self) -> Steps[list[str]]:
+        """
+        The bodies as plain commands: Redis keeps what it read, where a script makes copies.
+
+        The ids need the server's time, and whether MULTI is permitted must be known before
+        anything is sent in one; the first step brings both.
+        """
+        time = yield Operation(
+            load("begin_send"),
+            (self.keys.hash, self.keys.zset),
+            (self.largest, self.wait),
+            lambda reply: reply,
+            Retry.ALWAYS,
+            (self.keys.name,),
+            before=(),
+            otherwise=self.at_once(None, b""),
+        )
+        if isinstance(time, list):  # sent at once, where MULTI is not to be had
+            return time
+        ids = [time + suffix for suffix in self.suffixes]
+        fields = [value for pair in zip(ids, self.raws, strict=True) for value in pair]
+        yield Operation(
+            load("finish_send"),
+            (self.keys.hash, self.keys.zset),
+            (self.largest, self.wait, digits(int(time, 36) // 1000), self.channel, *ids),
+            lambda reply: reply,
+            Retry.NEVER,
+            (self.keys.name,),
+            before=tuple(
+                (b"HSET", self.keys.hash, *fields[at : at + _FIELDS_A_COMMAND])
+                for at in range(0, len(fields), _FIELDS_A_COMMAND)
+            ),
+        )
+        return [id.decode("ascii") for id in ids]

@@ -1,0 +1,301 @@
+"""
+Waits for messages, for the synchronous client: one thread and one connection for all who wait.
+
+The connection tracks the sorted sets that ``due_in.lua`` reads on it, so the server tells of the
+next change of each, whoever makes it. It carries nothing else. ``waiting.py`` says who is woken;
+``aio_watcher.py`` is the asyncio twin.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+from redis.retry import Retry as RedisRetry
+
+from rsmq.errors import ClientClosed
+from rsmq.failures import code_of
+from rsmq.interrupts import Held
+from rsmq.operations import due_in
+from rsmq.waiting import Board, Waiter
+
+T = TypeVar("T")
+
+#: Seconds without anybody waiting after which the thread ends and the connection closes.
+IDLE = 10.0
+#: Seconds between two attempts to connect.
+RECONNECT = 0.5
+
+# A function that is an object of its own: freezegun, which stops the time of memory://, would
+# else stop the time of those who wait, too.
+now = functools.partial(time.monotonic)
+
+
+class News:
+    """
+    What the tracking connection has been asked, and what it says.
+
+    Attributes:
+        names: the set of the names of all queues; None once this user turned out not to read it.
+    """
+
+    def __init__(self, board: Board, names: bytes) -> None:
+        self.names: bytes | None = names
+        self._board = board
+        self._asked: deque[list[bytes]] = deque()
+
+    def question(self) -> list[str | bytes | int]:
+        """The command that reads what is to be read."""
+        queues = sorted(self._board.unread)
+        self._board.unread.clear()
+        self._asked.append(queues)
+        operation = due_in(queues, self.names)
+        return ["EVAL", operation.script.source, len(operation.keys), *operation.keys,
+                *operation.args]  # fmt: skip
+
+    def heard(self, said: Any, now: float) -> None:
+        """Take in a reply or a message of the server."""
+        changes = changes_of(said)
+        if changes is None:
+            self._answered(said, now)
+        elif not changes or self.names in changes:  # none: the whole database was flushed
+            self._board.everything_changed(now)
+        for queue in changes or ():
+            self._board.changed(queue, now)
+
+    def _answered(self, answer: Any, now: float) -> None:
+        queues = self._asked.popleft()
+        if not isinstance(answer, ResponseError):
+            for queue, ms in zip(queues, answer, strict=True):
+                self._board.was_read(queue, int(ms), now)
+        elif code_of(answer) == "NOPERM" and self.names is not None:
+            self.names = None
+            self._board.unread.update(queues)
+        else:
+            for queue in queues:
+                self._board.not_read(queue, now)
+
+
+class _Changes(list[bytes]):
+    """The keys that the server said have changed."""
+
+
+def changes_of(said: Any) -> list[bytes] | None:
+    """The keys that have changed, none for all of them; None if this is a reply."""
+    return said if isinstance(said, _Changes) else None
+
+
+def note_changes(said: Any) -> _Changes:
+    """For redis-py's parser: what to make of a message about changes."""
+    return _Changes(said[1] or ())
+
+
+def tracking_options(pool: Any) -> dict[str, Any]:
+    """Options for one more connection like those of a pool, which speaks RESP3."""
+    options = {
+        name: value
+        for name, value in pool.connection_kwargs.items()
+        if not name.startswith(("maint_notifications", "orig_", "oss_cluster_maint"))
+    }
+    return {**options, "protocol": 3, "decode_responses": False, "health_check_interval": 0}
+
+
+class Watcher:
+    """Lets threads wait until there may be something to receive."""
+
+    def __init__(self, pool: Any, names: bytes) -> None:
+        """
+        Make a watcher; nothing is opened before somebody waits.
+
+        Args:
+            pool: where connections are made; None where the server can't tell of changes.
+            names: the set of the names of all queues.
+        """
+        self._pool = pool
+        self._names = names
+        self._pid = os.getpid()
+        self._lock = threading.Condition()
+        self._board = Board()
+        self._news = News(self._board, names)
+        self._connection: Any = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def wait(
+        self,
+        look: Callable[[], T],
+        give_back: Callable[[T], object],
+        nothing: T,
+        queues: Iterable[bytes],
+        seconds: float | None,
+    ) -> T:
+        """
+        What a look finds, once there is something to find.
+
+        Args:
+            look: a receive, whose result is falsy when there is nothing.
+            give_back: undoes a look that found something.
+            nothing: what an earlier look found, to be returned at the deadline.
+            queues: the sorted sets to wait for.
+            seconds: the longest wait; None is for ever.
+
+        Raises:
+            ClientClosed: close() was called meanwhile.
+        """
+        until = None if seconds is None else now() + seconds
+        event = threading.Event()
+        waiter = Waiter(tuple(queues), event.set)
+        found = nothing
+        try:
+            while True:
+                with Held():
+                    event.clear()
+                    self._enter(waiter)
+                event.wait(None if until is None else max(0.0, until - now()))
+                with Held(), self._lock:
+                    self._board.leave(waiter)
+                if not waiter.awake and not self._closed:
+                    return nothing
+                found = look()  # which a closed client refuses
+                if found:
+                    with Held(), self._lock:
+                        waiter.awake = False
+                        self._board.found(waiter, now())
+                        self._ask()
+                    return found
+                waiter.looks += 1
+        except BaseException:
+            self._leave(waiter)
+            if found:
+                give_back(found)
+            raise
+
+    def _enter(self, waiter: Waiter) -> None:
+        with self._lock:
+            if self._closed:
+                raise ClientClosed
+            self._board.enter(waiter, now())
+            self._ask()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="rsmq-watcher", daemon=True)
+                self._thread.start()
+            elif self._connection is None:
+                self._lock.notify()
+
+    def _leave(self, waiter: Waiter) -> None:
+        with Held(), self._lock:
+            self._board.leave(waiter)
+            if waiter.awake:  # it was sent, and did not look to the end
+                self._board.failed(waiter, now())
+
+    def close(self) -> None:
+        """End all waits with an error, and the thread."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            self._closed = True
+            self._board.send_all()
+            thread, self._thread = self._thread, None
+            if self._connection is not None:
+                with suppress(RedisError, OSError):  # its reply wakes the thread
+                    self._connection.send_command("PING")
+            self._lock.notify()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1)
+
+    def _ask(self) -> None:
+        """Read what is to be read; the lock is held."""
+        if self._connection is not None and self._board.unread:
+            try:
+                self._connection.send_command(*self._news.question())
+            except (RedisError, OSError):
+                self._lose()
+
+    def _lose(self) -> None:
+        self._connection = None
+        self._board.end_telling(now())
+
+    def _work(self) -> None:
+        connect_at, idle_since = now(), now()
+        while True:
+            with self._lock:
+                moment = now()
+                if self._board:
+                    idle_since = moment
+                if self._closed or moment - idle_since >= IDLE:
+                    connection, self._connection, self._thread = self._connection, None, None
+                    self._board.end_telling(moment)
+                    break
+                next_look = self._board.send_who_must_look(moment)
+                self._ask()
+                connection = self._connection
+                pause = max(0.0, min(next_look, idle_since + IDLE) - moment)
+                if connection is None and (self._pool is None or moment < connect_at):
+                    if self._pool is not None:
+                        pause = min(pause, connect_at - moment)
+                    self._lock.wait(pause)
+                    continue
+            if connection is None:
+                connect_at = now() + RECONNECT
+                self._connect()
+            else:
+                self._hear(connection, pause)
+        if connection is not None:
+            connection.disconnect()
+
+    def _connect(self) -> None:
+        connection = None
+        try:
+            connection = self._tracking_connection()
+        except ResponseError:  # no HELLO, no CLIENT TRACKING, or not for this user
+            self._pool = None
+        except (RedisError, OSError):  # those who look will learn why
+            pass
+        except Exception:  # noqa: BLE001 - no connection of a kind that is known
+            self._pool = None
+        if connection is not None:
+            with self._lock:
+                self._connection = connection
+                self._news = News(self._board, self._names)
+                self._board.begin_telling(now())
+                self._ask()
+
+    def _tracking_connection(self) -> Any:
+        options = tracking_options(self._pool)
+        options["retry"] = RedisRetry(NoBackoff(), 0)
+        connection = self._pool.connection_class(**options)
+        connection.connect()
+        connection._parser.set_invalidation_push_handler(note_changes)  # noqa: SLF001 - no public way
+        connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
+        connection.read_response()
+        return connection
+
+    def _hear(self, connection: Any, pause: float) -> None:
+        try:
+            if connection.can_read(timeout=pause):
+                said = connection.read_response(
+                    disable_decoding=True, disconnect_on_error=False, push_request=True
+                )
+                self._heard(connection, said)
+        except ResponseError as error:
+            self._heard(connection, error)
+        except (RedisError, OSError):
+            with self._lock:
+                if self._connection is connection:
+                    self._lose()
+        if self._connection is not connection:  # lost; redis-py may have connected it again
+            connection.disconnect()
+
+    def _heard(self, connection: Any, said: Any) -> None:
+        with self._lock:
+            if self._connection is connection and not self._closed:
+                self._news.heard(said, now())
+                self._ask()

@@ -1,0 +1,328 @@
+"""Dead letters: policy, sweep, redrive, move. Raw keys are asserted beside the answers."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from rsmq import InvalidFormat, InvalidValue, MissingParameter, QueueNotFound
+from tests.expect import refused
+
+
+@pytest.fixture
+def dead(env, queue):
+    """The name of the dead-letter queue of ``queue``, after two receives."""
+    env.rsmq.create_queue("dead")
+    env.rsmq.set_dead_letter_policy(queue, "dead", 2)
+    return "dead"
+
+
+def receive_twice(env, queue):
+    for _ in range(2):
+        received = env.rsmq.receive_messages(queue, 100, vt=0)
+    return received
+
+
+def test_a_policy_is_two_fields(env, queue):
+    env.rsmq.create_queue("dead")
+    fields = env.fields(queue)
+    attributes = env.rsmq.set_dead_letter_policy(queue, "dead", 5)
+
+    assert (attributes.dead_letter_queue, attributes.max_receives) == ("dead", 5)
+    assert env.rsmq.get_queue_attributes(queue).max_receives == 5
+    changed = env.fields(queue)
+    assert changed == {**fields, "x:dlq": "dead", "x:max": "5", "modified": changed["modified"]}
+    assert env.rsmq.set_dead_letter_policy(queue, None).dead_letter_queue is None
+    assert env.fields(queue).keys() == fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("target", "limit", "kind", "text"),
+    [
+        ("missing", 5, QueueNotFound, "Queue not found"),
+        ("q", 5, InvalidFormat, "Invalid dead_letter_queue format"),
+        ("a b", 5, InvalidFormat, "Invalid qname format"),
+        ("", 5, MissingParameter, "No qname supplied"),
+        ("dead", 0, InvalidValue, "max_receives must be between 1 and 1000000"),
+        ("dead", None, InvalidValue, "max_receives must be between 1 and 1000000"),
+        ("dead", 2.5, InvalidValue, "max_receives must be between 1 and 1000000"),
+        ("dead", True, InvalidValue, "max_receives must be between 1 and 1000000"),
+    ],
+)
+def test_policies_that_are_refused(env, queue, target, limit, kind, text):
+    env.rsmq.create_queue("dead")
+    before = env.state()
+
+    with refused(kind, text):
+        env.rsmq.set_dead_letter_policy(queue, target, limit)
+    assert env.state() == before
+
+
+def test_a_policy_of_a_missing_queue(env, queue):
+    for target in (queue, None):
+        with refused(QueueNotFound, "Queue not found") as caught:
+            env.rsmq.set_dead_letter_policy("missing", target, 5)
+        assert caught.error.value == "missing"
+
+
+RECEIVES = {
+    "receive_message": lambda rsmq, q: rsmq.receive_message(q),
+    "pop_message": lambda rsmq, q: rsmq.pop_message(q),
+    "receive_messages": lambda rsmq, q: next(iter(rsmq.receive_messages(q, 5)), None),
+    "pop_messages": lambda rsmq, q: next(iter(rsmq.pop_messages([q], 5)), None),
+    "recover_messages": lambda rsmq, q: next(iter(rsmq.recover_messages(q, 5, idle=0)), None),
+}
+
+
+@pytest.mark.parametrize("receive", RECEIVES)
+def test_a_message_received_too_often_is_moved(env, queue, dead, receive):
+    poison = env.rsmq.send_message(queue, "poison")
+    first = receive_twice(env, queue)[0].first_received_ms
+    env.raw.hset(env.hash(queue), f"{poison}:meta", "apalis")
+    env.raw.hset(env.hash(dead), "maxsize", "1")
+    good = env.rsmq.send_message(queue, "good")
+    if receive == "recover_messages":
+        env.raw.hset(env.hash(queue), f"{good}:rc", "1")
+    if receive in ("receive_message", "receive_messages"):
+        env.raw.zadd(env.zset(queue), {poison: env.now_ms() - 90_000})
+    env.elapse(queue, 100)
+    before = env.now_ms()
+
+    assert RECEIVES[receive](env.rsmq, queue).id == good
+    assert poison not in env.scores(queue)
+    assert not any(poison in name for name in env.fields(queue))
+    fields = env.fields(dead)
+    assert (fields[poison], fields[f"{poison}:rc"], fields["totalsent"]) == ("poison", "2", "1")
+    assert (fields[f"{poison}:fr"], fields[f"{poison}:meta"]) == (str(first), "apalis")
+    assert before <= env.scores(dead)[poison] <= env.now_ms()
+    message = env.rsmq.receive_message(dead)
+    assert (message.id, message.receive_count, message.first_received_ms) == (poison, 3, first)
+
+
+@pytest.mark.parametrize("receive", RECEIVES)
+def test_only_poison_and_nothing_is_received(env, queue, dead, receive):
+    ids = env.rsmq.send_messages(queue, ["1", "2", "3"])
+    receive_twice(env, queue)
+
+    assert RECEIVES[receive](env.rsmq, queue) is None
+    assert env.scores(queue) == {}
+    assert set(env.scores(dead)) == set(ids)
+    assert env.fields(queue)["totalrecv"] == "6"
+
+
+@pytest.mark.parametrize("receive", RECEIVES)
+def test_without_its_target_a_policy_does_nothing(env, queue, dead, receive):
+    poison = env.rsmq.send_message(queue, "poison")
+    receive_twice(env, queue)
+    env.rsmq.delete_queue(dead)
+
+    message = RECEIVES[receive](env.rsmq, queue)
+    assert (message.id, message.receive_count) == (poison, 3)
+    assert env.rsmq.sweep_dead_letters(queue) == []
+    assert not env.raw.exists(env.hash(dead), env.zset(dead))
+
+
+@pytest.mark.parametrize("receive", RECEIVES)
+def test_a_target_that_cannot_take_it_and_nothing_changes(env, queue, dead, receive):
+    env.rsmq.send_message(queue, "poison")
+    receive_twice(env, queue)
+    env.raw.hset(env.hash(dead), "totalsent", "many")
+    before = env.state()
+    with pytest.raises(redis.ResponseError):
+        RECEIVES[receive](env.rsmq, queue)
+    assert env.state() == before
+    env.raw.hdel(env.hash(dead), "totalsent")
+    env.raw.set(env.zset(dead), "text")
+    before = env.state()
+    with pytest.raises(redis.ResponseError):
+        RECEIVES[receive](env.rsmq, queue)
+    assert env.state() == before
+
+
+@pytest.mark.parametrize("stored", [{"x:max": "often"}, {"x:dlq": "q"}, {"x:dlq": "nowhere"}])
+def test_policies_that_others_stored_badly_are_none(env, queue, dead, stored):
+    poison = env.rsmq.send_message(queue, "poison")
+    receive_twice(env, queue)
+    env.raw.hset(env.hash(queue), mapping=stored)
+
+    assert env.rsmq.receive_message(queue).id == poison
+    assert env.rsmq.sweep_dead_letters(queue) == []
+
+
+def test_purge_keeps_the_policy(env, queue, dead):
+    env.rsmq.purge_queue(queue)
+
+    assert env.rsmq.get_queue_attributes(queue).dead_letter_queue == dead
+
+
+def test_a_sweep_moves_what_is_due_and_no_more(env, queue, dead):
+    ids = env.rsmq.send_messages(queue, [str(n) for n in range(6)])
+    for id in ids[:4]:
+        env.raw.hset(env.hash(queue), f"{id}:rc", 2)
+    env.rsmq.change_message_visibility(queue, ids[3], 500)
+    env.raw.hset(env.hash(queue), f"{ids[4]}:rc", 1)
+
+    assert env.rsmq.sweep_dead_letters(queue, 2) == ids[:2]
+    assert env.rsmq.sweep_dead_letters(queue) == [ids[2]]
+    assert env.rsmq.sweep_dead_letters(queue) == []
+    assert set(env.scores(queue)) == set(ids[3:])
+    assert set(env.scores(dead)) == set(ids[:3])
+    assert env.fields(dead)["totalsent"] == "3"
+
+
+def test_a_sweep_goes_through_a_long_queue_of_one_score(env, queue, dead):
+    ids = env.rsmq.send_messages(queue, ["m"] * 2300)
+    poison = ids[::5]
+    env.raw.hset(env.hash(queue), mapping={f"{id}:rc": 2 for id in poison})
+
+    assert env.rsmq.sweep_dead_letters(queue, 300) == poison[:300]
+    assert env.rsmq.sweep_dead_letters(queue) == poison[300:]
+    assert len(env.scores(queue)) == 2300 - len(poison)
+
+
+def test_sweeps_that_are_refused(env, queue):
+    assert env.rsmq.sweep_dead_letters(queue) == []
+    with refused(QueueNotFound, "Queue not found"):
+        env.rsmq.sweep_dead_letters("missing")
+    with refused(InvalidValue, "max_messages must be between 1 and 10000"):
+        env.rsmq.sweep_dead_letters(queue, 0)
+
+
+def test_redriven_messages_are_new_ones_in_the_old_order(env, queue, dead):
+    ids = env.rsmq.send_messages(queue, ["1", "2", "3"])
+    receive_twice(env, queue)
+    env.rsmq.sweep_dead_letters(queue)
+    before = env.now_ms()
+
+    redriven = env.rsmq.redrive_messages(dead)
+    assert [old for old, _ in redriven] == ids
+    new = [id for _, id in redriven]
+    assert new == sorted(new)
+    assert not set(new) & set(ids)
+    assert env.scores(dead) == {}
+    assert not any(id in name for id in ids for name in env.fields(dead))
+    us = int(new[0][:10], 36)
+    assert before <= us // 1000 <= env.now_ms()
+    assert env.scores(queue) == dict.fromkeys(new, us // 1000)
+    fields = env.fields(queue)
+    assert [fields[id] for id in new] == ["1", "2", "3"]
+    assert not any(name.endswith((":rc", ":fr")) for name in fields)
+    assert fields["totalsent"] == "6"
+    assert [m.receive_count for m in env.rsmq.receive_messages(queue, 9)] == [1, 1, 1]
+
+
+def test_a_redrive_takes_so_many_and_leaves_what_is_held(env, queue, dead):
+    ids = env.rsmq.send_messages(dead, [str(n) for n in range(5)])
+    held = env.rsmq.receive_message(dead)
+    env.rsmq.create_queue("elsewhere")
+
+    redriven = env.rsmq.redrive_messages(dead, "elsewhere", max_messages=3)
+    assert [old for old, _ in redriven] == ids[1:4]
+    assert set(env.scores(dead)) == {held.id, ids[4]}
+    assert len(env.scores("elsewhere")) == 3
+    assert env.rsmq.redrive_messages(dead, queue) == [(ids[4], next(iter(env.scores(queue))))]
+    assert env.rsmq.redrive_messages(dead, queue) == []
+
+
+def test_a_redrive_of_thousands(env, queue, dead):
+    ids = env.rsmq.send_messages(dead, ["m"] * 2300)
+
+    redriven = env.rsmq.redrive_messages(dead)
+    assert [old for old, _ in redriven] == ids
+    assert set(env.scores(queue)) == {new for _, new in redriven}
+    assert env.scores(dead) == {}
+
+
+def test_whose_dead_letters_they_are(env, queue, dead):
+    env.rsmq.send_message(dead, "m")
+    env.rsmq.create_queue("other")
+    env.raw.sadd(f"{env.ns}:QUEUES", "a b", "Q:Q", "")
+    before = env.state()
+    with refused(MissingParameter, "No destination supplied") as caught:
+        env.rsmq.redrive_messages("other")
+    assert "no queue" in caught.error.hint
+    assert env.state() == before
+    env.rsmq.set_dead_letter_policy("other", dead, 9)
+    with refused(MissingParameter, "No destination supplied") as caught:
+        env.rsmq.redrive_messages(dead)
+    assert set(caught.error.value) == {queue, "other"}
+    env.rsmq.set_dead_letter_policy(queue, None)
+    assert len(env.rsmq.redrive_messages(dead)) == 1
+    assert len(env.scores("other")) == 1
+
+
+def test_redrives_that_are_refused(env, queue, dead):
+    env.rsmq.send_message(dead, "m")
+    before = env.state()
+    with refused(InvalidFormat, "Invalid destination format"):
+        env.rsmq.redrive_messages(dead, dead)
+    for names in ((dead, "missing"), ("missing", dead)):
+        with refused(QueueNotFound, "Queue not found") as caught:
+            env.rsmq.redrive_messages(*names)
+        assert caught.error.value == "missing"
+    with refused(InvalidValue, "max_messages must be between 1 and 1000000000"):
+        env.rsmq.redrive_messages(dead, queue, max_messages=0)
+    env.raw.hset(env.hash(queue), "totalsent", "many")
+    with pytest.raises(redis.ResponseError):
+        env.rsmq.redrive_messages(dead, queue)
+    env.raw.hdel(env.hash(queue), "totalsent")
+    assert env.state() == before
+
+
+def test_moving_by_receipts(env, queue):
+    env.rsmq.create_queue("to")
+    ids = env.rsmq.send_messages(queue, ["1", "2"])
+    held = env.rsmq.receive_messages(queue, 2)
+    stale = env.rsmq.receive_messages(queue, 2)
+    assert stale == []
+    env.rsmq.change_message_visibility(held[1], 0)
+    env.rsmq.receive_message(queue)
+    before = env.now_ms()
+
+    assert env.rsmq.move_messages(held, "to") == ids[:1]
+    assert before <= env.scores("to")[ids[0]] <= env.now_ms()
+    fields = env.fields("to")
+    assert (fields[ids[0]], fields[f"{ids[0]}:rc"]) == ("1", "1")
+    assert fields[f"{ids[0]}:fr"] == str(held[0].first_received_ms)
+    assert fields["totalsent"] == "1"
+    assert set(env.scores(queue)) == {ids[1]}
+    assert not any(ids[0] in name for name in env.fields(queue))
+
+
+def test_moving_by_bare_ids_keeps_place_and_delay(env, queue):
+    env.rsmq.create_queue("to")
+    ids = env.rsmq.send_messages(queue, ["1", "2"])
+    later = env.rsmq.send_message(queue, "3", delay=500)
+    scores = env.scores(queue)
+
+    moved = env.rsmq.move_messages(queue, "to", [*ids, later, "n" * 32])
+    assert moved == [*ids, later]
+    assert env.scores("to") == scores
+    assert env.fields("to")["totalsent"] == "3"
+    assert env.scores(queue) == {}
+
+
+def test_a_ghost_is_not_moved(env, queue):
+    env.rsmq.create_queue("to")
+    id = env.rsmq.send_message(queue, "m")
+    env.raw.hdel(env.hash(queue), id)
+
+    assert env.rsmq.move_messages(queue, "to", [id]) == []
+    assert env.scores("to") == {}
+
+
+def test_moves_that_are_refused(env, queue):
+    env.rsmq.create_queue("to")
+    id = env.rsmq.send_message(queue, "m")
+    before = env.state()
+    with refused(InvalidFormat, "Invalid destination format"):
+        env.rsmq.move_messages(queue, queue, [id])
+    for source, destination in ((queue, "missing"), ("missing", queue)):
+        with refused(QueueNotFound, "Queue not found") as caught:
+            env.rsmq.move_messages(source, destination, ids=[id])
+        assert caught.error.value == "missing"
+    env.raw.hset(env.hash("to"), "totalsent", "many")
+    with pytest.raises(redis.ResponseError):
+        env.rsmq.move_messages(queue, "to", [id])
+    env.raw.hdel(env.hash("to"), "totalsent")
+    assert env.state() == before

@@ -1,0 +1,151 @@
+"""Sent once under a name: dedup_id and its window, on raw keys."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from rsmq import InvalidFormat, InvalidValue, MessageTooLong, QueueNotFound
+from tests.expect import refused
+
+
+def records(env, queue):
+    return f"{env.ns}:{queue}:x:dedup"
+
+
+def test_a_second_send_adds_nothing(env, queue):
+    id = env.rsmq.send_message(queue, "m", dedup_id="order 1", delay=7)
+    before = env.state()
+
+    assert env.rsmq.send_message(queue, "other", dedup_id="order 1") == id
+    assert env.state() == before
+    assert env.fields(queue)["totalsent"] == "1"
+    assert env.rsmq.send_message(queue, "m", dedup_id="order 2") != id
+    assert env.rsmq.send_message(queue, "m") != id
+
+
+def test_also_when_the_first_is_gone(env, queue):
+    id = env.rsmq.send_message(queue, "m", dedup_id="x")
+    assert env.rsmq.pop_message(queue).id == id
+
+    assert env.rsmq.send_message(queue, "m", dedup_id="x") == id
+    assert env.scores(queue) == {}
+
+
+def test_names_are_of_a_queue(env, queue):
+    env.rsmq.create_queue("p")
+
+    assert env.rsmq.send_message(queue, "m", dedup_id="x") != env.rsmq.send_message(
+        "p", "m", dedup_id="x"
+    )
+
+
+def test_after_its_window_a_name_is_free(env, queue):
+    id = env.rsmq.send_message(queue, "m", dedup_id="x", dedup_window=5)
+    key = records(env, queue)
+    ends, created, stored = env.raw.hget(key, "x").split(b":")
+    assert stored.decode() == id
+    assert created.decode() == env.fields(queue)["created"]
+    assert int(ends) == int(id[:10], 36) // 1000 + 5000
+    assert 0 < env.raw.pttl(key) <= 5000
+    env.raw.hset(key, "x", b"%d:%s:%s" % (int(ends) - 5001, created, stored))
+
+    assert env.rsmq.send_message(queue, "m", dedup_id="x") != id
+    assert env.raw.pttl(key) > 200_000
+
+
+def test_ended_names_are_cleared_away(env, queue):
+    key = records(env, queue)
+    old = {f"old {n}": f"{env.now_ms() - 1}::i" for n in range(2000)}
+    env.raw.hset(key, mapping=old)
+    for n in range(400):
+        env.rsmq.send_message(queue, "m", dedup_id=f"new {n}")
+
+    left = env.raw.hkeys(key)
+    assert sum(name.startswith(b"new") for name in left) == 400
+    assert sum(name.startswith(b"old") for name in left) == 0
+
+
+@pytest.mark.parametrize("gone", ["purge_queue", "delete_queue"])
+def test_a_queue_emptied_or_made_anew_knows_no_names(env, queue, gone):
+    id = env.rsmq.send_message(queue, "m", dedup_id="x")
+    getattr(env.rsmq, gone)(queue)
+    assert not env.raw.exists(records(env, queue))
+    env.rsmq.create_queue(queue, exist_ok=True)
+
+    assert env.rsmq.send_message(queue, "m", dedup_id="x") != id
+
+
+def test_a_queue_that_node_made_anew_knows_no_names(env, queue):
+    id = env.rsmq.send_message(queue, "m", dedup_id="x")
+    env.raw.hincrby(env.hash(queue), "created", 1)
+
+    assert env.rsmq.send_message(queue, "m", dedup_id="x") != id
+
+
+def test_names_in_a_batch(env, queue):
+    first = env.rsmq.send_message(queue, "0", dedup_id="a")
+    ids = env.rsmq.send_messages(
+        queue, ["1", "2", "3", "4", "5"], dedup_ids=["b", "a", None, "b", None]
+    )
+
+    assert ids[1] == first
+    assert ids[0] == ids[3]
+    assert len({*ids, first}) == 4
+    assert [m.body for m in env.rsmq.receive_messages(queue, 9)] == ["0", "1", "3", "5"]
+    assert env.fields(queue)["totalsent"] == "4"
+    before = env.state()
+    assert env.rsmq.send_messages(queue, ["1", "2"], dedup_ids=["b", "a"]) == [ids[0], first]
+    assert env.state() == before
+
+
+def test_large_bodies_with_names(env, queue):
+    ids = env.rsmq.send_messages(queue, ["x" * 9000, "y" * 9000], dedup_ids=["a", "b"])
+
+    assert (
+        env.rsmq.send_messages(queue, ["x" * 9000, "y" * 9000], dedup_ids=["b", "a"]) == ids[::-1]
+    )
+    assert len(env.scores(queue)) == 2
+
+
+@pytest.mark.parametrize("name", ["", "x" * 129, 5, b"x", "\ud800"])
+def test_names_that_are_refused(env, queue, name):
+    before = env.state()
+    with refused(InvalidFormat, "Invalid dedup_id format"):
+        env.rsmq.send_message(queue, "m", dedup_id=name)
+    with refused(InvalidFormat, "Invalid dedup_id format"):
+        env.rsmq.send_messages(queue, ["m"], dedup_ids=[name])
+    assert env.state() == before
+
+
+def test_names_of_any_characters(env, queue):
+    for name in ("é😀" * 64, "a:b\0c\n", "0"):
+        id = env.rsmq.send_message(queue, "m", dedup_id=name)
+        assert env.rsmq.send_message(queue, "m", dedup_id=name) == id
+
+
+@pytest.mark.parametrize("window", [0, 0.999, -1, 10_000_000, "5", None, True])
+def test_windows_that_are_refused(env, queue, window):
+    with pytest.raises(InvalidValue, match="dedup_window must be between"):
+        env.rsmq.send_message(queue, "m", dedup_id="x", dedup_window=window)
+    with pytest.raises(InvalidValue, match="dedup_window must be between"):
+        env.rsmq.send_messages(queue, ["m"], dedup_ids=["x"], dedup_window=window)
+
+
+def test_as_many_names_as_bodies(env, queue):
+    for names in (["a"], ["a", "b", "c"], "ab", 5):
+        with refused(InvalidFormat, "Invalid dedup_ids format"):
+            env.rsmq.send_messages(queue, ["1", "2"], dedup_ids=names)
+
+
+def test_what_is_refused_leaves_no_name(env, queue):
+    with refused(MessageTooLong, "Message too long"):
+        env.rsmq.send_message(queue, "x" * 70_000, dedup_id="x")
+    with refused(QueueNotFound, "Queue not found"):
+        env.rsmq.send_message("missing", "m", dedup_id="x")
+    assert not env.raw.exists(records(env, queue), records(env, "missing"))
+    env.raw.set(records(env, queue), "text")
+    before = env.state()
+    with pytest.raises(redis.ResponseError):
+        env.rsmq.send_message(queue, "m", dedup_id="x")
+    assert env.state() == before

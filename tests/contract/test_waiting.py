@@ -1,0 +1,130 @@
+"""``wait=``: receives and pops that sleep until there is something, on every kind of server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from rsmq import RSMQ, InvalidValue, QueueNotFound
+from tests.expect import refused
+
+#: Seconds that a wait may last beyond its reason, on a machine that is busy.
+SLACK = 2.0
+
+CALLS = {
+    "receive_message": lambda rsmq, q, wait: rsmq.receive_message(q, wait=wait),
+    "pop_message": lambda rsmq, q, wait: rsmq.pop_message(q, wait=wait),
+    "receive_messages": lambda rsmq, q, wait: (rsmq.receive_messages(q, 5, wait=wait) or [None])[0],
+    "pop_messages": lambda rsmq, q, wait: (rsmq.pop_messages([q], 5, wait=wait) or [None])[0],
+}
+
+
+@contextmanager
+def soon(action, seconds=0.05):
+    """Do something while the block waits."""
+    timer = threading.Timer(seconds, action)
+    timer.start()
+    yield
+    timer.join()
+
+
+@pytest.fixture
+def other(env):
+    """Another client, of another program."""
+    return RSMQ(env.raw, ns=env.ns)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_message_that_is_sent_ends_the_wait(env, queue, other, call):
+    began = time.monotonic()
+    with soon(lambda: other.send_message(queue, "m")):
+        message = CALLS[call](env.rsmq, queue, 20)
+
+    assert message.body == "m"
+    assert message.receive_count == 1
+    assert 0.04 < time.monotonic() - began < SLACK
+    assert (message.id in env.scores(queue)) is call.startswith("receive")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wait_ends_at_its_deadline(env, queue, call):
+    began = time.monotonic()
+
+    assert CALLS[call](env.rsmq, queue, 0.1) is None
+    assert 0.09 <= time.monotonic() - began < SLACK
+    assert "totalrecv" not in env.fields(queue)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_there_already_is_not_waited_for(env, queue, call):
+    env.rsmq.send_message(queue, "m")
+    began = time.monotonic()
+
+    assert CALLS[call](env.rsmq, queue, None).body == "m"
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_delayed_message_is_delivered_when_it_becomes_visible(env, queue, call):
+    env.rsmq.send_message(queue, "m", delay=0.15)
+    began = time.monotonic()
+
+    assert CALLS[call](env.rsmq, queue, 20).body == "m"
+    assert 0.1 < time.monotonic() - began < SLACK
+
+
+def test_a_hidden_message_is_delivered_when_its_timeout_ends(env, queue):
+    env.rsmq.send_message(queue, "m")
+    env.rsmq.receive_message(queue, vt=0.15)
+
+    assert env.rsmq.receive_message(queue, wait=None).receive_count == 2
+
+
+def test_a_message_shown_by_another_ends_the_wait(env, queue, other):
+    env.rsmq.send_message(queue, "m")
+    held = env.rsmq.receive_message(queue)
+    with soon(lambda: other.release_messages([held])):
+        assert env.rsmq.receive_message(queue, wait=20).receive_count == 2
+
+
+def test_any_of_several_queues_ends_the_wait(env, queue, other):
+    for name in ("a", "b", "c"):
+        env.rsmq.create_queue(name)
+    with soon(lambda: other.send_messages("b", ["1", "2"])):
+        messages = env.rsmq.receive_messages(["a", "b", "c"], 5, wait=20)
+    assert [(m.queue, m.body) for m in messages] == [("b", "1"), ("b", "2")]
+    with soon(lambda: other.send_message("a", "3")):
+        assert [m.body for m in env.rsmq.pop_messages(["c", "a"], 5, wait=20)] == ["3"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_queue_deleted_during_the_wait(env, queue, other, call):
+    began = time.monotonic()
+    with (
+        soon(lambda: other.delete_queue(queue)),
+        refused(QueueNotFound, "Queue not found") as caught,
+    ):
+        CALLS[call](env.rsmq, queue, 20)
+
+    assert caught.error.value == queue
+    assert time.monotonic() - began < SLACK
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_missing_queue_is_not_waited_for(env, call):
+    with refused(QueueNotFound, "Queue not found"):
+        CALLS[call](env.rsmq, "q", 20)
+
+
+@pytest.mark.parametrize("value", [-1, 10_000_000, "5", True, float("nan"), []])
+@pytest.mark.parametrize("call", CALLS)
+def test_waits_that_are_refused(env, queue, call, value):
+    env.rsmq.send_message(queue, "m")
+    before = env.state()
+
+    with refused(InvalidValue, "wait must be between 0 and 9999999"):
+        CALLS[call](env.rsmq, queue, value)
+    assert env.state() == before
