@@ -16,6 +16,7 @@ from redis.asyncio.retry import Retry as RedisRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from rsmq.aio_pipeline import Pipeline, Request
 from rsmq.connection import (
     LAST_WORD,
     checked_pool,
@@ -45,59 +46,17 @@ class AsyncCaller(Protocol):
         """Where a connection that tracks keys can be made; None if nowhere."""
 
 
-class AsyncPools:
-    """
-    One pool an event loop, made when first needed: a connection belongs to the loop it began in.
-    """
+class _RetryingCaller:
+    """What the callers of single servers have in common."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._pools: dict[asyncio.AbstractEventLoop, Any] = {}
-
-    def get(self) -> Any:
-        loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            self._forget_closed_loops()
-            pool = self._pools[loop] = self._make()
-        return pool
-
-    async def close(self) -> None:
-        self._forget_closed_loops()
-        running = asyncio.get_running_loop()
-        pools, self._pools = self._pools, {}
-        for loop, pool in pools.items():
-            if loop is running:
-                await pool.disconnect()
-            else:
-                asyncio.run_coroutine_threadsafe(pool.disconnect(), loop)
-
-    def _forget_closed_loops(self) -> None:
-        # Nobody can close their connections properly any more; forgotten, they are collected.
-        for loop in list(self._pools):  # one step, for loops of other threads come meanwhile
-            if loop.is_closed():
-                self._pools.pop(loop, None)
-
-
-class GivenPool:
-    """The pool of a client that somebody else made and will close."""
-
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
-
-    def get(self) -> Any:
-        return self._pool
-
-    async def close(self) -> None:
-        """Nothing: whoever made the pool closes it."""
-
-
-class AsyncPoolCaller:
-    """Runs operations over connections of a pool, one connection a call."""
-
-    def __init__(self, pools: AsyncPools | GivenPool, retry_deadline: float) -> None:
-        self._pools = pools
+    def __init__(self, retry_deadline: float) -> None:
         self._retry_deadline = retry_deadline
+
+    async def _attempt(
+        self, operation: Operation[Any], persistent: _Persistent, *, check: bool
+    ) -> Any:
+        """The reply; an operation that gives back has done so if this raises a cancellation."""
+        raise NotImplementedError
 
     async def run(self, operation: Operation[T]) -> T:
         if operation.otherwise is None:
@@ -115,20 +74,14 @@ class AsyncPoolCaller:
         check = operation.retry is not Retry.ALWAYS or operation.settle is not None
         persistent = _Persistent()
         while True:
-            sent = False
+            persistent.sent = False
             try:
-                pool = self._pools.get()
-                connection = await pool.get_connection()
-                if check and _has_data(connection):
-                    await _give_up(pool, connection)
-                    connection = await pool.get_connection()
-                sent = True
-                reply = await self._exchange(pool, connection, operation, persistent)
+                reply = await self._attempt(operation, persistent, check=check)
             except (RedisError, OSError) as error:
                 if persistent.cancelled is not None:
                     raise persistent.cancelled from None
                 attempts = attempts or Attempts(operation.retry, self._retry_deadline)
-                pause = attempts.pause(error, sent=sent)
+                pause = attempts.pause(error, sent=persistent.sent)
                 if pause is None:
                     ours = explain(error, operation.queues)
                     if ours is not None:
@@ -146,21 +99,123 @@ class AsyncPoolCaller:
                     return operation.settle(reply)
                 return operation.parse(reply)
 
-    async def close(self) -> None:
-        await self._pools.close()
-
-    def watched_pool(self) -> Any:
-        return self._pools.get()
-
     async def _undo(self, operation: Operation[T], reply: Any) -> None:
         undo = operation.give_back and operation.give_back(operation.parse(reply))
         if undo:
             with suppress(RedisError, OSError, RSMQError):
                 await self.run(undo)
 
-    async def _exchange(
-        self, pool: Any, connection: Any, operation: Operation[T], persistent: _Persistent
+
+class AsyncOwnCaller(_RetryingCaller):
+    """
+    Runs operations over connections of our own: one an event loop, which all calls share.
+
+    It is made when first needed: a connection belongs to the loop that it began in.
+    """
+
+    def __init__(self, pool: Any, retry_deadline: float) -> None:
+        super().__init__(retry_deadline)
+        self._pool = pool
+        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+
+    def watched_pool(self) -> Any:
+        return self._pool
+
+    async def close(self) -> None:
+        running = asyncio.get_running_loop()
+        for loop in list(self._lines):  # one step, for loops of other threads come meanwhile
+            line = self._lines.pop(loop, None)
+            if line is not None and loop is running:
+                line.close()
+            elif line is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(line.close)
+
+    async def _attempt(
+        self, operation: Operation[Any], persistent: _Persistent, *, check: bool
     ) -> Any:
+        loop = asyncio.get_running_loop()
+        line = self._lines.get(loop)
+        if line is None:
+            for other in list(self._lines):
+                if other.is_closed():
+                    self._lines.pop(other, None)
+            line = self._lines.setdefault(loop, _Line(self._pool))
+        pipeline = await line.get(check=check)
+        persistent.sent = True
+
+        async def call(each: Operation[Any]) -> Any:
+            wait = _wait if operation.give_back is None else persistent.wait
+            return await _call_over(pipeline, each, wait)
+
+        try:
+            if operation.give_back is None:
+                return await call(operation)
+            return await _call_or_give_back(operation, persistent, call)
+        except ResponseError as error:
+            # A server that refuses all, as one that was demoted, is looked up anew.
+            if classify(error, sent=True) is Failure.NOTHING_RAN:
+                line.close()
+            raise
+
+
+class _Line:
+    """The connection of one event loop, made again when it has failed."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._pipeline: Pipeline | None = None
+        self._opening: asyncio.Task[Pipeline] | None = None
+
+    async def get(self, *, check: bool) -> Pipeline:
+        """The connection; if asked, one that was idle is looked at before."""
+        pipeline = self._pipeline
+        if pipeline is not None and pipeline.usable:
+            if not (check and pipeline.idle and _readable(pipeline.socket)):
+                return pipeline
+            pipeline.close()
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._open())
+        try:
+            return await asyncio.shield(self._opening)
+        except (RedisError, OSError) as error:
+            raise type(error)(*error.args) from error  # each who waits for it gets one of its own
+
+    async def _open(self) -> Pipeline:
+        try:
+            connection = self._pool.connection_class(**self._pool.connection_kwargs)
+            await connection.connect()
+            self._pipeline = Pipeline(connection)
+            return self._pipeline
+        finally:
+            self._opening = None
+
+    def close(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.close()
+
+
+class AsyncPoolCaller(_RetryingCaller):
+    """Runs operations over connections of a pool that somebody else made, one a call."""
+
+    def __init__(self, pool: Any, retry_deadline: float) -> None:
+        super().__init__(retry_deadline)
+        self._pool = pool
+
+    async def close(self) -> None:
+        """Nothing: whoever made the pool closes it."""
+
+    def watched_pool(self) -> Any:
+        return self._pool
+
+    async def _attempt(
+        self, operation: Operation[Any], persistent: _Persistent, *, check: bool
+    ) -> Any:
+        pool = self._pool
+        connection = await pool.get_connection()
+        if check and _has_data(connection):
+            await _give_up(pool, connection)
+            connection = await pool.get_connection()
+        persistent.sent = True
         usable = False
         try:
             if operation.give_back is None:
@@ -173,7 +228,7 @@ class AsyncPoolCaller:
                 )
             usable = True
         except ResponseError as error:
-            # A server that refuses all, as one that was demoted, is looked up anew.
+            # As above.
             usable = classify(error, sent=True) is not Failure.NOTHING_RAN
             raise
         except asyncio.CancelledError:
@@ -249,7 +304,7 @@ def async_caller_of(client: object, namespace: Namespace, retry_deadline: float)
     if isinstance(client, redis.asyncio.Redis) and not isinstance(
         client, redis.asyncio.client.Pipeline
     ):
-        return AsyncPoolCaller(GivenPool(client.connection_pool), retry_deadline)
+        return AsyncPoolCaller(client.connection_pool, retry_deadline)
     raise InvalidFormat(
         "client",
         value=type(client).__name__,
@@ -267,11 +322,8 @@ def open_async_caller(url: str, retry_deadline: float, options: dict[str, Any]) 
     """
     known = without_retries(options, RedisRetry(NoBackoff(), 0))
 
-    def make() -> Any:
-        return redis.asyncio.Redis.from_url(url, **known).connection_pool
-
-    checked_pool(url, make)
-    return AsyncPoolCaller(AsyncPools(make), retry_deadline)
+    pool = checked_pool(url, lambda: redis.asyncio.Redis.from_url(url, **known).connection_pool)
+    return AsyncOwnCaller(pool, retry_deadline)
 
 
 async def _give_up(pool: Any, connection: Any) -> None:
@@ -287,7 +339,10 @@ def _has_data(connection: Any) -> bool:
     The pool knows only what the event loop has read so far; the socket may know more.
     """
     info = getattr(getattr(connection, "_writer", None), "get_extra_info", None)
-    socket = info("socket") if info is not None else None
+    return _readable(info("socket") if info is not None else None)
+
+
+def _readable(socket: Any) -> bool:
     if socket is None:
         return False
     if not hasattr(select, "poll"):
@@ -304,6 +359,26 @@ async def _send(connection: Any, *command: Any) -> None:
 async def _read(connection: Any) -> Any:
     # Reading can be taken up again after a cancellation, if the connection stays open.
     return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
+
+
+async def _wait(request: Request) -> list[Any]:
+    return await request.wait()
+
+
+async def _call_over(
+    pipeline: Pipeline,
+    operation: Operation[Any],
+    wait: Callable[[Request], Awaitable[list[Any]]],
+) -> Any:
+    script, count = operation.script, len(operation.keys)
+    if operation.before is not None:
+        return last_of(await wait(pipeline.send(transaction(operation))))
+    rest = (count, *operation.keys, *operation.args)
+    replies = await wait(pipeline.send((("EVALSHA", script.sha1, *rest),)))
+    if isinstance(replies[0], NoScriptError):
+        # Nothing ran. EVAL runs the text, and makes it known for the next time.
+        replies = await wait(pipeline.send((("EVAL", script.source, *rest),)))
+    return last_of(replies)
 
 
 async def _transact(connection: Any, operation: Operation[Any]) -> Any:
@@ -343,11 +418,13 @@ class _Persistent:
 
     Attributes:
         cancelled: the last cancellation, None if there was none.
+        sent: True once any part of a command may have been on its way.
         done: True once all that was sent has been answered in spite of it.
     """
 
     def __init__(self) -> None:
         self.cancelled: asyncio.CancelledError | None = None
+        self.sent = False
         self.done = False
         self._until = 0.0
         self._task = asyncio.current_task()
@@ -375,6 +452,9 @@ class _Persistent:
 
     async def read(self, connection: Any) -> Any:
         return await self.finish(lambda: _read(connection))
+
+    async def wait(self, request: Request) -> list[Any]:
+        return await self.finish(request.wait)
 
     async def finish_task(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine that must not be cancelled itself."""

@@ -426,7 +426,7 @@ def last_of(replies: list[Any]) -> Any:
     Raises:
         ResponseError: the first error of all.
     """
-    if isinstance(replies[-1], list):
+    if len(replies) > 1 and isinstance(replies[-1], list):
         replies = replies[-1]
     for reply in replies:
         if isinstance(reply, Exception):
