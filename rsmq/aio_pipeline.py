@@ -19,6 +19,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from rsmq.interrupts import Held
+
 _NOTHING = object()
 
 
@@ -77,7 +79,6 @@ class Pipeline(asyncio.Protocol):
     def __init__(self, connection: Any) -> None:
         """Take over a connection that redis-py has opened in the running loop."""
         self.usable = True
-        self._pack = connection.pack_commands
         self._loop = asyncio.get_running_loop()
         self._replies = hiredis.Reader(
             protocolError=InvalidResponse,
@@ -103,10 +104,11 @@ class Pipeline(asyncio.Protocol):
         """Where the connection's bytes come from."""
         return self._transport.get_extra_info("socket")
 
-    def send(self, commands: Sequence[Sequence[Any]]) -> Request:
+    def send(self, commands: Sequence[tuple[Any, ...]]) -> Request:
         """Send commands, together with all others of this turn of the loop."""
         request = Request(self._loop, len(commands))
-        packed = self._pack(commands)
+        with Held():  # see interrupts.py
+            packed = [hiredis.pack_command(command) for command in commands]
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent += packed

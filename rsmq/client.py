@@ -176,9 +176,13 @@ class RSMQ:
                 with suppress(RedisError, RSMQError):
                     self.run(undo)
 
-        return self._watcher().wait(
-            lambda: self.run(operation), give_back, found, operation.keys[1::2], seconds
-        )
+        def look() -> T:
+            received = self.run(operation)
+            self._caller.rest()
+            return received
+
+        self._caller.rest()
+        return self._watcher().wait(look, give_back, found, operation.keys[1::2], seconds)
 
     def _watcher(self) -> Watcher:
         process = os.getpid()

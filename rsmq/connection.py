@@ -41,6 +41,9 @@ MEMORY = "memory://"
 _DATABASE = re.compile(r"/?\d*/?")
 _SCHEMES = (MEMORY, "redis://", "rediss://", "unix://")
 
+#: How many connections are kept that threads have left.
+_SPARE = 8
+
 _NOT_ANSWERED = object()
 
 
@@ -56,6 +59,9 @@ class Caller(Protocol):
     def watched_pool(self) -> Any:
         """Where a connection that tracks keys can be made; None if nowhere."""
 
+    def rest(self) -> None:
+        """Leave the connection that is kept for this thread to others: it will sleep."""
+
 
 class _Connections(Protocol):
     pool: Any
@@ -65,6 +71,9 @@ class _Connections(Protocol):
 
     def put(self, connection: Any, *, usable: bool) -> None:
         """Take a lent connection back."""
+
+    def rest(self) -> None:
+        """Leave what is kept for this thread to others."""
 
     def close(self) -> None:
         """Close what was opened here."""
@@ -86,6 +95,9 @@ class Pooled:
             connection.disconnect()
         self.pool.release(connection)
 
+    def rest(self) -> None:
+        """Nothing is kept for a thread."""
+
     def close(self) -> None:
         """Close the idle connections, if the pool is ours; those that are lent out follow."""
         if self._owned:
@@ -99,17 +111,19 @@ class PerThread:
 
     A thread's connection closes when the thread ends. A connection is never in its slot while it
     is lent out, so that a signal handler or a nested call gets another one. A child process
-    leaves its parent's connections alone.
+    leaves its parent's connections alone. Threads that sleep leave theirs to others, who keep a
+    few.
     """
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
         self._thread = threading.local()
         self._slots: weakref.WeakSet[_Slot] = weakref.WeakSet()
+        self._spare: list[Any] = []
         self._closed = False
 
     def take(self, *, check: bool) -> Any:
-        connection = self._slot().take()
+        connection = self._slot().take() or self._take_spare()
         if connection is not None:
             if connection.pid == os.getpid() and not (check and _has_data(connection)):
                 return connection
@@ -125,12 +139,34 @@ class PerThread:
         else:
             connection.disconnect()
 
+    def rest(self) -> None:
+        connection = self._slot().take()
+        if connection is None:
+            return
+        if len(self._spare) < _SPARE:
+            self._spare.append(connection)
+        else:
+            connection.disconnect()
+        if self._closed:
+            self._close_spare()
+
     def close(self) -> None:
         self._closed = True
+        self._close_spare()
         for slot in self._all_slots():
             connection = slot.take()
             if connection is not None:
                 connection.disconnect()
+
+    def _take_spare(self) -> Any:
+        try:
+            return self._spare.pop()  # one step, for other threads
+        except IndexError:
+            return None
+
+    def _close_spare(self) -> None:
+        while connection := self._take_spare():
+            connection.disconnect()
 
     def _slot(self) -> _Slot:
         try:
@@ -217,6 +253,9 @@ class PoolCaller:
     def watched_pool(self) -> Any:
         return self._connections.pool
 
+    def rest(self) -> None:
+        self._connections.rest()
+
     def _receive(self, connection: Any, operation: Operation[T]) -> T:
         """Exchange; if interrupted by a signal, undo what was done before that goes on."""
         received: T | None = None
@@ -286,6 +325,9 @@ class ClusterCaller:
 
     def watched_pool(self) -> Any:
         """None: which node has the keys may change while somebody waits."""
+
+    def rest(self) -> None:
+        """Nothing is kept for a thread."""
 
 
 def caller_of(client: object, namespace: Namespace, retry_deadline: float) -> Caller:

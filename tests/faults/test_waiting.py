@@ -1,0 +1,538 @@
+"""What waiting costs, what ends it, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import redis
+import redis.asyncio
+import redis.exceptions as redis_errors
+
+from rsmq import RSMQ, AsyncRSMQ, ClientClosed, Message, QueueNotFound
+from tests.proxy import Proxy
+from tests.servers import Server, redis_7
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def alone():
+    """A server that no other test uses."""
+    server = Server(redis_7())
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def raw(alone):
+    with alone.raw() as raw:
+        yield raw
+
+
+@pytest.fixture
+def producer(alone):
+    with RSMQ.from_url(alone.url) as producer:
+        producer.create_queue("q", vt=1000)
+        yield producer
+
+
+def until(true, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def waiting(raw):
+    """Whether a connection tracks keys, which have been read."""
+    return raw.info("clients")["tracking_clients"] and raw.info("stats")["tracking_total_keys"]
+
+
+def node_send(raw, body, queue="q"):
+    """As npm rsmq sends it, without realtime."""
+    seconds, us = raw.time()
+    number, id = seconds * 1_000_000 + us, ""
+    while number:
+        number, digit = divmod(number, 36)
+        id = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + id
+    id += f"{next(_numbers):022d}"
+    with raw.pipeline(transaction=True) as pipeline:
+        pipeline.zadd(f"rsmq:{queue}", {id: seconds * 1000 + us // 1000})
+        pipeline.hset(f"rsmq:{queue}:Q", id, body)
+        pipeline.hincrby(f"rsmq:{queue}:Q", "totalsent", 1)
+        pipeline.execute()
+    return id
+
+
+def calls(raw):
+    """Scripts by their being known (receives) or sent as text (readings of the watcher)."""
+    stats = raw.info("commandstats")
+    return [stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval")]
+
+
+def in_threads(number, work):
+    results = []
+    threads = [
+        threading.Thread(target=lambda: results.append(work()), daemon=True) for _ in range(number)
+    ]
+    for thread in threads:
+        thread.start()
+    return threads, results
+
+
+def test_a_thousand_threads_cost_one_connection_more_and_all_get_theirs(alone, raw, producer):
+    with RSMQ.from_url(alone.url) as consumer:
+        threads, results = in_threads(1000, lambda: consumer.receive_message("q", wait=60))
+        until(lambda: waiting(raw) and calls(raw)[0] >= 1000, 30)
+        until(lambda: raw.info("clients")["connected_clients"] <= 12, 30)
+        ids = set()
+        for start in range(0, 1000, 100):
+            ids |= set(producer.send_messages("q", [str(n) for n in range(start, start + 100)]))
+        for thread in threads:
+            thread.join(30)
+
+    assert {message.id for message in results} == ids
+    until(lambda: raw.info("clients")["connected_clients"] <= 2)
+
+
+def test_a_thousand_tasks_cost_one_connection_more_and_all_get_theirs(alone, raw, producer):
+    async def main():
+        async with AsyncRSMQ.from_url(alone.url) as consumer:
+            tasks = [
+                asyncio.ensure_future(consumer.receive_message("q", wait=60)) for _ in range(1000)
+            ]
+            while not waiting(raw):
+                await asyncio.sleep(0.01)
+            assert raw.info("clients")["connected_clients"] == 4
+            ids = producer.send_messages("q", [str(n) for n in range(1000)])
+            messages = await asyncio.gather(*tasks)
+            assert {message.id for message in messages} == set(ids)
+
+    asyncio.run(main())
+    assert raw.info("clients")["connected_clients"] == 2
+
+
+def test_while_nobody_sends_redis_hears_nothing(alone, raw, producer):
+    with RSMQ.from_url(alone.url) as consumer:
+        threads, results = in_threads(20, lambda: consumer.pop_message("q", wait=30))
+        until(lambda: waiting(raw))
+        time.sleep(0.3)
+        before = calls(raw)
+        time.sleep(2)
+        assert calls(raw) == before
+        for _ in range(20):
+            node_send(raw, "m")
+        for thread in threads:
+            thread.join(10)
+    assert len(results) == 20
+
+
+@pytest.mark.parametrize("waiters", [1, 50])
+def test_how_many_receives_a_message_costs(alone, raw, producer, waiters):
+    received = []
+
+    def consume(consumer):
+        while message := consumer.receive_message("q", wait=1):
+            received.append(message)
+
+    with RSMQ.from_url(alone.url) as consumer:
+        threads, _ = in_threads(waiters, lambda: consume(consumer))
+        until(lambda: waiting(raw))
+        time.sleep(0.2)
+        before = calls(raw)[0]
+        for number in range(100):
+            node_send(raw, str(number))
+            until(lambda number=number: len(received) == number + 1)
+            time.sleep(0.005)
+        cost = (calls(raw)[0] - before) / 100
+        for thread in threads:
+            thread.join(10)
+
+    assert cost <= (2 if waiters == 1 else 5)
+
+
+def test_fairness_every_waiter_gets_messages(alone, raw, producer):
+    counts = [0] * 5
+    stop = threading.Event()
+
+    def consume(index, consumer):
+        while not stop.is_set():
+            if consumer.pop_message("q", wait=0.2):
+                counts[index] += 1
+
+    with RSMQ.from_url(alone.url) as consumer:
+        threads = [threading.Thread(target=consume, args=(n, consumer)) for n in range(5)]
+        for thread in threads:
+            thread.start()
+        for _ in range(100):
+            node_send(raw, "m")
+            time.sleep(0.002)
+        until(lambda: sum(counts) == 100)
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+
+    assert min(counts) >= 5
+
+
+def test_an_id_whose_body_is_still_to_come_is_no_reason_to_spin(alone, raw, producer):
+    now = raw.time()[0] * 1000
+    raw.zadd("rsmq:q", {"g" * 32: now})
+    with RSMQ.from_url(alone.url) as consumer:
+        threads, results = in_threads(3, lambda: consumer.receive_message("q", wait=3))
+        time.sleep(0.3)
+        before = calls(raw)[0]
+        time.sleep(1.5)
+        assert calls(raw)[0] - before <= 3
+        node_send(raw, "m")
+        until(lambda: len(results) == 1)
+        for thread in threads:
+            thread.join(10)
+    assert [m.body for m in results if m] == ["m"]
+
+
+@pytest.mark.parametrize("call", ["receive_message", "pop_message"])
+def test_close_from_another_thread_ends_the_wait_with_an_error(alone, raw, producer, call):
+    consumer = RSMQ.from_url(alone.url)
+    errors = []
+
+    def consume():
+        try:
+            getattr(consumer, call)("q", wait=None)
+        except ClientClosed as error:
+            errors.append(error)
+
+    threads, _ = in_threads(5, consume)
+    until(lambda: waiting(raw))
+    began = time.monotonic()
+    consumer.close()
+    for thread in threads:
+        thread.join(5)
+
+    assert len(errors) == 5
+    assert time.monotonic() - began < 2
+    until(lambda: raw.info("clients")["connected_clients"] <= 2)
+    assert not any(thread.name == "rsmq-watcher" for thread in threading.enumerate())
+    producer.send_message("q", "m")
+    assert producer.get_queue_attributes("q").visible_messages == 1
+
+
+def test_closing_an_asyncio_client_ends_its_waits_with_an_error(alone, raw, producer):
+    async def main():
+        consumer = AsyncRSMQ.from_url(alone.url)
+        tasks = [asyncio.ensure_future(consumer.receive_message("q", wait=None)) for _ in range(5)]
+        while not waiting(raw):
+            await asyncio.sleep(0.01)
+        await consumer.close()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [type(error) for error in asyncio.run(main())] == [ClientClosed] * 5
+    until(lambda: raw.info("clients")["connected_clients"] <= 2)
+
+
+def test_a_client_forgotten_or_ended_with_its_loop_leaves_no_connection(alone, raw, producer):
+    async def main():
+        consumer = AsyncRSMQ.from_url(alone.url)
+        assert await consumer.receive_message("q", wait=0.2) is None
+        assert waiting(raw)
+        await consumer.close()
+
+    asyncio.run(main())
+    asyncio.run(main())
+    until(lambda: raw.info("clients")["connected_clients"] <= 2)
+
+
+def test_a_cancelled_wait_leaves_nothing_hidden_and_the_others_waiting(alone, raw, producer):
+    async def main():
+        async with AsyncRSMQ.from_url(alone.url) as consumer:
+            tasks = [
+                asyncio.ensure_future(consumer.receive_message("q", wait=2)) for _ in range(10)
+            ]
+            while not waiting(raw):
+                await asyncio.sleep(0.01)
+            for number in range(5):
+                producer.send_message("q", str(number))
+                await asyncio.sleep(0.0003 * number)
+                tasks[2 * number].cancel()
+            done = await asyncio.gather(*tasks[1::2], return_exceptions=True)
+            cancelled = await asyncio.gather(*tasks[::2], return_exceptions=True)
+            received = [m for m in [*done, *cancelled] if isinstance(m, Message)]
+            assert len(received) == 5
+            await consumer.delete_messages(received)
+            assert (await consumer.get_queue_attributes("q")).messages == 0
+
+    asyncio.run(main())
+
+
+def test_random_cancellations_of_waits(alone, raw, producer):
+    async def main():
+        received = 0
+        async with AsyncRSMQ.from_url(alone.url) as consumer:
+            for number in range(200):
+                task = asyncio.ensure_future(consumer.receive_message("q", wait=20))
+                await asyncio.sleep(0.002)
+                node_send(raw, str(number))
+                await asyncio.sleep(number % 20 / 10_000)
+                task.cancel()
+                try:
+                    message = await task
+                except asyncio.CancelledError:
+                    assert (await consumer.get_queue_attributes("q")).hidden_messages == 0
+                else:
+                    received += 1
+                    await consumer.delete_message(message)
+                await consumer.purge_queue("q")
+        return received
+
+    assert 0 < asyncio.run(main()) < 200
+
+
+def test_ctrl_c_ends_a_wait_and_leaves_nothing_hidden(alone, raw, producer):
+    program = """
+import sys
+from rsmq import RSMQ
+
+client = RSMQ.from_url(sys.argv[1])
+print("waiting", flush=True)
+try:
+    while True:
+        client.delete_message(client.receive_message("q", wait=None))
+except KeyboardInterrupt:
+    print(client.get_queue_attributes("q").hidden_messages)
+"""
+    for number in range(5):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, alone.url], stdout=subprocess.PIPE, text=True,
+            cwd=Path(__file__).parents[2],
+        )  # fmt: skip
+        assert process.stdout.readline() == "waiting\n"
+        until(lambda: waiting(raw))
+        node_send(raw, "m")
+        time.sleep(0.0005 * number)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=10)[0] == "0\n"
+
+
+def test_a_deleted_queue_is_reported_to_all_who_wait_for_it(alone, raw, producer):
+    producer.create_queue("other")
+    with RSMQ.from_url(alone.url) as consumer:
+        errors = []
+
+        def consume():
+            try:
+                consumer.receive_messages(["other", "q"], 1, wait=20)
+            except QueueNotFound as error:
+                errors.append(error.value)
+
+        threads, _ = in_threads(5, consume)
+        until(lambda: waiting(raw))
+        with raw.pipeline(transaction=True) as node:  # as npm rsmq deletes it
+            node.delete("rsmq:q:Q", "rsmq:q")
+            node.srem("rsmq:QUEUES", "q")
+            node.execute()
+        for thread in threads:
+            thread.join(5)
+
+    assert errors == ["q"] * 5
+
+
+def kill_tracking(raw):
+    for client in raw.client_list():
+        if "t" in client["flags"]:
+            raw.client_kill_filter(_id=client["id"])
+
+
+@pytest.mark.parametrize("face", ["sync", "asyncio"])
+def test_a_lost_connection_is_made_again_and_no_message_is_missed(alone, raw, producer, face):
+    def send():
+        until(lambda: waiting(raw))
+        kill_tracking(raw)
+        producer.send_message("q", "in the gap")
+        until(lambda: waiting(raw))
+        kill_tracking(raw)
+        until(lambda: waiting(raw))
+        producer.send_message("q", "after it")
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    if face == "sync":
+        with RSMQ.from_url(alone.url) as consumer:
+            bodies = [consumer.receive_message("q", wait=20).body for _ in range(2)]
+    else:
+
+        async def main():
+            async with AsyncRSMQ.from_url(alone.url) as consumer:
+                return [(await consumer.receive_message("q", wait=20)).body for _ in range(2)]
+
+        bodies = asyncio.run(main())
+    thread.join()
+    assert bodies == ["in the gap", "after it"]
+
+
+@pytest.mark.parametrize("face", ["sync", "asyncio"])
+def test_a_server_that_goes_away_is_reported_and_one_that_comes_back_is_not(face):
+    server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
+    try:
+        with RSMQ.from_url(server.url) as producer:
+            producer.create_queue("q")
+        results = []
+
+        def consume(wait, deadline):
+            try:
+                if face == "sync":
+                    with RSMQ.from_url(server.url, retry_deadline=deadline) as consumer:
+                        results.append(consumer.receive_message("q", wait=wait))
+                else:
+
+                    async def main():
+                        async with AsyncRSMQ.from_url(
+                            server.url, retry_deadline=deadline
+                        ) as consumer:
+                            results.append(await consumer.receive_message("q", wait=wait))
+
+                    asyncio.run(main())
+            except redis_errors.ConnectionError as error:
+                results.append(error)
+
+        thread = threading.Thread(target=consume, args=(30, 10))
+        thread.start()
+        with server.raw() as raw:
+            until(lambda: waiting(raw))
+        server.kill()
+        time.sleep(0.5)
+        server.start()
+        with server.raw() as raw:
+            node_send(raw, "m")
+        thread.join(15)
+        assert results.pop().body == "m"
+
+        thread = threading.Thread(target=consume, args=(30, 0.5))
+        thread.start()
+        with server.raw() as raw:
+            until(lambda: waiting(raw))
+        server.kill()
+        thread.join(10)
+        assert isinstance(results.pop(), redis_errors.ConnectionError)
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("face", ["sync", "asyncio"])
+def test_where_tracking_is_not_to_be_had_it_is_polled_ever_less(alone, raw, producer, face):
+    raw.execute_command("ACL", "SETUSER", "poor", "on", "nopass", "~*", "+@all", "-client|tracking")
+    url = f"redis://poor:x@127.0.0.1:{alone.port}/0"
+    before = calls(raw)[0]
+    timer = threading.Timer(2, lambda: node_send(raw, "m"))
+    timer.start()
+    if face == "sync":
+        with RSMQ.from_url(url) as consumer:
+            message = consumer.receive_message("q", wait=20)
+    else:
+
+        async def main():
+            async with AsyncRSMQ.from_url(url) as consumer:
+                return await consumer.receive_message("q", wait=20)
+
+        message = asyncio.run(main())
+    timer.join()
+
+    assert message.body == "m"
+    assert 5 < calls(raw)[0] - before < 25
+    assert raw.info("clients")["tracking_clients"] == 0
+
+
+def test_a_user_who_may_not_read_the_names_of_queues_is_still_told_of_messages(
+    alone, raw, producer
+):
+    raw.execute_command(
+        "ACL", "SETUSER", "narrow", "on", "nopass", "~rsmq:q", "~rsmq:q:Q", "+@all"
+    )  # fmt: skip
+    with RSMQ.from_url(f"redis://narrow:x@127.0.0.1:{alone.port}/0") as consumer:
+        threads, results = in_threads(1, lambda: consumer.receive_message("q", wait=20))
+        until(lambda: waiting(raw))
+        time.sleep(0.1)
+        before = calls(raw)[0]
+        time.sleep(0.5)
+        assert calls(raw)[0] == before
+        node_send(raw, "m")
+        threads[0].join(5)
+    assert results[0].body == "m"
+
+
+@pytest.mark.parametrize("options", [{"protocol": 2, "decode_responses": True}, {"protocol": 3}])
+def test_a_client_that_was_handed_in_waits_like_one_of_our_own(alone, raw, producer, options):
+    with redis.Redis(port=alone.port, **options) as given, RSMQ(given) as consumer:
+        threads, results = in_threads(3, lambda: consumer.pop_message("q", wait=20))
+        until(lambda: waiting(raw))
+        for _ in range(3):
+            node_send(raw, "m")
+        for thread in threads:
+            thread.join(5)
+    assert len(results) == 3
+    until(lambda: raw.info("clients")["tracking_clients"] == 0)
+
+
+def test_a_child_process_waits_for_itself(alone, raw, producer):
+    with RSMQ.from_url(alone.url) as consumer:
+        assert consumer.receive_message("q", wait=0.1) is None
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                message = consumer.receive_message("q", wait=20)
+                os.write(writer, message.body.encode())
+                status = 0
+            finally:
+                os._exit(status)
+        until(lambda: raw.info("clients")["tracking_clients"] == 2)
+        time.sleep(0.1)
+        node_send(raw, "for the child")
+        assert os.read(reader, 100) == b"for the child"
+        os.waitpid(child, 0)
+        timer = threading.Timer(0.1, lambda: node_send(raw, "for the parent"))
+        timer.start()
+        assert consumer.receive_message("q", wait=20).body == "for the parent"
+        timer.join()
+
+
+def test_a_slow_network_delays_and_loses_nothing(alone, raw, producer):
+    proxy = Proxy(alone.port)
+    try:
+        proxy.delay, proxy.pieces = 0.01, True
+        with RSMQ.from_url(proxy.url) as consumer:
+            threads, results = in_threads(3, lambda: consumer.receive_message("q", wait=20))
+            until(lambda: waiting(raw))
+            ids = {node_send(raw, str(number)) for number in range(3)}
+            for thread in threads:
+                thread.join(10)
+        assert {message.id for message in results} == ids
+    finally:
+        proxy.close()
+
+
+def test_a_flushed_database_is_a_deleted_queue(alone, raw, producer):
+    with RSMQ.from_url(alone.url) as consumer:
+        errors = []
+
+        def consume():
+            try:
+                consumer.receive_message("q", wait=20)
+            except QueueNotFound as error:
+                errors.append(error)
+
+        threads, _ = in_threads(2, consume)
+        until(lambda: waiting(raw))
+        raw.flushdb()
+        for thread in threads:
+            thread.join(5)
+    assert len(errors) == 2
