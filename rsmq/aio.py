@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from redis.exceptions import RedisError
 
 from rsmq import operations, protocol
 from rsmq.aio_connection import AsyncCaller, async_caller_of, open_async_caller
 from rsmq.aio_watcher import AsyncWatcher
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.connection import MEMORY, check_url
-from rsmq.errors import ClientClosed
+from rsmq.errors import ClientClosed, RSMQError
 from rsmq.failures import DEFAULT_RETRY_DEADLINE, check_deadline
 from rsmq.protocol import Namespace
 
@@ -99,18 +102,19 @@ class AsyncRSMQ:
 
     async def run_steps(self, steps: Steps[T]) -> T:
         """Async twin of ``RSMQ.run_steps``."""
-        try:
-            operation = next(steps)
-            while True:
-                try:
-                    result = await self.run(operation)
-                except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
-                    operation = steps.throw(error)
-                else:
-                    operation = steps.send(result)
-        except StopIteration as end:
-            result_of_all: T = end.value
-            return result_of_all
+        result: Any = None
+        operation = next(steps)
+        while True:
+            try:
+                result = await self.run(operation)
+                operation, result = steps.send(result), None
+            except StopIteration as end:
+                result_of_all: T = end.value
+                return result_of_all
+            except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
+                if result and operation.give_back:  # they have not been told of this one
+                    await self._undo(operation, result)
+                operation = steps.throw(error)
 
     async def _receive(self, operation: Operation[T], wait: float | None) -> T:
         seconds = protocol.seconds_to_wait(wait)
@@ -121,6 +125,12 @@ class AsyncRSMQ:
             lambda: self.run(operation), found, operation.keys[1::2], seconds
         )
 
+    async def _undo(self, operation: Operation[T], received: T) -> None:
+        undo = operation.give_back and operation.give_back(received)
+        if undo:
+            with suppress(RedisError, RSMQError):
+                await self.run(undo)
+
     def _watcher(self) -> AsyncWatcher:
         loop = asyncio.get_running_loop()
         watcher = self._watchers.get(loop)
@@ -128,7 +138,7 @@ class AsyncRSMQ:
             for other in list(self._watchers):
                 if other.is_closed():
                     self._watchers.pop(other, None)
-            watcher = AsyncWatcher(self._caller.watched_pool(), self._namespace.queues)
+            watcher = AsyncWatcher(self._caller.watched_pool(), self._namespace)
             self._watchers[loop] = watcher
         return watcher
 

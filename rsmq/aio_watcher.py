@@ -5,6 +5,7 @@ Waits for messages, for the asyncio client; the twin of ``watcher.py``, with a t
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -14,8 +15,17 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import ClientClosed
+from rsmq.protocol import Namespace
 from rsmq.waiting import Board, Waiter
-from rsmq.watcher import IDLE, RECONNECT, News, note_changes, now, tracking_options
+from rsmq.watcher import (
+    IDLE,
+    RECONNECT,
+    News,
+    note_changes,
+    now,
+    retry_tracking,
+    tracking_options,
+)
 
 T = TypeVar("T")
 
@@ -26,13 +36,15 @@ CONNECT = 5.0
 class AsyncWatcher:
     """Lets tasks of one event loop wait until there may be something to receive."""
 
-    def __init__(self, pool: Any, names: bytes) -> None:
+    def __init__(self, pool: Any, namespace: Namespace) -> None:
         """As of ``Watcher``."""
         self._pool = pool
-        self._names = names
+        self._namespace = namespace
         self._board = Board()
-        self._news = News(self._board, names)
+        self._news = News(self._board, namespace)
         self._connection: Any = None
+        self._connect_at = now() if pool is not None else math.inf
+        self._connector: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._clock: asyncio.Task[None] | None = None
         self._kick = asyncio.Event()
@@ -76,7 +88,7 @@ class AsyncWatcher:
             raise ClientClosed
         self._board.enter(waiter, now())
         self._kick.set()
-        if self._clock is None:
+        if self._clock is None or self._clock.done():
             self._clock = asyncio.ensure_future(self._work())
 
     async def close(self) -> None:
@@ -91,7 +103,7 @@ class AsyncWatcher:
 
     async def _work(self) -> None:
         """Send who must look, ask what is to be read, and keep the connection."""
-        connect_at, idle_since = now(), now()
+        idle_since = now()
         try:
             while True:
                 moment = now()
@@ -103,29 +115,35 @@ class AsyncWatcher:
                 next_look = self._board.send_who_must_look(moment)
                 await self._ask()
                 pause = min(next_look, idle_since + IDLE) - moment
-                if self._connection is None and self._pool is not None:
-                    if moment >= connect_at:
-                        connect_at = moment + RECONNECT
-                        await self._connect()
-                        continue
-                    pause = min(pause, connect_at - moment)
+                if self._connection is None:
+                    if moment >= self._connect_at:
+                        self._connect_at = math.inf  # until this attempt has ended
+                        self._connector = asyncio.ensure_future(self._connect())
+                    pause = min(pause, self._connect_at - moment)
+                elif self._news.overdue(moment) <= 0:
+                    await self._lose()
+                    continue
+                pause = min(pause, self._news.overdue(moment))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.0, pause)):
+                    async with asyncio.timeout(max(0.001, pause)):
                         await self._kick.wait()
         finally:
             self._clock = None
+            if self._connector is not None:
+                self._connector.cancel()
             await self._lose()
 
     async def _ask(self) -> None:
         if self._connection is not None and self._board.unread:
             try:
-                await self._connection.send_command(*self._news.question())
+                await self._connection.send_command(*self._news.question(now()))
             except (RedisError, OSError):
                 await self._lose()
 
     async def _lose(self) -> None:
         connection, self._connection = self._connection, None
         reader, self._reader = self._reader, None
+        self._news = News(self._board, self._namespace)
         self._board.end_telling(now())
         if reader is not None and reader is not asyncio.current_task():
             reader.cancel()
@@ -133,35 +151,37 @@ class AsyncWatcher:
             await connection.disconnect(nowait=True)
 
     async def _connect(self) -> None:
-        connection = None
         try:
             async with asyncio.timeout(CONNECT):
                 connection = await self._tracking_connection()
-        except ResponseError:  # no HELLO, no CLIENT TRACKING, or not for this user
-            self._pool = None
-        except (RedisError, OSError):  # those who look will learn why
-            pass
-        except Exception:  # noqa: BLE001 - no connection of a kind that is known
-            self._pool = None
-        if connection is not None:
+        except Exception as error:  # noqa: BLE001 - those who look will learn why
+            self._connect_at = now() + retry_tracking(error)
+        else:
+            self._connect_at = now() + RECONNECT  # should it be lost
             self._connection = connection
-            self._news = News(self._board, self._names)
             self._board.begin_telling(now())
             self._reader = asyncio.ensure_future(self._hear(connection))
+        self._connector = None
+        self._kick.set()
 
     async def _tracking_connection(self) -> Any:
         options = tracking_options(self._pool)
         # Nothing is read in haste here; who looks has a time limit of its own.
         options |= {"retry": RedisRetry(NoBackoff(), 0), "socket_timeout": None}
         connection = self._pool.connection_class(**options)
-        await connection.connect()
 
         async def noted(said: Any) -> Any:
             return note_changes(said)
 
-        connection._parser.set_invalidation_push_handler(noted)  # noqa: SLF001 - no public way
-        await connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
-        await connection.read_response()
+        try:
+            await connection.connect()
+            parser = connection._parser  # noqa: SLF001 - there is no public way
+            parser.set_invalidation_push_handler(noted)
+            await connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
+            await connection.read_response()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
         return connection
 
     async def _hear(self, connection: Any) -> None:

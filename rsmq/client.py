@@ -151,44 +151,44 @@ class RSMQ:
 
     def run_steps(self, steps: Steps[T]) -> T:
         """Run a call of several steps of ``rsmq.operations``."""
-        try:
-            operation = next(steps)
-            while True:
-                try:
-                    result = self.run(operation)
-                except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
-                    operation = steps.throw(error)
-                else:
-                    operation = steps.send(result)
-        except StopIteration as end:
-            result_of_all: T = end.value
-            return result_of_all
+        result: Any = None
+        operation = next(steps)
+        while True:
+            try:
+                result = self.run(operation)
+                operation, result = steps.send(result), None
+            except StopIteration as end:
+                result_of_all: T = end.value
+                return result_of_all
+            except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
+                if result and operation.give_back:  # they have not been told of this one
+                    self._undo(operation, result)
+                operation = steps.throw(error)
 
     def _receive(self, operation: Operation[T], wait: float | None) -> T:
         seconds = protocol.seconds_to_wait(wait)
         found = self.run(operation)
         if found or seconds == 0:
             return found
+        return self._watcher().wait(
+            lambda: self.run(operation),
+            lambda received: self._undo(operation, received),
+            found,
+            operation.keys[1::2],
+            seconds,
+        )
 
-        def give_back(received: T) -> None:
-            undo = operation.give_back and operation.give_back(received)
-            if undo:
-                with suppress(RedisError, RSMQError):
-                    self.run(undo)
-
-        def look() -> T:
-            received = self.run(operation)
-            self._caller.rest()
-            return received
-
-        self._caller.rest()
-        return self._watcher().wait(look, give_back, found, operation.keys[1::2], seconds)
+    def _undo(self, operation: Operation[T], received: T) -> None:
+        undo = operation.give_back and operation.give_back(received)
+        if undo:
+            with suppress(RedisError, RSMQError):
+                self.run(undo)
 
     def _watcher(self) -> Watcher:
         process = os.getpid()
         watcher = self._watchers.get(process)
         if watcher is None:
-            made = Watcher(self._caller.watched_pool(), self._namespace.queues)
+            made = Watcher(self._caller.watched_pool(), self._namespace, self._caller.rest)
             watcher = self._watchers.setdefault(process, made)  # one step, for other threads
         return watcher
 

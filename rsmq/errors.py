@@ -191,6 +191,7 @@ class MissingExtra(RSMQError, ImportError):
 QUEUE_NOT_FOUND = "QUEUENOTFOUND"
 MESSAGE_TOO_LONG = "MESSAGETOOLONG"
 INVALID_VALUE = "INVALIDVALUE"
+DEAD_LETTER_CYCLE = "DEADLETTERCYCLE"
 
 _LONGEST_SHOWN = 80
 
@@ -227,6 +228,13 @@ def from_script(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
             hint=f"The body has {size} units (UTF-16 code units of text, bytes of bytes), "
             f"the maxsize of queue {shown} is {limit}. Send less, or raise maxsize with "
             "set_queue_attributes (-1 is unlimited).",
+        )
+    if code == DEAD_LETTER_CYCLE:
+        return InvalidFormat(
+            "dead_letter_queue",
+            value=detail,
+            hint=f"Queue {show(detail)} has {show(queues[0])} as its dead-letter queue: messages "
+            "would go to and fro and never be delivered. Remove that policy, or name another.",
         )
     if code == INVALID_VALUE:
         item, _, stored = detail.partition(" ")

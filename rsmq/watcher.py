@@ -9,6 +9,7 @@ next change of each, whoever makes it. It carries nothing else. ``waiting.py`` s
 from __future__ import annotations
 
 import functools
+import math
 import os
 import threading
 import time
@@ -25,14 +26,19 @@ from rsmq.errors import ClientClosed
 from rsmq.failures import code_of
 from rsmq.interrupts import Held
 from rsmq.operations import due_in
+from rsmq.protocol import Namespace
 from rsmq.waiting import Board, Waiter
 
 T = TypeVar("T")
 
 #: Seconds without anybody waiting after which the thread ends and the connection closes.
 IDLE = 10.0
-#: Seconds between two attempts to connect.
+#: Seconds until the next attempt to connect, where the server could not be reached, and where it
+#: answered with an error that may pass.
 RECONNECT = 0.5
+RECONSIDER = 60.0
+#: Seconds after which a connection that does not answer is given up.
+SILENCE = 5.0
 
 # A function that is an object of its own: freezegun, which stops the time of memory://, would
 # else stop the time of those who wait, too.
@@ -40,44 +46,44 @@ now = functools.partial(time.monotonic)
 
 
 class News:
-    """
-    What the tracking connection has been asked, and what it says.
+    """What the tracking connection has been asked, and what it says."""
 
-    Attributes:
-        names: the set of the names of all queues; None once this user turned out not to read it.
-    """
-
-    def __init__(self, board: Board, names: bytes) -> None:
-        self.names: bytes | None = names
+    def __init__(self, board: Board, namespace: Namespace) -> None:
         self._board = board
-        self._asked: deque[list[bytes]] = deque()
+        self._namespace = namespace
+        self._names = True  # until this user turns out not to be allowed to ask for them
+        self._asked: deque[tuple[float, list[bytes]]] = deque()
 
-    def question(self) -> list[str | bytes | int]:
+    def question(self, now: float) -> list[str | bytes | int]:
         """The command that reads what is to be read."""
         queues = sorted(self._board.unread)
         self._board.unread.clear()
-        self._asked.append(queues)
-        operation = due_in(queues, self.names)
+        self._asked.append((now, queues))
+        operation = due_in(self._namespace, queues, names=self._names)
         return ["EVAL", operation.script.source, len(operation.keys), *operation.keys,
                 *operation.args]  # fmt: skip
+
+    def overdue(self, now: float) -> float:
+        """Seconds until the connection must have answered; infinite if it has."""
+        return self._asked[0][0] + SILENCE - now if self._asked else math.inf
 
     def heard(self, said: Any, now: float) -> None:
         """Take in a reply or a message of the server."""
         changes = changes_of(said)
         if changes is None:
             self._answered(said, now)
-        elif not changes or self.names in changes:  # none: the whole database was flushed
+        elif not changes or self._namespace.queues in changes:  # none: all keys were flushed
             self._board.everything_changed(now)
         for queue in changes or ():
             self._board.changed(queue, now)
 
     def _answered(self, answer: Any, now: float) -> None:
-        queues = self._asked.popleft()
+        _, queues = self._asked.popleft()
         if not isinstance(answer, ResponseError):
             for queue, ms in zip(queues, answer, strict=True):
                 self._board.was_read(queue, int(ms), now)
-        elif code_of(answer) == "NOPERM" and self.names is not None:
-            self.names = None
+        elif code_of(answer) == "NOPERM" and self._names:
+            self._names = False
             self._board.unread.update(queues)
         else:
             for queue in queues:
@@ -98,6 +104,14 @@ def note_changes(said: Any) -> _Changes:
     return _Changes(said[1] or ())
 
 
+def retry_tracking(error: BaseException) -> float:
+    """Seconds until tracking is tried again after this error; infinite if it will never work."""
+    if isinstance(error, ResponseError):
+        refused = code_of(error) in ("NOPERM", "NOPROTO") or "unknown" in str(error).lower()
+        return math.inf if refused else RECONSIDER
+    return RECONNECT if isinstance(error, RedisError | OSError) else RECONSIDER
+
+
 def tracking_options(pool: Any) -> dict[str, Any]:
     """Options for one more connection like those of a pool, which speaks RESP3."""
     options = {
@@ -111,21 +125,24 @@ def tracking_options(pool: Any) -> dict[str, Any]:
 class Watcher:
     """Lets threads wait until there may be something to receive."""
 
-    def __init__(self, pool: Any, names: bytes) -> None:
+    def __init__(self, pool: Any, namespace: Namespace, rest: Callable[[], object]) -> None:
         """
         Make a watcher; nothing is opened before somebody waits.
 
         Args:
             pool: where connections are made; None where the server can't tell of changes.
-            names: the set of the names of all queues.
+            namespace: the queues'.
+            rest: called by a thread before it sleeps.
         """
         self._pool = pool
-        self._names = names
+        self._rest = rest
+        self._namespace = namespace
         self._pid = os.getpid()
         self._lock = threading.Condition()
         self._board = Board()
-        self._news = News(self._board, names)
+        self._news = News(self._board, namespace)
         self._connection: Any = None
+        self._connect_at = now() if pool is not None else math.inf
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -159,6 +176,7 @@ class Watcher:
                 with Held():
                     event.clear()
                     self._enter(waiter)
+                self._rest()
                 event.wait(None if until is None else max(0.0, until - now()))
                 with Held(), self._lock:
                     self._board.leave(waiter)
@@ -184,9 +202,10 @@ class Watcher:
                 raise ClientClosed
             self._board.enter(waiter, now())
             self._ask()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="rsmq-watcher", daemon=True)
-                self._thread.start()
+            if self._thread is None or not self._thread.is_alive():
+                thread = threading.Thread(target=self._work, name="rsmq-watcher", daemon=True)
+                thread.start()
+                self._thread = thread
             elif self._connection is None:
                 self._lock.notify()
 
@@ -215,7 +234,7 @@ class Watcher:
         """Read what is to be read; the lock is held."""
         if self._connection is not None and self._board.unread:
             try:
-                self._connection.send_command(*self._news.question())
+                self._connection.send_command(*self._news.question(now()))
             except (RedisError, OSError):
                 self._lose()
 
@@ -224,7 +243,7 @@ class Watcher:
         self._board.end_telling(now())
 
     def _work(self) -> None:
-        connect_at, idle_since = now(), now()
+        idle_since = now()
         while True:
             with self._lock:
                 moment = now()
@@ -236,46 +255,62 @@ class Watcher:
                     break
                 next_look = self._board.send_who_must_look(moment)
                 self._ask()
-                connection = self._connection
                 pause = max(0.0, min(next_look, idle_since + IDLE) - moment)
-                if connection is None and (self._pool is None or moment < connect_at):
-                    if self._pool is not None:
-                        pause = min(pause, connect_at - moment)
-                    self._lock.wait(pause)
+                connection = self._connection
+                if connection is None:
+                    self._connect_if_due(moment)
+                    self._lock.wait(min(pause, max(0.001, self._connect_at - moment)))
                     continue
-            if connection is None:
-                connect_at = now() + RECONNECT
-                self._connect()
+                silent = self._news.overdue(moment) <= 0
+                if silent:
+                    self._lose()
+            if silent:
+                connection.disconnect()
             else:
-                self._hear(connection, pause)
+                # Never for long: a question that is asked meanwhile may stay without an answer.
+                self._hear(connection, min(pause, SILENCE / 2))
         if connection is not None:
             connection.disconnect()
 
+    def _connect_if_due(self, moment: float) -> None:
+        """Connect in a thread of its own, for it may take long; the lock is held."""
+        if moment >= self._connect_at:
+            self._connect_at = math.inf  # until this attempt has ended
+            threading.Thread(target=self._connect, name="rsmq-connect", daemon=True).start()
+
     def _connect(self) -> None:
-        connection = None
+        connection, again = None, math.inf
         try:
             connection = self._tracking_connection()
-        except ResponseError:  # no HELLO, no CLIENT TRACKING, or not for this user
-            self._pool = None
-        except (RedisError, OSError):  # those who look will learn why
-            pass
-        except Exception:  # noqa: BLE001 - no connection of a kind that is known
-            self._pool = None
-        if connection is not None:
-            with self._lock:
-                self._connection = connection
-                self._news = News(self._board, self._names)
+        except Exception as error:  # noqa: BLE001 - those who look will learn why
+            again = retry_tracking(error)
+        with self._lock:
+            self._connect_at = now() + again
+            if connection is not None and self._thread is not None:
+                self._connection, connection = connection, None
+                self._connect_at = now() + RECONNECT  # should it be lost
+                self._news = News(self._board, self._namespace)
                 self._board.begin_telling(now())
                 self._ask()
+            elif connection is not None:  # nobody waits any more
+                self._connect_at = now()
+            self._lock.notify()
+        if connection is not None:
+            connection.disconnect()
 
     def _tracking_connection(self) -> Any:
         options = tracking_options(self._pool)
         options["retry"] = RedisRetry(NoBackoff(), 0)
         connection = self._pool.connection_class(**options)
-        connection.connect()
-        connection._parser.set_invalidation_push_handler(note_changes)  # noqa: SLF001 - no public way
-        connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
-        connection.read_response()
+        try:
+            connection.connect()
+            parser = connection._parser  # noqa: SLF001 - there is no public way
+            parser.set_invalidation_push_handler(note_changes)
+            connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
+            connection.read_response()
+        except BaseException:
+            connection.disconnect()
+            raise
         return connection
 
     def _hear(self, connection: Any, pause: float) -> None:
@@ -287,7 +322,7 @@ class Watcher:
                 self._heard(connection, said)
         except ResponseError as error:
             self._heard(connection, error)
-        except (RedisError, OSError):
+        except Exception:  # noqa: BLE001 - also what redis-py raises when another thread closed it
             with self._lock:
                 if self._connection is connection:
                     self._lose()

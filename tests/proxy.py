@@ -22,6 +22,7 @@ class Proxy:
         pieces: True forwards replies byte by byte.
         refuse: True closes every new connection at once.
         scripts: how many script calls went through to the server.
+        muted: the server's addresses of connections whose replies are swallowed from now on.
     """
 
     def __init__(self, port: int) -> None:
@@ -35,6 +36,7 @@ class Proxy:
         self.pieces = False
         self.refuse = False
         self.scripts = 0
+        self.muted: set[str] = set()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -46,6 +48,10 @@ class Proxy:
     def close(self) -> None:
         self._listener.close()
         self.close_connections()
+
+    def mute(self, address: str) -> None:
+        """Swallow all that the server says to the connection that it knows by this address."""
+        self.muted.add(address)
 
     def close_connections(self) -> None:
         """Reset every connection that is open now."""
@@ -93,7 +99,7 @@ class Proxy:
                         return
                     if self.delay:
                         time.sleep(self.delay)
-                    if silent:
+                    if silent or "{}:{}".format(*server.getsockname()) in self.muted:
                         continue
                     if doomed:
                         client.sendall(data[: self.cut])

@@ -1,28 +1,27 @@
 -- Messages that were received as often as their queue's policy allows.
 
--- A total that is no integer fails here, before anything is changed.
-local function require_integer(hash, field, stored)
-  if stored and not string.find(stored, '^%-?%d+$') then
-    redis.call('HINCRBY', hash, field, 0)
-  end
-end
-
--- The policy of a queue, nil without one: its limit, and the target's keys or none if it is gone.
--- Its arguments are the namespace, and the fields x:dlq and x:max as stored.
+-- The policy of a queue: its limit and the target's keys. Nil without one, and when the target is
+-- gone or can't be written: then its messages are delivered. The arguments are the namespace, and
+-- the fields x:dlq and x:max as stored.
 local function policy(namespace, zset, target, limit)
   limit = target and decimal(limit)
-  if not limit then
+  local to_zset = limit and namespace .. ':' .. target
+  if not limit or to_zset == zset then
     return
   end
-  local to_zset = namespace .. ':' .. target
   local to_hash = to_zset .. ':Q'
-  local stored = to_zset ~= zset and queue(to_hash, 'totalsent')
-  if not stored then
-    return
+  local usable, stored = pcall(function()
+    local found = queue(to_hash, 'totalsent')
+    if found then -- changes nothing; what a message would need to be moved must not fail later
+      require_integer(to_hash, 'totalsent', found[4])
+      allow_removal(to_zset, to_hash)
+      redis.call('ZADD', to_zset, 'XX', 0, '')
+    end
+    return found
+  end)
+  if usable and stored then
+    return {zset = to_zset, hash = to_hash, limit = limit}
   end
-  require_integer(to_hash, 'totalsent', stored[4])
-  redis.call('ZSCORE', to_zset, '') -- fails on a key of another type
-  return {zset = to_zset, hash = to_hash, limit = limit}
 end
 
 -- Moves a message with its counters to another queue.
@@ -35,8 +34,8 @@ local function transfer(zset, hash, to, id, score)
       redis.call('HSET', to.hash, name, values[at])
     end
   end
-  remove_message(zset, hash, id)
   redis.call('ZADD', to.zset, score, id)
+  remove_message(zset, hash, id)
 end
 
 -- Id and body of the first message that is due and may be delivered by the policy; those before it

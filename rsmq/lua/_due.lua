@@ -9,6 +9,18 @@ local function remove_message(zset, hash, id)
   return removed
 end
 
+-- All fields that messages may have.
+local function fields_of(ids)
+  local fields, last = {}, 0
+  for each = 1, #ids do
+    local id = ids[each]
+    fields[last + 1], fields[last + 2] = id, id .. ':rc'
+    fields[last + 3], fields[last + 4] = id .. ':fr', id .. ':meta'
+    last = last + 4
+  end
+  return fields
+end
+
 -- Id and body of the first message that is due, or nothing.
 -- An id without a body is a ghost. Until ten seconds after its score it may be a send in progress
 -- (some clients send without MULTI) and is stepped over; then it is removed, with its counters.

@@ -9,6 +9,9 @@ end
 
 -- The value for each argument, in order.
 local function values_of(command, key, arguments)
+  if #arguments <= 4000 and #arguments > 0 then
+    return redis.call(command, key, unpack(arguments))
+  end
   local values = {}
   for at = 1, #arguments, 4000 do
     local part = redis.call(command, key, unpack(arguments, at, math.min(at + 3999, #arguments)))

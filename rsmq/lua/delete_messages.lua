@@ -24,15 +24,12 @@ local told, from = {}, 1
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local number = tonumber(messages[from])
-  local ids, fields = {}, {}
+  local ids = {}
   for each, place in ipairs(fitting(hash, zset, messages, from + 1, number, 2, told)) do
-    local id = messages[place]
-    ids[each] = id
-    fields[4 * each - 3], fields[4 * each - 2] = id, id .. ':rc'
-    fields[4 * each - 1], fields[4 * each] = id .. ':fr', id .. ':meta'
+    ids[each] = messages[place]
   end
   variadic('ZREM', zset, ids)
-  variadic('HDEL', hash, fields)
+  variadic('HDEL', hash, fields_of(ids))
   from = from + 1 + 2 * number
 end
 return table.concat(told)

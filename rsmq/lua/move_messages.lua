@@ -14,6 +14,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _due.lua
+-- @include _totals.lua
 -- @include _dead_letters.lua
 -- @include _variadic.lua
 -- @include _receipts.lua
@@ -27,7 +28,8 @@ if not stored then
   return queue_not_found(to_hash)
 end
 require_integer(to_hash, 'totalsent', stored[4])
-redis.call('ZSCORE', to_zset, '') -- fails on a key of another type, before anything is changed
+allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
+redis.call('ZADD', to_zset, 'XX', 0, '')
 for at = 3, #queues, 2 do
   if not queue(queues[at]) then
     return queue_not_found(queues[at])

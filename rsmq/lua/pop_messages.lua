@@ -12,6 +12,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _due.lua
+-- @include _totals.lua
 -- @include _dead_letters.lua
 -- @include _due_many.lua
 -- @include _variadic.lua
@@ -19,39 +20,24 @@
 local queues = KEYS
 local most, room, namespace = ARGV[1], ARGV[2], ARGV[3]
 
-local dead = {}
-for at = 1, #queues, 2 do
-  local hash, zset = queues[at], queues[at + 1]
-  local stored = queue(hash, 'x:dlq', 'x:max', 'totalrecv')
-  if not stored then
-    return queue_not_found(hash)
-  end
-  require_integer(hash, 'totalrecv', stored[6])
-  allow_removal(zset, hash)
-  dead[at] = policy(namespace, zset, stored[4], stored[5])
+local now = server_time_ms()
+local found, refusal = due_in_order(queues, namespace, now, tonumber(most), tonumber(room))
+if not found then
+  return refusal
 end
 
-local now = server_time_ms()
-local answer, left, space = {}, tonumber(most), tonumber(room)
-for at = 1, #queues, 2 do
-  local hash, zset = queues[at], queues[at + 1]
-  local due = left > 0 and space > 0 and due_messages(zset, hash, now, left, space, dead[at]) or {}
-  local told, fields, ids = {}, {}, {}
-  for each, message in ipairs(due) do
-    local id, body, count, first = unpack(message, 1, 4)
+local answer, this_time = {}, digits(now)
+for at, of in ipairs(found) do
+  local due, told = of.due, {}
+  for each = 1, due.number do
     told[4 * each - 3], told[4 * each - 2], told[4 * each - 1], told[4 * each] =
-      id, body, count, first or digits(now)
-    ids[each] = id
-    fields[4 * each - 3], fields[4 * each - 2] = id, id .. ':rc'
-    fields[4 * each - 1], fields[4 * each] = id .. ':fr', id .. ':meta'
-    space = space - #body
+      due.ids[each], due.bodies[each], due.counts[each], due.firsts[each] or this_time
   end
-  if #due > 0 then
-    redis.call('HINCRBY', hash, 'totalrecv', #due)
-    variadic('ZREM', zset, ids)
-    variadic('HDEL', hash, fields)
+  if due.number > 0 then
+    redis.call('HINCRBY', of.hash, 'totalrecv', due.number)
+    variadic('ZREM', of.zset, due.ids)
+    variadic('HDEL', of.hash, fields_of(due.ids))
   end
-  left = left - #due
-  answer[#answer + 1] = told
+  answer[at] = told
 end
 return answer

@@ -12,6 +12,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _due.lua
+-- @include _totals.lua
 -- @include _dead_letters.lua
 
 local hash, zset = KEYS[1], KEYS[2]

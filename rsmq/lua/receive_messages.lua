@@ -13,6 +13,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _due.lua
+-- @include _totals.lua
 -- @include _dead_letters.lua
 -- @include _due_many.lua
 -- @include _variadic.lua
@@ -20,46 +21,42 @@
 local queues = KEYS
 local most, room, vt, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local hidden, dead = {}, {}
-for at = 1, #queues, 2 do
-  local hash, zset = queues[at], queues[at + 1]
-  local stored = queue(hash, 'x:dlq', 'x:max', 'totalrecv')
-  if not stored then
-    return queue_not_found(hash)
+if vt == '' then
+  for at = 1, #queues, 2 do
+    local stored = queue(queues[at])
+    if stored and not stored_ms(stored[1]) then
+      return no_number('vt', stored[1])
+    end
   end
-  hidden[at] = vt ~= '' and tonumber(vt) or stored_ms(stored[1])
-  if not hidden[at] then
-    return no_number('vt', stored[1])
-  end
-  require_integer(hash, 'totalrecv', stored[6])
-  allow_removal(zset, hash)
-  dead[at] = policy(namespace, zset, stored[4], stored[5])
+end
+local now = server_time_ms()
+local found, refusal = due_in_order(queues, namespace, now, tonumber(most), tonumber(room))
+if not found then
+  return refusal
 end
 
-local now = server_time_ms()
-local answer, left, space = {}, tonumber(most), tonumber(room)
-for at = 1, #queues, 2 do
-  local hash, zset = queues[at], queues[at + 1]
-  local due = left > 0 and space > 0 and due_messages(zset, hash, now, left, space, dead[at]) or {}
-  local told, fields, members = {}, {}, {}
-  for each, message in ipairs(due) do
-    local id, body, count, first = unpack(message, 1, 4)
-    fields[#fields + 1], fields[#fields + 2] = id .. ':rc', digits(count)
+local answer, this_time = {}, digits(now)
+for at, of in ipairs(found) do
+  local due, told, fields, members, last = of.due, {}, {}, {}, 0
+  local score = digits(now + (vt ~= '' and vt or stored_ms(of.vt)))
+  for each = 1, due.number do
+    local id, count, first = due.ids[each], due.counts[each], due.firsts[each]
+    fields[last + 1], fields[last + 2] = id .. ':rc', digits(count)
+    last = last + 2
     if not first or count == 1 then -- as receive_message.lua
-      first = digits(now)
-      fields[#fields + 1], fields[#fields + 2] = id .. ':fr', first
+      first = this_time
+      fields[last + 1], fields[last + 2] = id .. ':fr', first
+      last = last + 2
     end
-    members[2 * each - 1], members[2 * each] = digits(now + hidden[at]), id
+    members[2 * each - 1], members[2 * each] = score, id
     told[4 * each - 3], told[4 * each - 2], told[4 * each - 1], told[4 * each] =
-      id, body, count, first
-    space = space - #body
+      id, due.bodies[each], count, first
   end
-  if #due > 0 then
-    redis.call('HINCRBY', hash, 'totalrecv', #due)
-    variadic('HSET', hash, fields)
-    variadic('ZADD', zset, members)
+  if due.number > 0 then
+    redis.call('HINCRBY', of.hash, 'totalrecv', due.number)
+    variadic('HSET', of.hash, fields)
+    variadic('ZADD', of.zset, members)
   end
-  left = left - #due
-  answer[#answer + 1] = told
+  answer[at] = told
 end
 return answer

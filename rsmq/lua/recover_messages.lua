@@ -1,33 +1,27 @@
--- Delivers again what was received a time ago and not deleted, from a place on, and hides it; one
--- step of a walk. What was received as often as the queue's policy allows is moved to the
--- dead-letter queue, whose keys are known only here.
+-- Delivers again, given their receipts, messages that were received a time ago and not deleted, and
+-- hides them. What was received as often as the queue's policy allows is moved to the dead-letter
+-- queue, whose keys are known only here. What was received or extended since is left alone.
 --
--- KEYS[1] hash       hash        the queue's attributes, bodies and counters
--- KEYS[2] zset       sorted set  the queue's message ids
--- ARGV[1] from       score       the place: its score, '-inf' = the first step
--- ARGV[2] seen       integer     the place: ids of that score that lie behind
--- ARGV[3] to         score       the last score to look at; '' = the first step
--- ARGV[4] idle       integer     ms since the last receive, as score minus vt tells
--- ARGV[5] vt         integer     ms to hide them; '' = the queue's vt
--- ARGV[6] most       integer     how many messages at most
--- ARGV[7] room       integer     bytes of bodies at most, but for the first
--- ARGV[8] namespace  string      first part of the keys of a dead-letter queue
+-- KEYS[1] hash          hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset          sorted set  the queue's message ids
+-- ARGV[1] idle          integer     ms since the last receive, as score minus the queue's vt tells
+-- ARGV[2] vt            integer     ms to hide them; '' = the queue's vt
+-- ARGV[3] room          integer     bytes of bodies at most, but for the first
+-- ARGV[4] namespace     string      first part of the keys of a dead-letter queue
+-- ARGV[5...] receipts   strings     of each message id and receive count
 --
--- returns {score of the next place or nil at the end, ids of that score that lie behind, last score
---         to look at, {id, body, receive count, first-received ms, id ...}}
+-- returns {how many receipts were looked at, {id, body, receive count, first-received ms, id ...}}
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _due.lua
+-- @include _totals.lua
 -- @include _dead_letters.lua
--- @include _variadic.lua
--- @include _walk.lua
 
 local hash, zset = KEYS[1], KEYS[2]
-local from, seen, to, idle = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local vt, most, room, namespace = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-most, room = tonumber(most), tonumber(room)
+local idle, vt, room, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local receipts = ARGV
 
 local stored = queue(hash, 'x:dlq', 'x:max', 'totalrecv')
 if not stored then
@@ -41,36 +35,30 @@ require_integer(hash, 'totalrecv', stored[6])
 allow_removal(zset, hash)
 local dead = policy(namespace, zset, stored[4], stored[5])
 
-local now = server_time_ms()
-to = to ~= '' and to or digits(now - idle + stored_vt)
-local found = next_ids(zset, from, seen, to, 1000)
-local names = {}
-for at = 1, #found, 2 do
-  names[#names + 1] = found[at] .. ':rc'
-end
-local counts, taken, gone, passed = values_of('HMGET', hash, names), {}, {}, 0
-local score = digits(now + (vt ~= '' and vt or stored_vt))
-while passed < #names and #taken < 4 * most and (room > 0 or #taken == 0) do
-  local id, count = found[2 * passed + 1], decimal(counts[passed + 1])
-  local fields = count and redis.call('HMGET', hash, id, id .. ':fr')
-  if fields and fields[1] then
-    gone[id] = true
+local now, taken, looked_at = server_time_ms(), {}, 0
+local to, score = now - idle + stored_vt, digits(now + (vt ~= '' and vt or stored_vt))
+local left = tonumber(room)
+for at = 5, #receipts, 2 do
+  local id, count = receipts[at], decimal(receipts[at + 1])
+  local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
+  local body, since = fields[1], redis.call('ZSCORE', zset, id)
+  if body and count and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
     if dead and count >= dead.limit then
       transfer(zset, hash, dead, id, digits(now))
+    elseif #body > left and #taken > 0 then
+      break
     else
-      local first = fields[2] or digits(now)
-      redis.call('HSET', hash, id .. ':rc', digits(count + 1), id .. ':fr', first)
+      redis.call('HINCRBY', hash, id .. ':rc', 1)
+      redis.call('HINCRBY', hash, 'totalrecv', 1)
+      local first = fields[3] or digits(now)
+      redis.call('HSET', hash, id .. ':fr', first)
       redis.call('ZADD', zset, score, id)
-      for _, value in ipairs({id, fields[1], count + 1, first}) do
+      for _, value in ipairs({id, body, count + 1, first}) do
         taken[#taken + 1] = value
       end
-      room = room - #fields[1]
+      left = left - #body
     end
   end
-  passed = passed + 1
+  looked_at = looked_at + 1
 end
-if #taken > 0 then
-  redis.call('HINCRBY', hash, 'totalrecv', #taken / 4)
-end
-local place, behind = place_behind(found, passed, from, seen, gone)
-return {(#names == 1000 or passed < #names) and place, behind, to, taken}
+return {looked_at, taken}

@@ -16,6 +16,7 @@
 -- @include _attributes.lua
 -- @include _sending.lua
 -- @include _due.lua
+-- @include _totals.lua
 -- @include _dead_letters.lua
 -- @include _due_many.lua
 -- @include _variadic.lua
@@ -32,22 +33,21 @@ if not stored then
 end
 require_integer(to_hash, 'totalsent', stored[4])
 allow_removal(zset, hash)
-redis.call('ZSCORE', to_zset, '') -- fails on a key of another type, before anything is changed
+allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
+redis.call('ZADD', to_zset, 'XX', 0, '')
 
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
-local ids, fields, members = {}, {}, {}
-for at, message in ipairs(due_messages(zset, hash, tonumber(last) or now, #suffixes / 22,
-  tonumber(room))) do
+local due = due_messages(zset, hash, tonumber(last) or now, #suffixes / 22, tonumber(room), true)
+local fields, members = {}, {}
+for at = 1, due.number do
   local new = time .. string.sub(suffixes, 22 * at - 21, 22 * at)
-  ids[at] = message[1]
-  fields[2 * at - 1], fields[2 * at] = new, message[2]
+  fields[2 * at - 1], fields[2 * at] = new, due.bodies[at]
   members[2 * at - 1], members[2 * at] = digits(now), new
 end
-for _, id in ipairs(ids) do
-  remove_message(zset, hash, id)
-end
-redis.call('HINCRBY', to_hash, 'totalsent', #ids)
+redis.call('HINCRBY', to_hash, 'totalsent', due.number)
 variadic('HSET', to_hash, fields)
 variadic('ZADD', to_zset, members)
-return {digits(now), time, ids}
+variadic('ZREM', zset, due.ids)
+variadic('HDEL', hash, fields_of(due.ids))
+return {digits(now), time, due.ids}

@@ -17,13 +17,14 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _sending.lua
+-- @include _totals.lua
 -- @include _dedup.lua
 
 local hash, zset, records = KEYS[1], KEYS[2], KEYS[3]
 local body, size, delay, suffix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local channel, name, window = ARGV[5], ARGV[6], ARGV[7]
 
-local stored, wait = sendable(hash, size, delay, 'created')
+local stored, wait = sendable(hash, size, delay, 'created', 'totalsent')
 if not stored then
   return wait
 end
@@ -43,11 +44,12 @@ if channel ~= '' then -- first, since a user may lack the permission; subscriber
 end
 
 local id = base36(us) .. suffix
-redis.call('HINCRBY', hash, 'totalsent', 1)
 if name ~= '' then
-  remember(records, name, stored[4], now + window, id)
+  require_integer(hash, 'totalsent', stored[5])
   forget(records, now, 1, tonumber(window))
+  remember(records, name, stored[4], now + window, id)
 end
+redis.call('HINCRBY', hash, 'totalsent', 1)
 redis.call('HSET', hash, id, body)
 redis.call('ZADD', zset, score_of(zset, delay, now, wait), id)
 return id

@@ -16,6 +16,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _sending.lua
+-- @include _totals.lua
 -- @include _dedup.lua
 -- @include _variadic.lua
 
@@ -23,11 +24,10 @@ local hash, zset, records = KEYS[1], KEYS[2], KEYS[3]
 local largest, delay, suffixes, channel, window = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local bodies = ARGV
 
-local stored, wait = sendable(hash, largest, delay, 'created')
+local stored, wait = sendable(hash, largest, delay, 'created', 'totalsent')
 if not stored then
   return wait
 end
-redis.call('ZADD', zset, 'XX', 0, '') -- as in send_message.lua
 
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
@@ -50,16 +50,20 @@ for at = 6, #bodies, stride do
 end
 
 local number = #members / 2
-if channel ~= '' and number > 0 then -- first, as in send_message.lua
-  redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + number)
-end
-redis.call('HINCRBY', hash, 'totalsent', number)
-if next(new) then
-  for name, id in pairs(new) do
-    remember(records, name, stored[4], now + window, id)
+if number > 0 then -- in the order of send_message.lua
+  redis.call('ZADD', zset, 'XX', 0, '')
+  if channel ~= '' then
+    redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + number)
   end
-  forget(records, now, number, tonumber(window))
+  if next(new) then
+    require_integer(hash, 'totalsent', stored[5])
+    forget(records, now, number, tonumber(window))
+    for name, id in pairs(new) do
+      remember(records, name, stored[4], now + window, id)
+    end
+  end
+  redis.call('HINCRBY', hash, 'totalsent', number)
+  variadic('HSET', hash, fields)
+  variadic('ZADD', zset, members)
 end
-variadic('HSET', hash, fields)
-variadic('ZADD', zset, members)
 return {time, stride == 2 and told or false}

@@ -5,23 +5,30 @@
 -- KEYS[3] to_hash  hash        the dead-letter queue's; only to set a policy
 -- ARGV[1] target   string      the dead-letter queue's name; '' removes the policy
 -- ARGV[2] limit    integer     how often a message may be received
+-- ARGV[3] name     string      the queue's own name
 --
 -- returns {{field values}, ids, hidden ids, score of the first hidden id or nil}
--- errors  QUEUENOTFOUND, INVALIDVALUE
+-- errors  QUEUENOTFOUND, INVALIDVALUE, DEADLETTERCYCLE
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _describe.lua
 
 local hash, zset, to_hash = KEYS[1], KEYS[2], KEYS[3]
-local target, limit = ARGV[1], ARGV[2]
+local target, limit, name = ARGV[1], ARGV[2], ARGV[3]
 
 local stored = queue(hash)
 if not stored then
   return queue_not_found(hash)
 end
-if target ~= '' and not queue(to_hash) then
-  return queue_not_found(to_hash)
+if target ~= '' then
+  local to = queue(to_hash, 'x:dlq')
+  if not to then
+    return queue_not_found(to_hash)
+  end
+  if to[4] == name then
+    return redis.error_reply('DEADLETTERCYCLE ' .. target)
+  end
 end
 if not stored_ms(stored[1]) then
   return no_number('vt', stored[1])

@@ -156,6 +156,7 @@ class Receipts:
                 raise InvalidFormat(
                     "ids", value=show(ids), hint="Give messages, or a queue's name and ids."
                 )
+            by_name: dict[str, dict[tuple[bytes, bytes], str]] = {}
             for message in listed("messages", messages):
                 if not isinstance(message, Message):
                     raise InvalidFormat(
@@ -164,8 +165,12 @@ class Receipts:
                         hint="These are received messages; ids go with the name of their queue: "
                         f"(qname, ids). Got {show(message)}.",
                     )
-                keys, id, count = target(namespace, message, None)
-                queues.setdefault(keys, {})[id, count] = message.id
+                of_queue = by_name.get(message.queue)
+                if of_queue is None:
+                    keys = namespace.queue(message.queue)
+                    of_queue = by_name[message.queue] = queues.setdefault(keys, {})
+                id = message.id
+                of_queue[protocol.encode_name(id), b"%d" % message.receive_count] = id
         self.names = tuple(keys.name for keys in queues)
         self.keys = tuple(key for keys in queues for key in (keys.hash, keys.zset))
         self.args = tuple(self._args(queues))
@@ -178,13 +183,18 @@ class Receipts:
                 self._given.append(id)
                 args += raw_id, count
                 if self._with_sent:
-                    us = protocol.sent_us(id)
-                    args.append(b"" if us is None else digits(us // 1000))
+                    args.append(sent_ms(id))
         return args
 
     def told(self, reply: bytes, answers: bytes) -> list[str]:
         """The ids for which the script told one of these answers, in the order given."""
         return [id for id, answer in zip(self._given, reply, strict=True) if answer in answers]
+
+
+def sent_ms(id: str) -> bytes:
+    """The ms when a message was sent; empty if its id does not tell."""
+    us = protocol.sent_us(id)
+    return b"" if us is None else digits(us // 1000)
 
 
 def listed(item: str, values: Iterable[T] | None) -> list[T]:

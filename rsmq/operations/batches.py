@@ -11,7 +11,7 @@ from rsmq import protocol
 from rsmq.codecs import Codec
 from rsmq.lua import load
 from rsmq.model import Message
-from rsmq.operations.arguments import Receipts, digits, queues_of
+from rsmq.operations.arguments import Receipts, digits, queues_of, sent_ms
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.replies import messages_of
 from rsmq.protocol import Namespace, QueueKeys
@@ -121,4 +121,19 @@ def release_messages(
         # A second run by bare ids could release what another has received meanwhile.
         Retry.NEVER if isinstance(messages, str) else Retry.ALWAYS,
         receipts.names,
+    )
+
+
+def release_receipts(keys: QueueKeys, receipts: list[bytes]) -> Operation[int]:
+    """Release messages of a queue by ids and receive counts as they are stored; how many."""
+    args = [digits(len(receipts) // 2)]
+    for id, count in zip(receipts[::2], receipts[1::2], strict=True):
+        args += id, count, sent_ms(protocol.decode_name(id))
+    return Operation(
+        load("release_messages"),
+        (keys.hash, keys.zset),
+        tuple(args),
+        lambda reply: int(reply.count(b"1")),
+        Retry.ALWAYS,
+        (keys.name,),
     )

@@ -13,7 +13,7 @@ from rsmq.lua import load
 from rsmq.model import Message, QueueAttributes
 from rsmq.operations.arguments import Receipts, digits
 from rsmq.operations.operation import Operation, Retry, Steps
-from rsmq.operations.queues import list_queues
+from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import attributes_of
 from rsmq.operations.walk import Place, next_place, step
 from rsmq.protocol import Namespace, QueueKeys
@@ -27,11 +27,19 @@ def set_dead_letter_policy(
 ) -> Operation[QueueAttributes]:
     """Set the policy of a queue, or remove it."""
     keys = namespace.queue(qname)
-    queues, args = [keys], (b"", b"")
-    if dead_letter_queue is not None:
+    own = protocol.encode_name(keys.name)
+    queues, args = [keys], (b"", b"", own)
+    if dead_letter_queue is None:
+        if max_receives is not None:
+            raise InvalidFormat(
+                "max_receives",
+                value=max_receives,
+                hint="dead_letter_queue=None removes the policy; there is no limit to it.",
+            )
+    else:
         target = _other(namespace, "dead_letter_queue", dead_letter_queue, keys)
         limit = protocol.whole("max_receives", max_receives, 1, protocol.MAX_RECEIVES)
-        queues, args = [keys, target], (protocol.encode_name(target.name), digits(limit))
+        queues, args = [keys, target], (protocol.encode_name(target.name), digits(limit), own)
     return Operation(
         load("set_dead_letter_policy"),
         (keys.hash, keys.zset, *(each.hash for each in queues[1:])),
@@ -119,6 +127,7 @@ def _redrive(
 def _source_of(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
     """The one queue whose policy names this dead-letter queue."""
     sources: list[QueueKeys] = []
+    yield get_queue_attributes(namespace, target.name)  # that it is there
     queues = _known(namespace, (yield list_queues(namespace)))
     for at in range(0, len(queues), _A_STEP):
         some = queues[at : at + _A_STEP]

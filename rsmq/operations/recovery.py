@@ -11,11 +11,13 @@ from rsmq.codecs import Codec
 from rsmq.lua import load
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
-from rsmq.operations.batches import release_messages
+from rsmq.operations.batches import release_messages, release_receipts
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.replies import messages_of
 from rsmq.operations.walk import Place, next_place, step
 from rsmq.protocol import Namespace, QueueKeys
+
+_A_STEP = 1000
 
 
 def recover_messages(
@@ -38,42 +40,47 @@ def recover_messages(
 def _recover(
     namespace: Namespace, keys: QueueKeys, most: int, times: tuple[bytes, bytes], codec: Codec
 ) -> Steps[list[Message]]:
-    # By id: with a short vt, a message that was taken may come along again in a later step.
-    taken: dict[str, Message] = {}
-    place: Place | None = (b"-inf", b"0")
-    to, room = b"", protocol.MAX_BATCH_BYTES
+    idle, hidden = times
+    taken: list[Message] = []
+    room = protocol.MAX_BATCH_BYTES
+    place: Place | None = (b"", b"0")
+    receipts: list[bytes] = []
     try:
-        while place and len(taken) < most and room > 0:
-            reply = yield Operation(
+        # Receipts are gathered first, so that none is met again where it goes when it is taken.
+        while place and len(receipts) < 2 * most:
+            reply = yield step("received_messages", keys, place, idle)
+            receipts += reply[2]
+            place = next_place(reply)
+        receipts = receipts[: 2 * most]
+        while receipts and room > 0:
+            looked_at, messages = yield Operation(
                 load("recover_messages"),
                 (keys.hash, keys.zset),
                 (
-                    *place,
-                    to,
-                    *times,
-                    digits(most - len(taken)),
+                    idle,
+                    hidden,
                     digits(room),
                     protocol.encode_name(namespace.name),
+                    *receipts[: 2 * _A_STEP],
                 ),
-                lambda reply: reply,
+                lambda reply: (reply[0], messages_of((keys.name,), codec, reply[1:])),
                 Retry.ONCE,
                 (keys.name,),
-                give_back=lambda reply: _back(namespace, _taken(keys, codec, reply)),
+                give_back=lambda result: _back(namespace, result[1]),
             )
-            for message in _taken(keys, codec, reply):
-                taken[message.id] = message
-                room -= len(message.raw)
-            place, to = next_place(reply), reply[2]
-    except BaseException:
-        release = _back(namespace, list(taken.values()))
-        if release is not None:
-            yield release
+            taken += messages
+            room -= sum(len(message.raw) for message in messages)
+            if taken and looked_at < min(len(receipts) // 2, _A_STEP):  # no room for the next
+                break
+            receipts = receipts[2 * looked_at :]
+    except GeneratorExit:
         raise
-    return list(taken.values())
-
-
-def _taken(keys: QueueKeys, codec: Codec, reply: list[Any]) -> list[Message]:
-    return messages_of((keys.name,), codec, reply[3:])
+    except BaseException:
+        undo = _back(namespace, taken)
+        if undo is not None:
+            yield undo
+        raise
+    return taken
 
 
 def _back(namespace: Namespace, messages: list[Message]) -> Operation[list[str]] | None:
@@ -82,19 +89,15 @@ def _back(namespace: Namespace, messages: list[Message]) -> Operation[list[str]]
 
 def release_all_messages(namespace: Namespace, qname: str) -> Steps[int]:
     """Make every received and hidden message visible now; how many."""
-    return _release_all(namespace, namespace.queue(qname))
+    return _release_all(namespace.queue(qname))
 
 
-def _release_all(namespace: Namespace, keys: QueueKeys) -> Steps[int]:
+def _release_all(keys: QueueKeys) -> Steps[int]:
     released = 0
     place: Place | None = (b"", b"0")
     while place:
-        reply = yield step("release_all_messages", keys, place)
-        receipts = [
-            Message(keys.name, protocol.decode_name(id), b"", int(count), None, None)
-            for id, count in zip(reply[2][::2], reply[2][1::2], strict=True)
-        ]
-        if receipts:
-            released += len((yield release_messages(namespace, receipts, None)))
+        reply: list[Any] = yield step("received_messages", keys, place, b"")
+        if reply[2]:
+            released += yield release_receipts(keys, reply[2])
         place = next_place(reply)
     return released

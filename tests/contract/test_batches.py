@@ -470,3 +470,55 @@ def test_codecs_of_a_batch(env, queue):
 
     assert [m.body for m in env.rsmq.receive_messages(queue, 1, codec=JSON)] == [{"n": 1}]
     assert [m.body for m in env.rsmq.pop_messages(queue, 1, codec=JSON)] == [[2]]
+
+
+def test_a_count_at_its_end_changes_nothing(env, queue):
+    id = env.rsmq.send_message(queue, "m")
+    for end in (str(2**63 - 1), "1.5", "abc"):
+        env.raw.hset(env.hash(queue), f"{id}:rc", end)
+        before = env.state()
+        for call in (env.rsmq.receive_messages, env.rsmq.pop_messages):
+            with pytest.raises(redis.ResponseError):
+                call(queue, 5)
+        assert env.state() == before
+
+
+def test_a_count_without_its_time_gets_one_in_a_batch(env, queue):
+    id = env.rsmq.send_message(queue, "m")
+    env.raw.hset(env.hash(queue), f"{id}:fr", "5")
+
+    message = env.rsmq.receive_messages(queue, 1)[0]
+    assert message.first_received_ms > 10**12
+    assert env.fields(queue)[f"{id}:fr"] == str(message.first_received_ms)
+
+
+def test_what_a_pop_removes_is_all_there_is(env, queue):
+    id = env.rsmq.send_message(queue, "m")
+    env.raw.hset(env.hash(queue), mapping={f"{id}:meta": "apalis", f"{id}:fr": "5"})
+
+    assert len(env.rsmq.pop_messages(queue, 1)) == 1
+    assert not any(id in name for name in env.fields(queue))
+
+
+def test_bodies_are_bounded_over_several_queues(env, two):
+    body = b"x" * (9 * 1024 * 1024)
+    for name in two:
+        env.rsmq.set_queue_attributes(name, maxsize=-1)
+        env.rsmq.send_message(name, body, codec=BYTES)
+        env.rsmq.send_message(name, b"small", codec=BYTES)
+
+    received = env.rsmq.receive_messages(two, 9)
+    assert [(m.queue, len(m.raw)) for m in received] == [("a", len(body)), ("a", 5)]
+    assert len(env.rsmq.pop_messages(two, 9)) == 2
+
+
+def test_a_front_is_never_in_the_future_and_a_release_neither(env, queue):
+    env.rsmq.send_message(queue, "later", delay=500)
+    front = env.rsmq.send_message(queue, "m", front=True)
+    assert env.scores(queue)[front] <= env.now_ms()
+    ahead = f"{'hzzzzzzzzz'}{'0' * 22}"  # an id of the year 2051
+    env.raw.hset(env.hash(queue), ahead, "m")
+    env.raw.zadd(env.zset(queue), {ahead: env.now_ms() + 9000})
+
+    assert env.rsmq.release_messages(queue, [ahead]) == [ahead]
+    assert env.scores(queue)[ahead] <= env.now_ms()

@@ -59,9 +59,9 @@ def test_policies_that_are_refused(env, queue, target, limit, kind, text):
 
 
 def test_a_policy_of_a_missing_queue(env, queue):
-    for target in (queue, None):
+    for target, limit in ((queue, 5), (None, None)):
         with refused(QueueNotFound, "Queue not found") as caught:
-            env.rsmq.set_dead_letter_policy("missing", target, 5)
+            env.rsmq.set_dead_letter_policy("missing", target, limit)
         assert caught.error.value == "missing"
 
 
@@ -122,21 +122,96 @@ def test_without_its_target_a_policy_does_nothing(env, queue, dead, receive):
     assert not env.raw.exists(env.hash(dead), env.zset(dead))
 
 
-@pytest.mark.parametrize("receive", RECEIVES)
-def test_a_target_that_cannot_take_it_and_nothing_changes(env, queue, dead, receive):
-    env.rsmq.send_message(queue, "poison")
-    receive_twice(env, queue)
-    env.raw.hset(env.hash(dead), "totalsent", "many")
-    before = env.state()
-    with pytest.raises(redis.ResponseError):
-        RECEIVES[receive](env.rsmq, queue)
-    assert env.state() == before
-    env.raw.hdel(env.hash(dead), "totalsent")
+def broken(env, dead):
+    """What makes a dead-letter queue unable to take a message, one after the other."""
+    for field, value in (("totalsent", "many"), ("totalsent", str(2**63 - 1))):
+        env.raw.hset(env.hash(dead), field, value)
+        yield
+        env.raw.hdel(env.hash(dead), field)
     env.raw.set(env.zset(dead), "text")
+    yield
+    env.raw.delete(env.zset(dead), env.hash(dead))
+    env.raw.set(env.hash(dead), "text")
+    yield
+
+
+@pytest.mark.parametrize("receive", RECEIVES)
+def test_a_target_that_cannot_take_it_is_as_one_that_is_gone(env, queue, dead, receive):
+    for _ in broken(env, dead):
+        poison = env.rsmq.send_message(queue, "poison")
+        receive_twice(env, queue)
+        before = {key: value for key, value in env.state().items() if b"dead" in key}
+
+        assert RECEIVES[receive](env.rsmq, queue).id == poison
+        assert env.rsmq.sweep_dead_letters(queue) == []
+        assert {key: value for key, value in env.state().items() if b"dead" in key} == before
+        env.rsmq.purge_queue(queue)
+
+
+def test_two_queues_cannot_be_each_others_dead_letter_queue(env, queue, dead):
     before = env.state()
-    with pytest.raises(redis.ResponseError):
-        RECEIVES[receive](env.rsmq, queue)
+
+    with refused(InvalidFormat, "Invalid dead_letter_queue format") as caught:
+        env.rsmq.set_dead_letter_policy(dead, queue, 5)
+    assert "to and fro" in caught.error.hint
     assert env.state() == before
+
+
+def test_a_limit_without_a_queue_is_refused(env, queue):
+    with refused(InvalidFormat, "Invalid max_receives format"):
+        env.rsmq.set_dead_letter_policy(queue, None, 5)
+
+
+def test_a_second_queue_whose_total_is_at_its_end_and_nothing_is_received(env, queue):
+    env.rsmq.create_queue("first")
+    env.rsmq.send_message("first", "m")
+    env.rsmq.send_message(queue, "m")
+    for end in (str(2**63 - 1), str(10**19)):
+        env.raw.hset(env.hash(queue), "totalrecv", end)
+        before = env.state()
+        for call in (env.rsmq.receive_messages, env.rsmq.pop_messages):
+            with pytest.raises(redis.ResponseError):
+                call(["first", queue], 5)
+            assert env.state() == before
+        env.rsmq.receive_message("first", vt=0)
+        with pytest.raises(redis.ResponseError):
+            env.rsmq.recover_messages(queue, 5, idle=0) or env.rsmq.receive_message(queue)
+
+
+def test_a_redrive_into_a_queue_whose_total_is_at_its_end_changes_nothing(env, queue, dead):
+    env.rsmq.send_message(dead, "m")
+    for end in (str(2**63 - 1), str(10**19)):
+        env.raw.hset(env.hash(queue), "totalsent", end)
+        before = env.state()
+        with pytest.raises(redis.ResponseError):
+            env.rsmq.redrive_messages(dead, queue)
+        with pytest.raises(redis.ResponseError):
+            env.rsmq.move_messages(dead, queue, list(env.scores(dead)))
+        assert env.state() == before
+
+
+def test_a_redrive_of_a_missing_queue_says_so(env, queue):
+    with refused(QueueNotFound, "Queue not found") as caught:
+        env.rsmq.redrive_messages("missing")
+    assert caught.error.value == "missing"
+
+
+def test_what_becomes_due_during_a_redrive_waits_for_the_next(env, queue, dead):
+    env.rsmq.create_queue("ring")
+    env.rsmq.send_messages(dead, ["m"] * 1500)
+    env.rsmq.set_dead_letter_policy(queue, None)
+    # Redriven in a ring, each message would come along for ever.
+    assert len(env.rsmq.redrive_messages(dead, "ring")) == 1500
+    assert len(env.rsmq.redrive_messages("ring", dead, max_messages=1500)) == 1500
+
+
+def test_a_sweep_leaves_ghosts(env, queue, dead):
+    id = env.rsmq.send_message(queue, "m")
+    env.raw.hset(env.hash(queue), f"{id}:rc", 5)
+    env.raw.hdel(env.hash(queue), id)
+
+    assert env.rsmq.sweep_dead_letters(queue) == []
+    assert set(env.scores(queue)) == {id}
 
 
 @pytest.mark.parametrize("stored", [{"x:max": "often"}, {"x:dlq": "q"}, {"x:dlq": "nowhere"}])

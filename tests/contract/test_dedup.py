@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from rsmq import InvalidFormat, InvalidValue, MessageTooLong, QueueNotFound
+from rsmq import RSMQ, InvalidFormat, InvalidValue, MessageTooLong, QueueNotFound
 from tests.expect import refused
 
 
@@ -148,4 +148,45 @@ def test_what_is_refused_leaves_no_name(env, queue):
     before = env.state()
     with pytest.raises(redis.ResponseError):
         env.rsmq.send_message(queue, "m", dedup_id="x")
+    assert env.state() == before
+
+
+def test_a_queue_whose_time_is_a_fraction_knows_its_names(env, queue):
+    env.raw.hset(env.hash(queue), "created", "1700000000.5")
+    id = env.rsmq.send_message(queue, "m", dedup_id="x")
+
+    assert env.rsmq.send_message(queue, "m", dedup_id="x") == id
+
+
+def test_a_shorter_window_does_not_shorten_the_life_of_the_others(env, queue):
+    env.rsmq.send_message(queue, "m", dedup_id="x", dedup_window=1000)
+    env.rsmq.send_message(queue, "m", dedup_id="y", dedup_window=1)
+    env.rsmq.send_messages(queue, ["m"], dedup_ids=["z"], dedup_window=1)
+
+    assert env.raw.pttl(records(env, queue)) > 900_000
+
+
+def test_a_user_without_all_rights_leaves_no_name(env, queue):
+    if env.backend not in ("redis", "redis-6.2"):
+        return
+    env.raw.execute_command(
+        "ACL", "SETUSER", f"{env.ns}-half", "on", ">x", f"~{env.ns}:*", "+@all", "-hscan"
+    )
+    half = RSMQ.from_url(f"redis://{env.ns}-half:x@127.0.0.1:{env.server.port}/0", ns=env.ns)
+    before = env.state()
+    with pytest.raises(redis.ResponseError):
+        half.send_message(queue, "m", dedup_id="x")
+    with pytest.raises(redis.ResponseError):
+        half.send_messages(queue, ["m"], dedup_ids=["x"])
+    half.close()
+    assert env.state() == before
+
+
+def test_a_total_that_is_no_number_leaves_no_name(env, queue):
+    env.raw.hset(env.hash(queue), "totalsent", "many")
+    before = env.state()
+    with pytest.raises(redis.ResponseError):
+        env.rsmq.send_message(queue, "m", dedup_id="x")
+    with pytest.raises(redis.ResponseError):
+        env.rsmq.send_messages(queue, ["m"], dedup_ids=["x"])
     assert env.state() == before

@@ -17,6 +17,9 @@ import redis
 import redis.asyncio
 import redis.exceptions as redis_errors
 
+import rsmq.aio_watcher
+import rsmq.waiting
+import rsmq.watcher
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, Message, QueueNotFound
 from tests.proxy import Proxy
 from tests.servers import Server, redis_7
@@ -192,7 +195,7 @@ def test_an_id_whose_body_is_still_to_come_is_no_reason_to_spin(alone, raw, prod
         time.sleep(0.3)
         before = calls(raw)[0]
         time.sleep(1.5)
-        assert calls(raw)[0] - before <= 3
+        assert calls(raw)[0] - before <= 6
         node_send(raw, "m")
         until(lambda: len(results) == 1)
         for thread in threads:
@@ -298,7 +301,7 @@ def test_random_cancellations_of_waits(alone, raw, producer):
 
 def test_ctrl_c_ends_a_wait_and_leaves_nothing_hidden(alone, raw, producer):
     program = """
-import sys
+import sys, traceback
 from rsmq import RSMQ
 
 client = RSMQ.from_url(sys.argv[1])
@@ -306,10 +309,12 @@ print("waiting", flush=True)
 try:
     while True:
         client.delete_message(client.receive_message("q", wait=None))
-except KeyboardInterrupt:
-    print(client.get_queue_attributes("q").hidden_messages)
+except KeyboardInterrupt as error:
+    names = {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
+    own = "receive_message" not in names  # it came later, with the message in hand
+    print(own or client.get_queue_attributes("q").hidden_messages)
 """
-    for number in range(5):
+    for number in range(8):
         process = subprocess.Popen(
             [sys.executable, "-c", program, alone.url], stdout=subprocess.PIPE, text=True,
             cwd=Path(__file__).parents[2],
@@ -319,7 +324,9 @@ except KeyboardInterrupt:
         node_send(raw, "m")
         time.sleep(0.0005 * number)
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=10)[0] == "0\n"
+        said = process.communicate(timeout=10)[0]
+        assert said in ("0\n", "True\n")
+        producer.purge_queue("q")
 
 
 def test_a_deleted_queue_is_reported_to_all_who_wait_for_it(alone, raw, producer):
@@ -536,3 +543,109 @@ def test_a_flushed_database_is_a_deleted_queue(alone, raw, producer):
         for thread in threads:
             thread.join(5)
     assert len(errors) == 2
+
+
+@pytest.mark.parametrize("face", ["sync", "asyncio"])
+def test_a_connection_that_says_nothing_more_is_given_up(alone, raw, producer, face, monkeypatch):
+    monkeypatch.setattr(rsmq.watcher, "SILENCE", 0.3)
+    monkeypatch.setattr(rsmq.waiting, "SAFETY", 0.5)
+    proxy = Proxy(alone.port)
+    try:
+        received = []
+
+        def consume():
+            if face == "sync":
+                with RSMQ.from_url(proxy.url) as consumer:
+                    received.append(consumer.receive_message("q", wait=20))
+                    received.append(consumer.receive_message("q", wait=20))
+            else:
+
+                async def main():
+                    async with AsyncRSMQ.from_url(proxy.url) as consumer:
+                        received.append(await consumer.receive_message("q", wait=20))
+                        received.append(await consumer.receive_message("q", wait=20))
+
+                asyncio.run(main())
+
+        thread = threading.Thread(target=consume)
+        thread.start()
+        until(lambda: waiting(raw))
+        first = raw.client_list(_type="normal")
+        tracking = next(client["id"] for client in first if "t" in client["flags"])
+        proxy.mute(next(c["addr"] for c in first if "t" in c["flags"]))
+        producer.send_message("q", "1")
+        until(lambda: len(received) == 1, 5)
+        until(
+            lambda: any("t" in c["flags"] and c["id"] != tracking for c in raw.client_list()),
+            10,
+        )
+        producer.send_message("q", "2")
+        thread.join(2)
+        assert [message.body for message in received] == ["1", "2"]
+    finally:
+        proxy.close()
+
+
+@pytest.mark.parametrize("face", ["sync", "asyncio"])
+def test_while_the_watcher_cannot_connect_somebody_looks(alone, raw, producer, face, monkeypatch):
+    def slow(self):
+        time.sleep(2)
+        raise redis_errors.ConnectionError
+
+    async def slow_too(self):
+        await asyncio.sleep(2)
+        raise redis_errors.ConnectionError
+
+    monkeypatch.setattr(rsmq.watcher.Watcher, "_tracking_connection", slow)
+    monkeypatch.setattr(rsmq.aio_watcher.AsyncWatcher, "_tracking_connection", slow_too)
+    timer = threading.Timer(0.3, lambda: node_send(raw, "m"))
+    timer.start()
+    began = time.monotonic()
+    if face == "sync":
+        with RSMQ.from_url(alone.url) as consumer:
+            assert consumer.receive_message("q", wait=20).body == "m"
+    else:
+
+        async def main():
+            async with AsyncRSMQ.from_url(alone.url) as consumer:
+                assert (await consumer.receive_message("q", wait=20)).body == "m"
+
+        asyncio.run(main())
+    assert time.monotonic() - began < 1.5
+    timer.join()
+
+
+def test_a_watcher_whose_thread_cannot_start_does_better_the_next_time(
+    alone, raw, producer, monkeypatch
+):
+    with RSMQ.from_url(alone.url) as consumer:
+        with monkeypatch.context() as broken:
+
+            def start(self):
+                raise RuntimeError("can't start new thread")
+
+            broken.setattr(threading.Thread, "start", start)
+            with pytest.raises(RuntimeError):
+                consumer.receive_message("q", wait=1)
+        timer = threading.Timer(0.1, lambda: node_send(raw, "m"))
+        timer.start()
+        assert consumer.receive_message("q", wait=20).body == "m"
+        timer.join()
+
+
+def test_queues_that_come_and_go_cost_one_reading(alone, raw, producer):
+    names = [f"w{n}" for n in range(50)]
+    for name in names:
+        producer.create_queue(name)
+    with RSMQ.from_url(alone.url) as consumer:
+        threads, results = in_threads(1, lambda: consumer.receive_messages(names, 1, wait=20))
+        until(lambda: waiting(raw))
+        time.sleep(0.2)
+        before = calls(raw)
+        producer.create_queue("another")
+        time.sleep(0.3)
+        after = calls(raw)
+        assert (after[0] - before[0], after[1] - before[1]) in ((0, 2), (1, 1), (0, 1))
+        node_send(raw, "m", "w30")
+        threads[0].join(5)
+    assert results[0][0].queue == "w30"

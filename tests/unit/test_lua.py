@@ -22,6 +22,7 @@ STEPS = {
     "finish_send": "send_messages",
     "dead_letter_sources": "redrive_messages",
     "due_in": "receive_message",
+    "received_messages": "recover_messages",
 }
 CODES = {
     value
@@ -92,6 +93,7 @@ def test_errors_in_the_header_are_those_in_the_code(name):
     answers = {
         "queue_not_found(": {"QUEUENOTFOUND"},
         "no_number(": {"INVALIDVALUE"},
+        "due_in_order(": {"QUEUENOTFOUND"},
         "sendable(": {"QUEUENOTFOUND", "INVALIDVALUE", "MESSAGETOOLONG"},
     }
     used = {word for word in CODES if f"'{word} '" in code}

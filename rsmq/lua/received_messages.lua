@@ -1,14 +1,16 @@
--- The received and hidden messages of a queue from a place on, as receipts; one step of a walk. What
--- releases them is release_messages.lua.
+-- The messages of a queue that were received, as receipts, from a place on; one step of a walk.
+-- Those that are hidden now, or those that were received a time ago.
 --
 -- KEYS[1] hash   hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset   sorted set  the queue's message ids
 -- ARGV[1] from   score       the place: its score, '' = the first step
 -- ARGV[2] seen   integer     the place: ids of that score that lie behind
+-- ARGV[3] idle   integer     ms since the last receive, as score minus the queue's vt tells; '' =
+--                            those that are hidden now, which will have left by the next step
 --
 -- returns {score of the next place or nil at the end, ids of that score that lie behind, {id, receive
 --         count, id ...}}
--- errors  QUEUENOTFOUND
+-- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
@@ -16,13 +18,22 @@
 -- @include _walk.lua
 
 local hash, zset = KEYS[1], KEYS[2]
-local from, seen = ARGV[1], ARGV[2]
+local from, seen, idle = ARGV[1], ARGV[2], ARGV[3]
 
-if not queue(hash) then
+local stored = queue(hash)
+if not stored then
   return queue_not_found(hash)
 end
-from = from ~= '' and from or '(' .. digits(server_time_ms())
-local ids = next_ids(zset, from, seen, '+inf', 1000)
+local vt = stored_ms(stored[1])
+if not vt then
+  return no_number('vt', stored[1])
+end
+local now = server_time_ms()
+local to = idle == '' and '+inf' or digits(now - idle + vt)
+if from == '' then
+  from = idle == '' and '(' .. digits(now) or '-inf'
+end
+local ids = next_ids(zset, from, seen, to, 1000)
 local names = {}
 for at = 1, #ids, 2 do
   names[#names + 1] = ids[at] .. ':rc'
@@ -32,7 +43,7 @@ for at = 1, #names do
   local id = ids[2 * at - 1]
   if counts[at] then
     receipts[#receipts + 1], receipts[#receipts + 2] = id, counts[at]
-    gone[id] = true -- by the next step it has been released
+    gone[id] = idle == ''
   end
 end
 local score, behind = place_behind(ids, #names, from, seen, gone)
