@@ -370,14 +370,14 @@ async def _call_over(
     operation: Operation[Any],
     wait: Callable[[Request], Awaitable[list[Any]]],
 ) -> Any:
-    script, count = operation.script, len(operation.keys)
+    script, count = operation.script, b"%d" % len(operation.keys)
     if operation.before is not None:
         return last_of(await wait(pipeline.send(transaction(operation))))
     rest = (count, *operation.keys, *operation.args)
-    replies = await wait(pipeline.send((("EVALSHA", script.sha1, *rest),)))
+    replies = await wait(pipeline.send(((b"EVALSHA", script.sha1, *rest),)))
     if isinstance(replies[0], NoScriptError):
         # Nothing ran. EVAL runs the text, and makes it known for the next time.
-        replies = await wait(pipeline.send((("EVAL", script.source, *rest),)))
+        replies = await wait(pipeline.send(((b"EVAL", script.source, *rest),)))
     return last_of(replies)
 
 

@@ -20,6 +20,7 @@ from redis.exceptions import InvalidResponse, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.interrupts import Held
+from rsmq.own_connection import pack
 
 _NOTHING = object()
 
@@ -104,11 +105,11 @@ class Pipeline(asyncio.Protocol):
         """Where the connection's bytes come from."""
         return self._transport.get_extra_info("socket")
 
-    def send(self, commands: Sequence[tuple[Any, ...]]) -> Request:
+    def send(self, commands: Sequence[tuple[bytes, ...]]) -> Request:
         """Send commands, together with all others of this turn of the loop."""
         request = Request(self._loop, len(commands))
         with Held():  # see interrupts.py
-            packed = [hiredis.pack_command(command) for command in commands]
+            packed = [piece for command in commands for piece in pack(command)]
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent += packed
@@ -142,7 +143,7 @@ class Pipeline(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self.usable:
-            self._transport.write(b"".join(self._unsent))
+            self._transport.writelines(self._unsent)
         self._unsent.clear()
 
     def _answer(self, reply: Any) -> None:

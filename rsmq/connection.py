@@ -29,6 +29,7 @@ from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.failures import Attempts, Failure, classify, code_of, explain
 from rsmq.interrupts import Held
 from rsmq.operations import Operation, Retry
+from rsmq.own_connection import OwnConnection, pack
 from rsmq.protocol import Namespace
 
 T = TypeVar("T")
@@ -128,9 +129,9 @@ class PerThread:
             if connection.pid == os.getpid() and not (check and _has_data(connection)):
                 return connection
             connection.disconnect()  # a parent's is closed on this side only
-        connection = self.pool.connection_class(**self.pool.connection_kwargs)
-        connection.connect()
-        return connection
+        opened = self.pool.connection_class(**self.pool.connection_kwargs)
+        opened.connect()
+        return OwnConnection(opened)
 
     def put(self, connection: Any, *, usable: bool) -> None:
         slot = self._slot()
@@ -451,14 +452,15 @@ def _has_data(connection: Any) -> bool:
         return True
 
 
-def transaction(operation: Operation[Any]) -> list[tuple[Any, ...]]:
+def transaction(operation: Operation[Any]) -> list[tuple[bytes, ...]]:
     """
     The commands of an operation that goes in one MULTI.
 
     The script goes with its text: EVALSHA of one that the server has forgotten would fail alone.
     """
-    call = ("EVAL", operation.script.source, len(operation.keys), *operation.keys, *operation.args)
-    return [("MULTI",), *(operation.before or ()), call, ("EXEC",)]
+    count = b"%d" % len(operation.keys)
+    call = (b"EVAL", operation.script.source, count, *operation.keys, *operation.args)
+    return [(b"MULTI",), *(operation.before or ()), call, (b"EXEC",)]
 
 
 def last_of(replies: list[Any]) -> Any:
@@ -492,15 +494,17 @@ def _call(connection: Any, operation: Operation[Any]) -> Any:
     if operation.before is not None:
         return _transact(connection, operation)
     script = operation.script
-    count = len(operation.keys)
+    count = b"%d" % len(operation.keys)
     # An interrupted receive reads on, so an interruption alone must not close the connection.
     close_on_error = operation.give_back is None
-    connection.send_command("EVALSHA", script.sha1, count, *operation.keys, *operation.args)
+    connection.send_packed_command(
+        pack((b"EVALSHA", script.sha1, count, *operation.keys, *operation.args))
+    )
     try:
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
     except NoScriptError:
         # Nothing ran. EVAL runs the text, and makes it known for the next time.
-        connection.send_command("EVAL", script.source, count, *operation.keys, *operation.args)
+        connection.send_command(b"EVAL", script.source, count, *operation.keys, *operation.args)
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
 
 

@@ -37,7 +37,7 @@ def receive_messages(
 
     return Operation(
         load("receive_messages"),
-        *_several(queues, (digits(most), _BYTES, hidden, protocol.encode_name(namespace.name))),
+        *_several(queues, (digits(most), _BYTES, hidden, queues[0].namespace)),
         _received(queues, codec),
         Retry.ONCE,
         tuple(keys.name for keys in queues),
@@ -53,7 +53,7 @@ def pop_messages(
     most = protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH)
     return Operation(
         load("pop_messages"),
-        *_several(queues, (digits(most), _BYTES, protocol.encode_name(namespace.name))),
+        *_several(queues, (digits(most), _BYTES, queues[0].namespace)),
         _received(queues, codec),
         Retry.NEVER,
         tuple(keys.name for keys in queues),

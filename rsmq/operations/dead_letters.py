@@ -70,7 +70,7 @@ def sweep_dead_letters(namespace: Namespace, qname: str, max_messages: int) -> S
 def _sweep(namespace: Namespace, keys: QueueKeys, most: int) -> Steps[list[str]]:
     moved: list[str] = []
     place: Place | None = (b"-inf", b"0")
-    name = protocol.encode_name(namespace.name)
+    name = keys.namespace
     while place and len(moved) < most:
         reply = yield step(
             "sweep_dead_letters", keys, place, digits(most - len(moved)), name, retry=Retry.ALWAYS

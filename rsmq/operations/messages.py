@@ -67,7 +67,7 @@ def receive_message(
     return Operation(
         load("receive_message"),
         (keys.hash, keys.zset),
-        (hidden, protocol.encode_name(namespace.name)),
+        (hidden, keys.namespace),
         lambda reply: message_of(keys.name, codec, reply),
         Retry.ONCE,
         (keys.name,),
@@ -81,7 +81,7 @@ def pop_message(namespace: Namespace, qname: str, *, codec: Codec) -> Operation[
     return Operation(
         load("pop_message"),
         (keys.hash, keys.zset),
-        (protocol.encode_name(namespace.name),),
+        (keys.namespace,),
         lambda reply: message_of(keys.name, codec, reply),
         Retry.NEVER,
         (keys.name,),

@@ -27,7 +27,7 @@ class Retry(Enum):
     NEVER = "never"  # a second run would store twice or lose
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # not frozen: made for every call, it takes half the time
 class Operation(Generic[T]):
     """
     One atomic step, ready to be sent.

@@ -60,7 +60,7 @@ def _recover(
                     idle,
                     hidden,
                     digits(room),
-                    protocol.encode_name(namespace.name),
+                    keys.namespace,
                     *receipts[: 2 * _A_STEP],
                 ),
                 lambda reply: (reply[0], messages_of((keys.name,), codec, reply[1:])),

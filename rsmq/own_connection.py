@@ -1,0 +1,117 @@
+"""
+A connection of our own, for the synchronous client: what redis-py opened, read and written without
+its layers, which cost as much time as Redis does.
+
+It has those methods of redis-py's connections that ``connection.py`` uses.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import hiredis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import InvalidResponse
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+_NOTHING = object()
+_ROOM = 65536
+_MANY = 32
+_LARGE = 131_072
+_PIECE = 32_768
+
+
+def pack(command: tuple[bytes, ...]) -> Iterable[bytes]:
+    """A command as it goes over the wire."""
+    if len(command) < _MANY or sum(map(len, command)) < _LARGE:
+        return (hiredis.pack_command(command),)  # type: ignore[arg-type]
+    return _pieces(command)
+
+
+def _pieces(command: tuple[bytes, ...]) -> Iterator[bytes]:
+    # One after the other: the same small memory serves for all, and large memory is slow to get.
+    parts, size = [b"*%d\r\n" % len(command)], 0
+    for argument in command:
+        parts += b"$%d\r\n" % len(argument), argument, b"\r\n"
+        size += len(argument)
+        if size > _PIECE:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join(parts)
+
+
+class OwnConnection:
+    """
+    An open connection.
+
+    Attributes:
+        pid: the process that opened it.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        """Take over a connection of redis-py that is open; it stays the one that closes."""
+        self.pid = os.getpid()
+        self._connection = connection
+        self._socket = connection._sock  # noqa: SLF001 - there is no public name
+        self._buffer = bytearray(_ROOM)
+        self._replies = hiredis.Reader(
+            protocolError=InvalidResponse,
+            replyError=connection._parser.parse_error,  # noqa: SLF001
+            notEnoughData=_NOTHING,
+        )
+
+    def disconnect(self) -> None:
+        self._connection.disconnect()
+
+    def send_command(self, *command: bytes) -> None:
+        self.send_packed_command(pack(command))
+
+    def pack_commands(self, commands: Iterable[tuple[bytes, ...]]) -> Iterable[bytes]:
+        return (piece for command in commands for piece in pack(command))
+
+    def send_packed_command(self, pieces: Iterable[bytes]) -> None:
+        try:
+            for piece in pieces:
+                self._socket.sendall(piece)
+        except TimeoutError:
+            raise RedisTimeoutError("Timeout writing to socket") from None
+        except OSError as error:
+            raise RedisConnectionError(f"Error while writing to socket: {error}") from None
+
+    def read_response(
+        self, *, disable_decoding: bool = True, disconnect_on_error: bool = True
+    ) -> Any:
+        """The next reply; reading can be taken up again after an interruption."""
+        del disable_decoding, disconnect_on_error  # there is no decoding; who asks, closes
+        while True:
+            reply = self._replies.gets()
+            if reply is _NOTHING:
+                self._read_more()
+            elif isinstance(reply, Exception):
+                raise reply
+            elif not isinstance(reply, hiredis.PushNotification):
+                return reply
+
+    def _read_more(self) -> None:
+        try:
+            size = self._socket.recv_into(self._buffer)
+        except TimeoutError:
+            raise RedisTimeoutError("Timeout reading from socket") from None
+        except OSError as error:
+            raise RedisConnectionError(f"Error while reading from socket: {error}") from None
+        if size == 0:
+            raise RedisConnectionError("Connection closed by server.")
+        self._replies.feed(self._buffer, 0, size)  # type: ignore[arg-type]
+
+    def can_read(self, timeout: float = 0) -> bool:
+        """Whether there is something to read, the connection's end included."""
+        if self._replies.has_data() or getattr(self._socket, "pending", int)():
+            return True
+        if not hasattr(select, "poll"):
+            return bool(select.select([self._socket], [], [], timeout)[0])
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
