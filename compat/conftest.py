@@ -15,6 +15,7 @@ _numbers = itertools.count()
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "proves(*operations): what the matrix says of the client")
+    config.addinivalue_line("markers", "adds(*features): what the matrix says of this library")
     config.pluginmanager.register(matrix.Results(config), "matrix")
 
 
@@ -113,6 +114,14 @@ def pair(request, peer, ours):
     for operation in proved.args if proved else ():
         matrix.cell(request, peer.name, operation, request.param)
     return (ours, peer) if request.param == "ours, theirs" else (peer, ours)
+
+
+@pytest.fixture
+def theirs(request, peer):
+    """Each foreign client, before which this library shows what it adds."""
+    for feature in request.node.get_closest_marker("adds").args:
+        matrix.cell(request, peer.name, feature, matrix.SEEN)
+    return peer
 
 
 @pytest.fixture(params=recordings.names())

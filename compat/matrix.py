@@ -10,10 +10,11 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-from compat.peers import OPERATIONS, PEERS
+from compat.peers import FEATURES, OPERATIONS, PEERS
 
 FILE = Path(__file__).parent / "matrix.md"
 ORDERS = ("ours, theirs", "theirs, ours")
+SEEN = "seen"
 _LEGEND = (
     "= : from the recorded keys, our operation makes of them what the client made. "
     "A number: it differs as the note says. - : the client does not have the operation."
@@ -62,6 +63,7 @@ class Results:
             if operation not in kind.lacks
             for order in ORDERS
         }
+        wanted |= {(kind.name, feature, SEEN) for kind in PEERS for feature in FEATURES}
         tried = {(*at, proof) for at, proofs in self._proofs.items() for proof in proofs}
         recorded = {client for client, _ in self._proofs} - {kind.name for kind in PEERS}
         return wanted <= tried and set(DIFFERENCES) <= recorded
@@ -82,6 +84,18 @@ class Results:
         lines += [
             _row(operation, *(self._live(kind, operation) for kind in PEERS))
             for operation in OPERATIONS
+        ]
+        lines += [
+            "",
+            "## What this library adds",
+            "",
+            "Done by this library, and what follows of it seen by the other client.",
+            "",
+            _row("feature", *(self._title(kind) for kind in PEERS)),
+            _row(*["---"] * (len(PEERS) + 1)),
+        ]
+        lines += [
+            _row(feature, *(self._seen(kind, feature) for kind in PEERS)) for feature in FEATURES
         ]
         lines += [
             "",
@@ -113,6 +127,9 @@ class Results:
         passed = all(all(proofs[order]) for order in ORDERS)
         quirk = kind.quirks.get(operation)
         return ("both ways" if passed else "FAILED") + (f"; {quirk}" if quirk else "")
+
+    def _seen(self, kind, feature):
+        return "seen" if all(self._proofs[kind.name, feature][SEEN]) else "FAILED"
 
     def _recorded(self, client, operation, notes):
         proofs = self._proofs.get((client, operation))

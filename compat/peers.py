@@ -35,6 +35,29 @@ OPERATIONS = (
     "deleteMessage",
     "realtime",
 )
+#: What this library adds, where another client can see its effect.
+FEATURES = (
+    "send_messages",
+    "front=",
+    "receive_messages",
+    "several queues",
+    "pop_messages",
+    "delete_messages",
+    "change_messages_visibility",
+    "receipts of a batch",
+    "release_messages",
+    "release_all_messages",
+    "recover_messages",
+    "peek_messages",
+    "count_messages",
+    "set_dead_letter_policy",
+    "dead letters by receive",
+    "sweep_dead_letters",
+    "redrive_messages",
+    "move_messages",
+    "dedup_id=",
+    "wait=",
+)
 
 
 class Refused(Exception):

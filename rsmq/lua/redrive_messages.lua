@@ -45,9 +45,11 @@ for at = 1, due.number do
   fields[2 * at - 1], fields[2 * at] = new, due.bodies[at]
   members[2 * at - 1], members[2 * at] = digits(now), new
 end
-redis.call('HINCRBY', to_hash, 'totalsent', due.number)
-variadic('HSET', to_hash, fields)
-variadic('ZADD', to_zset, members)
-variadic('ZREM', zset, due.ids)
-variadic('HDEL', hash, fields_of(due.ids))
+if due.number > 0 then
+  redis.call('HINCRBY', to_hash, 'totalsent', due.number)
+  variadic('HSET', to_hash, fields)
+  variadic('ZADD', to_zset, members)
+  variadic('ZREM', zset, due.ids)
+  variadic('HDEL', hash, fields_of(due.ids))
+end
 return {digits(now), time, due.ids}

@@ -62,12 +62,10 @@ def _other(namespace: Namespace, item: str, qname: str, keys: QueueKeys) -> Queu
 def sweep_dead_letters(namespace: Namespace, qname: str, max_messages: int) -> Steps[list[str]]:
     """Move what was received as often as the policy allows; the ids moved."""
     keys = namespace.queue(qname)
-    return _sweep(
-        namespace, keys, protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH)
-    )
+    return _sweep(keys, protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH))
 
 
-def _sweep(namespace: Namespace, keys: QueueKeys, most: int) -> Steps[list[str]]:
+def _sweep(keys: QueueKeys, most: int) -> Steps[list[str]]:
     moved: list[str] = []
     place: Place | None = (b"-inf", b"0")
     name = keys.namespace

@@ -41,10 +41,25 @@ class Queue:
         self.vt, self.delay, self.maxsize = vt, delay, maxsize
         self.sent = self.received = 0
         self.messages = {}
+        self.limit = None
+        self.names = {}
+
+    def in_order(self):
+        return sorted(self.messages, key=lambda each: (self.messages[each]["score"], each))
+
+    def all_due(self, now):
+        return [id for id in self.in_order() if self.messages[id]["score"] <= now]
 
     def due(self, now):
-        ids = [id for id, stored in self.messages.items() if stored["score"] <= now]
-        return min(ids, key=lambda each: (self.messages[each]["score"], each), default=None)
+        return next(iter(self.all_due(now)), None)
+
+
+class Dead:
+    """What the model knows of the dead-letter queue, which only moves and redrives change."""
+
+    def __init__(self):
+        self.sent = 0
+        self.messages = {}
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -59,6 +74,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.ns = f"m{next(_numbers)}"
         self.rsmq, self.raw, self.end = self.connect(self.ns)
         self.queue = None
+        self.dead = Dead()
+        self.rsmq.create_queue("dead")
 
     def teardown(self):
         self.end()
@@ -106,6 +123,7 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             assert self.rsmq.purge_queue("q") == len(self.queue.messages)
             self.queue.messages = {}
+            self.queue.names = {}
 
     @rule(vt=st.none() | HIDDEN, delay=HIDDEN)
     def set_attributes(self, vt, delay):
@@ -136,29 +154,312 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.messages[id] = {"body": body, "score": score, "count": 0, "first": None}
         return id
 
+    def fields_of(self, messages):
+        fields = {}
+        for id, stored in messages.items():
+            fields[id] = stored["body"]
+            if stored["count"]:
+                fields[f"{id}:rc"] = str(stored["count"])
+                fields[f"{id}:fr"] = str(stored["first"])
+        return fields
+
+    def the_dead_are_the_models(self):
+        fields = self.raw.hgetall(f"{self.ns}:dead:Q")
+        expected = self.fields_of(self.dead.messages)
+        if self.dead.sent:
+            expected["totalsent"] = str(self.dead.sent)
+        attributes = {"vt", "delay", "maxsize", "created", "modified"}
+        assert {
+            name.decode(): value.decode()
+            for name, value in fields.items()
+            if name.decode() not in attributes
+        } == expected
+        assert dict(self.raw.zrange(f"{self.ns}:dead", 0, -1, withscores=True)) == {
+            id.encode(): stored["score"] for id, stored in self.dead.messages.items()
+        }
+
+    def poison(self, id):
+        return self.queue.limit is not None and self.queue.messages[id]["count"] >= self.queue.limit
+
+    def moved(self, ids, before):
+        """The model's part of moving messages to the dead-letter queue."""
+        for id in ids:
+            stored = self.queue.messages.pop(id)
+            score = self.raw.zscore(f"{self.ns}:dead", id)
+            if stored["count"]:
+                assert before <= score <= self.now()
+            else:
+                assert score == stored["score"]
+            self.dead.messages[id] = {**stored, "score": score}
+            self.dead.sent += 1
+
+    def to_receive(self, number, before):
+        """Which come next, and which poison goes before or among them."""
+        poison, good = [], []
+        for id in self.queue.all_due(before):
+            if len(good) == number:
+                break
+            (poison if self.poison(id) else good).append(id)
+        return poison, good
+
+    @rule(limit=st.none() | st.integers(1, 3))
+    def set_policy(self, limit):
+        target = None if limit is None else "dead"
+        if self.queue is None:
+            self.missing(self.rsmq.set_dead_letter_policy, "q", target, limit)
+            return
+        attributes = self.rsmq.set_dead_letter_policy("q", target, limit)
+        self.queue.limit = limit
+        assert (attributes.dead_letter_queue, attributes.max_receives) == (target, limit)
+
+    @rule(number=st.integers(1, 4))
+    def sweep(self, number):
+        if self.queue is None:
+            self.missing(self.rsmq.sweep_dead_letters, "q")
+            return
+        before = self.now()
+        expected = [id for id in self.queue.all_due(before) if self.poison(id)][:number]
+        assert self.rsmq.sweep_dead_letters("q", number) == expected
+        self.moved(expected, before)
+
+    @rule(number=st.none() | st.integers(1, 4))
+    def redrive(self, number):
+        if self.queue is None:
+            self.missing(self.rsmq.redrive_messages, "dead", "q", max_messages=number)
+            return
+        before = self.now()
+        waiting = sorted(
+            (id for id, stored in self.dead.messages.items() if stored["score"] <= before),
+            key=lambda id: (self.dead.messages[id]["score"], id),
+        )[:number]
+        redriven = self.rsmq.redrive_messages("dead", "q", max_messages=number)
+        assert [old for old, _ in redriven] == waiting
+        for old, new in redriven:
+            score = self.score(new)
+            assert before <= score == int(new[:10], 36) // 1000
+            body = self.dead.messages.pop(old)["body"]
+            self.queue.messages[new] = {"body": body, "score": score, "count": 0, "first": None}
+            self.queue.sent += 1
+
+    @rule(
+        chosen=st.lists(ids, max_size=4),
+        bare=st.booleans(),
+        messages=st.lists(receipts, max_size=4),
+    )
+    def move(self, chosen, bare, messages):
+        if self.queue is None:
+            return
+        before = self.now()
+        if bare:
+            expected = [id for id in dict.fromkeys(chosen) if id in self.queue.messages]
+            assert self.rsmq.move_messages("q", "dead", chosen) == expected
+        else:
+            held = [message for message in messages if message is not None]
+            expected = self.held(held)
+            assert self.rsmq.move_messages(held, "dead") == expected
+        self.moved(expected, before)
+
+    def held(self, messages):
+        return list(dict.fromkeys(m.id for m in messages if self.holds(m)))
+
+    @rule(
+        target=ids,
+        bodies=st.lists(BODIES, max_size=5),
+        delay=st.none() | HIDDEN,
+        large=st.booleans(),
+        front=st.booleans(),
+    )
+    def send_many(self, bodies, delay, large, front):
+        bodies = [body + "y" * 9000 for body in bodies] if large else bodies
+        options = {"front": True} if front else {"delay": delay}
+        if self.queue is None:
+            self.missing(self.rsmq.send_messages, "q", bodies, **options)
+            return "n" * 32
+        if self.queue.maxsize != -1 and any(len(b.encode("utf-16-le")) // 2 > 1024 for b in bodies):
+            with pytest.raises(MessageTooLong):
+                self.rsmq.send_messages("q", bodies, **options)
+            return "n" * 32
+        before = self.now()
+        first = min((s["score"] for s in self.queue.messages.values()), default=self.now() + 1000)
+        sent = self.rsmq.send_messages("q", bodies, **options)
+        assert sent == sorted(sent)
+        hidden = self.queue.delay if delay is None else delay
+        for id, body in zip(sent, bodies, strict=True):
+            score = self.score(id)
+            if front:
+                assert score <= min(first - 1, self.now())
+            else:
+                assert before <= score - hidden * 1000 == int(id[:10], 36) // 1000
+            self.queue.messages[id] = {"body": body, "score": score, "count": 0, "first": None}
+        self.queue.sent += len(sent)
+        return sent[0] if sent else "n" * 32
+
+    @rule(name=st.sampled_from(["a", "b", "c"]))
+    def send_once(self, name):
+        if self.queue is None:
+            return
+        id = self.rsmq.send_message("q", "once", dedup_id=name, delay=0)
+        if name in self.queue.names:
+            assert id == self.queue.names[name]
+            return
+        self.queue.names[name] = id
+        self.queue.sent += 1
+        self.queue.messages[id] = {
+            "body": "once", "score": self.score(id), "count": 0, "first": None,
+        }  # fmt: skip
+
+    @rule(target=receipts, number=st.integers(1, 5), vt=st.none() | HIDDEN)
+    def receive_many(self, number, vt):
+        if self.queue is None:
+            self.missing(self.rsmq.receive_messages, ["q"], number, vt=vt)
+            return None
+        before = self.now()
+        poison, good = self.to_receive(number, before)
+        received = self.rsmq.receive_messages("q", number, vt=vt)
+        self.moved(poison, before)
+        assert [message.id for message in received] == good
+        for message in received:
+            self.was_received(message, before, self.queue.vt if vt is None else vt)
+        return received[0] if received else None
+
+    def was_received(self, message, before, hidden):
+        stored = self.queue.messages[message.id]
+        stored["count"] += 1
+        self.queue.received += 1
+        if stored["first"] is None:
+            assert before <= message.first_received_ms <= self.now()
+            stored["first"] = message.first_received_ms
+        assert message.body == stored["body"]
+        assert message.receive_count == stored["count"]
+        assert message.first_received_ms == stored["first"]
+        stored["score"] = self.score(message.id)
+        assert before <= stored["score"] - hidden * 1000 <= self.now()
+
+    @rule(number=st.integers(1, 5))
+    def pop_many(self, number):
+        if self.queue is None:
+            self.missing(self.rsmq.pop_messages, "q", number)
+            return
+        before = self.now()
+        poison, good = self.to_receive(number, before)
+        popped = self.rsmq.pop_messages(["q", "q"], number)
+        self.moved(poison, before)
+        assert [message.id for message in popped] == good
+        for id in good:
+            del self.queue.messages[id]
+            self.queue.received += 1
+
+    @rule(
+        chosen=st.lists(ids, max_size=4),
+        messages=st.lists(receipts, max_size=4),
+        bare=st.booleans(),
+    )
+    def delete_many(self, chosen, messages, bare):
+        known = {} if self.queue is None else self.queue.messages
+        if bare:
+            expected = [id for id in dict.fromkeys(chosen) if id in known]
+            assert self.rsmq.delete_messages("q", chosen) == expected
+        else:
+            held = [message for message in messages if message is not None]
+            expected = self.held(held)
+            assert self.rsmq.delete_messages(held) == expected
+        for id in expected:
+            del known[id]
+
+    @rule(messages=st.lists(receipts, max_size=4), vt=HIDDEN)
+    def change_many(self, messages, vt):
+        if self.queue is None:
+            return
+        held = [message for message in messages if message is not None]
+        before = self.now()
+        expected = self.held(held)
+        assert self.rsmq.change_messages_visibility(held, vt) == expected
+        for id in expected:
+            self.rescored(id, before, vt)
+
+    def released(self, ids):
+        for id in ids:
+            self.queue.messages[id]["score"] = int(id[:10], 36) // 1000
+            assert self.score(id) == self.queue.messages[id]["score"]
+
+    @rule(messages=st.lists(receipts, max_size=4))
+    def release_many(self, messages):
+        if self.queue is None:
+            return
+        held = [message for message in messages if message is not None]
+        expected = self.held(held)
+        assert self.rsmq.release_messages(held) == expected
+        self.released(expected)
+
+    @rule()
+    def release_all(self):
+        if self.queue is None:
+            self.missing(self.rsmq.release_all_messages, "q")
+            return
+        now = self.now()
+        hidden = [
+            id for id, stored in self.queue.messages.items()
+            if stored["score"] > now and stored["count"]
+        ]  # fmt: skip
+        assert self.rsmq.release_all_messages("q") == len(hidden)
+        self.released(hidden)
+
+    @rule(number=st.integers(1, 4), idle=st.sampled_from([0, 75]), vt=HIDDEN)
+    def recover(self, number, idle, vt):
+        if self.queue is None:
+            self.missing(self.rsmq.recover_messages, "q", number, idle=idle)
+            return
+        before = self.now()
+        since = before - idle * 1000 + self.queue.vt * 1000
+        waiting = [
+            id for id in self.queue.in_order()
+            if self.queue.messages[id]["count"] and self.queue.messages[id]["score"] <= since
+        ][:number]  # fmt: skip
+        recovered = self.rsmq.recover_messages("q", number, idle=idle, vt=vt)
+        poison = [id for id in waiting if self.poison(id)]
+        self.moved(poison, before)
+        assert [message.id for message in recovered] == [id for id in waiting if id not in poison]
+        for message in recovered:
+            self.was_received(message, before, vt)
+
+    @rule(
+        start=st.integers(-4, 4),
+        count=st.integers(1, 4),
+        state=st.sampled_from([None, "visible", "in_flight", "delayed"]),
+    )
+    def peek(self, start, count, state):
+        if self.queue is None:
+            self.missing(self.rsmq.peek_messages, "q")
+            return
+        now = self.now()
+
+        def is_one(stored):
+            hidden = stored["score"] > now
+            found = "visible" if not hidden else "in_flight" if stored["count"] else "delayed"
+            return state is None or found == state
+
+        ids = [id for id in self.queue.in_order() if is_one(self.queue.messages[id])]
+        begin = start if start >= 0 else max(0, len(ids) + start)
+        seen = self.rsmq.peek_messages("q", start, count, state=state)
+        assert [message.id for message in seen] == ids[begin : begin + count]
+        if state is not None:
+            assert getattr(self.rsmq.count_messages("q"), state) == len(ids)
+
     @rule(target=receipts, vt=st.none() | HIDDEN)
     def receive(self, vt):
         if self.queue is None:
             self.missing(self.rsmq.receive_message, "q", vt=vt)
             return None
         before = self.now()
-        expected = self.queue.due(before)
+        poison, good = self.to_receive(1, before)
+        expected = next(iter(good), None)
         message = self.rsmq.receive_message("q", vt=vt)
+        self.moved(poison, before)
         if expected is None:
             assert message is None
             return None
-        stored = self.queue.messages[expected]
-        stored["count"] += 1
-        self.queue.received += 1
-        if stored["first"] is None:
-            assert before <= message.first_received_ms <= self.now()
-            stored["first"] = message.first_received_ms
-        assert (message.id, message.body) == (expected, stored["body"])
-        assert message.receive_count == stored["count"]
-        assert message.first_received_ms == stored["first"]
-        hidden = self.queue.vt if vt is None else vt
-        stored["score"] = self.score(expected)
-        assert before <= stored["score"] - hidden * 1000 <= self.now()
+        assert message.id == expected
+        self.was_received(message, before, self.queue.vt if vt is None else vt)
         return message
 
     @rule()
@@ -166,8 +467,11 @@ class QueueMachine(RuleBasedStateMachine):
         if self.queue is None:
             self.missing(self.rsmq.pop_message, "q")
             return
-        expected = self.queue.due(self.now())
+        before = self.now()
+        poison, good = self.to_receive(1, before)
+        expected = next(iter(good), None)
         message = self.rsmq.pop_message("q")
+        self.moved(poison, before)
         if expected is None:
             assert message is None
             return
@@ -270,10 +574,11 @@ class QueueMachine(RuleBasedStateMachine):
             name.decode(): value.decode()
             for name, value in self.raw.hgetall(f"{self.ns}:q:Q").items()
         }
+        self.the_dead_are_the_models()
         if self.queue is None:
-            assert self.raw.keys(f"{self.ns}:*") == []
+            assert self.raw.keys(f"{self.ns}:q*") == []
             return
-        assert self.raw.smembers(f"{self.ns}:QUEUES") == {b"q"}
+        assert self.raw.smembers(f"{self.ns}:QUEUES") == {b"q", b"dead"}
         expected = {
             "vt": str(self.queue.vt),
             "delay": str(self.queue.delay),
@@ -281,16 +586,16 @@ class QueueMachine(RuleBasedStateMachine):
             "created": fields["created"],
             "modified": fields["modified"],
         }
+        if self.queue.limit:
+            expected |= {"x:dlq": "dead", "x:max": str(self.queue.limit)}
         if self.queue.sent:
             expected["totalsent"] = str(self.queue.sent)
         if self.queue.received:
             expected["totalrecv"] = str(self.queue.received)
-        for id, stored in self.queue.messages.items():
-            expected[id] = stored["body"]
-            if stored["count"]:
-                expected[f"{id}:rc"] = str(stored["count"])
-                expected[f"{id}:fr"] = str(stored["first"])
+        expected |= self.fields_of(self.queue.messages)
         assert fields == expected
+        names = self.raw.hkeys(f"{self.ns}:q:x:dedup")
+        assert {name.decode() for name in names if name} == self.queue.names.keys()
         assert {
             id.decode(): score
             for id, score in self.raw.zrange(f"{self.ns}:q", 0, -1, withscores=True)
