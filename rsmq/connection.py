@@ -14,7 +14,7 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
@@ -497,9 +497,12 @@ def _call(connection: Any, operation: Operation[Any]) -> Any:
     count = b"%d" % len(operation.keys)
     # An interrupted receive reads on, so an interruption alone must not close the connection.
     close_on_error = operation.give_back is None
-    connection.send_packed_command(
-        pack((b"EVALSHA", script.sha1, count, *operation.keys, *operation.args))
-    )
+    packed: Iterable[bytes] | None = operation.packed
+    if packed is None:
+        packed = pack((b"EVALSHA", script.sha1, count, *operation.keys, *operation.args))
+        if isinstance(packed, tuple):
+            operation.packed = packed
+    connection.send_packed_command(packed)
     try:
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
     except NoScriptError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import _signal  # signal's own functions take ten times as long, to make enums of numbers
 import threading
-from types import FrameType, TracebackType
+from types import FrameType, MethodType, TracebackType
 from typing import Any
 
 _HELD = tuple(
@@ -30,6 +30,8 @@ class Held:
     does nothing. A second signal inside the block is delivered at once, should the block hang.
     """
 
+    __slots__ = ("_ended", "_handlers", "_noted")
+
     def __init__(self) -> None:
         self._handlers: dict[int, Any] = {}
         self._noted: tuple[int, FrameType | None] | None = None
@@ -40,7 +42,9 @@ class Held:
             return
         try:
             for number in _HELD:
-                handler = _unwrapped(number, _signal.getsignal(number))
+                handler = _signal.getsignal(number)
+                if handler.__class__ is MethodType:  # perhaps one of ours
+                    handler = _unwrapped(number, handler)
                 if callable(handler):
                     self._handlers[number] = handler
                     _signal.signal(number, self._note)

@@ -4,7 +4,7 @@ What the library returns: frozen values, without any behaviour that touches Redi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Literal
@@ -88,6 +88,27 @@ class Message(_Stored):
         sent_ms: Unix ms of the send, with microseconds as decimals; None if the id does not
             tell.
     """
+
+
+_set_queue, _set_id, _set_raw, _set_count, _set_first, _set_sent, _set_codec, _set_body = (
+    _Stored.__dict__[each.name].__set__ for each in fields(_Stored)
+)
+
+
+def received_message(
+    queue: str, told: tuple[str, bytes, int, int | None, float | None], codec: Codec
+) -> Message:
+    """``Message(queue, *told, codec)``, in half of the time that a frozen class takes."""
+    message = object.__new__(Message)
+    _set_queue(message, queue)
+    _set_id(message, told[0])
+    _set_raw(message, told[1])
+    _set_count(message, told[2])
+    _set_first(message, told[3])
+    _set_sent(message, told[4])
+    _set_codec(message, codec)
+    _set_body(message, _Mark.NOT_DECODED)
+    return message
 
 
 @dataclass(frozen=True, slots=True)

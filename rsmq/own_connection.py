@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import hiredis
@@ -56,6 +56,13 @@ class OwnConnection:
         self.pid = os.getpid()
         self._connection = connection
         self._socket = connection._sock  # noqa: SLF001 - there is no public name
+        #: What TLS has decoded and not given out.
+        self._pending = getattr(self._socket, "pending", int)
+        self._poll: Callable[[float], Any] | None = None
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            self._poll = poll.poll
         self._buffer = bytearray(_ROOM)
         self._replies = hiredis.Reader(
             protocolError=InvalidResponse,
@@ -108,10 +115,8 @@ class OwnConnection:
 
     def can_read(self, timeout: float = 0) -> bool:
         """Whether there is something to read, the connection's end included."""
-        if self._replies.has_data() or getattr(self._socket, "pending", int)():
+        if self._replies.has_data() or self._pending():
             return True
-        if not hasattr(select, "poll"):
+        if self._poll is None:
             return bool(select.select([self._socket], [], [], timeout)[0])
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return bool(poll.poll(timeout * 1000))
+        return bool(self._poll(timeout * 1000))

@@ -277,6 +277,7 @@ _DAY_US = 86_400_000_000
 
 #: Microseconds in a unit of the time part, by its number of digits, and their divisor.
 _TIME_UNITS = {10: (1, 1), 8: (1_000, 1), 6: (1_000_000, 1), 12: (1, 1_000)}
+_NODE_ID = 32
 _OLDEST_NODE_ID = 42
 
 
@@ -294,11 +295,15 @@ def sent_us(id: str, seen_ms: int | None = None) -> int | None:
     Returns:
         Unix microseconds, or None if the id holds no plausible time.
     """
+    if len(id) == _NODE_ID and not id.islower() and id.isascii() and id.isalnum():
+        us = int(id[:10], 36)  # Node's: one with capitals is no hexadecimal number
+        if _EARLIEST_US <= us <= (_LATEST_US if seen_ms is None else seen_ms * 1000 + _DAY_US):
+            return us
     digits = id[:10] if len(id) == _OLDEST_NODE_ID else id[:-ID_RANDOM_LENGTH]
     unit = _TIME_UNITS.get(len(digits))
     if unit is None or not (digits.isascii() and digits.isalnum()):
         return None
-    if not id.isupper() and id.lower() == id and _HEX.fullmatch(id):
+    if _HEX.fullmatch(id):
         return None
     times, divisor = unit
     us = int(digits, 36) * times // divisor

@@ -24,16 +24,20 @@ local hash, zset, records = KEYS[1], KEYS[2], KEYS[3]
 local body, size, delay, suffix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local channel, name, window = ARGV[5], ARGV[6], ARGV[7]
 
-local stored, wait = sendable(hash, size, delay, 'created', 'totalsent')
+local stored, wait = sendable(hash, size, delay)
 if not stored then
   return wait
 end
 
 local us = server_time_us()
 local now = math.floor(us / 1000)
-local known = name ~= '' and sent_before(records, name, stored[4], now)
-if known then
-  return known
+local created, total
+if name ~= '' then
+  created, total = unpack(redis.call('HMGET', hash, 'created', 'totalsent'))
+  local known = sent_before(records, name, created, now)
+  if known then
+    return known
+  end
 end
 
 -- Changes nothing, for no id is empty; fails, before anything is changed, when memory is full
@@ -45,9 +49,9 @@ end
 
 local id = base36(us) .. suffix
 if name ~= '' then
-  require_integer(hash, 'totalsent', stored[5])
+  require_integer(hash, 'totalsent', total)
   forget(records, now, 1, tonumber(window))
-  remember(records, name, stored[4], now + window, id)
+  remember(records, name, created, now + window, id)
 end
 redis.call('HINCRBY', hash, 'totalsent', 1)
 redis.call('HSET', hash, id, body)

@@ -4,7 +4,9 @@ Single messages: send, receive, pop, delete, hide, look up.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from rsmq import protocol
 from rsmq.codecs import Codec
@@ -15,6 +17,8 @@ from rsmq.operations.batches import release_messages
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, message_of, stored_message_of
 from rsmq.protocol import Namespace
+
+T = TypeVar("T")
 
 
 def send_message(
@@ -58,6 +62,21 @@ def receive_message(
     namespace: Namespace, qname: str, *, vt: float | None, codec: Codec
 ) -> Operation[Message | None]:
     """Receive the message that is due first, and hide it."""
+    return _cached(_receive_message, namespace, qname, vt, codec)
+
+
+def _cached(build: Callable[..., Operation[T]], *args: Any) -> Operation[T]:
+    """An operation that is the same for every call with these arguments."""
+    try:
+        return build(*args)
+    except TypeError:  # a cache takes no argument that can change
+        return build.__wrapped__(*args)  # type: ignore[attr-defined, no-any-return]
+
+
+@lru_cache(maxsize=256, typed=True)
+def _receive_message(
+    namespace: Namespace, qname: str, vt: float | None, codec: Codec
+) -> Operation[Message | None]:
     keys = namespace.queue(qname)
     hidden = b"" if vt is None else digits(protocol.milliseconds("vt", vt))
 
@@ -77,6 +96,11 @@ def receive_message(
 
 def pop_message(namespace: Namespace, qname: str, *, codec: Codec) -> Operation[Message | None]:
     """Receive the message that is due first, and remove it."""
+    return _cached(_pop_message, namespace, qname, codec)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _pop_message(namespace: Namespace, qname: str, codec: Codec) -> Operation[Message | None]:
     keys = namespace.queue(qname)
     return Operation(
         load("pop_message"),

@@ -44,6 +44,8 @@ class Operation(Generic[T]):
         before: commands that go ahead of the script, all of it in one MULTI; None sends the
             script alone.
         otherwise: what to run instead where MULTI is not to be had.
+        packed: the command as it goes over the wire, of an operation that is run many times; kept
+            by the connection floor.
     """
 
     script: Script
@@ -56,6 +58,7 @@ class Operation(Generic[T]):
     give_back: Callable[[T], Operation[Any] | None] | None = None
     before: tuple[tuple[bytes, ...], ...] | None = None
     otherwise: Operation[T] | None = None
+    packed: tuple[bytes, ...] | None = None
 
 
 #: A call of several steps: yields operations, is sent their results, and returns its own.

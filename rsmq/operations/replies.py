@@ -9,14 +9,19 @@ from typing import Any
 
 from rsmq import protocol
 from rsmq.codecs import Codec
-from rsmq.model import Message, QueueAttributes, State, StoredMessage
+from rsmq.model import Message, QueueAttributes, State, StoredMessage, received_message
 
 # What delete_message.lua and change_message_visibility.lua answer; 0 is: not in the queue.
 DONE = 1
 RECEIVED_SINCE = 2
 
 
+_USUAL = 16  # digits
+
+
 def _integer(raw: bytes | None) -> int | None:
+    if raw is not None and raw.isdigit() and len(raw) < _USUAL:
+        return int(raw)
     number = protocol.stored_number(raw)
     return None if number is None else int(number)
 
@@ -46,7 +51,10 @@ def _message(qname: str, codec: Codec, told: Any) -> Message:
     raw_id, raw, count, first = told
     id = protocol.decode_name(raw_id)
     first_ms = _integer(first)
-    return Message(qname, id, raw, count, first_ms, _sent_ms(id, first_ms), codec)
+    us = protocol.sent_us(id, first_ms)
+    return received_message(
+        qname, (id, raw, count, first_ms, None if us is None else us / 1000), codec
+    )
 
 
 def stored_message_of(qname: str, id: str, codec: Codec, reply: Any) -> StoredMessage | None:
