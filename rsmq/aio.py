@@ -37,12 +37,13 @@ class AsyncRSMQ:
     An asyncio client of RSMQ queues: the twin of ``RSMQ``, with the same methods, awaited.
 
     What ``RSMQ`` says of atomicity, retries and errors holds here. A client from from_url may be
-    used in several event loops, also one after the other; one that was handed in, in the loop that
-    its connections belong to.
+    used in several event loops, also one after the other, and has one connection in each, which
+    all calls share: those that run at the same time go out together. One that was handed in is
+    used in the loop that its connections belong to, and takes one of them for each call.
 
-    Cancellation: a receive_message that is cancelled, at any point, gives its message back before
-    the cancellation goes on, which takes at most a second. Any other call that is cancelled under
-    way may have run, or not.
+    Cancellation: a receive that is cancelled, at any point, gives its messages back before the
+    cancellation goes on, which takes at most a second. Any other call that is cancelled under way
+    may have run, or not.
     """
 
     def __init__(

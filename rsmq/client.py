@@ -37,16 +37,18 @@ class RSMQ:
     """
     A client of RSMQ queues on a Redis server.
 
-    Every method is one round trip and one atomic script: all of it happens, or nothing. All times
-    are the server's. A client may be used by many threads at once, and after a fork.
+    A call is one round trip and one atomic script: all of it happens, or nothing. A method that is
+    more than that says so. All times are the server's. A client may be used by many threads at
+    once, and after a fork.
 
     Retries: what never reached the server (connection refused, server loading or read-only) is
     tried again for ``retry_deadline`` seconds from the first failure on; over a client handed in,
     redis-py's own retries of connecting come before. When the connection breaks or times out while
     a call is under way, nobody knows whether it ran: reading, creating and setting attributes of
-    queues, deleting a message and changing its visibility are then tried again; a receive is tried
-    again once; a send, a pop, a purge and deleting a queue are not, and raise redis-py's
-    ConnectionError or TimeoutError. With a RedisCluster client, redis-py repeats commands by its
+    queues, deleting messages, changing their visibility, sweeping, and a send with a dedup_id are
+    then tried again; a receive is tried again once; any other send, a pop, a move, a redrive, a
+    purge, a release by bare ids and deleting a queue are not, and raise redis-py's ConnectionError
+    or TimeoutError. With a RedisCluster client, redis-py repeats commands by its
     own rules, a send too, which may store a message twice.
 
     Signals: Ctrl-C (and a handler of SIGTERM or SIGALRM that raises) takes effect when the call
@@ -469,7 +471,8 @@ class RSMQ:
         Waiting: a message that any client sends, or that becomes due, ends the wait at once. One
         connection serves all calls that wait on this client, and Redis is not polled, but for a
         look every 15 seconds or so. Where the server or the user's rights don't allow CLIENT
-        TRACKING, with memory:// and on Redis Cluster, it is polled, at most four times a second.
+        TRACKING, with memory:// and on Redis Cluster, it is polled, less and less often, in the end
+        at most four times a second.
 
         An interruption (Ctrl-C) during the call gives the message back at once, its receive count
         raised; but for one over a RedisCluster client, whose message comes back with its
@@ -802,7 +805,8 @@ class RSMQ:
         or extend them any more. When a message was last received is reckoned as the time when it
         becomes visible minus the queue's vt: exact if it was received or extended for just the
         queue's vt; after a longer one it looks younger, after a shorter one older, by at most the
-        difference. In steps of a thousand, each atomic; an interruption gives all back.
+        difference. In steps of a thousand, each atomic; an interruption gives all back. What was
+        received or extended between two steps is left alone.
 
         Args:
             qname: the queue's name.
@@ -920,10 +924,12 @@ class RSMQ:
 
         A receive, pop or recover of this library moves such a message instead of delivering it, in
         the same step; id, body, receive count and first-received time stay, and it is visible in
-        the dead-letter queue at once. Clients that don't know policies deliver it; for queues that
-        only such clients consume, see sweep_dead_letters. If the dead-letter queue is gone, the
-        message is delivered. The policy is two fields among the queue's attributes, which other
-        clients ignore.
+        the dead-letter queue at once. A call moves at most 1,000, and receives nothing if as many
+        stand before the first good one. Clients that don't know policies deliver such a message;
+        for queues that only such clients consume, see sweep_dead_letters. If the dead-letter queue
+        is gone or can't be written, the message is delivered. The policy is two fields among the
+        queue's attributes, which other clients ignore. Since a dead letter keeps its count, a
+        policy of the dead-letter queue itself needs a higher limit.
 
         Args:
             qname: the queue's name.
@@ -938,7 +944,8 @@ class RSMQ:
 
         Raises:
             MissingParameter: a name is empty, or qname None.
-            InvalidFormat: a name has other characters, or both are the same.
+            InvalidFormat: a name has other characters; both are the same; the other one has this
+                queue as its dead-letter queue; or there is a limit without a queue.
             InvalidValue: max_receives is out of range or not whole; or another client stored a vt
                 or delay that is no number.
             QueueNotFound: one of the two does not exist.
@@ -963,7 +970,7 @@ class RSMQ:
 
         Returns:
             The ids of those moved to the dead-letter queue; an empty list without a policy, or when
-            its target is gone.
+            its target is gone or can't be written.
 
         Raises:
             MissingParameter: the name is None or empty.

@@ -15,6 +15,7 @@ class Proxy:
 
     Attributes:
         target: the server's port, for connections from now on.
+        spare: how many replies to scripts get through before any are dropped.
         drop: how many replies to scripts are still to be dropped, with their connection.
         hold: how many replies to scripts are still to be swallowed, their connection kept open.
         cut: how many bytes of a dropped reply get through before that.
@@ -29,6 +30,7 @@ class Proxy:
         self.target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
+        self.spare = 0
         self.drop = 0
         self.hold = 0
         self.cut = 0
@@ -88,8 +90,9 @@ class Proxy:
                     if b"EVAL" in data:
                         self.scripts += 1
                         with self._lock:
-                            doomed = self.drop > 0
+                            doomed = self.drop > 0 == self.spare
                             self.drop -= doomed
+                            self.spare -= self.spare > 0
                             silent = self.hold > 0
                             self.hold -= silent
                     server.sendall(data)

@@ -248,3 +248,133 @@ def test_a_slow_reply_is_a_timeout_and_is_not_repeated_for_a_send(broken):
     broken.proxy.delay = 0
     assert sorted(broken.bodies("q").values()) == [b"m", b"warm"]
     assert client.get_queue_attributes("q").messages == 2
+
+
+def lost(broken, call):
+    """The reply of this call is lost once, after the server's scripts are known to it."""
+    broken.proxy.drop = 1
+    with pytest.raises(LOST):
+        call()
+    assert broken.proxy.drop == 0
+
+
+@pytest.mark.parametrize("size", [10, 9000])
+def test_a_batch_whose_reply_is_lost_is_stored_once_and_raises(broken, rsmq, size):
+    rsmq.send_messages("q", ["x" * size] * 2)
+    rsmq.purge_queue("q")
+    bodies = [letter * size for letter in "abc"]
+    if size > 1000:  # the first of the two steps changes nothing, and is repeated
+        broken.proxy.drop = 1
+        rsmq.send_messages("q", bodies)
+    else:
+        lost(broken, lambda: rsmq.send_messages("q", bodies))
+
+    assert sorted(broken.bodies("q").values()) == [body.encode() for body in bodies]
+    assert [message.body for message in rsmq.receive_messages("q", 9)] == bodies
+
+
+def test_a_send_with_a_name_is_repeated_and_stored_once(broken, rsmq):
+    rsmq.send_message("q", "other", dedup_id="warm")
+    broken.proxy.drop = 2
+    id = rsmq.send_message("q", "m", dedup_id="x")
+    broken.proxy.drop = 2
+    ids = rsmq.send_messages("q", ["1", "2"], dedup_ids=["a", "b"])
+
+    assert broken.proxy.drop == 0
+    assert sorted(broken.bodies("q").values()) == [b"1", b"2", b"m", b"other"]
+    assert {id, *ids} < broken.bodies("q").keys()
+
+
+def test_a_batch_with_a_nameless_message_is_not_repeated(broken, rsmq):
+    lost(broken, lambda: rsmq.send_messages("q", ["1", "2"], dedup_ids=["a", None]))
+
+    assert len(broken.bodies("q")) == 2
+
+
+def test_receives_of_many_are_repeated_once_and_pops_of_many_never(broken, rsmq):
+    ids = rsmq.send_messages("q", [str(number) for number in range(6)])
+    broken.proxy.drop = 1
+    received = rsmq.receive_messages(["q"], 2, vt=100)
+    assert [message.id for message in received] == ids[2:4]
+    lost(broken, lambda: rsmq.pop_messages("q", 1))
+
+    assert broken.bodies("q").keys() == set(ids) - {ids[4]}
+
+
+def test_deletes_of_many_are_repeated_and_count_as_done(broken, rsmq):
+    rsmq.send_messages("q", ["1", "2", "3"])
+    received = rsmq.receive_messages("q", 3, vt=0)
+    rsmq.receive_message("q", vt=100)
+    broken.proxy.drop = 1
+
+    assert rsmq.delete_messages(received) == [message.id for message in received[1:]]
+    assert len(broken.bodies("q")) == 1
+
+
+def test_releases_are_repeated_by_receipts_and_not_by_bare_ids(broken, rsmq):
+    rsmq.send_messages("q", ["1", "2"])
+    received = rsmq.receive_messages("q", 2)
+    broken.proxy.drop = 1
+    assert rsmq.release_messages(received) == [message.id for message in received]
+    broken.proxy.drop = 1
+    assert rsmq.change_messages_visibility(received, 9) == [message.id for message in received]
+    lost(broken, lambda: rsmq.release_messages("q", [received[0].id]))
+
+
+def test_moves_and_redrives_are_not_repeated(broken, rsmq):
+    rsmq.create_queue("dead")
+    ids = rsmq.send_messages("q", ["1", "2"])
+    lost(broken, lambda: rsmq.move_messages("q", "dead", ids))
+    assert broken.bodies("dead").keys() == set(ids)
+    lost(broken, lambda: rsmq.redrive_messages("dead", "q"))
+
+    assert sorted(broken.bodies("q").values()) == [b"1", b"2"]
+    assert broken.bodies("dead") == {}
+
+
+def test_a_redrive_that_breaks_off_tells_how_far_it_came(broken, rsmq):
+    rsmq.create_queue("dead")
+    rsmq.send_messages("dead", ["m"] * 1500)
+    broken.proxy.spare = 1 if rsmq.redrive_messages("dead", "q", max_messages=1) else 0
+    broken.proxy.drop = 1
+    with pytest.raises(LOST) as caught:
+        rsmq.redrive_messages("dead", "q")
+
+    assert "1000 messages had been redriven before this." in caught.value.__notes__
+    assert len(broken.bodies("q")) == 1500
+    assert broken.bodies("dead") == {}
+
+
+def test_sweeps_looks_and_releases_of_all_are_repeated(broken, rsmq):
+    rsmq.create_queue("dead")
+    rsmq.set_dead_letter_policy("q", "dead", 1)
+    rsmq.send_messages("q", ["1", "2"])
+    held = rsmq.receive_messages("q", 2)
+    for call, expected in (
+        (lambda: len(rsmq.peek_messages("q", -1, state="in_flight")), 1),
+        (lambda: rsmq.count_messages("q").in_flight, 2),
+        (lambda: rsmq.release_all_messages("q"), 2),
+        (lambda: rsmq.set_dead_letter_policy("q", "dead", 1).max_receives, 1),
+    ):
+        broken.proxy.drop = 1
+        assert call() == expected
+    broken.proxy.drop = 1
+    rsmq.sweep_dead_letters("q")
+    assert broken.bodies("dead").keys() == {message.id for message in held}
+
+
+def test_a_recovery_that_breaks_off_gives_back_what_it_took(broken, rsmq):
+    ids = rsmq.send_messages("q", ["m"] * 1500)
+    rsmq.receive_messages("q", 1500, vt=100)
+    known = rsmq.recover_messages("q", 1, idle=0, vt=100)
+    assert len(known) == 1
+    broken.proxy.spare = 3  # two steps gather receipts, the third takes a thousand
+    broken.proxy.drop = 2
+    with pytest.raises(LOST):
+        rsmq.recover_messages("q", 1500, idle=0, vt=1000)
+
+    later = broken.raw.time()[0] * 1000 + 500_000
+    # Those of the lost reply come back with their timeout; the thousand before are given back.
+    assert broken.raw.zcount(f"{broken.ns}:q", later, "+inf") == 500
+    assert broken.raw.zcount(f"{broken.ns}:q", "-inf", later - 500_000) == 1000
+    assert len(ids) == 1500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
-from rsmq import JSON, RSMQ, AsyncRSMQ, Message, QueueAttributes, StoredMessage
+from rsmq import JSON, RSMQ, AsyncRSMQ, Message, MessageCounts, QueueAttributes, StoredMessage
 
 
 def synchronous(rsmq: RSMQ) -> None:
@@ -24,6 +24,26 @@ def synchronous(rsmq: RSMQ) -> None:
     assert_type(rsmq.delete_message("q", id="id"), bool)
     assert_type(rsmq.get_message("q", "id"), StoredMessage | None)
     assert_type(rsmq.purge_queue("q"), int)
+    assert_type(rsmq.send_messages("q", ["a", "b"], front=True), list[str])
+    received = rsmq.receive_messages(["q", "p"], 10, wait=None)
+    assert_type(received, list[Message])
+    assert_type(rsmq.pop_messages("q", 1, wait=0.5), list[Message])
+    assert_type(rsmq.delete_messages(received), list[str])
+    assert_type(rsmq.delete_messages("q", ["id"]), list[str])
+    assert_type(rsmq.change_messages_visibility(received, 5), list[str])
+    assert_type(rsmq.change_messages_visibility("q", ["id"], vt=5), list[str])
+    assert_type(rsmq.release_messages(received), list[str])
+    assert_type(rsmq.release_all_messages("q"), int)
+    assert_type(rsmq.recover_messages("q", 5, idle=60), list[Message])
+    assert_type(rsmq.peek_messages("q", -5, 5, state="in_flight"), list[StoredMessage])
+    assert_type(rsmq.count_messages("q"), MessageCounts)
+    assert_type(rsmq.set_dead_letter_policy("q", "dead", 5), QueueAttributes)
+    assert_type(rsmq.sweep_dead_letters("q"), list[str])
+    assert_type(rsmq.redrive_messages("dead"), list[tuple[str, str]])
+    assert_type(rsmq.move_messages(received, "p"), list[str])
+    assert_type(rsmq.move_messages("q", "p", ["id"]), list[str])
+    rsmq.peek_messages("q", state="hidden")  # type: ignore[arg-type]
+    rsmq.delete_messages("q")  # type: ignore[arg-type]
     with RSMQ.from_url("memory://") as opened:
         assert_type(opened, RSMQ)
     rsmq.delete_message("q")  # type: ignore[call-overload]
@@ -33,7 +53,9 @@ def synchronous(rsmq: RSMQ) -> None:
 async def asynchronous(rsmq: AsyncRSMQ) -> None:
     """Results of the asyncio client."""
     assert_type(await rsmq.send_message("q", "m"), str)
-    assert_type(await rsmq.pop_message("q"), Message | None)
+    assert_type(await rsmq.pop_message("q", wait=5), Message | None)
+    assert_type(await rsmq.receive_messages("q", 5, wait=None), list[Message])
+    assert_type(await rsmq.count_messages("q"), MessageCounts)
     assert_type(await rsmq.set_queue_attributes("q", maxsize=-1), QueueAttributes)
     async with AsyncRSMQ.from_url("memory://") as opened:
         assert_type(opened, AsyncRSMQ)

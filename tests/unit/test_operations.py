@@ -34,6 +34,12 @@ def send(qname="q", body="m", delay=None, codec=TEXT):
     return operations.send_message(NS, qname, body, delay=delay, codec=codec, realtime=False)
 
 
+def send_named(name):
+    return operations.send_message(
+        NS, "q", "m", delay=None, codec=TEXT, realtime=False, dedup_id=name
+    )
+
+
 def setting(qname="q", **attributes):
     nothing = {"vt": None, "delay": None, "maxsize": None}
     return operations.set_queue_attributes(NS, qname, **{**nothing, **attributes})
@@ -90,8 +96,18 @@ def test_how_each_operation_may_be_repeated():
             operations.delete_message(NS, MESSAGE, None),
             operations.change_message_visibility(NS, MESSAGE, 1, None),
             operations.get_message(NS, "q", "i" * 32, codec=TEXT),
+            operations.receive_messages(NS, "q", 5, vt=None, codec=TEXT),
+            operations.pop_messages(NS, "q", 5, codec=TEXT),
+            operations.delete_messages(NS, [MESSAGE], None),
+            operations.change_messages_visibility(NS, [MESSAGE], 1, None),
+            operations.release_messages(NS, [MESSAGE], None),
+            operations.move_messages(NS, [MESSAGE], "p", None),
+            operations.set_dead_letter_policy(NS, "q", "p", 5),
+            operations.due_in(NS, [b"rsmq:q"], names=True),
         )
     }
+    bare = operations.release_messages(NS, "q", ["i" * 32])
+    named = send_named("x")
 
     assert found == {
         "create_queue": Retry.ALWAYS,
@@ -106,7 +122,16 @@ def test_how_each_operation_may_be_repeated():
         "send_message": Retry.NEVER,
         "pop_message": Retry.NEVER,
         "purge_queue": Retry.NEVER,
+        "receive_messages": Retry.ONCE,
+        "pop_messages": Retry.NEVER,
+        "delete_messages": Retry.ALWAYS,
+        "change_messages_visibility": Retry.ALWAYS,
+        "release_messages": Retry.ALWAYS,
+        "move_messages": Retry.NEVER,
+        "set_dead_letter_policy": Retry.ALWAYS,
+        "due_in": Retry.ALWAYS,
     }
+    assert (bare.retry, named.retry) == (Retry.NEVER, Retry.ALWAYS)
 
 
 def test_a_create_after_a_lost_reply_settles_for_the_queue_it_may_have_made():
