@@ -29,7 +29,7 @@ from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.failures import Attempts, Failure, classify, code_of, explain
 from rsmq.interrupts import Held
 from rsmq.operations import Operation, Retry
-from rsmq.own_connection import OwnConnection, pack
+from rsmq.own_connection import OwnConnection, own_way_of, pack
 from rsmq.protocol import Namespace
 
 T = TypeVar("T")
@@ -89,12 +89,12 @@ class Pooled:
         self._closed = False
 
     def take(self, *, check: bool) -> Any:  # noqa: ARG002 - a pool always checks
-        return self.pool.get_connection()
+        return own_way_of(self.pool.get_connection())
 
     def put(self, connection: Any, *, usable: bool) -> None:
         if not usable or self._closed:
             connection.disconnect()
-        self.pool.release(connection)
+        self.pool.release(getattr(connection, "connection", connection))
 
     def rest(self) -> None:
         """Nothing is kept for a thread."""
@@ -126,7 +126,7 @@ class PerThread:
     def take(self, *, check: bool) -> Any:
         connection = self._slot().take() or self._take_spare()
         if connection is not None:
-            if connection.pid == os.getpid() and not (check and _has_data(connection)):
+            if connection.pid == os.getpid() and not (check and connection.can_read()):
                 return connection
             connection.disconnect()  # a parent's is closed on this side only
         opened = self.pool.connection_class(**self.pool.connection_kwargs)
@@ -442,14 +442,6 @@ def bad_url(url: str, rule: str) -> InvalidFormat:
         value=shown,
         hint=f"{rule} User, password and options left out, it is {shown!r}.",
     )
-
-
-def _has_data(connection: Any) -> bool:
-    """Whether an idle connection is of no more use: closed by the server, or out of step."""
-    try:
-        return bool(connection.can_read())
-    except RedisError:
-        return True
 
 
 def transaction(operation: Operation[Any]) -> list[tuple[bytes, ...]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import hiredis
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -48,13 +49,14 @@ class OwnConnection:
     An open connection.
 
     Attributes:
+        connection: redis-py's, which opened it and will close it.
         pid: the process that opened it.
     """
 
     def __init__(self, connection: Any) -> None:
-        """Take over a connection of redis-py that is open; it stays the one that closes."""
+        """Read and write what a connection of redis-py has opened."""
         self.pid = os.getpid()
-        self._connection = connection
+        self.connection = connection
         self._socket = connection._sock  # noqa: SLF001 - there is no public name
         #: What TLS has decoded and not given out.
         self._pending = getattr(self._socket, "pending", int)
@@ -71,7 +73,7 @@ class OwnConnection:
         )
 
     def disconnect(self) -> None:
-        self._connection.disconnect()
+        self.connection.disconnect()
 
     def send_command(self, *command: bytes) -> None:
         self.send_packed_command(pack(command))
@@ -113,6 +115,10 @@ class OwnConnection:
             raise RedisConnectionError("Connection closed by server.")
         self._replies.feed(self._buffer, 0, size)  # type: ignore[arg-type]
 
+    def is_over(self) -> bool:
+        """Whether redis-py has closed this connection, or opened another instead."""
+        return self.connection._sock is not self._socket  # noqa: SLF001
+
     def can_read(self, timeout: float = 0) -> bool:
         """Whether there is something to read, the connection's end included."""
         if self._replies.has_data() or self._pending():
@@ -120,3 +126,17 @@ class OwnConnection:
         if self._poll is None:
             return bool(select.select([self._socket], [], [], timeout)[0])
         return bool(self._poll(timeout * 1000))
+
+
+_PLAIN = (Connection, SSLConnection, UnixDomainSocketConnection)
+
+
+def own_way_of(connection: Any) -> Any:
+    """Our way to use a connection of a pool; the connection itself, if it is of another kind."""
+    if type(connection) not in _PLAIN:
+        return connection
+    # Kept with the connection, for whoever takes it next.
+    own = connection.__dict__.get("rsmq_own")
+    if own is None or own.is_over():
+        own = connection.rsmq_own = OwnConnection(connection)
+    return own

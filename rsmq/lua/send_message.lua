@@ -1,15 +1,12 @@
--- Adds a message to a queue; under a name, only if none was sent under it within its window.
+-- Adds a message to a queue.
 --
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
--- KEYS[3] records  hash        what was sent under which name; only with a name
 -- ARGV[1] body     bytes       the message
 -- ARGV[2] size     integer     its size in UTF-16 code units of text or bytes of bytes; 0 = any size
 -- ARGV[3] delay    integer     ms until it is visible; '' = the queue's delay, 'front' = now, first
 -- ARGV[4] suffix   string      the 22 random characters of its id
 -- ARGV[5] channel  string      where to publish the number of messages; '' = don't
--- ARGV[6] name     string      the sender's name for the message; '' = none
--- ARGV[7] window   integer     ms for which a second send under the name adds nothing
 --
 -- returns the id
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
@@ -17,27 +14,13 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _sending.lua
--- @include _totals.lua
--- @include _dedup.lua
 
-local hash, zset, records = KEYS[1], KEYS[2], KEYS[3]
-local body, size, delay, suffix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local channel, name, window = ARGV[5], ARGV[6], ARGV[7]
+local hash, zset = KEYS[1], KEYS[2]
+local body, size, delay, suffix, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local stored, wait = sendable(hash, size, delay)
 if not stored then
   return wait
-end
-
-local us = server_time_us()
-local now = math.floor(us / 1000)
-local created, total
-if name ~= '' then
-  created, total = unpack(redis.call('HMGET', hash, 'created', 'totalsent'))
-  local known = sent_before(records, name, created, now)
-  if known then
-    return known
-  end
 end
 
 -- Changes nothing, for no id is empty; fails, before anything is changed, when memory is full
@@ -47,13 +30,9 @@ if channel ~= '' then -- first, since a user may lack the permission; subscriber
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + 1)
 end
 
+local us = server_time_us()
 local id = base36(us) .. suffix
-if name ~= '' then
-  require_integer(hash, 'totalsent', total)
-  forget(records, now, 1, tonumber(window))
-  remember(records, name, created, now + window, id)
-end
 redis.call('HINCRBY', hash, 'totalsent', 1)
 redis.call('HSET', hash, id, body)
-redis.call('ZADD', zset, score_of(zset, delay, now, wait), id)
+redis.call('ZADD', zset, score_of(zset, delay, math.floor(us / 1000), wait), id)
 return id

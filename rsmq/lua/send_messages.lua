@@ -1,4 +1,5 @@
--- Adds messages to a queue, in order; those under a name as send_message.lua.
+-- Adds messages to a queue, in order; one under a name only if none was sent under it within its
+-- window.
 --
 -- KEYS[1] hash        hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset        sorted set  the queue's message ids

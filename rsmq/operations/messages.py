@@ -16,6 +16,7 @@ from rsmq.operations.arguments import dedup_ms, digits, encode_body, target, wai
 from rsmq.operations.batches import release_messages
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, message_of, stored_message_of
+from rsmq.operations.sending import send_named
 from rsmq.protocol import Namespace
 
 T = TypeVar("T")
@@ -37,23 +38,24 @@ def send_message(
     """Add a message to a queue; its id."""
     keys = namespace.queue(qname)
     wait = waiting(delay, front=front)
-    name = b"" if dedup_id is None else protocol.check_dedup_id(dedup_id)
-    window = b"" if dedup_id is None else dedup_ms(dedup_window)
+    channel = keys.channel if realtime else b""
+    if dedup_id is not None:
+        name, window = protocol.check_dedup_id(dedup_id), dedup_ms(dedup_window)
+        raw, size = encode_body(body, codec)
+        return send_named(keys, (raw, digits(size)), wait, channel, (name, window))
     raw, size = encode_body(body, codec)
     return Operation(
         load("send_message"),
-        (keys.hash, keys.zset, keys.dedup) if name else (keys.hash, keys.zset),
+        (keys.hash, keys.zset),
         (
             raw,
             digits(size if enforce_maxsize else 0),
             wait,
             protocol.random_suffix(),
-            keys.channel if realtime else b"",
-            name,
-            window,
+            channel,
         ),
         protocol.decode_name,
-        Retry.ALWAYS if name else Retry.NEVER,
+        Retry.NEVER,
         (keys.name,),
     )
 

@@ -64,6 +64,22 @@ def send_messages(
     return _one(batch.at_once(names, window))
 
 
+def send_named(
+    keys: QueueKeys,
+    body: tuple[bytes, bytes],
+    wait: bytes,
+    channel: bytes,
+    name: tuple[bytes, bytes],
+) -> Operation[str]:
+    """One message under a name: a batch of one."""
+    raw, size = body
+    batch = _Batch(keys, [raw], [protocol.random_suffix()], size, wait, channel)
+    operation: Operation[Any] = batch.at_once([name[0]], name[1])
+    parse = operation.parse
+    operation.parse = lambda reply: parse(reply)[0]
+    return operation
+
+
 def _one(operation: Operation[list[str]]) -> Steps[list[str]]:
     ids: list[str] = yield operation
     return ids
