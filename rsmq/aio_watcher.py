@@ -21,7 +21,6 @@ from rsmq.watcher import (
     IDLE,
     RECONNECT,
     News,
-    note_changes,
     now,
     retry_tracking,
     tracking_options,
@@ -170,13 +169,13 @@ class AsyncWatcher:
         options |= {"retry": RedisRetry(NoBackoff(), 0), "socket_timeout": None}
         connection = self._pool.connection_class(**options)
 
-        async def noted(said: Any) -> Any:
-            return note_changes(said)
+        async def as_it_is(said: Any) -> Any:
+            return said
 
         try:
             await connection.connect()
             parser = connection._parser  # noqa: SLF001 - there is no public way
-            parser.set_invalidation_push_handler(noted)
+            parser.set_invalidation_push_handler(as_it_is)
             await connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
             await connection.read_response()
         except BaseException:

@@ -91,17 +91,28 @@ class OwnConnection:
             raise RedisConnectionError(f"Error while writing to socket: {error}") from None
 
     def read_response(
-        self, *, disable_decoding: bool = True, disconnect_on_error: bool = True
+        self,
+        *,
+        disable_decoding: bool = True,
+        disconnect_on_error: bool = True,
+        push_request: bool = False,
     ) -> Any:
-        """The next reply; reading can be taken up again after an interruption."""
-        del disable_decoding, disconnect_on_error  # there is no decoding; who asks, closes
+        """
+        The next reply; reading can be taken up again after an interruption.
+
+        Args:
+            disable_decoding: for redis-py's connections; here nothing is decoded.
+            disconnect_on_error: for redis-py's connections; here who asks also closes.
+            push_request: True also gives out what the server says unasked.
+        """
+        del disable_decoding, disconnect_on_error
         while True:
             reply = self._replies.gets()
             if reply is _NOTHING:
                 self._read_more()
             elif isinstance(reply, Exception):
                 raise reply
-            elif not isinstance(reply, hiredis.PushNotification):
+            elif push_request or not isinstance(reply, hiredis.PushNotification):
                 return reply
 
     def _read_more(self) -> None:

@@ -26,6 +26,7 @@ from rsmq.errors import ClientClosed
 from rsmq.failures import code_of
 from rsmq.interrupts import Held
 from rsmq.operations import due_in
+from rsmq.own_connection import OwnConnection
 from rsmq.protocol import Namespace
 from rsmq.waiting import Board, Waiter
 
@@ -54,14 +55,14 @@ class News:
         self._names = True  # until this user turns out not to be allowed to ask for them
         self._asked: deque[tuple[float, list[bytes]]] = deque()
 
-    def question(self, now: float) -> list[str | bytes | int]:
+    def question(self, now: float) -> tuple[bytes, ...]:
         """The command that reads what is to be read."""
         queues = sorted(self._board.unread)
         self._board.unread.clear()
         self._asked.append((now, queues))
         operation = due_in(self._namespace, queues, names=self._names)
-        return ["EVAL", operation.script.source, len(operation.keys), *operation.keys,
-                *operation.args]  # fmt: skip
+        count = b"%d" % len(operation.keys)
+        return (b"EVAL", operation.script.source, count, *operation.keys, *operation.args)
 
     def overdue(self, now: float) -> float:
         """Seconds until the connection must have answered; infinite if it has."""
@@ -90,18 +91,11 @@ class News:
                 self._board.not_read(queue, now)
 
 
-class _Changes(list[bytes]):
-    """The keys that the server said have changed."""
-
-
 def changes_of(said: Any) -> list[bytes] | None:
-    """The keys that have changed, none for all of them; None if this is a reply."""
-    return said if isinstance(said, _Changes) else None
-
-
-def note_changes(said: Any) -> _Changes:
-    """For redis-py's parser: what to make of a message about changes."""
-    return _Changes(said[1] or ())
+    """The keys that the server says have changed, none for all of them; None for anything else."""
+    if isinstance(said, list) and said and said[0] == b"invalidate":
+        return said[1] or []
+    return None
 
 
 def retry_tracking(error: BaseException) -> float:
@@ -304,14 +298,12 @@ class Watcher:
         connection = self._pool.connection_class(**options)
         try:
             connection.connect()
-            parser = connection._parser  # noqa: SLF001 - there is no public way
-            parser.set_invalidation_push_handler(note_changes)
             connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
             connection.read_response()
         except BaseException:
             connection.disconnect()
             raise
-        return connection
+        return OwnConnection(connection)
 
     def _hear(self, connection: Any, pause: float) -> None:
         try:
@@ -326,7 +318,7 @@ class Watcher:
             with self._lock:
                 if self._connection is connection:
                     self._lose()
-        if self._connection is not connection:  # lost; redis-py may have connected it again
+        if self._connection is not connection:
             connection.disconnect()
 
     def _heard(self, connection: Any, said: Any) -> None:

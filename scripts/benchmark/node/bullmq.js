@@ -1,0 +1,67 @@
+"use strict";
+// BullMQ: `node bullmq.js PORT`.
+
+const { Queue, Worker } = require("bullmq");
+
+const { serve, timed, inLanes } = require("./serve");
+
+const connection = { host: "127.0.0.1", port: Number(process.argv[2]) };
+const queues = new Map();
+
+function queueOf(name) {
+  if (!queues.has(name)) {
+    queues.set(name, new Queue(name, { connection }));
+  }
+  return queues.get(name);
+}
+
+function jobs(body, count) {
+  return Array.from({ length: count }, () => ({ name: "job", data: body }));
+}
+
+const SEND = {
+  "one by one": (queue, body, count, step) =>
+    inLanes(async () => { await queue.add("job", body); return 0; }, count, step),
+
+  "bulks": (queue, body, count, step) =>
+    inLanes(async () => { await queue.addBulk(jobs(body, step)); return 0; }, count / step, 1),
+};
+
+// A worker that takes `step` jobs at a time, from its first to its last one.
+async function receive(queue, count, step) {
+  let characters = 0;
+  let done = 0;
+  const read = async (job) => { characters += job.data.length; };
+  const worker = new Worker(queue, read, {
+    connection, concurrency: step, autorun: false, removeOnComplete: { count: 0 },
+  });
+  await worker.waitUntilReady();
+  const result = await timed(async () => {
+    await new Promise((resolve, reject) => {
+      worker.on("error", reject);
+      worker.on("failed", (job, error) => reject(error));
+      worker.on("completed", () => { done += 1; if (done === count) resolve(); });
+      worker.run();
+    });
+    return characters;
+  });
+  await worker.close();
+  return result;
+}
+
+serve({
+  versions: () => ({
+    "BullMQ": require("bullmq/package.json").version,
+    "ioredis": require("ioredis/package.json").version,
+  }),
+
+  fill: async ({ queue, body, count }) => {
+    await queueOf(queue).addBulk(jobs(body, count));
+    return {};
+  },
+
+  run: ({ action, way, queue, body, count, step }) =>
+    action === "send"
+      ? timed(() => SEND[way](queueOf(queue), body, count, step))
+      : receive(queue, count, step),
+});

@@ -1,0 +1,122 @@
+"""This library in each of its ways, and redis-py's pipeline of its script: ours.py PORT."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import redis
+from serve import serve, timed
+
+from rsmq import RSMQ, AsyncRSMQ
+from scripts.benchmark.operations import Operations
+
+PORT = int(sys.argv[1])
+URL = f"redis://127.0.0.1:{PORT}/0"
+
+
+client = redis.Redis(port=PORT)
+from_url = RSMQ.from_url(URL)
+handed_in = RSMQ(client)
+operations = Operations(client)
+aio = AsyncRSMQ.from_url(URL)
+runner = asyncio.Runner()
+
+
+def send(rsmq: RSMQ, queue: str, body: str, count: int) -> int:
+    """Send one by one."""
+    for _ in range(count):
+        rsmq.send_message(queue, body)
+    return 0
+
+
+def receive(rsmq: RSMQ, queue: str, count: int) -> int:
+    """Receive and delete one by one; the characters received."""
+    characters = 0
+    for _ in range(count):
+        message = rsmq.receive_message(queue)
+        characters += len(message.body)
+        rsmq.delete_message(message)
+    return characters
+
+
+def send_batches(queue: str, body: str, count: int, step: int) -> int:
+    """Send ``step`` in a call."""
+    for _ in range(count // step):
+        from_url.send_messages(queue, [body] * step)
+    return 0
+
+
+def receive_batches(queue: str, count: int, step: int) -> int:
+    """Receive and delete ``step`` in a call each; the characters received."""
+    characters = 0
+    for _ in range(count // step):
+        messages = from_url.receive_messages(queue, step)
+        characters += sum(len(message.body) for message in messages)
+        from_url.delete_messages(messages)
+    return characters
+
+
+def send_in_pipelines(queue: str, body: str, count: int, step: int) -> int:
+    """Send ``step`` in a pipeline of single sends."""
+    for _ in range(count // step):
+        pipeline = client.pipeline(transaction=False)
+        for _ in range(step):
+            one = operations.send_message(queue, body)
+            pipeline.execute_command(
+                "EVALSHA", one.script.sha1, len(one.keys), *one.keys, *one.args
+            )
+        pipeline.execute()
+    return 0
+
+
+async def aio_send(queue: str, body: str) -> int:
+    """Send one."""
+    await aio.send_message(queue, body)
+    return 0
+
+
+async def aio_receive(queue: str) -> int:
+    """Receive and delete one; the characters received."""
+    message = await aio.receive_message(queue)
+    characters = len(message.body)
+    await aio.delete_message(message)
+    return characters
+
+
+async def in_lanes(once: Callable[[], Awaitable[int]], count: int, lanes: int) -> int:
+    """Do it ``count`` times, ``lanes`` of them at a time."""
+
+    async def lane() -> int:
+        return sum([await once() for _ in range(count // lanes)])
+
+    return sum(await asyncio.gather(*(lane() for _ in range(lanes))))
+
+
+WAYS: dict[tuple[str, str], Callable[[str, str, int, int], int]] = {
+    ("send", "from_url"): lambda queue, body, count, _: send(from_url, queue, body, count),
+    ("send", "handed in"): lambda queue, body, count, _: send(handed_in, queue, body, count),
+    ("send", "batches"): send_batches,
+    ("send", "pipelines"): send_in_pipelines,
+    ("send", "asyncio"): lambda queue, body, count, step: runner.run(
+        in_lanes(lambda: aio_send(queue, body), count, step)
+    ),
+    ("receive", "from_url"): lambda queue, _, count, __: receive(from_url, queue, count),
+    ("receive", "handed in"): lambda queue, _, count, __: receive(handed_in, queue, count),
+    ("receive", "batches"): lambda queue, _, count, step: receive_batches(queue, count, step),
+    ("receive", "asyncio"): lambda queue, _, count, step: runner.run(
+        in_lanes(lambda: aio_receive(queue), count, step)
+    ),
+}
+
+
+def run(*, action: str, way: str, queue: str, body: str, count: int, step: int) -> dict[str, Any]:
+    """Do an action in one of the ways; what it took."""
+    work = WAYS[action, way]
+    return timed(lambda: work(queue, body, count, step))
+
+
+client.script_load(operations.send_message("any", "").script.source)
+serve(run=run)

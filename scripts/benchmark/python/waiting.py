@@ -1,0 +1,129 @@
+"""
+Receivers that wait until they are woken: waiting.py PORT.
+
+A body is the time of sending, in nanoseconds of the monotonic clock that all processes of the
+machine share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from typing import Any, ClassVar
+
+import redis
+from serve import serve
+
+from rsmq import RSMQ, AsyncRSMQ, ClientClosed
+
+PORT = int(sys.argv[1])
+URL = f"redis://127.0.0.1:{PORT}/0"
+LONG = 60  # seconds; longer than any pause between two messages
+
+
+class Receiver:
+    """Notes how long after its sending each message was there."""
+
+    def __init__(self) -> None:
+        self.milliseconds: list[float] = []
+
+    def note(self, sent: str | bytes) -> None:
+        self.milliseconds.append((time.monotonic_ns() - int(sent)) / 1e6)
+
+
+class Threads(Receiver):
+    """``count`` threads that wait in one client."""
+
+    def __init__(self, queue: str, count: int) -> None:
+        super().__init__()
+        self._queue = queue
+        self._rsmq = RSMQ.from_url(URL)
+        self._threads = [threading.Thread(target=self._wait) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _wait(self) -> None:
+        try:
+            while True:
+                message = self._rsmq.receive_message(self._queue, wait=LONG)
+                if message is not None:
+                    self.note(message.body)
+                    self._rsmq.delete_message(message)
+        except ClientClosed:
+            pass
+
+    def stop(self) -> None:
+        self._rsmq.close()
+        for thread in self._threads:
+            thread.join()
+
+
+class Task(Receiver):
+    """One asyncio task that waits, in an event loop of its own thread."""
+
+    def __init__(self, queue: str, _: int) -> None:
+        super().__init__()
+        self._queue = queue
+        self._ended = asyncio.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._wait(),))
+        self._thread.start()
+
+    async def _wait(self) -> None:
+        async with AsyncRSMQ.from_url(URL) as rsmq:
+            waiting = asyncio.create_task(self._receive(rsmq))
+            await self._ended.wait()
+            waiting.cancel()
+
+    async def _receive(self, rsmq: AsyncRSMQ) -> None:
+        while True:
+            message = await rsmq.receive_message(self._queue, wait=LONG)
+            if message is not None:
+                self.note(message.body)
+                await rsmq.delete_message(message)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+        self._loop.close()
+
+
+class Blpop(Receiver):
+    """One thread that waits with BLPOP: what a wake-up costs at least."""
+
+    def __init__(self, queue: str, _: int) -> None:
+        super().__init__()
+        self._queue = queue
+        self._client = redis.Redis(port=PORT)
+        self._thread = threading.Thread(target=self._wait)
+        self._thread.start()
+
+    def _wait(self) -> None:
+        while (popped := self._client.blpop([self._queue], timeout=LONG)) and popped[1]:
+            self.note(popped[1])
+
+    def stop(self) -> None:
+        redis.Redis(port=PORT).lpush(self._queue, "")
+        self._thread.join()
+        self._client.close()
+
+
+class Waiting:
+    """The receivers of one slice at a time."""
+
+    _ways: ClassVar = {"threads": Threads, "task": Task, "blpop": Blpop}
+    _receiver: Any
+
+    def start(self, way: str, queue: str, count: int) -> dict[str, Any]:
+        self._receiver = self._ways[way](queue, count)
+        return {}
+
+    def stop(self) -> dict[str, Any]:
+        self._receiver.stop()
+        return {"milliseconds": self._receiver.milliseconds}
+
+
+waiting = Waiting()
+serve(start=waiting.start, stop=waiting.stop)

@@ -1,0 +1,160 @@
+"""The results of a run as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from scripts.benchmark.cases import CASES, LARGE, LIMITS, OURS, SMALL, Action
+
+Results = dict[str, Any]
+
+VERDICTS = {True: "yes", False: "**no**", None: "not measured"}
+
+
+def report(results: Results) -> str:
+    """All tables."""
+    return "\n".join(
+        [
+            "# Benchmark\n",
+            _how(results),
+            "## Targets\n",
+            _targets(results),
+            "## Messages a second: send\n",
+            _throughput(results, "send"),
+            "## Messages a second: receive and delete\n",
+            _throughput(results, "receive"),
+            "## Wake-up\n",
+            _wake_up(results),
+            "## Depth\n",
+            _depth(results),
+        ]
+    )
+
+
+def _how(results: Results) -> str:
+    machine, method = results["machine"], results["method"]
+    versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
+    quick = "**A quick run: too short for its figures to count.**\n" if results["quick"] else ""
+    one = "one processor and " if machine["on_one_processor"] else ""
+    return (
+        f"{quick}`{results['command']}` on {results['date']}: {machine['processors']} x "
+        f"{machine['cpu']}, {machine['system']}, load {machine['load_at_start']} when it began.\n"
+        f"{versions}.\n"
+        f"On {one}one redis-server, over loopback, in turns: medians of {method['rounds']} "
+        f"slices of about {method['slice_seconds'] * 1000:g} ms in random order, ± half of what "
+        "the middle half of them spans. Ratios hold within one run.\n"
+    )
+
+
+def _targets(results: Results) -> str:
+    return _table(
+        ["case", "target", "reached", "met"],
+        [
+            [
+                line["case"],
+                line["target"],
+                "" if line["reached"] is None else f"{line['reached']:.2f}{line['unit']}",
+                VERDICTS[line["met"]],
+            ]
+            for line in results["targets"]
+        ],
+    )
+
+
+def _throughput(results: Results, action: Action) -> str:
+    found = {
+        (each["contender"], each["body_bytes"]): each
+        for each in results["throughput"]
+        if each["action"] == action
+    }
+    rows = []
+    for case in CASES:
+        if case.action == action:
+            row = [f"{case.label}{_star(action, case.label)}"]
+            for size in (SMALL, LARGE):
+                each = found[case.label, size]
+                row += [
+                    _rate(each["messages_per_second"]),
+                    "" if case.label == OURS else f"{each['from_url_against_it']:.2f}x",
+                    _cpu(each["client_cpu_us"], each["server_cpu_us"]),
+                ]
+            rows.append(row)
+    heads = ["100 B", f"`{OURS}` against it", "CPU", "10 KB", f"`{OURS}` against it", "CPU"]
+    notes = "CPU: µs a message, client / server.\n"
+    if action == "receive":
+        notes += "\\* receives only: redis-benchmark can't delete what it received.\n"
+    return _table(["", *heads], rows) + "\n" + notes
+
+
+def _star(action: Action, label: str) -> str:
+    return " \\*" if action == "receive" and label in LIMITS else ""
+
+
+def _rate(per_second: dict[str, Any]) -> str:
+    low, high = per_second["middle_half"]
+    percent = (high - low) / 2 / per_second["median"] * 100
+    return f"{_digits(per_second['median'])} ± {percent:.0f} %"
+
+
+def _cpu(client: float | None, server: float) -> str:
+    return f"{'' if client is None else f'{client:.1f}'} / {server:.1f}"
+
+
+def _digits(number: float) -> str:
+    """Three digits of a number that are worth something."""
+    return f"{float(f'{number:.3g}'):,.0f}"
+
+
+def _wake_up(results: Results) -> str:
+    rows = []
+    for label, each in results["wake_up"].items():
+        receives = each["receives_per_message"]
+        rows.append(
+            [
+                label,
+                *(f"{each[percent]:.2f}" for percent in ("p50_ms", "p90_ms", "p99_ms")),
+                f"{each['node_call_p50_ms']:.2f}",
+                "" if receives is None else f"{receives:.2f}",
+            ]
+        )
+    count = next(iter(results["wake_up"].values()))["messages"]
+    return (
+        _table(
+            ["", "p50 ms", "p90 ms", "p99 ms", "Node's own call, p50 ms", "receives a message"],
+            rows,
+        )
+        + f"\nFrom before an unmodified Node client sends (10 to 40 ms apart, {count} messages of "
+        "each kind, realtime off)\nto the return of the receiver's call, both by the machine's "
+        "monotonic clock; this part on all processors.\n"
+    )
+
+
+def _depth(results: Results) -> str:
+    calls: dict[int, dict[str, str]] = {}
+    for each in results["depth"]["calls"]:
+        us = each["us"]
+        calls.setdefault(each["depth"], {})[each["call"]] = f"{us['median']:.1f}"
+    memory = {
+        (each["depth"], each["body_bytes"]): each["bytes_per_message"]
+        for each in results["depth"]["memory"]
+    }
+    rows = [
+        [f"{depth:,}", *(by_call[call] for call in ("send", "receive", "delete")),
+         f"{memory[depth, SMALL]:,.0f}"]
+        for depth, by_call in calls.items()
+    ]  # fmt: skip
+    large = "".join(
+        f"With bodies of 10 KB a message takes {taken:,.0f} bytes, at {depth:,} of them.\n"
+        for (depth, size), taken in memory.items()
+        if size == LARGE
+    )
+    return (
+        _table(["waiting", "send µs", "receive µs", "delete µs", "bytes a message"], rows)
+        + f"\nOne call at a time, 100 B. {large}"
+    )
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
