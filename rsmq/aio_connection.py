@@ -126,9 +126,9 @@ class AsyncOwnCaller(_RetryingCaller):
         for loop in list(self._lines):  # one step, for loops of other threads come meanwhile
             line = self._lines.pop(loop, None)
             if line is not None and loop is running:
-                line.close()
+                line.end()
             elif line is not None and not loop.is_closed():
-                loop.call_soon_threadsafe(line.close)
+                loop.call_soon_threadsafe(line.end)
 
     async def _attempt(
         self, operation: Operation[Any], persistent: _Persistent, *, check: bool
@@ -165,6 +165,7 @@ class _Line:
         self._pool = pool
         self._pipeline: Pipeline | None = None
         self._opening: asyncio.Task[Pipeline] | None = None
+        self._ended = False
 
     async def get(self, *, check: bool) -> Pipeline:
         """The connection; if asked, one that was idle is looked at before."""
@@ -185,13 +186,21 @@ class _Line:
             connection = self._pool.connection_class(**self._pool.connection_kwargs)
             await connection.connect()
             self._pipeline = Pipeline(connection)
+            if self._ended:  # while it was opened
+                self._pipeline.close()
             return self._pipeline
         finally:
             self._opening = None
 
     def close(self) -> None:
+        """Close the connection; the next call opens another."""
         if self._pipeline is not None:
             self._pipeline.close()
+
+    def end(self) -> None:
+        """Close the connection for good."""
+        self._ended = True
+        self.close()
 
 
 class AsyncPoolCaller(_RetryingCaller):

@@ -76,6 +76,16 @@ def test_links_to_files_lead_somewhere(document):
         assert (path.parent / link).exists(), link
 
 
+def test_the_figures_of_speed_are_those_that_were_measured():
+    measured = (ROOT / "scripts" / "benchmark" / "measured" / "bench.md").read_text().splitlines()
+    speed = README[README.index("## Speed") : README.index("## Links")]
+    lines = [line for line in speed.splitlines() if line.startswith("|")]
+
+    assert len(lines) > 20
+    assert all(line in measured for line in lines)
+    assert "quick run" not in measured[2]
+
+
 def test_the_table_of_commands_is_complete():
     commands = {
         path.name for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix

@@ -1,0 +1,128 @@
+"""What each call costs, counted exactly: commands that Redis got, and writes to the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+import redis.asyncio
+
+from rsmq import RSMQ, AsyncRSMQ
+from tests.faces import Blocking
+from tests.servers import Server, redis_7
+
+LARGE = ["x" * 9000] * 20
+SMALL = ["x" * 100] * 20
+
+#: A call, and how many times it waits for the server: scripts, or a transaction with one.
+CALLS = {
+    "send": (lambda rsmq: rsmq.send_message("q", "m"), 1),
+    "send large": (lambda rsmq: rsmq.send_message("q", "x" * 60_000), 1),
+    "send named": (lambda rsmq: rsmq.send_message("q", "m", dedup_id="x"), 1),
+    "receive": (lambda rsmq: rsmq.receive_message("q"), 1),
+    "pop": (lambda rsmq: rsmq.pop_message("q"), 1),
+    "delete": (lambda rsmq: rsmq.delete_message("q", "i" * 32), 1),
+    "change": (lambda rsmq: rsmq.change_message_visibility("q", "i" * 32, 5), 1),
+    "get": (lambda rsmq: rsmq.get_message("q", "i" * 32), 1),
+    "create": (lambda rsmq: rsmq.create_queue("q", exist_ok=True), 1),
+    "attributes": (lambda rsmq: rsmq.get_queue_attributes("q"), 1),
+    "policy": (lambda rsmq: rsmq.set_dead_letter_policy("q", None), 1),
+    "send many": (lambda rsmq: rsmq.send_messages("q", SMALL), 1),
+    "send many named": (lambda rsmq: rsmq.send_messages("q", LARGE, dedup_ids=[None] * 20), 1),
+    "send many large": (lambda rsmq: rsmq.send_messages("q", LARGE), 2),
+    "receive many": (lambda rsmq: rsmq.receive_messages(["q", "p"], 20), 1),
+    "pop many": (lambda rsmq: rsmq.pop_messages(["q", "p"], 20), 1),
+    "delete many": (lambda rsmq: rsmq.delete_messages("q", ["i" * 32] * 20), 1),
+    "change many": (lambda rsmq: rsmq.change_messages_visibility("q", ["i" * 32], 5), 1),
+    "release many": (lambda rsmq: rsmq.release_messages("q", ["i" * 32]), 1),
+    "move": (lambda rsmq: rsmq.move_messages("q", "p", ["i" * 32]), 1),
+    "peek": (lambda rsmq: rsmq.peek_messages("q"), 1),
+    "count": (lambda rsmq: rsmq.count_messages("q"), 1),
+    "sweep": (lambda rsmq: rsmq.sweep_dead_letters("q"), 1),
+    "release all": (lambda rsmq: rsmq.release_all_messages("q"), 1),
+    "recover": (lambda rsmq: rsmq.recover_messages("q", 5, idle=999), 1),
+    "redrive nothing": (lambda rsmq: rsmq.redrive_messages("p", "q"), 1),
+}
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """A server that no other test uses."""
+    server = Server(redis_7())
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sync", "asyncio", "sync, given", "asyncio, given"])
+def rsmq(request, alone):
+    with alone.raw() as raw:
+        raw.flushall()
+    runner = asyncio.Runner() if request.param.startswith("asyncio") else None
+    given = None
+    if runner is None:
+        if request.param.endswith("given"):
+            given = redis.Redis(port=alone.port)
+        client = RSMQ(given) if given else RSMQ.from_url(alone.url)
+    elif request.param.endswith("given"):
+        given = redis.asyncio.Redis(port=alone.port)
+        client = Blocking(runner, AsyncRSMQ(given))
+    else:
+        client = Blocking(runner, AsyncRSMQ.from_url(alone.url))
+    for name in ("q", "p"):
+        client.create_queue(name)
+    yield client
+    client.close()
+    if given is not None and runner is not None:
+        runner.run(given.aclose())
+    elif given is not None:
+        given.close()
+    if runner is not None:
+        runner.close()
+
+
+def scripts(raw):
+    stats = raw.info("commandstats")
+    return sum(stats.get(f"cmdstat_{n}", {"calls": 0})["calls"] for n in ("evalsha", "eval"))
+
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_waits_for_the_server_so_often(alone, rsmq, name):
+    call, trips = CALLS[name]
+    call(rsmq)  # the script is known, and the connection open
+    rsmq.purge_queue("q")
+    with alone.raw() as raw:
+        raw.info("commandstats")
+        before = scripts(raw)
+        call(rsmq)
+        assert scripts(raw) - before == trips
+
+
+@pytest.mark.parametrize("name", ["send", "receive", "pop", "delete", "send many", "receive many"])
+def test_a_call_sends_its_script_and_nothing_else(alone, rsmq, name):
+    call, _ = CALLS[name]
+    call(rsmq)
+    seen = []
+    with alone.raw() as raw, raw.monitor() as monitor:
+        done = threading.Event()
+
+        def listen():
+            for command in monitor.listen():
+                if command["client_type"] != "lua":
+                    seen.append(command["command"].split()[0])
+                if seen[-1:] == ["PING"]:
+                    done.set()
+                    return
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        call(rsmq)
+        with alone.raw() as other:
+            other.ping()
+        done.wait(5)
+        thread.join()
+
+    assert [command for command in seen if command not in ("PING", "CLIENT", "HELLO")] == [
+        "EVALSHA"
+    ]
