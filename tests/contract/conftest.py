@@ -27,7 +27,7 @@ NOTIFY = "+publish +zcard"
 FRONT = "+zrangebyscore"
 DEDUP = "+hget +hdel +hscan +pttl +pexpire"
 CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zmscore +zrangebyscore"
-WAITING = "+client|tracking +scard"
+WAITING = "+client|tracking +sismember"
 ADMIN = f"{CONSUMER} +hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists"
 
 _PRODUCING = {"send_message", "send_messages"}

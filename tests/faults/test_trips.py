@@ -86,7 +86,6 @@ def scripts(raw):
     return sum(stats.get(f"cmdstat_{n}", {"calls": 0})["calls"] for n in ("evalsha", "eval"))
 
 
-
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_waits_for_the_server_so_often(alone, rsmq, name):
     call, trips = CALLS[name]
