@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
@@ -46,17 +47,17 @@ class AsyncCaller(Protocol):
         """Where a connection that tracks keys can be made; None if nowhere."""
 
 
-class _RetryingCaller:
+class _RetryingCaller(ABC):
     """What the callers of single servers have in common."""
 
     def __init__(self, retry_deadline: float) -> None:
         self._retry_deadline = retry_deadline
 
+    @abstractmethod
     async def _attempt(
         self, operation: Operation[Any], persistent: _Persistent, *, check: bool
     ) -> Any:
         """The reply; an operation that gives back has done so if this raises a cancellation."""
-        raise NotImplementedError
 
     async def run(self, operation: Operation[T]) -> T:
         if operation.otherwise is None:

@@ -166,9 +166,8 @@ def test_a_shorter_window_does_not_shorten_the_life_of_the_others(env, queue):
     assert env.raw.pttl(records(env, queue)) > 900_000
 
 
+@pytest.mark.parametrize("backend", ["redis", "redis-6.2"])
 def test_a_user_without_all_rights_leaves_no_name(env, queue):
-    if env.backend not in ("redis", "redis-6.2"):
-        return
     env.raw.execute_command(
         "ACL", "SETUSER", f"{env.ns}-half", "on", ">x", f"~{env.ns}:*", "+@all", "-hscan"
     )
