@@ -270,7 +270,8 @@ class PoolCaller:
         except BaseException:
             undo = operation.give_back and received and operation.give_back(received)
             if undo:
-                with suppress(RedisError, RSMQError):
+                # The interruption stands in any case; what fails here comes back with its timeout.
+                with suppress(RedisError, RSMQError, ValueError, TypeError):
                     self.run(undo)
             raise
 
