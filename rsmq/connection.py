@@ -225,17 +225,17 @@ class PoolCaller:
         # changes neither what happens nor what is answered, the check is not worth its time.
         check = operation.retry is not Retry.ALWAYS or operation.settle is not None
         while True:
-            sent = False
+            sent: list[bool] = []
             try:
-                connection = self._connections.take(check=check)
-                sent = True
                 if operation.give_back is not None:
-                    return self._receive(connection, operation)
+                    return self._receive(operation, check, sent)
+                # Also while it connects: redis-py keeps a connection whose greeting was broken
+                # off, and would take its answer for that of the next command.
                 with Held():
-                    reply = self._exchange(connection, operation)
+                    reply = self._exchange(self._connections.take(check=check), operation, sent)
             except RedisError as error:
                 attempts = attempts or Attempts(operation.retry, self._retry_deadline)
-                pause = attempts.pause(error, sent=sent)
+                pause = attempts.pause(error, sent=bool(sent))
                 if pause is None:
                     ours = explain(error, operation.queues)
                     if ours is not None:
@@ -257,12 +257,13 @@ class PoolCaller:
     def rest(self) -> None:
         self._connections.rest()
 
-    def _receive(self, connection: Any, operation: Operation[T]) -> T:
+    def _receive(self, operation: Operation[T], check: bool, sent: list[bool]) -> T:  # noqa: FBT001
         """Exchange; if interrupted by a signal, undo what was done before that goes on."""
         received: T | None = None
         try:
             with Held():
-                received = operation.parse(self._exchange(connection, operation))
+                connection = self._connections.take(check=check)
+                received = operation.parse(self._exchange(connection, operation, sent))
             # Until here a signal may raise, and what was received must be known then.
             return received  # noqa: RET504, TRY300
         except RedisError:
@@ -270,12 +271,12 @@ class PoolCaller:
         except BaseException:
             undo = operation.give_back and received and operation.give_back(received)
             if undo:
-                # The interruption stands in any case; what fails here comes back with its timeout.
-                with suppress(RedisError, RSMQError, ValueError, TypeError):
+                with suppress(RedisError, RSMQError):
                     self.run(undo)
             raise
 
-    def _exchange(self, connection: Any, operation: Operation[T]) -> Any:
+    def _exchange(self, connection: Any, operation: Operation[T], sent: list[bool]) -> Any:
+        sent.append(True)
         usable = False
         reply = _NOT_ANSWERED
         try:
