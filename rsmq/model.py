@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from rsmq.codecs import TEXT, Codec
 from rsmq.errors import BodyNotDecodable
+from rsmq.protocol import sent_us
 
 State = Literal["visible", "in_flight", "delayed"]
 
@@ -21,6 +22,10 @@ class _Mark(Enum):
     """A value that no codec returns, and that is the same in every process."""
 
     NOT_DECODED = "not decoded"
+
+
+_NOT_DECODED = _Mark.NOT_DECODED
+_new = object.__new__
 
 
 def _moment(ms: float | None) -> datetime | None:
@@ -39,9 +44,8 @@ class _Stored:
     raw: bytes = field(repr=False)
     receive_count: int
     first_received_ms: int | None
-    sent_ms: float | None
     _codec: Codec = field(default=TEXT, repr=False, compare=False)
-    _body: Any = field(default=_Mark.NOT_DECODED, init=False, repr=False, compare=False)
+    _body: Any = field(default=_NOT_DECODED, init=False, repr=False, compare=False)
 
     @property
     def body(self) -> Any:
@@ -51,7 +55,7 @@ class _Stored:
         Raises:
             BodyNotDecodable: the codec can't read it; ``raw`` has the bytes.
         """
-        if self._body is _Mark.NOT_DECODED:
+        if self._body is _NOT_DECODED:
             try:
                 decoded = self._codec.decode(self.raw)
             except Exception as error:
@@ -63,11 +67,6 @@ class _Stored:
     def first_received_at(self) -> datetime | None:
         """``first_received_ms`` as an aware datetime in UTC."""
         return _moment(self.first_received_ms)
-
-    @property
-    def sent_at(self) -> datetime | None:
-        """``sent_ms`` as an aware datetime in UTC, exact to the microsecond."""
-        return _moment(self.sent_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +84,37 @@ class Message(_Stored):
         receive_count: how often it has been received, this time included; from 1.
         first_received_ms: Unix ms of the first receive by the server's clock; None if another
             client stored what is no number.
-        sent_ms: Unix ms of the send, with microseconds as decimals; None if the id does not
-            tell.
     """
 
+    @property
+    def sent_ms(self) -> float | None:
+        """Unix ms of the send, microseconds as decimals; None if the id does not tell."""
+        us = sent_us(self.id, self.first_received_ms)
+        return None if us is None else us / 1000
 
-_set_queue, _set_id, _set_raw, _set_count, _set_first, _set_sent, _set_codec, _set_body = (
+    @property
+    def sent_at(self) -> datetime | None:
+        """``sent_ms`` as an aware datetime in UTC, exact to the microsecond."""
+        return _moment(self.sent_ms)
+
+
+_set_queue, _set_id, _set_raw, _set_count, _set_first, _set_codec, _set_body = (
     _Stored.__dict__[each.name].__set__ for each in fields(_Stored)
 )
 
 
-def received_message(
-    queue: str, told: tuple[str, bytes, int, int | None, float | None], codec: Codec
+def received_message(  # noqa: PLR0913, PLR0917 - those of Message
+    queue: str, id: str, raw: bytes, count: int, first_received_ms: int | None, codec: Codec
 ) -> Message:
-    """``Message(queue, *told, codec)``, in half of the time that a frozen class takes."""
-    message = object.__new__(Message)
+    """``Message(...)``, in half of the time that a frozen class takes."""
+    message = _new(Message)
     _set_queue(message, queue)
-    _set_id(message, told[0])
-    _set_raw(message, told[1])
-    _set_count(message, told[2])
-    _set_first(message, told[3])
-    _set_sent(message, told[4])
+    _set_id(message, id)
+    _set_raw(message, raw)
+    _set_count(message, count)
+    _set_first(message, first_received_ms)
     _set_codec(message, codec)
-    _set_body(message, _Mark.NOT_DECODED)
+    _set_body(message, _NOT_DECODED)
     return message
 
 
@@ -131,9 +138,15 @@ class StoredMessage(_Stored):
             queue's vt; None before the first receive.
     """
 
+    sent_ms: float | None = None
     state: State = "visible"
     visible_at_ms: float = 0
     last_received_ms: float | None = None
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """``sent_ms`` as an aware datetime in UTC, exact to the microsecond."""
+        return _moment(self.sent_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,21 +38,21 @@ local function transfer(zset, hash, to, id, score)
   remove_message(zset, hash, id)
 end
 
--- Id and body of the first message that is due and may be delivered by the policy; those before it
--- that may not, at most 1,000, are moved.
+-- The first message that is due and may be delivered by the policy, as first_due has it; those
+-- before it that may not, at most 1,000, are moved.
 local function first_deliverable(zset, hash, now, namespace, target, limit)
-  local id, body = first_due(zset, hash, now)
+  local id, values = first_due(zset, hash, now)
   local most, dead = target and decimal(limit), nil
   for _ = 1, 1000 do
-    if not id or not most or (decimal(redis.call('HGET', hash, id .. ':rc')) or 0) < most then
-      return id, body
+    if not id or not most or (decimal(values[2]) or 0) < most then
+      return id, values
     end
     dead = dead or policy(namespace, zset, target, limit)
     if not dead then
-      return id, body
+      return id, values
     end
     allow_removal(zset, hash)
     transfer(zset, hash, dead, id, digits(now))
-    id, body = first_due(zset, hash, now)
+    id, values = first_due(zset, hash, now)
   end
 end

@@ -21,25 +21,29 @@ local function fields_of(ids)
   return fields
 end
 
--- Id and body of the first message that is due, or nothing.
--- An id without a body is a ghost. Until ten seconds after its score it may be a send in progress
--- (some clients send without MULTI) and is stepped over; then it is removed, with its counters.
--- A call removes and steps over at most 1,000 each.
+-- An id without a body is a ghost. Until ten seconds after its score it may be a send in progress:
+-- some clients send without MULTI.
+local function in_progress(zset, id, now)
+  return now - redis.call('ZSCORE', zset, id) < 10000
+end
+
+-- Of the first message that is due: its id, and body, receive count and time of the first receive as
+-- stored; or nothing.
+-- Ghosts are stepped over while they may be sends in progress, then removed, with their counters. A
+-- call removes and steps over at most 1,000 each.
 local function first_due(zset, hash, now)
   local stepped_over, removed, page = 0, 0, 1
   while stepped_over < 1000 and removed < 1000 do
-    local due = redis.call('ZRANGEBYSCORE', zset, '-inf', digits(now), 'WITHSCORES',
-      'LIMIT', stepped_over, page)
+    local due = redis.call('ZRANGEBYSCORE', zset, '-inf', digits(now), 'LIMIT', stepped_over, page)
     if #due == 0 then
       return
     end
-    for at = 1, #due, 2 do
-      local id = due[at]
-      local body = redis.call('HGET', hash, id)
-      if body then
-        return id, body
-      end
-      if now - due[at + 1] < 10000 then
+    for each = 1, #due do
+      local id = due[each]
+      local values = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
+      if values[1] then
+        return id, values
+      elseif in_progress(zset, id, now) then
         stepped_over = stepped_over + 1
       else
         remove_message(zset, hash, id)
@@ -56,8 +60,17 @@ local function allow_when_full(zset)
   redis.call('ZREM', zset, '')
 end
 
+-- A first change that needs memory, made in any case.
+local function change(zset, ...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' then
+    allow_when_full(zset)
+    redis.call(...)
+  end
+end
+
 -- The same for a script that removes: a user who may not remove from both keys fails here, before
--- anything is changed.
+-- anything is changed, and keys of another type do.
 local function allow_removal(zset, hash)
   allow_when_full(zset)
   redis.call('HDEL', hash, '')

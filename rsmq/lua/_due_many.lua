@@ -1,55 +1,51 @@
 -- Many messages that are due, of one queue or several.
 
--- The receive count of a message before this receive, as stored; one that can't be raised fails
--- here, as it does where a single message is received.
-local function count_before(hash, field, stored)
-  if not stored then
-    return 0
-  end
-  require_integer(hash, field, stored)
-  return tonumber(stored)
-end
-
--- Up to `want` due messages as lists of ids, bodies, receive counts with this time, and times of
--- the first receive, with bodies of at most `room` bytes in all, or one if it is the `first`.
+-- Up to `want` due messages, with bodies of at most `room` bytes in all, or one if it is the `first`:
+-- `told` has the id and body of each; `again` has of each that was received before its place among
+-- them, how often with this time, and the time of the first receive as stored.
 -- Nothing is done to them; ghosts among them are healed as for a single one, and where a policy is
 -- given, messages beyond its limit are moved. A call moves and removes at most 1,000 others.
 local function due_messages(zset, hash, now, want, room, first, dead)
-  local due = {ids = {}, bodies = {}, counts = {}, firsts = {}, number = 0, size = 0}
-  local number, stepped_over, cleared, page, largest = 0, 0, 0, 8, 0
+  local told, again = {}, {}
+  local due = {told = told, again = again, number = 0, size = 0}
+  local number, size, stepped_over, cleared, page, largest = 0, 0, 0, 0, 8, 0
   while number < want and stepped_over < 1000 and cleared < 1000 do
-    page = math.min(page * 2, want - number, 1000, math.floor((room - due.size) / (largest + 1)))
-    local found = redis.call('ZRANGEBYSCORE', zset, '-inf', digits(now), 'WITHSCORES',
+    page = math.min(page * 2, want - number, 1000, math.floor((room - size) / (largest + 1)))
+    local found = redis.call('ZRANGEBYSCORE', zset, '-inf', digits(now),
       'LIMIT', number + stepped_over, math.max(page, 1))
-    local names, last = {}, 0
-    for at = 1, #found, 2 do
-      local id = found[at]
-      names[last + 1], names[last + 2], names[last + 3] = id, id .. ':rc', id .. ':fr'
-      last = last + 3
-    end
-    if last == 0 then
+    local names, ids = {}, #found
+    if ids == 0 then
       return due
     end
+    for each = 1, ids do
+      local id = found[each]
+      names[3 * each - 2], names[3 * each - 1], names[3 * each] = id, id .. ':rc', id .. ':fr'
+    end
     local values = redis.call('HMGET', hash, unpack(names))
-    for at = 1, last, 3 do
-      local id, body, size = names[at], values[at], values[at] and #values[at]
-      local count = body and count_before(hash, names[at + 1], values[at + 1])
-      if not body and now - found[(at - 1) / 3 * 2 + 2] < 10000 then
+    for each = 1, ids do
+      local id, body, count = found[each], values[3 * each - 2], values[3 * each - 1]
+      if count and body then -- one that can't be raised fails, as in receive_message.lua
+        require_integer(hash, names[3 * each - 1], count)
+      end
+      if not body and in_progress(zset, id, now) then
         stepped_over = stepped_over + 1
       elseif not body then
         remove_message(zset, hash, id)
         cleared = cleared + 1
-      elseif dead and count >= dead.limit then
+      elseif dead and tonumber(count or 0) >= dead.limit then
         transfer(zset, hash, dead, id, digits(now))
         cleared = cleared + 1
-      elseif size > room - due.size and not (first and number == 0) then
+      elseif #body > room - size and not (first and number == 0) then
         due.size = room -- nor is there room for any that comes later
         return due
       else
-        number = number + 1
-        due.ids[number], due.bodies[number] = id, body
-        due.counts[number], due.firsts[number] = count + 1, values[at + 2]
-        due.number, due.size, largest = number, due.size + size, math.max(largest, size)
+        number, size, largest = number + 1, size + #body, math.max(largest, #body)
+        told[2 * number - 1], told[2 * number] = id, body
+        due.number, due.size = number, size
+        if count or values[3 * each] then
+          again[#again + 1], again[#again + 2], again[#again + 3] =
+            number, tonumber(count or 0) + 1, values[3 * each]
+        end
       end
     end
   end

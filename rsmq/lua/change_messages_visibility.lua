@@ -1,10 +1,9 @@
 -- Hides messages for a time from now, or shows them, each given its id or its receipt, of one queue
 -- or several.
 --
--- KEYS[1...] queues    hash, sorted set  of each queue the two keys
+-- KEYS[1...] queues    hash, sorted set  of each group the two keys of its queue
 -- ARGV[1] vt           integer           ms from now until they are visible
--- ARGV[2...] messages  strings           of each queue how many messages, and of each id and count,
---                                        as in change_message_visibility.lua
+-- ARGV[2...] messages  strings           the groups, as in _receipts.lua
 --
 -- returns a digit for each message: 1 it was changed, 0 it is not in the queue, 2 it was received
 --         again since
@@ -31,12 +30,11 @@ local score = digits(server_time_ms() + vt)
 local told, from = {}, 2
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local number = tonumber(messages[from])
-  local members = {}
-  for each, place in ipairs(fitting(hash, zset, messages, from + 1, number, 2, told)) do
+  local places, members = nil, {}
+  places, from = fitting(hash, zset, messages, from, 1, 'ZSCORE', told)
+  for each, place in ipairs(places) do
     members[2 * each - 1], members[2 * each] = score, messages[place]
   end
   variadic('ZADD', zset, members)
-  from = from + 1 + 2 * number
 end
 return table.concat(told)

@@ -18,5 +18,5 @@ local id, count = ARGV[1], ARGV[2]
 if received_since(hash, zset, id, count) then
   return 2
 end
-allow_removal(zset, hash)
+redis.call('HDEL', hash, '') -- a user who may not fails here, before anything is changed
 return remove_message(zset, hash, id)

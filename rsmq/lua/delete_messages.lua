@@ -1,8 +1,7 @@
 -- Removes messages, each given its id or its receipt, of one queue or several.
 --
--- KEYS[1...] queues    hash, sorted set  of each queue the two keys
--- ARGV[1...] messages  strings           of each queue how many messages, and of each id and count,
---                                        as in delete_message.lua
+-- KEYS[1...] queues    hash, sorted set  of each group the two keys of its queue
+-- ARGV[1...] messages  strings           the groups, as in _receipts.lua
 --
 -- returns a digit for each message: 1 it was removed, 0 it is not in the queue, 2 it was received
 --         again since
@@ -23,13 +22,11 @@ end
 local told, from = {}, 1
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local number = tonumber(messages[from])
-  local ids = {}
-  for each, place in ipairs(fitting(hash, zset, messages, from + 1, number, 2, told)) do
-    ids[each] = messages[place]
+  local removed
+  removed, from = fitting(hash, zset, messages, from, 1, 'ZREM', told)
+  for each = 1, #removed do
+    removed[each] = messages[removed[each]]
   end
-  variadic('ZREM', zset, ids)
-  variadic('HDEL', hash, fields_of(ids))
-  from = from + 1 + 2 * number
+  variadic('HDEL', hash, fields_of(removed))
 end
 return table.concat(told)

@@ -3,9 +3,8 @@
 --
 -- KEYS[1] to_hash      hash              the destination's attributes, bodies and counters
 -- KEYS[2] to_zset      sorted set        the destination's message ids
--- KEYS[3...] queues    hash, sorted set  of each source the two keys
--- ARGV[1...] messages  strings           of each source how many messages, and of each id and count,
---                                        as in delete_message.lua
+-- KEYS[3...] queues    hash, sorted set  of each group the two keys of its queue
+-- ARGV[1...] messages  strings           the groups, as in _receipts.lua
 --
 -- returns a digit for each message: 1 it was moved, 0 it is not in the queue, 2 it was received
 --         again since
@@ -42,18 +41,17 @@ local to = {hash = to_hash, zset = to_zset}
 local told, from = {}, 1
 for at = 3, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local number = tonumber(messages[from])
-  local first = #told
-  for _, place in ipairs(fitting(hash, zset, messages, from + 1, number, 2, told)) do
+  local first, behind, places = from + 1, #told, nil
+  places, from = fitting(hash, zset, messages, from, 1, 'ZSCORE', told)
+  for _, place in ipairs(places) do
     local id = messages[place]
     if redis.call('HEXISTS', hash, id) == 1 then
       -- What was received becomes visible; anything else keeps its place and its time.
       local received = redis.call('HEXISTS', hash, id .. ':rc') == 1
       transfer(zset, hash, to, id, received and now or redis.call('ZSCORE', zset, id))
     else
-      told[first + (place - from - 1) / 2 + 1] = '0'
+      told[behind + place - first] = '0'
     end
   end
-  from = from + 1 + 2 * number
 end
 return table.concat(told)

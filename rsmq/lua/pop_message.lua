@@ -23,15 +23,12 @@ if not stored then
 end
 
 local now = server_time_ms()
-local id, body = first_deliverable(zset, hash, now, namespace, stored[4], stored[5])
+local id, values = first_deliverable(zset, hash, now, namespace, stored[4], stored[5])
 if not id then
   return false
 end
 
-local counters = redis.call('HMGET', hash, id .. ':rc', id .. ':fr')
-local count = (decimal(counters[1]) or 0) + 1
-local first = counters[2] or digits(now)
 allow_removal(zset, hash)
 redis.call('HINCRBY', hash, 'totalrecv', 1)
 remove_message(zset, hash, id)
-return {id, body, count, first}
+return {id, values[1], (decimal(values[2]) or 0) + 1, values[3] or digits(now)}

@@ -6,7 +6,8 @@
 -- ARGV[2] room         integer           bytes of bodies at most, but for the first
 -- ARGV[3] namespace    string            first part of the keys of a dead-letter queue
 --
--- returns for each queue {id, body, receive count, first-received ms, id, body ...}
+-- returns {ms now, of each queue {id, body, id ...} and {place, receive count, first-received ms,
+--         place ...} of those that were received before}
 -- errors  QUEUENOTFOUND; then nothing is received from any queue
 -- source  none in Node; what is left is what npm rsmq 0.12.4 popMessage leaves of each
 -- @include _time.lua
@@ -26,18 +27,20 @@ if not found then
   return refusal
 end
 
-local answer, this_time = {}, digits(now)
+local answer = {digits(now)}
 for at, of in ipairs(found) do
-  local due, told = of.due, {}
+  local due, ids = of.due, {}
   for each = 1, due.number do
-    told[4 * each - 3], told[4 * each - 2], told[4 * each - 1], told[4 * each] =
-      due.ids[each], due.bodies[each], due.counts[each], due.firsts[each] or this_time
+    ids[each] = due.told[2 * each - 1]
+  end
+  for each = 3, #due.again, 3 do
+    due.again[each] = due.again[each] or answer[1]
   end
   if due.number > 0 then
     redis.call('HINCRBY', of.hash, 'totalrecv', due.number)
-    variadic('ZREM', of.zset, due.ids)
-    variadic('HDEL', of.hash, fields_of(due.ids))
+    variadic('ZREM', of.zset, ids)
+    variadic('HDEL', of.hash, fields_of(ids))
   end
-  answer[at] = told
+  answer[2 * at], answer[2 * at + 1] = due.told, due.again
 end
 return answer

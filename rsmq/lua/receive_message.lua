@@ -18,7 +18,7 @@
 local hash, zset = KEYS[1], KEYS[2]
 local vt, namespace = ARGV[1], ARGV[2]
 
-local stored = queue(hash, 'x:dlq', 'x:max')
+local stored = queue(hash, 'x:dlq', 'x:max', 'totalrecv')
 if not stored then
   return queue_not_found(hash)
 end
@@ -28,26 +28,17 @@ if not hidden then
 end
 
 local now = server_time_ms()
-local id, body = first_deliverable(zset, hash, now, namespace, stored[4], stored[5])
+local id, values = first_deliverable(zset, hash, now, namespace, stored[4], stored[5])
 if not id then
   return false
 end
+require_integer(hash, 'totalrecv', stored[6])
+require_integer(hash, id .. ':rc', values[2])
 
-allow_when_full(zset)
-local count = redis.call('HINCRBY', hash, id .. ':rc', 1)
-local total = redis.pcall('HINCRBY', hash, 'totalrecv', 1)
-if type(total) == 'table' then -- the total is no integer: a call that fails changes nothing
-  if count == 1 then
-    redis.call('HDEL', hash, id .. ':rc')
-  else
-    redis.call('HINCRBY', hash, id .. ':rc', -1)
-  end
-  return total
-end
-local first = count > 1 and redis.call('HGET', hash, id .. ':fr')
-if not first then -- also where another client counted a receive without noting its time
-  first = digits(now)
-  redis.call('HSET', hash, id .. ':fr', first)
-end
+local count = raised(hash, id .. ':rc', values[2], 1)
+-- Also where another client counted a receive without noting its time.
+local first = count ~= '1' and values[3] or digits(now)
+change(zset, 'HSET', hash, id .. ':rc', count, id .. ':fr', first, 'totalrecv',
+  raised(hash, 'totalrecv', stored[6], 1))
 redis.call('ZADD', zset, digits(now + hidden), id)
-return {id, body, count, first}
+return {id, values[1], tonumber(count), first}

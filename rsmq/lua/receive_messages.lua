@@ -7,7 +7,8 @@
 -- ARGV[3] vt           integer           ms to hide them; '' = each queue's vt
 -- ARGV[4] namespace    string            first part of the keys of a dead-letter queue
 --
--- returns for each queue {id, body, receive count, first-received ms, id, body ...}
+-- returns {ms now, of each queue {id, body, id ...} and {place, receive count, first-received ms,
+--         place ...} of those that were received before}
 -- errors  QUEUENOTFOUND, INVALIDVALUE; then nothing is received from any queue
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes for each
 -- @include _time.lua
@@ -35,28 +36,28 @@ if not found then
   return refusal
 end
 
-local answer, this_time = {}, digits(now)
+local this_time = digits(now)
+local answer = {this_time}
 for at, of in ipairs(found) do
-  local due, told, fields, members, last = of.due, {}, {}, {}, 0
+  local due, fields, members = of.due, {}, {}
+  local told, again = due.told, due.again
   local score = digits(now + (vt ~= '' and vt or stored_ms(of.vt)))
   for each = 1, due.number do
-    local id, count, first = due.ids[each], due.counts[each], due.firsts[each]
-    fields[last + 1], fields[last + 2] = id .. ':rc', digits(count)
-    last = last + 2
-    if not first or count == 1 then -- as receive_message.lua
-      first = this_time
-      fields[last + 1], fields[last + 2] = id .. ':fr', first
-      last = last + 2
-    end
+    local id = told[2 * each - 1]
+    fields[4 * each - 3], fields[4 * each - 2] = id .. ':rc', '1'
+    fields[4 * each - 1], fields[4 * each] = id .. ':fr', this_time
     members[2 * each - 1], members[2 * each] = score, id
-    told[4 * each - 3], told[4 * each - 2], told[4 * each - 1], told[4 * each] =
-      id, due.bodies[each], count, first
+  end
+  for each = 1, #again, 3 do
+    local last, count = 4 * again[each], again[each + 1]
+    again[each + 2] = count > 1 and again[each + 2] or this_time -- as receive_message.lua
+    fields[last - 2], fields[last] = digits(count), again[each + 2]
   end
   if due.number > 0 then
     redis.call('HINCRBY', of.hash, 'totalrecv', due.number)
     variadic('HSET', of.hash, fields)
     variadic('ZADD', of.zset, members)
   end
-  answer[at] = told
+  answer[2 * at], answer[2 * at + 1] = told, again
 end
 return answer

@@ -39,17 +39,18 @@ redis.call('ZADD', to_zset, 'XX', 0, '')
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
 local due = due_messages(zset, hash, tonumber(last) or now, #suffixes / 22, tonumber(room), true)
-local fields, members = {}, {}
+local told, ids, fields, members = due.told, {}, {}, {}
 for at = 1, due.number do
   local new = time .. string.sub(suffixes, 22 * at - 21, 22 * at)
-  fields[2 * at - 1], fields[2 * at] = new, due.bodies[at]
+  ids[at] = told[2 * at - 1]
+  fields[2 * at - 1], fields[2 * at] = new, told[2 * at]
   members[2 * at - 1], members[2 * at] = digits(now), new
 end
 if due.number > 0 then
   redis.call('HINCRBY', to_hash, 'totalsent', due.number)
   variadic('HSET', to_hash, fields)
   variadic('ZADD', to_zset, members)
-  variadic('ZREM', zset, due.ids)
-  variadic('HDEL', hash, fields_of(due.ids))
+  variadic('ZREM', zset, ids)
+  variadic('HDEL', hash, fields_of(ids))
 end
-return {digits(now), time, due.ids}
+return {digits(now), time, ids}

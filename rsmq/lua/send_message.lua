@@ -14,25 +14,29 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _sending.lua
+-- @include _totals.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local body, size, delay, suffix, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
-local stored, wait = sendable(hash, size, delay)
+local stored, wait = sendable(hash, size, delay, 'totalsent')
 if not stored then
   return wait
 end
-
--- Changes nothing, for no id is empty; fails, before anything is changed, when memory is full
--- and on a key of another type.
-redis.call('ZADD', zset, 'XX', 0, '')
+require_integer(hash, 'totalsent', stored[4])
 if channel ~= '' then -- first, since a user may lack the permission; subscribers can't look before
+  redis.call('ZADD', zset, 'XX', 0, '') -- what fails below, fails here
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + 1)
 end
 
 local us = server_time_us()
 local id = base36(us) .. suffix
-redis.call('HINCRBY', hash, 'totalsent', 1)
-redis.call('HSET', hash, id, body)
+-- The first change: it fails when memory is full and on a key of another type.
 redis.call('ZADD', zset, score_of(zset, delay, math.floor(us / 1000), wait), id)
+local written = redis.pcall('HSET', hash, id, body, 'totalsent',
+  raised(hash, 'totalsent', stored[4], 1))
+if type(written) == 'table' then -- a user may lack the permission
+  redis.call('ZREM', zset, id)
+  return written
+end
 return id

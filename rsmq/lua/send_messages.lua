@@ -33,24 +33,26 @@ end
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
 local score = score_of(zset, delay, now, wait)
-local fields, members, told, new = {}, {}, {}, {}
+local fields, members, told, new, number = {}, {}, {}, {}, 0
 local stride = window == '' and 1 or 2
-for at = 6, #bodies, stride do
-  local each = (at - 6) / stride
-  local id = time .. string.sub(suffixes, 22 * each + 1, 22 * each + 22)
-  local name = stride == 2 and bodies[at + 1] or ''
-  local known = name ~= '' and (new[name] or sent_before(records, name, stored[4], now))
-  told[#told + 1] = known or ''
+for each = 1, (#bodies - 5) / stride do
+  local at = 6 + (each - 1) * stride
+  local name, known = stride == 2 and bodies[at + 1] or '', false
+  if name ~= '' then
+    known = new[name] or sent_before(records, name, stored[4], now)
+  end
+  told[each] = known or ''
   if not known then
-    fields[#fields + 1], fields[#fields + 2] = id, bodies[at]
-    members[#members + 1], members[#members + 2] = score, id
+    local id = time .. string.sub(suffixes, 22 * each - 21, 22 * each)
+    number = number + 1
+    fields[2 * number - 1], fields[2 * number] = id, bodies[at]
+    members[2 * number - 1], members[2 * number] = score, id
     if name ~= '' then
       new[name] = id
     end
   end
 end
 
-local number = #members / 2
 if number > 0 then -- in the order of send_message.lua
   redis.call('ZADD', zset, 'XX', 0, '')
   if channel ~= '' then

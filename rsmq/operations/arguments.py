@@ -4,8 +4,8 @@ Arguments of calls, checked and made into what scripts take.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import TypeAlias, TypeVar
 
 from rsmq import protocol
 from rsmq.codecs import Codec
@@ -14,6 +14,9 @@ from rsmq.model import Message, StoredMessage
 from rsmq.protocol import Namespace, QueueKeys
 
 T = TypeVar("T")
+
+# By a queue's name and a receive count: ids, each with its place among what was given.
+_Groups: TypeAlias = dict[tuple[str, int | None], dict[str, int]]
 
 
 def digits(number: int) -> bytes:
@@ -114,12 +117,12 @@ def target(
 
 class Receipts:
     """
-    Messages of a batch, by queue, each with its receive count or without one.
+    Messages of a batch, in groups of one queue and one receive count, or without a count.
 
     Attributes:
         names: the queues' names.
-        keys: of each queue hash and sorted set.
-        args: of each queue how many messages, and of each id and count, and what else is asked.
+        keys: of each group hash and sorted set of its queue.
+        args: the groups, as ``_receipts.lua`` has them.
     """
 
     def __init__(
@@ -143,52 +146,59 @@ class Receipts:
             MissingParameter, InvalidFormat: name, id or message is not what it must be.
             InvalidValue: there are too many.
         """
-        self._with_sent = with_sent
-        self._given: list[str] = []
-        queues: dict[QueueKeys, dict[tuple[bytes, bytes], str]] = {}
         if isinstance(messages, str):
-            keys = namespace.queue(messages)
-            given = queues.setdefault(keys, {})
-            for bare in listed("ids", ids):
-                given[protocol.encode_name(protocol.check_id(bare)), b""] = bare
+            namespace.queue(messages)
+            bare = dict.fromkeys(map(protocol.check_id, listed("ids", ids)), 0)
+            self._groups: _Groups = {(messages, None): bare}
+        elif ids is None:
+            self._groups = _grouped(listed("messages", messages))
         else:
-            if ids is not None:
-                raise InvalidFormat(
-                    "ids", value=show(ids), hint="Give messages, or a queue's name and ids."
-                )
-            by_name: dict[str, dict[tuple[bytes, bytes], str]] = {}
-            for message in listed("messages", messages):
-                if not isinstance(message, Message):
-                    raise InvalidFormat(
-                        "messages",
-                        value=message,
-                        hint="These are received messages; ids go with the name of their queue: "
-                        f"(qname, ids). Got {show(message)}.",
-                    )
-                of_queue = by_name.get(message.queue)
-                if of_queue is None:
-                    keys = namespace.queue(message.queue)
-                    of_queue = by_name[message.queue] = queues.setdefault(keys, {})
-                id = message.id
-                of_queue[protocol.encode_name(id), b"%d" % message.receive_count] = id
-        self.names = tuple(keys.name for keys in queues)
+            raise InvalidFormat(
+                "ids", value=show(ids), hint="Give messages, or a queue's name and ids."
+            )
+        queues = [namespace.queue(qname) for qname, _ in self._groups]
+        self.names = tuple(dict.fromkeys(keys.name for keys in queues))
         self.keys = tuple(key for keys in queues for key in (keys.hash, keys.zset))
-        self.args = tuple(self._args(queues))
-
-    def _args(self, queues: Mapping[QueueKeys, Mapping[tuple[bytes, bytes], str]]) -> list[bytes]:
         args = []
-        for receipts in queues.values():
-            args.append(digits(len(receipts)))
-            for (raw_id, count), id in receipts.items():
-                self._given.append(id)
-                args += raw_id, count
-                if self._with_sent:
+        for (_, count), group in self._groups.items():
+            args += digits(len(group)), b"" if count is None else digits(count)
+            for id in group:
+                args.append(id.encode("utf-8", "surrogateescape"))
+                if with_sent:
                     args.append(sent_ms(id))
-        return args
+        self.args = tuple(args)
 
     def told(self, reply: bytes, answers: bytes) -> list[str]:
-        """The ids for which the script told one of these answers, in the order given."""
-        return [id for id, answer in zip(self._given, reply, strict=True) if answer in answers]
+        """The ids for which the script told one of these answers, by queue in the order given."""
+        answered = iter(reply)
+        by_queue: dict[str, list[tuple[int, str]]] = {}
+        for (qname, _), group in self._groups.items():
+            if len(self._groups) == 1:
+                return [id for id, answer in zip(group, answered, strict=True) if answer in answers]
+            by_queue.setdefault(qname, []).extend(
+                (place, id)
+                for (id, place), answer in zip(group.items(), answered, strict=False)
+                if answer in answers
+            )
+        return [id for of_queue in by_queue.values() for _, id in sorted(of_queue)]
+
+
+def _grouped(messages: Iterable[Message]) -> _Groups:
+    groups: _Groups = {}
+    for place, message in enumerate(messages):
+        if not isinstance(message, Message):
+            raise InvalidFormat(
+                "messages",
+                value=message,
+                hint="These are received messages; ids go with the name of their queue: "
+                f"(qname, ids). Got {show(message)}.",
+            )
+        key = message.queue, message.receive_count
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = {}
+        group.setdefault(message.id, place)
+    return groups
 
 
 def sent_ms(id: str) -> bytes:

@@ -126,12 +126,15 @@ def release_messages(
 
 def release_receipts(keys: QueueKeys, receipts: list[bytes]) -> Operation[int]:
     """Release messages of a queue by ids and receive counts as they are stored; how many."""
-    args = [digits(len(receipts) // 2)]
+    groups: dict[bytes, list[bytes]] = {}
     for id, count in zip(receipts[::2], receipts[1::2], strict=True):
-        args += id, count, sent_ms(protocol.decode_name(id))
+        groups.setdefault(count, []).extend((id, sent_ms(protocol.decode_name(id))))
+    args: list[bytes] = []
+    for count, group in groups.items():
+        args += digits(len(group) // 2), count, *group
     return Operation(
         load("release_messages"),
-        (keys.hash, keys.zset),
+        (keys.hash, keys.zset) * len(groups),
         tuple(args),
         lambda reply: int(reply.count(b"1")),
         Retry.ALWAYS,

@@ -13,7 +13,7 @@ from rsmq.model import Message
 from rsmq.operations.arguments import digits
 from rsmq.operations.batches import release_messages, release_receipts
 from rsmq.operations.operation import Operation, Retry, Steps
-from rsmq.operations.replies import messages_of
+from rsmq.operations.replies import message_of
 from rsmq.operations.walk import Place, next_place, step
 from rsmq.protocol import Namespace, QueueKeys
 
@@ -63,7 +63,13 @@ def _recover(
                     keys.namespace,
                     *receipts[: 2 * _A_STEP],
                 ),
-                lambda reply: (reply[0], messages_of((keys.name,), codec, reply[1:])),
+                lambda reply: (
+                    reply[0],
+                    [
+                        message_of(keys.name, codec, reply[1][at : at + 4])
+                        for at in range(0, len(reply[1]), 4)
+                    ],
+                ),
                 Retry.ONCE,
                 (keys.name,),
                 give_back=lambda result: _back(namespace, result[1]),

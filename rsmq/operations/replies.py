@@ -31,29 +31,31 @@ def _sent_ms(id: str, seen_ms: int | None) -> float | None:
     return None if us is None else us / 1000
 
 
+def messages_of(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message]:
+    """The messages that a receive of many answers, queue by queue."""
+    told = iter(reply)
+    now = int(next(told))
+    messages = []
+    for qname, bodies, again in zip(queues, told, told, strict=True):
+        counted = {
+            2 * (place - 1): (count, _integer(first))
+            for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True)
+        }
+        first_time = 1, now
+        for at in range(0, len(bodies), 2):
+            count, first = counted.get(at, first_time) if counted else first_time
+            id = bodies[at].decode("utf-8", "surrogateescape")
+            messages.append(received_message(qname, id, bodies[at + 1], count, first, codec))
+    return messages
+
+
 def message_of(qname: str, codec: Codec, reply: Any) -> Message | None:
     """The message that a receive answers, or none."""
     if reply is None:
         return None
-    return _message(qname, codec, reply)
-
-
-def messages_of(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message]:
-    """The messages that a receive of many answers, queue by queue."""
-    return [
-        _message(qname, codec, told[at : at + 4])
-        for qname, told in zip(queues, reply, strict=True)
-        for at in range(0, len(told), 4)
-    ]
-
-
-def _message(qname: str, codec: Codec, told: Any) -> Message:
-    raw_id, raw, count, first = told
-    id = protocol.decode_name(raw_id)
-    first_ms = _integer(first)
-    us = protocol.sent_us(id, first_ms)
+    id, raw, count, first = reply
     return received_message(
-        qname, (id, raw, count, first_ms, None if us is None else us / 1000), codec
+        qname, id.decode("utf-8", "surrogateescape"), raw, count, _integer(first), codec
     )
 
 
@@ -72,8 +74,8 @@ def stored_message_of(qname: str, id: str, codec: Codec, reply: Any) -> StoredMe
         raw,
         count,
         _integer(raw_first),
-        _sent_ms(id, now),
         codec,
+        sent_ms=_sent_ms(id, now),
         state=state,
         visible_at_ms=_whole(score),
         last_received_ms=_whole(score - vt_ms) if count else None,

@@ -157,7 +157,7 @@ class RedisSMQConsumer:
     def _receipt(self, msg: dict[str, Any]) -> Message:
         id = msg["id"]
         name = protocol.decode_name(id) if isinstance(id, bytes) else id
-        return Message(self.qname, name, b"", msg["rc"], None, None)
+        return Message(self.qname, name, b"", msg["rc"], None)
 
     def _is_there(self, msg: dict[str, Any]) -> bool:
         return self.rsqm.core.get_message(self.qname, self._receipt(msg).id) is not None

@@ -11,6 +11,10 @@ import pytest
 from rsmq import JSON, BodyNotDecodable, Message, StoredMessage
 
 
+SENT_US = 1_700_000_000_000_001
+ID = "gqll7vatq9" + 22 * "A"
+
+
 class Counting:
     """A codec that notes how often it is asked."""
 
@@ -25,7 +29,7 @@ class Counting:
 
 
 def message(raw=b'{"a":1}', codec=JSON, kind=Message):
-    return kind("q", "i", raw, 2, 1_700_000_000_123, 1_700_000_000_000.001, codec)
+    return kind("q", ID, raw, 2, 1_700_000_000_123, codec)
 
 
 def test_the_body_is_decoded_on_first_access_and_once():
@@ -43,7 +47,7 @@ def test_a_body_that_cannot_be_decoded(kind):
 
     with pytest.raises(BodyNotDecodable) as caught:
         _ = one.body
-    assert (caught.value.queue, caught.value.id, caught.value.raw) == ("q", "i", b"{")
+    assert (caught.value.queue, caught.value.id, caught.value.raw) == ("q", ID, b"{")
 
 
 def test_a_body_nested_beyond_pythons_depth_is_not_decodable():
@@ -55,8 +59,13 @@ def test_times_are_aware_datetimes():
     one = message()
 
     assert one.first_received_at == datetime(2023, 11, 14, 22, 13, 20, 123000, UTC)
-    assert one.sent_at == datetime(2023, 11, 14, 22, 13, 20, 1, UTC)
-    assert dataclasses.replace(one, sent_ms=None).sent_at is None
+    assert int(ID[:10], 36) == SENT_US
+    assert (one.sent_ms, one.sent_at) == (
+        SENT_US / 1000,
+        datetime(2023, 11, 14, 22, 13, 20, 1, UTC),
+    )
+    assert dataclasses.replace(one, id="i").sent_ms is None
+    assert dataclasses.replace(one, id="i").sent_at is None
 
 
 def test_messages_are_frozen_and_equal_by_value():

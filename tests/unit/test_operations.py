@@ -22,7 +22,7 @@ from rsmq.protocol import Namespace
 from tests.expect import refused
 
 NS = Namespace()
-MESSAGE = Message("q", "i" * 32, b"m", 3, 1, 1)
+MESSAGE = Message("q", "i" * 32, b"m", 3, 1)
 GOOD = {"vt": 30, "delay": 0, "maxsize": 65536}
 
 
@@ -173,7 +173,7 @@ def test_what_a_receive_gives_back_is_fenced():
     undo = operation.give_back(MESSAGE)
 
     assert undo.script.name == "release_messages"
-    assert undo.args[:3] == (b"1", b"i" * 32, b"3")
+    assert undo.args[:3] == (b"1", b"3", b"i" * 32)
     assert operation.give_back(None) is None
 
 
