@@ -29,7 +29,7 @@ from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.failures import Attempts, Failure, classify, code_of, explain
 from rsmq.interrupts import Held
 from rsmq.operations import Operation, Retry
-from rsmq.own_connection import OwnConnection, pack
+from rsmq.own_connection import OwnConnection, own_way_of, pack
 from rsmq.protocol import Namespace
 
 T = TypeVar("T")
@@ -89,12 +89,12 @@ class Pooled:
         self._closed = False
 
     def take(self, *, check: bool) -> Any:  # noqa: ARG002 - a pool always checks
-        return self.pool.get_connection()
+        return own_way_of(self.pool.get_connection())
 
     def put(self, connection: Any, *, usable: bool) -> None:
         if not usable or self._closed:
             connection.disconnect()
-        self.pool.release(connection)
+        self.pool.release(getattr(connection, "connection", connection))
 
     def rest(self) -> None:
         """Nothing is kept for a thread."""

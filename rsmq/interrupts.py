@@ -10,8 +10,10 @@ and delivered right after it.
 from __future__ import annotations
 
 import _signal  # signal's own functions take ten times as long, to make enums of numbers
+import os
 import threading
-from types import FrameType, MethodType, TracebackType
+from collections.abc import Mapping
+from types import FrameType, MappingProxyType, MethodType, TracebackType
 from typing import Any
 
 _HELD = tuple(
@@ -22,6 +24,18 @@ _HELD = tuple(
 _NOT_HERE = "signal only works in main thread"
 
 
+_main_thread = threading.main_thread().ident
+
+
+def _in_child() -> None:
+    global _main_thread  # noqa: PLW0603 - the thread that forked is the child's main one
+    _main_thread = threading.get_ident()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
 class Held:
     """
     Signals that come inside the block are delivered at its end, to the handlers set before it.
@@ -30,28 +44,28 @@ class Held:
     does nothing. A second signal inside the block is delivered at once, should the block hang.
     """
 
-    __slots__ = ("_ended", "_handlers", "_noted")
-
-    def __init__(self) -> None:
-        self._handlers: dict[int, Any] = {}
-        self._noted: tuple[int, FrameType | None] | None = None
-        self._ended = False
+    # Of the class, until they change: every call makes a block.
+    _handlers: Mapping[int, Any] = MappingProxyType({})
+    _noted: tuple[int, FrameType | None] | None = None
+    _ended = False
 
     def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
+        if threading.get_ident() != _main_thread:
             return
+        handlers = self._handlers = {}
         try:
             for number in _HELD:
                 handler = _signal.getsignal(number)
                 if handler.__class__ is MethodType:  # perhaps one of ours
                     handler = _unwrapped(number, handler)
                 if callable(handler):
-                    self._handlers[number] = handler
+                    handlers[number] = handler
                     _signal.signal(number, self._note)
         except BaseException as error:  # a signal's, that came before its handler was replaced
-            self._restore()
             if isinstance(error, ValueError) and str(error).startswith(_NOT_HERE):
+                handlers.clear()
                 return
+            self._restore()
             raise
 
     def __exit__(
@@ -71,8 +85,7 @@ class Held:
         # From here on a signal is passed on, also by what an exception leaves unrestored.
         self._ended = True
         for number, handler in self._handlers.items():
-            if _signal.getsignal(number) is not handler:
-                _signal.signal(number, handler)
+            _signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._ended or self._noted:

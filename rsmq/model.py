@@ -103,7 +103,7 @@ _set_queue, _set_id, _set_raw, _set_count, _set_first, _set_codec, _set_body = (
 )
 
 
-def received_message(  # noqa: PLR0913, PLR0917 - those of Message
+def received_message(  # noqa: PLR0917 - those of Message
     queue: str, id: str, raw: bytes, count: int, first_received_ms: int | None, codec: Codec
 ) -> Message:
     """``Message(...)``, in half of the time that a frozen class takes."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import hiredis
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -125,6 +126,10 @@ class OwnConnection:
             raise RedisConnectionError("Connection closed by server.")
         self._replies.feed(self._buffer, 0, size)  # type: ignore[arg-type]
 
+    def is_over(self) -> bool:
+        """Whether redis-py has closed this connection, or opened another instead."""
+        return self.connection._sock is not self._socket  # noqa: SLF001
+
     def can_read(self, timeout: float = 0) -> bool:
         """Whether there is something to read, the connection's end included."""
         if self._replies.has_data() or self._pending():
@@ -132,3 +137,17 @@ class OwnConnection:
         if self._poll is None:
             return bool(select.select([self._socket], [], [], timeout)[0])
         return bool(self._poll(timeout * 1000))
+
+
+_PLAIN = (Connection, SSLConnection, UnixDomainSocketConnection)
+
+
+def own_way_of(connection: Any) -> Any:
+    """Our way to use a connection of a pool; the connection itself, if it is of another kind."""
+    if type(connection) not in _PLAIN:
+        return connection
+    # Kept with the connection, for whoever takes it next.
+    own = connection.__dict__.get("rsmq_own")
+    if own is None or own.is_over():
+        own = connection.rsmq_own = OwnConnection(connection)
+    return own

@@ -145,18 +145,17 @@ class Namespace:
         if not isinstance(qname, str):
             raise _bad_name(qname)
         # The text itself: a member of an enum of names has another text when formatted.
-        return _queue_keys(self, str.__str__(qname))
+        return _queue_keys(self.name, self.strict_names, str.__str__(qname))
 
 
 @lru_cache(maxsize=1024)
-def _queue_keys(namespace: Namespace, qname: str) -> QueueKeys:
+def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FBT001 - a key
     if not qname or qname == RESERVED_NAME:
         raise _bad_name(qname)
-    if namespace.strict_names and not _NAME.fullmatch(qname):
+    if strict and not _NAME.fullmatch(qname):
         raise _bad_name(qname)
     if not _encodable(qname):
         raise InvalidFormat("qname", value=qname, hint=_NOT_ENCODABLE)
-    prefix = namespace.name
     # `a:Q` names the hash of queue `a`, be it by the queue's name or by the namespace's end.
     if qname.endswith(":Q") or (qname == "Q" and ":" in prefix):
         raise InvalidFormat(
@@ -379,7 +378,9 @@ def seconds_to_wait(value: object) -> float | None:
     Raises:
         InvalidValue: it is not a number from 0 to 9,999,999.
     """
-    return None if value is None else milliseconds("wait", value) / 1000
+    if value is None or (value == 0 and value.__class__ is int):  # soon said: the default
+        return value
+    return milliseconds("wait", value) / 1000
 
 
 def whole(item: str, value: object, low: int, high: int) -> int:

@@ -53,25 +53,3 @@ local function first_due(zset, hash, now)
     page = math.min(100, 1000 - stepped_over, 1000 - removed)
   end
 end
-
--- A script whose first change is one that Redis allows when memory is full may go on changing:
--- so a full server can still be drained. This one changes nothing; no id is empty.
-local function allow_when_full(zset)
-  redis.call('ZREM', zset, '')
-end
-
--- A first change that needs memory, made in any case.
-local function change(zset, ...)
-  local answer = redis.pcall(...)
-  if type(answer) == 'table' then
-    allow_when_full(zset)
-    redis.call(...)
-  end
-end
-
--- The same for a script that removes: a user who may not remove from both keys fails here, before
--- anything is changed, and keys of another type do.
-local function allow_removal(zset, hash)
-  allow_when_full(zset)
-  redis.call('HDEL', hash, '')
-end

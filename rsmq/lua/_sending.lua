@@ -1,4 +1,4 @@
--- What a new message must meet, and what it gets: its id, and its place in the queue.
+-- What a new message must meet, and its place in the queue.
 
 -- Whether a message of this size may be sent: the queue's fields and the ms until it is visible;
 -- or nil and the refusal. Delay is as in send_message.lua.
@@ -16,17 +16,6 @@ local function sendable(hash, size, delay, ...)
     return nil, redis.error_reply('MESSAGETOOLONG ' .. size .. ' ' .. digits(limit))
   end
   return stored, wait
-end
-
--- The time part of an id: ten base-36 digits of microseconds.
-local function base36(number)
-  local characters = {}
-  for at = 10, 1, -1 do
-    local digit = number % 36
-    characters[at] = digit < 10 and digit + 48 or digit + 87
-    number = (number - digit) / 36
-  end
-  return string.char(unpack(characters))
 end
 
 -- The score of a message that is sent now: as late as its delay says, or before all that wait.

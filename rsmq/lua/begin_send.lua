@@ -12,6 +12,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _sending.lua
+-- @include _id.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local largest, delay = ARGV[1], ARGV[2]

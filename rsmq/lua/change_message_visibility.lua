@@ -11,7 +11,7 @@
 -- source  npm rsmq 0.12.4 changeMessageVisibility
 -- @include _time.lua
 -- @include _attributes.lua
--- @include _due.lua
+-- @include _full.lua
 -- @include _receipt.lua
 
 local hash, zset = KEYS[1], KEYS[2]

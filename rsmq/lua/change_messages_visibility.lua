@@ -11,7 +11,7 @@
 -- source  none in Node; what is written is what npm rsmq 0.12.4 changeMessageVisibility writes
 -- @include _time.lua
 -- @include _attributes.lua
--- @include _due.lua
+-- @include _full.lua
 -- @include _variadic.lua
 -- @include _receipts.lua
 

@@ -9,6 +9,7 @@
 -- source  none in Node; what is left is what npm rsmq 0.12.4 deleteMessage leaves of each
 -- @include _time.lua
 -- @include _due.lua
+-- @include _full.lua
 -- @include _variadic.lua
 -- @include _receipts.lua
 

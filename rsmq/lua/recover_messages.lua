@@ -16,6 +16,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _due.lua
+-- @include _full.lua
 -- @include _totals.lua
 -- @include _dead_letters.lua
 

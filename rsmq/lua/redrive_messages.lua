@@ -14,8 +14,9 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
--- @include _sending.lua
+-- @include _id.lua
 -- @include _due.lua
+-- @include _full.lua
 -- @include _totals.lua
 -- @include _dead_letters.lua
 -- @include _due_many.lua

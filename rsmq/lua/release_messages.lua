@@ -11,7 +11,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
--- @include _due.lua
+-- @include _full.lua
 -- @include _variadic.lua
 -- @include _receipts.lua
 

@@ -12,27 +12,41 @@
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  npm rsmq 0.12.4 sendMessage; one step instead of two transactions and a PUBLISH
 -- @include _time.lua
--- @include _attributes.lua
--- @include _sending.lua
--- @include _totals.lua
+-- @include _id.lua
+-- @include _usual.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local body, size, delay, suffix, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
-local stored, wait = sendable(hash, size, delay, 'totalsent')
-if not stored then
-  return wait
+local us = server_time_us()
+local now = math.floor(us / 1000)
+local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalsent')
+local wait = delay ~= '' and delay or usual(stored[2] or '', 7)
+wait = wait and tonumber(wait)
+local limit = usual(stored[3] or '', 7)
+local score
+if stored[1] and stored[2] and wait and limit and size + 0 <= limit + 0
+  and usual(stored[4] or '0', 15) then
+  score = digits(now + (delay == '' and wait * 1000 or wait))
+else -- what is seldom so
+  -- @include _attributes.lua
+  -- @include _sending.lua
+  -- @include _totals.lua
+  local found, told = sendable(hash, size, delay)
+  if not found then
+    return told
+  end
+  require_integer(hash, 'totalsent', stored[4])
+  score = score_of(zset, delay, now, told)
 end
-require_integer(hash, 'totalsent', stored[4])
 if channel ~= '' then -- first, since a user may lack the permission; subscribers can't look before
   redis.call('ZADD', zset, 'XX', 0, '') -- what fails below, fails here
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + 1)
 end
 
-local us = server_time_us()
 local id = base36(us) .. suffix
 -- The first change: it fails when memory is full and on a key of another type.
-redis.call('ZADD', zset, score_of(zset, delay, math.floor(us / 1000), wait), id)
+redis.call('ZADD', zset, score, id)
 local written = redis.pcall('HSET', hash, id, body, 'totalsent',
   raised(hash, 'totalsent', stored[4], 1))
 if type(written) == 'table' then -- a user may lack the permission

@@ -17,6 +17,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _sending.lua
+-- @include _id.lua
 -- @include _totals.lua
 -- @include _dedup.lua
 -- @include _variadic.lua

@@ -159,7 +159,7 @@ class Receipts:
         queues = [namespace.queue(qname) for qname, _ in self._groups]
         self.names = tuple(dict.fromkeys(keys.name for keys in queues))
         self.keys = tuple(key for keys in queues for key in (keys.hash, keys.zset))
-        args = []
+        args: list[bytes] = []
         for (_, count), group in self._groups.items():
             args += digits(len(group)), b"" if count is None else digits(count)
             for id in group:

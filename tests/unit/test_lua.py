@@ -105,7 +105,7 @@ def test_errors_in_the_header_are_those_in_the_code(name):
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_takes_in_what_it_uses_and_nothing_else(name):
     header, code = header_and_code(name)
-    included = re.findall(r"^-- @include (\S+)$", header, re.MULTILINE)
+    included = re.findall(r"^ *-- @include (\S+)$", header + code, re.MULTILINE)
     for fragment in FRAGMENTS:
         functions = re.findall(
             r"^local function (\w+)", (FOLDER / fragment).read_text(), re.MULTILINE

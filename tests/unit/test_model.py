@@ -10,7 +10,6 @@ import pytest
 
 from rsmq import JSON, BodyNotDecodable, Message, StoredMessage
 
-
 SENT_US = 1_700_000_000_000_001
 ID = "gqll7vatq9" + 22 * "A"
 

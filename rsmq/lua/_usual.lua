@@ -1,0 +1,27 @@
+-- The short way of the scripts that are called most: for them functions cost as much as commands.
+
+-- A number as it nearly always is, digits, at most so many; nil for any other.
+local function usual(text, longest)
+  return #text <= longest and string.match(text, '^%d+$')
+end
+
+-- One raised, to be written along with other fields: that costs less than HINCRBY, which what is
+-- too large for Lua's numbers needs all the same.
+local function raised(hash, field, stored, by)
+  if not stored then
+    return digits(by)
+  elseif #stored <= 15 then
+    return digits(stored + by)
+  end
+  redis.call('HINCRBY', hash, field, by)
+  return redis.call('HGET', hash, field)
+end
+
+-- A first change that needs memory, made in any case.
+local function change(zset, ...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' then
+    redis.call('ZREM', zset, '') -- as allow_when_full
+    redis.call(...)
+  end
+end
