@@ -16,7 +16,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import redis
@@ -124,17 +124,18 @@ class PerThread:
         self._closed = False
 
     def take(self, *, check: bool) -> Any:
-        connection = self._slot().take() or self._take_spare()
+        slot = getattr(self._thread, "slot", None) or self._slot()
+        connection = slot.take() or self._take_spare()
         if connection is not None:
             if connection.pid == os.getpid() and not (check and connection.can_read()):
                 return connection
             connection.disconnect()  # a parent's is closed on this side only
         opened = self.pool.connection_class(**self.pool.connection_kwargs)
         opened.connect()
-        return OwnConnection(opened)
+        return OwnConnection(opened, ours=True)
 
     def put(self, connection: Any, *, usable: bool) -> None:
-        slot = self._slot()
+        slot = getattr(self._thread, "slot", None) or self._slot()
         if usable and slot.connection is None and not self._closed:
             slot.connection = connection
         else:
@@ -170,12 +171,11 @@ class PerThread:
             connection.disconnect()
 
     def _slot(self) -> _Slot:
-        try:
-            return cast("_Slot", self._thread.slot)
-        except AttributeError:
+        slot: _Slot | None = getattr(self._thread, "slot", None)
+        if slot is None:
             slot = self._thread.slot = _Slot()
             self._slots.add(slot)
-            return slot
+        return slot
 
     def _all_slots(self) -> list[_Slot]:
         # Without a lock, which a fork could leave locked for ever in the child.
@@ -210,16 +210,6 @@ class PoolCaller:
         self._retry_deadline = retry_deadline
 
     def run(self, operation: Operation[T]) -> T:
-        if operation.otherwise is None:
-            return self._run(operation)
-        try:
-            return self._run(operation)
-        except ResponseError as error:
-            if code_of(error) != "NOPERM":
-                raise
-        return self._run(operation.otherwise)
-
-    def _run(self, operation: Operation[T]) -> T:
         attempts = None
         # A connection that died while idle would make the attempt ambiguous. Only where that
         # changes neither what happens nor what is answered, the check is not worth its time.
@@ -234,6 +224,8 @@ class PoolCaller:
                 with Held():
                     reply = self._exchange(self._connections.take(check=check), operation, sent)
             except RedisError as error:
+                if operation.otherwise and code_of(error) == "NOPERM":
+                    return self.run(operation.otherwise)
                 attempts = attempts or Attempts(operation.retry, self._retry_deadline)
                 pause = attempts.pause(error, sent=bool(sent))
                 if pause is None:
@@ -487,22 +479,24 @@ def _transact(connection: Any, operation: Operation[Any]) -> Any:
 def _call(connection: Any, operation: Operation[Any]) -> Any:
     if operation.before is not None:
         return _transact(connection, operation)
-    script = operation.script
-    count = b"%d" % len(operation.keys)
     # An interrupted receive reads on, so an interruption alone must not close the connection.
     close_on_error = operation.give_back is None
-    packed: Iterable[bytes] | None = operation.packed
-    if packed is None:
-        packed = pack((b"EVALSHA", script.sha1, count, *operation.keys, *operation.args))
-        if isinstance(packed, tuple):
-            operation.packed = packed
-    connection.send_packed_command(packed)
+    connection.send_packed_command(operation.packed or _packed(operation))
     try:
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
     except NoScriptError:
         # Nothing ran. EVAL runs the text, and makes it known for the next time.
-        connection.send_command(b"EVAL", script.source, count, *operation.keys, *operation.args)
+        source, count = operation.script.source, b"%d" % len(operation.keys)
+        connection.send_command(b"EVAL", source, count, *operation.keys, *operation.args)
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
+
+
+def _packed(operation: Operation[Any]) -> Iterable[bytes]:
+    count = b"%d" % len(operation.keys)
+    packed = pack((b"EVALSHA", operation.script.sha1, count, *operation.keys, *operation.args))
+    if packed.__class__ is tuple:
+        operation.packed = packed
+    return packed
 
 
 def _give_back(connection: Any, operation: Operation[Any], reply: Any) -> bool:

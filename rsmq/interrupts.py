@@ -9,12 +9,15 @@ and delivered right after it.
 
 from __future__ import annotations
 
-import _signal  # signal's own functions take ten times as long, to make enums of numbers
+import _signal
 import os
-import threading
 from collections.abc import Mapping
+from threading import get_ident, main_thread
 from types import FrameType, MappingProxyType, MethodType, TracebackType
 from typing import Any
+
+# signal's own functions take ten times as long, to make enums of numbers.
+_get, _set = _signal.getsignal, _signal.signal
 
 _HELD = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(_signal, name)
@@ -24,12 +27,12 @@ _HELD = tuple(
 _NOT_HERE = "signal only works in main thread"
 
 
-_main_thread = threading.main_thread().ident
+_main_thread = main_thread().ident
 
 
 def _in_child() -> None:
     global _main_thread  # noqa: PLW0603 - the thread that forked is the child's main one
-    _main_thread = threading.get_ident()
+    _main_thread = get_ident()
 
 
 if hasattr(os, "register_at_fork"):
@@ -50,17 +53,18 @@ class Held:
     _ended = False
 
     def __enter__(self) -> None:
-        if threading.get_ident() != _main_thread:
+        if get_ident() != _main_thread:
             return
         handlers = self._handlers = {}
         try:
             for number in _HELD:
-                handler = _signal.getsignal(number)
+                handler = _get(number)
+                if handler.__class__ is int or handler is None:  # not Python's
+                    continue
                 if handler.__class__ is MethodType:  # perhaps one of ours
                     handler = _unwrapped(number, handler)
-                if callable(handler):
-                    handlers[number] = handler
-                    _signal.signal(number, self._note)
+                handlers[number] = handler
+                _set(number, self._note)
         except BaseException as error:  # a signal's, that came before its handler was replaced
             if isinstance(error, ValueError) and str(error).startswith(_NOT_HERE):
                 handlers.clear()
@@ -85,7 +89,7 @@ class Held:
         # From here on a signal is passed on, also by what an exception leaves unrestored.
         self._ended = True
         for number, handler in self._handlers.items():
-            _signal.signal(number, handler)
+            _set(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._ended or self._noted:

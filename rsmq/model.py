@@ -60,7 +60,7 @@ class _Stored:
                 decoded = self._codec.decode(self.raw)
             except Exception as error:
                 raise BodyNotDecodable(self.queue, self.id, self.raw) from error
-            object.__setattr__(self, "_body", decoded)
+            _set_body(self, decoded)
         return self._body
 
     @property

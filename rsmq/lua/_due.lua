@@ -1,10 +1,15 @@
 -- The message to be delivered next, and the removal of a message.
 
+-- apalis-rsmq's messages have a field more, `id:meta`; their ids have no capitals, of which hardly
+-- any other id has none.
+local function may_have_meta(id)
+  return not string.find(id, '%u')
+end
+
 local function remove_message(zset, hash, id)
   local removed = redis.call('ZREM', zset, id)
   if removed == 1 then
-    -- `id:meta` is apalis-rsmq's; all other clients have the first three only.
-    redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
+    redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', may_have_meta(id) and id .. ':meta' or id)
   end
   return removed
 end
@@ -14,9 +19,12 @@ local function fields_of(ids)
   local fields, last = {}, 0
   for each = 1, #ids do
     local id = ids[each]
-    fields[last + 1], fields[last + 2] = id, id .. ':rc'
-    fields[last + 3], fields[last + 4] = id .. ':fr', id .. ':meta'
-    last = last + 4
+    fields[last + 1], fields[last + 2], fields[last + 3] = id, id .. ':rc', id .. ':fr'
+    last = last + 3
+    if may_have_meta(id) then
+      last = last + 1
+      fields[last] = id .. ':meta'
+    end
   end
   return fields
 end

@@ -8,9 +8,9 @@
 local function due_messages(zset, hash, now, want, room, first, dead)
   local told, again = {}, {}
   local due = {told = told, again = again, number = 0, size = 0}
-  local number, size, stepped_over, cleared, page, largest = 0, 0, 0, 0, 8, 0
+  local number, stepped_over, cleared, page, largest = 0, 0, 0, 8, 0
   while number < want and stepped_over < 1000 and cleared < 1000 do
-    page = math.min(page * 2, want - number, 1000, math.floor((room - size) / (largest + 1)))
+    page = math.min(page * 2, want - number, 1000, math.floor((room - due.size) / (largest + 1)))
     local found = redis.call('ZRANGEBYSCORE', zset, '-inf', digits(now),
       'LIMIT', number + stepped_over, math.max(page, 1))
     local names, ids = {}, #found
@@ -19,13 +19,13 @@ local function due_messages(zset, hash, now, want, room, first, dead)
     end
     for each = 1, ids do
       local id = found[each]
-      names[3 * each - 2], names[3 * each - 1], names[3 * each] = id, id .. ':rc', id .. ':fr'
+      names[2 * each - 1], names[2 * each] = id, id .. ':rc'
     end
     local values = redis.call('HMGET', hash, unpack(names))
     for each = 1, ids do
-      local id, body, count = found[each], values[3 * each - 2], values[3 * each - 1]
+      local id, body, count = found[each], values[2 * each - 1], values[2 * each]
       if count and body then -- one that can't be raised fails, as in receive_message.lua
-        require_integer(hash, names[3 * each - 1], count)
+        require_integer(hash, names[2 * each], count)
       end
       if not body and in_progress(zset, id, now) then
         stepped_over = stepped_over + 1
@@ -35,16 +35,19 @@ local function due_messages(zset, hash, now, want, room, first, dead)
       elseif dead and tonumber(count or 0) >= dead.limit then
         transfer(zset, hash, dead, id, digits(now))
         cleared = cleared + 1
-      elseif #body > room - size and not (first and number == 0) then
+      elseif #body > room - due.size and not (first and number == 0) then
         due.size = room -- nor is there room for any that comes later
         return due
       else
-        number, size, largest = number + 1, size + #body, math.max(largest, #body)
+        number = number + 1
         told[2 * number - 1], told[2 * number] = id, body
-        due.number, due.size = number, size
-        if count or values[3 * each] then
+        due.number, due.size = number, due.size + #body
+        if #body > largest then
+          largest = #body
+        end
+        if count then
           again[#again + 1], again[#again + 2], again[#again + 3] =
-            number, tonumber(count or 0) + 1, values[3 * each]
+            number, tonumber(count) + 1, redis.call('HGET', hash, id .. ':fr')
         end
       end
     end

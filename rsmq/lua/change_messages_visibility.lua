@@ -30,10 +30,10 @@ local score = digits(server_time_ms() + vt)
 local told, from = {}, 2
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local places, members = nil, {}
-  places, from = fitting(hash, zset, messages, from, 1, 'ZSCORE', told)
-  for each, place in ipairs(places) do
-    members[2 * each - 1], members[2 * each] = score, messages[place]
+  local ids, members = nil, {}
+  ids, from = fitting(hash, zset, messages, from, 1, 'ZSCORE', told)
+  for each, id in ipairs(ids) do
+    members[2 * each - 1], members[2 * each] = score, id
   end
   variadic('ZADD', zset, members)
 end

@@ -25,9 +25,6 @@ for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local removed
   removed, from = fitting(hash, zset, messages, from, 1, 'ZREM', told)
-  for each = 1, #removed do
-    removed[each] = messages[removed[each]]
-  end
   variadic('HDEL', hash, fields_of(removed))
 end
 return table.concat(told)

@@ -42,16 +42,15 @@ local to = {hash = to_hash, zset = to_zset}
 local told, from = {}, 1
 for at = 3, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local first, behind, places = from + 1, #told, nil
-  places, from = fitting(hash, zset, messages, from, 1, 'ZSCORE', told)
-  for _, place in ipairs(places) do
-    local id = messages[place]
+  local before, ids, places = #told - from - 1, nil, nil
+  ids, from, places = fitting(hash, zset, messages, from, 1, 'ZSCORE', told)
+  for each, id in ipairs(ids) do
     if redis.call('HEXISTS', hash, id) == 1 then
       -- What was received becomes visible; anything else keeps its place and its time.
       local received = redis.call('HEXISTS', hash, id .. ':rc') == 1
       transfer(zset, hash, to, id, received and now or redis.call('ZSCORE', zset, id))
     else
-      told[behind + place - first] = '0'
+      told[before + places[each]] = '0'
     end
   end
 end

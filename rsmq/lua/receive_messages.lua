@@ -40,23 +40,23 @@ end
 local this_time = digits(now)
 local answer = {this_time}
 for at, of in ipairs(found) do
-  local due, fields, members = of.due, {}, {}
+  local due, values, members = of.due, {}, {}
   local told, again = due.told, due.again
   local score = digits(now + (vt ~= '' and vt or stored_ms(of.vt)))
   for each = 1, due.number do
     local id = told[2 * each - 1]
-    fields[4 * each - 3], fields[4 * each - 2] = id .. ':rc', '1'
-    fields[4 * each - 1], fields[4 * each] = id .. ':fr', this_time
+    values[4 * each - 3], values[4 * each - 2] = id .. ':rc', '1'
+    values[4 * each - 1], values[4 * each] = id .. ':fr', this_time
     members[2 * each - 1], members[2 * each] = score, id
   end
   for each = 1, #again, 3 do
     local last, count = 4 * again[each], again[each + 1]
     again[each + 2] = count > 1 and again[each + 2] or this_time -- as receive_message.lua
-    fields[last - 2], fields[last] = digits(count), again[each + 2]
+    values[last - 2], values[last] = digits(count), again[each + 2]
   end
   if due.number > 0 then
     redis.call('HINCRBY', of.hash, 'totalrecv', due.number)
-    variadic('HSET', of.hash, fields)
+    variadic('HSET', of.hash, values)
     variadic('ZADD', of.zset, members)
   end
   answer[2 * at], answer[2 * at + 1] = told, again

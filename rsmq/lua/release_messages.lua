@@ -29,11 +29,11 @@ local now = server_time_ms()
 local told, from = {}, 1
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local places, members = nil, {}
-  places, from = fitting(hash, zset, messages, from, 2, 'ZSCORE', told)
-  for each, place in ipairs(places) do
-    local sent = tonumber(messages[place + 1]) or now
-    members[2 * each - 1], members[2 * each] = digits(math.min(sent, now)), messages[place]
+  local ids, places, members = nil, nil, {}
+  ids, from, places = fitting(hash, zset, messages, from, 2, 'ZSCORE', told)
+  for each, id in ipairs(ids) do
+    local sent = tonumber(messages[places[each] + 1]) or now
+    members[2 * each - 1], members[2 * each] = digits(math.min(sent, now)), id
   end
   variadic('ZADD', zset, members)
 end

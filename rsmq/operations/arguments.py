@@ -96,7 +96,11 @@ def target(
                 "id", value=id, hint="Give a Message, or a queue's name and an id, not both."
             )
         keys = namespace.queue(message.queue)
-        return keys, protocol.encode_name(message.id), digits(message.receive_count)
+        return (
+            keys,
+            message.id.encode("utf-8", "surrogateescape"),
+            b"%d" % message.receive_count,
+        )
     if isinstance(message, StoredMessage):
         raise InvalidFormat(
             "id",
@@ -162,10 +166,10 @@ class Receipts:
         args: list[bytes] = []
         for (_, count), group in self._groups.items():
             args += digits(len(group)), b"" if count is None else digits(count)
-            for id in group:
-                args.append(id.encode("utf-8", "surrogateescape"))
-                if with_sent:
-                    args.append(sent_ms(id))
+            if with_sent:
+                args += [arg for id in group for arg in (protocol.encode_name(id), sent_ms(id))]
+            else:
+                args += [id.encode("utf-8", "surrogateescape") for id in group]
         self.args = tuple(args)
 
     def told(self, reply: bytes, answers: bytes) -> list[str]:
@@ -185,6 +189,8 @@ class Receipts:
 
 def _grouped(messages: Iterable[Message]) -> _Groups:
     groups: _Groups = {}
+    group: dict[str, int] = {}
+    queue = count = None
     for place, message in enumerate(messages):
         if not isinstance(message, Message):
             raise InvalidFormat(
@@ -193,10 +199,9 @@ def _grouped(messages: Iterable[Message]) -> _Groups:
                 hint="These are received messages; ids go with the name of their queue: "
                 f"(qname, ids). Got {show(message)}.",
             )
-        key = message.queue, message.receive_count
-        group = groups.get(key)
-        if group is None:
-            group = groups[key] = {}
+        if message.receive_count != count or message.queue != queue:  # seldom, within a batch
+            queue, count = message.queue, message.receive_count
+            group = groups.setdefault((queue, count), {})
         group.setdefault(message.id, place)
     return groups
 

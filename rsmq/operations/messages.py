@@ -121,12 +121,20 @@ def delete_message(namespace: Namespace, message: Message | str, id: str | None)
         load("delete_message"),
         (keys.hash, keys.zset),
         (raw_id, count),
-        lambda reply: reply == DONE,
+        _done,
         Retry.ALWAYS,
         (keys.name,),
         # The attempt whose reply was lost has removed it, or another has: it is gone.
-        settle=lambda reply: reply != RECEIVED_SINCE,
+        _not_received_since,
     )
+
+
+def _done(reply: int) -> bool:
+    return reply == DONE
+
+
+def _not_received_since(reply: int) -> bool:
+    return reply != RECEIVED_SINCE
 
 
 def change_message_visibility(
@@ -140,7 +148,7 @@ def change_message_visibility(
         load("change_message_visibility"),
         (keys.hash, keys.zset),
         (raw_id, count, digits(protocol.milliseconds("vt", vt))),
-        lambda reply: reply == DONE,
+        _done,
         Retry.ALWAYS,
         (keys.name,),
     )

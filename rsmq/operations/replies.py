@@ -35,17 +35,19 @@ def messages_of(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message
     """The messages that a receive of many answers, queue by queue."""
     told = iter(reply)
     now = int(next(told))
-    messages = []
+    messages: list[Message] = []
     for qname, bodies, again in zip(queues, told, told, strict=True):
-        counted = {
-            2 * (place - 1): (count, _integer(first))
-            for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True)
-        }
-        first_time = 1, now
-        for at in range(0, len(bodies), 2):
-            count, first = counted.get(at, first_time) if counted else first_time
-            id = bodies[at].decode("utf-8", "surrogateescape")
-            messages.append(received_message(qname, id, bodies[at + 1], count, first, codec))
+        alternating = iter(bodies)
+        of_queue = [
+            received_message(qname, id.decode("utf-8", "surrogateescape"), raw, 1, now, codec)
+            for id, raw in zip(alternating, alternating, strict=True)
+        ]
+        for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True):
+            one = of_queue[place - 1]
+            of_queue[place - 1] = received_message(
+                qname, one.id, one.raw, count, _integer(first), codec
+            )
+        messages += of_queue
     return messages
 
 

@@ -360,8 +360,7 @@ def test_a_batch_deletes_by_receipts_of_several_queues(env, two):
 
 
 def test_a_batch_deletes_by_bare_ids(env, queue):
-    ids = env.rsmq.send_messages(queue, ["1", "2", "3"])
-    env.raw.hset(env.hash(queue), f"{ids[0]}:meta", "apalis")
+    ids = [env.send_as_apalis(queue), *env.rsmq.send_messages(queue, ["2", "3"])]
 
     assert env.rsmq.delete_messages(queue, [ids[2], "n" * 32, ids[0], ids[0]]) == [ids[2], ids[0]]
     assert set(env.scores(queue)) == {ids[1]}
@@ -493,8 +492,8 @@ def test_a_count_without_its_time_gets_one_in_a_batch(env, queue):
 
 
 def test_what_a_pop_removes_is_all_there_is(env, queue):
-    id = env.rsmq.send_message(queue, "m")
-    env.raw.hset(env.hash(queue), mapping={f"{id}:meta": "apalis", f"{id}:fr": "5"})
+    id = env.send_as_apalis(queue)
+    env.raw.hset(env.hash(queue), f"{id}:fr", "5")
 
     assert len(env.rsmq.pop_messages(queue, 1)) == 1
     assert not any(id in name for name in env.fields(queue))

@@ -76,9 +76,8 @@ RECEIVES = {
 
 @pytest.mark.parametrize("receive", RECEIVES)
 def test_a_message_received_too_often_is_moved(env, queue, dead, receive):
-    poison = env.rsmq.send_message(queue, "poison")
+    poison = env.send_as_apalis(queue, "poison")
     first = receive_twice(env, queue)[0].first_received_ms
-    env.raw.hset(env.hash(queue), f"{poison}:meta", "apalis")
     env.raw.hset(env.hash(dead), "maxsize", "1")
     good = env.rsmq.send_message(queue, "good")
     if receive == "recover_messages":

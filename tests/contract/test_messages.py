@@ -387,8 +387,7 @@ def test_delete_never_removes_an_attribute(env, queue):
 
 
 def test_delete_takes_the_fields_that_other_clients_add(env, queue):
-    id = env.rsmq.send_message(queue, "m")
-    env.raw.hset(env.hash(queue), f"{id}:meta", "{}")
+    id = env.send_as_apalis(queue)
     env.rsmq.delete_message(queue, id)
 
     assert not [name for name in env.fields(queue) if name.startswith(id)]

@@ -110,7 +110,7 @@ def test_where_signals_cannot_be_set_nothing_is_held(seen, monkeypatch):
 
     before = handlers()
     with monkeypatch.context() as patched:
-        patched.setattr(interrupts._signal, "signal", refuse)
+        patched.setattr(interrupts, "_set", refuse)
         with Held():
             signal.raise_signal(signal.SIGINT)
             assert seen == [signal.SIGINT]
@@ -121,7 +121,7 @@ def test_where_signals_cannot_be_set_nothing_is_held(seen, monkeypatch):
 def test_a_signal_that_came_before_is_the_programs(seen, monkeypatch):
     """Setting a handler delivers what waits; what that raises leaves no handler replaced."""
     before = handlers()
-    set_handler = interrupts._signal.signal
+    set_handler = interrupts._set
     calls = []
 
     def deliver(number, handler):
@@ -131,7 +131,7 @@ def test_a_signal_that_came_before_is_the_programs(seen, monkeypatch):
         return set_handler(number, handler)
 
     with monkeypatch.context() as patched:
-        patched.setattr(interrupts._signal, "signal", deliver)
+        patched.setattr(interrupts, "_set", deliver)
         with pytest.raises(Raised), Held():
             pytest.fail("the block must not begin")
 
