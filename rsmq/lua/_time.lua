@@ -7,7 +7,8 @@ end
 
 -- Whole milliseconds, as Node takes them for scores.
 local function server_time_ms()
-  return math.floor(server_time_us() / 1000)
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
 -- A number as decimal digits without an exponent.

@@ -1,8 +1,8 @@
 -- The short way of the scripts that are called most: for them functions cost as much as commands.
 
--- A number as it nearly always is, digits, at most so many; nil for any other.
+-- Whether a number is as it nearly always is: digits, at most so many; or not stored yet.
 local function usual(text, longest)
-  return #text <= longest and string.match(text, '^%d+$')
+  return not text or (#text <= longest and string.find(text, '^%d+$'))
 end
 
 -- One raised, to be written along with other fields: that costs less than HINCRBY, which what is

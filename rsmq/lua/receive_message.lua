@@ -20,11 +20,12 @@ local this_time = digits(now)
 local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalrecv', 'x:dlq', 'x:max')
 local id = redis.call('ZRANGEBYSCORE', zset, '-inf', this_time, 'LIMIT', 0, 1)[1]
 local values = id and redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
-local before, limit = id and usual(values[2] or '0', 15), usual(stored[6] or '', 7)
-local hidden = vt ~= '' and tonumber(vt) or usual(stored[1] or '', 7)
-if stored[1] and stored[2] and stored[3] and hidden and usual(stored[4] or '0', 15)
-  and (not id or values[1] and before and (not stored[5] or limit and before + 0 < limit + 0)) then
-  hidden = vt ~= '' and hidden or hidden * 1000
+local hidden
+if stored[1] and stored[2] and stored[3] and usual(stored[4], 15)
+  and (vt ~= '' or usual(stored[1], 7)) and (not id or values[1] and usual(values[2], 15)
+  and (not stored[5] or stored[6] and usual(stored[6], 7)
+  and (values[2] or 0) + 0 < stored[6] + 0)) then
+  hidden = vt ~= '' and vt or stored[1] * 1000
 else -- what is seldom so
   -- @include _attributes.lua
   -- @include _due.lua

@@ -21,13 +21,10 @@ local body, size, delay, suffix, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], A
 local us = server_time_us()
 local now = math.floor(us / 1000)
 local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalsent')
-local wait = delay ~= '' and delay or usual(stored[2] or '', 7)
-wait = wait and tonumber(wait)
-local limit = usual(stored[3] or '', 7)
 local score
-if stored[1] and stored[2] and wait and limit and size + 0 <= limit + 0
-  and usual(stored[4] or '0', 15) then
-  score = digits(now + (delay == '' and wait * 1000 or wait))
+if stored[1] and stored[2] and stored[3] and usual(stored[4], 15) and usual(stored[3], 7)
+  and size + 0 <= stored[3] + 0 and delay ~= 'front' and (delay ~= '' or usual(stored[2], 7)) then
+  score = digits(now + (delay ~= '' and delay or stored[2] * 1000))
 else -- what is seldom so
   -- @include _attributes.lua
   -- @include _sending.lua
