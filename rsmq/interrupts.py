@@ -79,7 +79,9 @@ class Held:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self._restore()
+            self._ended = True  # as _restore
+            for held, handler in self._handlers.items():
+                _set(held, handler)
         finally:
             if self._noted:
                 number, frame = self._noted

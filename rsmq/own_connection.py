@@ -69,7 +69,7 @@ class OwnConnection:
         if ours:
             _let_the_system_wait(self._socket)
         #: What TLS has decoded and not given out.
-        self._pending = getattr(self._socket, "pending", int)
+        self._pending: Callable[[], int] | None = getattr(self._socket, "pending", None)
         self._poll: Callable[[float], Any] | None = None
         if hasattr(select, "poll"):
             poll = select.poll()
@@ -142,7 +142,7 @@ class OwnConnection:
 
     def can_read(self, timeout: float = 0) -> bool:
         """Whether there is something to read, the connection's end included."""
-        if self._replies.has_data() or self._pending():
+        if self._replies.has_data() or (self._pending and self._pending()):
             return True
         if self._poll is None:
             return bool(select.select([self._socket], [], [], timeout)[0])

@@ -21,6 +21,9 @@ from rsmq.protocol import Namespace
 
 T = TypeVar("T")
 
+# To look a member of an Enum up takes as long as to check a name.
+_ALWAYS, _NEVER = Retry.ALWAYS, Retry.NEVER
+
 
 def send_message(
     namespace: Namespace,
@@ -55,7 +58,7 @@ def send_message(
             channel,
         ),
         protocol.decode_name,
-        Retry.NEVER,
+        _NEVER,
         (keys.name,),
     )
 
@@ -109,7 +112,7 @@ def _pop_message(namespace: Namespace, qname: str, codec: Codec) -> Operation[Me
         (keys.hash, keys.zset),
         (keys.namespace,),
         lambda reply: message_of(keys.name, codec, reply),
-        Retry.NEVER,
+        _NEVER,
         (keys.name,),
     )
 
@@ -122,7 +125,7 @@ def delete_message(namespace: Namespace, message: Message | str, id: str | None)
         (keys.hash, keys.zset),
         (raw_id, count),
         _done,
-        Retry.ALWAYS,
+        _ALWAYS,
         (keys.name,),
         # The attempt whose reply was lost has removed it, or another has: it is gone.
         _not_received_since,
@@ -149,7 +152,7 @@ def change_message_visibility(
         (keys.hash, keys.zset),
         (raw_id, count, digits(protocol.milliseconds("vt", vt))),
         _done,
-        Retry.ALWAYS,
+        _ALWAYS,
         (keys.name,),
     )
 
@@ -165,6 +168,6 @@ def get_message(
         (keys.hash, keys.zset),
         (raw_id,),
         lambda reply: stored_message_of(keys.name, id, codec, reply),
-        Retry.ALWAYS,
+        _ALWAYS,
         (keys.name,),
     )
