@@ -15,7 +15,7 @@ local function policy(namespace, zset, target, limit)
     if found then -- changes nothing; what a message would need to be moved must not fail later
       require_integer(to_hash, 'totalsent', found[4])
       allow_removal(to_zset, to_hash)
-      redis.call('ZADD', to_zset, 'XX', 0, '')
+      redis.call('ZADD', to_zset, 'XX', '0', '')
     end
     return found
   end)
@@ -28,7 +28,7 @@ end
 local function transfer(zset, hash, to, id, score)
   local names = {id, id .. ':rc', id .. ':fr', id .. ':meta'}
   local values = redis.call('HMGET', hash, unpack(names))
-  redis.call('HINCRBY', to.hash, 'totalsent', 1)
+  redis.call('HINCRBY', to.hash, 'totalsent', '1')
   for at, name in ipairs(names) do
     if values[at] then
       redis.call('HSET', to.hash, name, values[at])

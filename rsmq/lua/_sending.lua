@@ -23,6 +23,6 @@ local function score_of(zset, delay, now, wait)
   if delay ~= 'front' then
     return digits(now + wait)
   end
-  local first = redis.call('ZRANGEBYSCORE', zset, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local first = redis.call('ZRANGEBYSCORE', zset, '-inf', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2]
   return digits(math.min(now, math.floor(first or now) - 1))
 end

@@ -23,6 +23,6 @@ if not stored then
 end
 -- These fail, while nothing is changed, when memory is full, and for a user who may not take the
 -- bodies out again.
-redis.call('ZADD', zset, 'XX', 0, '')
+redis.call('ZADD', zset, 'XX', '0', '')
 redis.call('HDEL', hash, '')
 return base36(server_time_us())

@@ -19,7 +19,7 @@ local now = server_time_ms()
 local answer = {}
 for at = 1, #names do
   local first = redis.call('ZRANGEBYSCORE', zsets[at], '-inf', '+inf', 'WITHSCORES',
-    'LIMIT', 0, 1)[2]
+    'LIMIT', '0', '1')[2]
   -- Not every user may ask for names; then a deleted queue is noticed later.
   local listed = zsets[#names + 1] and redis.pcall('SISMEMBER', zsets[#names + 1], names[at])
   if first then

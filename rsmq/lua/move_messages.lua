@@ -29,7 +29,7 @@ if not stored then
 end
 require_integer(to_hash, 'totalsent', stored[4])
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
-redis.call('ZADD', to_zset, 'XX', 0, '')
+redis.call('ZADD', to_zset, 'XX', '0', '')
 for at = 3, #queues, 2 do
   if not queue(queues[at]) then
     return queue_not_found(queues[at])

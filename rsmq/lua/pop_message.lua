@@ -30,6 +30,6 @@ if not id then
 end
 
 allow_removal(zset, hash)
-redis.call('HINCRBY', hash, 'totalrecv', 1)
+redis.call('HINCRBY', hash, 'totalrecv', '1')
 remove_message(zset, hash, id)
 return {id, values[1], (decimal(values[2]) or 0) + 1, values[3] or digits(now)}

@@ -18,7 +18,7 @@ local vt, namespace = ARGV[1], ARGV[2]
 local now = server_time_ms()
 local this_time = digits(now)
 local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalrecv', 'x:dlq', 'x:max')
-local id = redis.call('ZRANGEBYSCORE', zset, '-inf', this_time, 'LIMIT', 0, 1)[1]
+local id = redis.call('ZRANGEBYSCORE', zset, '-inf', this_time, 'LIMIT', '0', '1')[1]
 local values = id and redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
 local hidden
 if stored[1] and stored[2] and stored[3] and usual(stored[4], 15)

@@ -49,8 +49,8 @@ for at = 5, #receipts, 2 do
     elseif #body > left and #taken > 0 then
       break
     else
-      redis.call('HINCRBY', hash, id .. ':rc', 1)
-      redis.call('HINCRBY', hash, 'totalrecv', 1)
+      redis.call('HINCRBY', hash, id .. ':rc', '1')
+      redis.call('HINCRBY', hash, 'totalrecv', '1')
       local first = fields[3] or digits(now)
       redis.call('HSET', hash, id .. ':fr', first)
       redis.call('ZADD', zset, score, id)

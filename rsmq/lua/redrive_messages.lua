@@ -35,7 +35,7 @@ end
 require_integer(to_hash, 'totalsent', stored[4])
 allow_removal(zset, hash)
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
-redis.call('ZADD', to_zset, 'XX', 0, '')
+redis.call('ZADD', to_zset, 'XX', '0', '')
 
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)

@@ -37,7 +37,7 @@ else -- what is seldom so
   score = score_of(zset, delay, now, told)
 end
 if channel ~= '' then -- first, since a user may lack the permission; subscribers can't look before
-  redis.call('ZADD', zset, 'XX', 0, '') -- what fails below, fails here
+  redis.call('ZADD', zset, 'XX', '0', '') -- what fails below, fails here
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + 1)
 end
 

@@ -55,7 +55,7 @@ for each = 1, (#bodies - 5) / stride do
 end
 
 if number > 0 then -- in the order of send_message.lua
-  redis.call('ZADD', zset, 'XX', 0, '')
+  redis.call('ZADD', zset, 'XX', '0', '')
   if channel ~= '' then
     redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + number)
   end
