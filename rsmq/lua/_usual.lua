@@ -16,12 +16,3 @@ local function raised(hash, field, stored, by)
   redis.call('HINCRBY', hash, field, by)
   return redis.call('HGET', hash, field)
 end
-
--- A first change that needs memory, made in any case.
-local function change(zset, ...)
-  local answer = redis.pcall(...)
-  if type(answer) == 'table' then
-    redis.call('ZREM', zset, '') -- as allow_when_full
-    redis.call(...)
-  end
-end

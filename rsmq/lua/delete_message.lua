@@ -8,15 +8,21 @@
 -- returns 1 if it was removed, 0 if it is not in the queue, 2 if it was received again since
 -- errors  none: a missing queue has no such message
 -- source  npm rsmq 0.12.4 deleteMessage; fields go only with an id that was in the sorted set
--- @include _time.lua
--- @include _due.lua
--- @include _receipt.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local id, count = ARGV[1], ARGV[2]
 
-if received_since(hash, zset, id, count) then
+-- Reads the hash in any case: a key of another type fails here.
+local counter = id .. ':rc'
+local stored = redis.call('HGET', hash, counter)
+if count ~= '' and stored ~= count and redis.call('ZSCORE', zset, id) then
   return 2
 end
 redis.call('HDEL', hash, '') -- a user who may not fails here, before anything is changed
-return remove_message(zset, hash, id)
+local removed = redis.call('ZREM', zset, id)
+if removed == 1 then
+  -- As remove_message does; no functions, since this is called as often as a receive.
+  local meta = string.find(id, '%u') and id or id .. ':meta'
+  redis.call('HDEL', hash, id, counter, id .. ':fr', meta)
+end
+return removed

@@ -50,7 +50,12 @@ end
 local count = raised(hash, id .. ':rc', values[2], 1)
 -- Also where another client counted a receive without noting its time.
 local first = count ~= '1' and values[3] or this_time
-change(zset, 'HSET', hash, id .. ':rc', count, id .. ':fr', first, 'totalrecv',
-  raised(hash, 'totalrecv', stored[4], 1))
+local changes = {id .. ':rc', count, id .. ':fr', first, 'totalrecv',
+  raised(hash, 'totalrecv', stored[4], 1)}
+if type(redis.pcall('HSET', hash, unpack(changes))) == 'table' then
+  -- Memory is full: what follows a change that needs none is allowed. This one changes nothing.
+  redis.call('ZREM', zset, '')
+  redis.call('HSET', hash, unpack(changes))
+end
 redis.call('ZADD', zset, digits(now + hidden), id)
 return {id, values[1], tonumber(count), first}

@@ -169,7 +169,7 @@ class Receipts:
             if with_sent:
                 args += [arg for id in group for arg in (protocol.encode_name(id), sent_ms(id))]
             else:
-                args += [id.encode("utf-8", "surrogateescape") for id in group]
+                args += protocol.encode_names(group)
         self.args = tuple(args)
 
     def told(self, reply: bytes, answers: bytes) -> list[str]:

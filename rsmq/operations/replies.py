@@ -37,10 +37,10 @@ def messages_of(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message
     now = int(next(told))
     messages: list[Message] = []
     for qname, bodies, again in zip(queues, told, told, strict=True):
-        alternating = iter(bodies)
+        ids = protocol.decode_names(bodies[::2])
         of_queue = [
-            received_message(qname, id.decode("utf-8", "surrogateescape"), raw, 1, now, codec)
-            for id, raw in zip(alternating, alternating, strict=True)
+            received_message(qname, id, raw, 1, now, codec)
+            for id, raw in zip(ids, bodies[1::2], strict=True)
         ]
         for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True):
             one = of_queue[place - 1]

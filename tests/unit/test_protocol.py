@@ -114,6 +114,16 @@ def test_names_and_ids_of_any_bytes_come_back_as_they_were(raw):
     assert protocol.encode_name(protocol.decode_name(raw)) == raw
 
 
+@pytest.mark.parametrize(
+    "raws", [[], [b""], [b"a", b"b"], [b"a\nb", b"c"], [b"\n", b"\xff\xe4", "é".encode()]]
+)
+def test_many_names_are_as_one_by_one(raws):
+    names = protocol.decode_names(raws)
+
+    assert names == [protocol.decode_name(raw) for raw in raws]
+    assert protocol.encode_names(names) == raws
+
+
 @given(MICROSECONDS)
 def test_the_time_of_an_id_in_nodes_form(us):
     id = base36(us) + "A" * 22
