@@ -164,6 +164,8 @@ def _let_the_system_wait(connected: socket.socket) -> None:
     for option in options:
         connected.setsockopt(socket.SOL_SOCKET, option, limit)
     connected.settimeout(None)
+    if not os.get_blocking(connected.fileno()):  # sockets of gevent never are
+        connected.settimeout(seconds)
 
 
 _PLAIN = (Connection, SSLConnection, UnixDomainSocketConnection)
