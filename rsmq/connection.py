@@ -133,7 +133,7 @@ class PerThread:
             connection.disconnect()  # a parent's is closed on this side only
         opened = self.pool.connection_class(**self.pool.connection_kwargs)
         opened.connect()
-        return OwnConnection(opened, ours=True)
+        return OwnConnection(opened)
 
     def put(self, connection: Any, *, usable: bool) -> None:
         slot = getattr(self._thread, "slot", None) or self._slot()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 _NOTHING = object()
+_SOCKET = socket.socket if socket.socket.__module__ == "socket" else None
 _ROOM = 65536
 _MANY = 32
 _LARGE = 131_072
@@ -55,19 +55,15 @@ class OwnConnection:
         pid: the process that opened it.
     """
 
-    def __init__(self, connection: Any, *, ours: bool = False) -> None:
-        """
-        Read and write what a connection of redis-py has opened.
-
-        Args:
-            connection: redis-py's.
-            ours: True if nobody else will read or write it.
-        """
+    def __init__(self, connection: Any) -> None:
+        """Read and write what a connection of redis-py has opened."""
         self.pid = os.getpid()
         self.connection = connection
         self._socket = connection._sock  # noqa: SLF001 - there is no public name
-        if ours:
-            _let_the_system_wait(self._socket)
+        # Not one of TLS or gevent: to be written without a poll() first, as Python's methods make,
+        # which takes as long as the writing. (To let the system time the reading would save
+        # another, but signals that come often would put its timeout off for ever.)
+        self._plain = os.name == "posix" and type(self._socket) is _SOCKET
         #: What TLS has decoded and not given out.
         self._pending: Callable[[], int] | None = getattr(self._socket, "pending", None)
         self._poll: Callable[[float], Any] | None = None
@@ -94,8 +90,11 @@ class OwnConnection:
     def send_packed_command(self, pieces: Iterable[bytes]) -> None:
         try:
             for piece in pieces:
-                self._socket.sendall(piece)
-        except (TimeoutError, BlockingIOError):
+                if self._plain:
+                    self._write(piece)
+                else:
+                    self._socket.sendall(piece)
+        except TimeoutError:
             raise RedisTimeoutError("Timeout writing to socket") from None
         except OSError as error:
             raise RedisConnectionError(f"Error while writing to socket: {error}") from None
@@ -128,13 +127,21 @@ class OwnConnection:
     def _read_more(self) -> None:
         try:
             size = self._socket.recv_into(self._buffer)
-        except (TimeoutError, BlockingIOError):
+        except TimeoutError:
             raise RedisTimeoutError("Timeout reading from socket") from None
         except OSError as error:
             raise RedisConnectionError(f"Error while reading from socket: {error}") from None
         if size == 0:
             raise RedisConnectionError("Connection closed by server.")
         self._replies.feed(self._buffer, 0, size)  # type: ignore[arg-type]
+
+    def _write(self, piece: bytes) -> None:
+        try:
+            written = os.write(self._socket.fileno(), piece)
+        except BlockingIOError:
+            written = 0
+        if written < len(piece):
+            self._socket.sendall(memoryview(piece)[written:])
 
     def is_over(self) -> bool:
         """Whether redis-py has closed this connection, or opened another instead."""
@@ -149,31 +156,13 @@ class OwnConnection:
         return bool(self._poll(timeout * 1000))
 
 
-def _let_the_system_wait(connected: socket.socket) -> None:
-    """
-    Set the socket's timeout in the system instead of in Python.
-
-    Python waits by poll() before each read and each write, which takes longer than these. Only
-    where it is known to work; elsewhere, and for TLS, nothing changes.
-    """
-    seconds = connected.gettimeout()
-    if os.name != "posix" or type(connected) is not socket.socket or not seconds:
-        return
-    limit = struct.pack("ll", int(seconds), max(int(seconds % 1 * 1_000_000), 1))
-    options = socket.SO_RCVTIMEO, socket.SO_SNDTIMEO
-    for option in options:
-        connected.setsockopt(socket.SOL_SOCKET, option, limit)
-    connected.settimeout(None)
-    if not os.get_blocking(connected.fileno()):  # sockets of gevent never are
-        connected.settimeout(seconds)
-
-
 _PLAIN = (Connection, SSLConnection, UnixDomainSocketConnection)
 
 
 def own_way_of(connection: Any) -> Any:
     """Our way to use a connection of a pool; the connection itself, if it is of another kind."""
-    if type(connection) not in _PLAIN:
+    # Health checks are redis-py's own, made where it writes.
+    if type(connection) not in _PLAIN or connection.health_check_interval:
         return connection
     # Kept with the connection, for whoever takes it next.
     own = connection.__dict__.get("rsmq_own")

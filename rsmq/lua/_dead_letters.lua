@@ -36,6 +36,9 @@ local function transfer(zset, hash, to, id, score)
   end
   redis.call('ZADD', to.zset, score, id)
   remove_message(zset, hash, id)
+  if values[4] then -- whatever wrote it
+    redis.call('HDEL', hash, names[4])
+  end
 end
 
 -- The first message that is due and may be delivered by the policy, as first_due has it; those

@@ -6,6 +6,7 @@
 -- them at once. Adds to `told` for each message: 1 it may, 0 it is not in the queue, 2 it was received
 -- again since.
 local function fitting(hash, zset, given, at, stride, test, told)
+  redis.call('ZSCORE', zset, '') -- a user who may not fails here, before anything is changed
   local number, count, before = tonumber(given[at]), given[at + 1], #told
   local last = at + 1 + number * stride
   local names, counts = {}, nil

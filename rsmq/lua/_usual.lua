@@ -2,7 +2,7 @@
 
 -- Whether a number is as it nearly always is: digits, at most so many; or not stored yet.
 local function usual(text, longest)
-  return not text or (#text <= longest and string.find(text, '^%d+$'))
+  return not text or text == '0' or (#text <= longest and string.find(text, '^[1-9]%d*$'))
 end
 
 -- One raised, to be written along with other fields: that costs less than HINCRBY, which what is

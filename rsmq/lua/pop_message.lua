@@ -32,4 +32,5 @@ end
 allow_removal(zset, hash)
 redis.call('HINCRBY', hash, 'totalrecv', '1')
 remove_message(zset, hash, id)
-return {id, values[1], (decimal(values[2]) or 0) + 1, values[3] or digits(now)}
+local count = (decimal(values[2]) or 0) + 1
+return {id, values[1], count, count > 1 and values[3] or digits(now)}

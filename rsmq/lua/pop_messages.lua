@@ -35,7 +35,7 @@ for at, of in ipairs(found) do
     ids[each] = due.told[2 * each - 1]
   end
   for each = 3, #due.again, 3 do
-    due.again[each] = due.again[each] or answer[1]
+    due.again[each] = due.again[each - 1] > 1 and due.again[each] or answer[1]
   end
   if due.number > 0 then
     redis.call('HINCRBY', of.hash, 'totalrecv', due.number)

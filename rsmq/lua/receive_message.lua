@@ -40,8 +40,11 @@ else -- what is seldom so
     return no_number('vt', stored[1])
   end
   id, values = first_deliverable(zset, hash, now, namespace, stored[5], stored[6])
-  require_integer(hash, 'totalrecv', stored[4])
-  require_integer(hash, (id or '') .. ':rc', id and values[2])
+  if id then
+    allow_when_full(zset)
+    require_integer(hash, 'totalrecv', stored[4])
+    require_integer(hash, id .. ':rc', values[2])
+  end
 end
 if not id then
   return false
@@ -49,7 +52,7 @@ end
 
 local count = raised(hash, id .. ':rc', values[2], 1)
 -- Also where another client counted a receive without noting its time.
-local first = count ~= '1' and values[3] or this_time
+local first = tonumber(count) > 1 and values[3] or this_time
 local changes = {id .. ':rc', count, id .. ':fr', first, 'totalrecv',
   raised(hash, 'totalrecv', stored[4], 1)}
 if type(redis.pcall('HSET', hash, unpack(changes))) == 'table' then

@@ -44,8 +44,13 @@ end
 local id = base36(us) .. suffix
 -- The first change: it fails when memory is full and on a key of another type.
 redis.call('ZADD', zset, score, id)
-local written = redis.pcall('HSET', hash, id, body, 'totalsent',
-  raised(hash, 'totalsent', stored[4], 1))
+local written
+if usual(stored[4], 15) then
+  written = redis.pcall('HSET', hash, id, body, 'totalsent', digits((stored[4] or 0) + 1))
+else
+  written = redis.pcall('HINCRBY', hash, 'totalsent', '1')
+  written = type(written) == 'table' and written or redis.pcall('HSET', hash, id, body)
+end
 if type(written) == 'table' then -- a user may lack the permission
   redis.call('ZREM', zset, id)
   return written

@@ -5,7 +5,7 @@ Arguments of calls, checked and made into what scripts take.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rsmq import protocol
 from rsmq.codecs import Codec
@@ -15,8 +15,10 @@ from rsmq.protocol import Namespace, QueueKeys
 
 T = TypeVar("T")
 
+_ANY: Any = object()  # for ids that come without a receive count
+
 # By a queue's name and a receive count: ids, each with its place among what was given.
-_Groups: TypeAlias = dict[tuple[str, int | None], dict[str, int]]
+_Groups: TypeAlias = dict[tuple[str, int], dict[str, int]]
 
 
 def digits(number: int) -> bytes:
@@ -153,7 +155,7 @@ class Receipts:
         if isinstance(messages, str):
             namespace.queue(messages)
             bare = dict.fromkeys(map(protocol.check_id, listed("ids", ids)), 0)
-            self._groups: _Groups = {(messages, None): bare}
+            self._groups: _Groups = {(messages, _ANY): bare}
         elif ids is None:
             self._groups = _grouped(listed("messages", messages))
         else:
@@ -165,7 +167,7 @@ class Receipts:
         self.keys = tuple(key for keys in queues for key in (keys.hash, keys.zset))
         args: list[bytes] = []
         for (_, count), group in self._groups.items():
-            args += digits(len(group)), b"" if count is None else digits(count)
+            args += digits(len(group)), b"" if count is _ANY else b"%d" % count
             if with_sent:
                 args += [arg for id in group for arg in (protocol.encode_name(id), sent_ms(id))]
             else:
@@ -189,7 +191,7 @@ class Receipts:
 
 def _grouped(messages: Iterable[Message]) -> _Groups:
     groups: _Groups = {}
-    group: dict[str, int] = {}
+    group: dict[str, int] | None = None
     queue = count = None
     for place, message in enumerate(messages):
         if not isinstance(message, Message):
@@ -199,8 +201,8 @@ def _grouped(messages: Iterable[Message]) -> _Groups:
                 hint="These are received messages; ids go with the name of their queue: "
                 f"(qname, ids). Got {show(message)}.",
             )
-        if message.receive_count != count or message.queue != queue:  # seldom, within a batch
-            queue, count = message.queue, message.receive_count
+        if group is None or message.receive_count != count or message.queue != queue:
+            queue, count = message.queue, message.receive_count  # seldom, within a batch
             group = groups.setdefault((queue, count), {})
         group.setdefault(message.id, place)
     return groups

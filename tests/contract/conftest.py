@@ -26,7 +26,7 @@ PRODUCER = "+eval +evalsha +script|load +time +hmget +zadd +hset +hincrby"
 NOTIFY = "+publish +zcard"
 FRONT = "+zrangebyscore"
 DEDUP = "+hget +hdel +hscan +pttl +pexpire"
-CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zmscore +zrangebyscore"
+CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zrangebyscore"
 WAITING = "+client|tracking +sismember"
 ADMIN = f"{CONSUMER} +hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists"
 

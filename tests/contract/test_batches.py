@@ -10,6 +10,7 @@ from rsmq import (
     JSON,
     InvalidFormat,
     InvalidValue,
+    Message,
     MessageNotString,
     MessageTooLong,
     MissingParameter,
@@ -366,6 +367,18 @@ def test_a_batch_deletes_by_bare_ids(env, queue):
     assert set(env.scores(queue)) == {ids[1]}
     assert len(env.fields(queue)) == 7
     assert env.rsmq.delete_messages("missing", ids) == []
+
+
+def test_a_message_without_a_count_is_no_receipt(env, queue):
+    id = env.rsmq.send_message(queue, "m")
+    made = Message(queue, id, b"m", None, None)
+
+    for call in (env.rsmq.delete_messages, env.rsmq.release_messages):
+        with pytest.raises(TypeError):
+            call([made])
+    with pytest.raises(MissingParameter):
+        env.rsmq.delete_messages([Message(None, id, b"m", None, None)])
+    assert set(env.scores(queue)) == {id}
 
 
 def test_an_id_that_names_an_attribute_is_not_deleted(env, queue):

@@ -74,6 +74,17 @@ RECEIVES = {
 }
 
 
+def test_a_field_more_goes_with_its_message_whatever_wrote_it(env, queue, dead):
+    id = env.rsmq.send_message(queue, "poison")
+    receive_twice(env, queue)
+    env.raw.hset(env.hash(queue), f"{id}:meta", "not apalis")
+    env.elapse(queue, 100)
+
+    assert env.rsmq.receive_message(queue) is None
+    assert not any(id in name for name in env.fields(queue))
+    assert env.fields(dead)[f"{id}:meta"] == "not apalis"
+
+
 @pytest.mark.parametrize("receive", RECEIVES)
 def test_a_message_received_too_often_is_moved(env, queue, dead, receive):
     poison = env.send_as_apalis(queue, "poison")

@@ -621,17 +621,63 @@ def test_a_receive_that_cannot_count_changes_nothing(env, queue, field, count):
     id = env.rsmq.send_message(queue, "m")
     if count:
         env.raw.hset(env.hash(queue), f"{id}:rc", count)
-    env.raw.hset(env.hash(queue), field.format(id=id), "many")
+    for stored in ("many", "007"):
+        env.raw.hset(env.hash(queue), field.format(id=id), stored)
+        before = env.state()
+
+        for receive in (env.rsmq.receive_message, lambda q: env.rsmq.receive_messages(q, 2)):
+            with pytest.raises(redis.exceptions.ResponseError, match="not an integer"):
+                receive(queue)
+
+        assert env.state() == before
+
+
+@pytest.mark.parametrize("total", ["many", "1.5", "", "007", "9" * 16])
+def test_what_is_counted_does_not_matter_where_nothing_is_due(env, queue, total):
+    env.rsmq.send_message(queue, "m", delay=1000)
+    env.raw.hset(env.hash(queue), "totalrecv", total)
     before = env.state()
 
-    with pytest.raises(redis.exceptions.ResponseError, match="not an integer"):
-        env.rsmq.receive_message(queue)
-
+    assert env.rsmq.receive_message(queue) is None
+    assert env.rsmq.pop_message(queue) is None
     assert env.state() == before
 
 
-def test_a_send_that_cannot_count_changes_nothing(env, queue):
-    env.raw.hset(env.hash(queue), "totalsent", "many")
+def test_counts_beyond_what_lua_can_hold_are_raised_exactly(env, queue):
+    large = 2**60 + 1
+    env.raw.hset(env.hash(queue), mapping={"totalsent": large, "totalrecv": large})
+    id = env.rsmq.send_message(queue, "m")
+    env.raw.hset(env.hash(queue), f"{id}:rc", large)
+    env.rsmq.receive_message(queue)
+
+    fields = env.fields(queue)
+    assert fields["totalsent"] == fields["totalrecv"] == fields[f"{id}:rc"] == str(large + 1)
+    assert set(env.scores(queue)) == {id}
+
+
+@pytest.mark.parametrize(
+    "receive",
+    [
+        lambda rsmq, q: rsmq.receive_message(q),
+        lambda rsmq, q: rsmq.pop_message(q),
+        lambda rsmq, q: rsmq.receive_messages(q, 2)[0],
+        lambda rsmq, q: rsmq.pop_messages(q, 2)[0],
+    ],
+)
+def test_a_time_without_a_count_is_not_that_of_a_receive(env, queue, receive):
+    id = env.rsmq.send_message(queue, "m")
+    env.raw.hset(env.hash(queue), f"{id}:fr", "5")
+    before = env.now_ms()
+
+    message = receive(env.rsmq, queue)
+
+    assert message.receive_count == 1
+    assert before <= message.first_received_ms <= env.now_ms()
+
+
+@pytest.mark.parametrize("total", ["many", "007"])
+def test_a_send_that_cannot_count_changes_nothing(env, queue, total):
+    env.raw.hset(env.hash(queue), "totalsent", total)
     before = env.state()
 
     with pytest.raises(redis.exceptions.ResponseError, match="not an integer"):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 
 import pytest
 import redis.exceptions as redis_errors
@@ -248,6 +251,31 @@ def test_a_slow_reply_is_a_timeout_and_is_not_repeated_for_a_send(broken):
     broken.proxy.delay = 0
     assert sorted(broken.bodies("q").values()) == [b"m", b"warm"]
     assert client.get_queue_attributes("q").messages == 2
+
+
+def test_signals_do_not_put_a_timeout_off(broken):
+    client = broken.opened(socket_timeout=0.5, retry_deadline=0)
+    client.create_queue("q")
+    broken.proxy.delay = 5
+    previous = signal.signal(signal.SIGUSR1, lambda *_: None)
+    begin = time.monotonic()
+    stop = threading.Event()
+
+    def disturb():
+        while not stop.wait(0.1) and time.monotonic() < begin + 4:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        with pytest.raises(redis_errors.TimeoutError):
+            client.send_message("q", "m")
+        assert time.monotonic() < begin + 2
+    finally:
+        stop.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, previous)
+        broken.proxy.delay = 0
 
 
 def lost(broken, call):

@@ -98,6 +98,22 @@ def test_a_full_server_refuses_sends_whole_and_is_drained(full, opened):
         assert rsmq.send_message("q", "again")
 
 
+def test_a_full_server_is_drained_of_what_was_counted_very_often(full, opened):
+    rsmq = opened(full.url)
+    rsmq.create_queue("q")
+    large = 10**15
+    with full.raw() as raw:
+        raw.hset("rsmq:q:Q", "totalrecv", large)
+        id = rsmq.send_message("q", "m")
+        raw.hset("rsmq:q:Q", f"{id}:rc", large)
+        raw.config_set("maxmemory", 1)
+
+        message = rsmq.receive_message("q")
+        assert (message.id, message.receive_count) == (id, large + 1)
+        assert raw.hget("rsmq:q:Q", "totalrecv") == str(large + 1).encode()
+        assert rsmq.delete_message(message) is True
+
+
 def test_a_full_server_lets_queues_be_purged_and_deleted(full, opened):
     rsmq = opened(full.url)
     for name in ("a", "b"):
