@@ -9,7 +9,6 @@ asyncio twin.
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -128,7 +127,7 @@ class PerThread:
         slot = getattr(self._thread, "slot", None) or self._slot()
         connection = slot.take() or self._take_spare()
         if connection is not None:
-            if connection.pid == os.getpid() and not (check and connection.can_read()):
+            if not connection.is_inherited() and (not check or connection.is_idle()):
                 return connection
             connection.disconnect()  # a parent's is closed on this side only
         opened = self.pool.connection_class(**self.pool.connection_kwargs)

@@ -20,6 +20,17 @@ from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 _NOTHING = object()
+_process = object()
+
+
+def _in_child() -> None:
+    global _process  # noqa: PLW0603 - another one, without a call of the system for each command
+    _process = object()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
 _SOCKET = socket.socket if socket.socket.__module__ == "socket" else None
 _ROOM = 65536
 _MANY = 32
@@ -52,12 +63,11 @@ class OwnConnection:
 
     Attributes:
         connection: redis-py's, which opened it and will close it.
-        pid: the process that opened it.
     """
 
     def __init__(self, connection: Any) -> None:
         """Read and write what a connection of redis-py has opened."""
-        self.pid = os.getpid()
+        self._process = _process
         self.connection = connection
         self._socket = connection._sock  # noqa: SLF001 - there is no public name
         # Not one of TLS or gevent: to be written without a poll() first, as Python's methods make,
@@ -146,6 +156,14 @@ class OwnConnection:
     def is_over(self) -> bool:
         """Whether redis-py has closed this connection, or opened another instead."""
         return self.connection._sock is not self._socket  # noqa: SLF001
+
+    def is_idle(self) -> bool:
+        """Whether nothing has come unasked, not even the connection's end."""
+        return not (self._poll(0) if self._plain and self._poll else self.can_read())
+
+    def is_inherited(self) -> bool:
+        """Whether it is one of the process that this one was forked from."""
+        return self._process is not _process
 
     def can_read(self, timeout: float = 0) -> bool:
         """Whether there is something to read, the connection's end included."""
