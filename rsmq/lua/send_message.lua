@@ -22,8 +22,9 @@ local us = server_time_us()
 local now = math.floor(us / 1000)
 local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalsent')
 local score
-if stored[1] and stored[2] and stored[3] and usual(stored[4], 15) and usual(stored[3], 7)
-  and size + 0 <= stored[3] + 0 and delay ~= 'front' and (delay ~= '' or usual(stored[2], 7)) then
+if stored[1] and stored[2] and stored[3] and usual(stored[4], 15)
+  and (stored[3] == '-1' or usual(stored[3], 7) and size + 0 <= stored[3] + 0)
+  and delay ~= 'front' and (delay ~= '' or usual(stored[2], 7)) then
   score = digits(now + (delay ~= '' and delay or stored[2] * 1000))
 else -- what is seldom so
   -- @include _attributes.lua
