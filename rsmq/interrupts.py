@@ -79,9 +79,7 @@ class Held:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self._ended = True  # as _restore
-            for held, handler in self._handlers.items():
-                _set(held, handler)
+            self._restore()
         finally:
             if self._noted:
                 number, frame = self._noted

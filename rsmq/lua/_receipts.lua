@@ -1,5 +1,6 @@
 -- Many messages, in groups: of each their number, the receive count of all ('' = in any case), and
--- the ids, each with what else is given. Id and count are a receipt, as in _receipt.lua.
+-- the ids, each with what else is given. Id and receive count are a receipt: every receive, by any
+-- client, changes the count.
 
 -- Of the group that stands in `given` from `at` on, the ids that may be acted on, where the next group
 -- stands, and the places of the ids. An id takes `stride` places. `test` is ZSCORE, or ZREM to remove

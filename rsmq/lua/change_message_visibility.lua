@@ -12,7 +12,6 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _full.lua
--- @include _receipt.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local id, count, vt = ARGV[1], ARGV[2], ARGV[3]
@@ -20,11 +19,11 @@ local id, count, vt = ARGV[1], ARGV[2], ARGV[3]
 if not queue(hash) then
   return queue_not_found(hash)
 end
-if received_since(hash, zset, id, count) then
-  return 2
-end
 if not redis.call('ZSCORE', zset, id) then
   return 0
+end
+if count ~= '' and redis.call('HGET', hash, id .. ':rc') ~= count then
+  return 2
 end
 allow_when_full(zset)
 redis.call('ZADD', zset, digits(server_time_ms() + vt), id)

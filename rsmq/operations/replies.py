@@ -56,9 +56,8 @@ def message_of(qname: str, codec: Codec, reply: Any) -> Message | None:
     if reply is None:
         return None
     id, raw, count, first = reply
-    first_ms = int(first) if first.isdigit() and len(first) < _USUAL else _integer(first)
     return received_message(
-        qname, id.decode("utf-8", "surrogateescape"), raw, count, first_ms, codec
+        qname, id.decode("utf-8", "surrogateescape"), raw, count, _integer(first), codec
     )
 
 
