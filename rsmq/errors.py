@@ -12,10 +12,13 @@ Every error that rsmq raises itself, and the one table from the wire's codes to 
     ├── QueueExists           queueExists
     ├── BodyNotDecodable      bodyNotDecodable
     ├── ClientClosed          clientClosed
-    └── MissingExtra          missingExtra
+    ├── MissingExtra          missingExtra
+    ├── InvalidOption         invalidOption
+    └── BatchLost             batchLost
 
-The first eight are RSMQ's own: ``code`` is the name and ``str(error)`` exactly the text that the
-Node client gives. What was wrong and what to do about it is in ``value``, ``hint`` and a note.
+The last two are raised in Spark only. The first eight are RSMQ's own: ``code`` is the name and
+``str(error)`` exactly the text that the Node client gives. What was wrong and what to do about it
+is in ``value``, ``hint`` and a note.
 Errors of the connection (refused, timed out, not permitted) are redis-py's and pass through.
 """
 
@@ -185,6 +188,21 @@ class MissingExtra(RSMQError, ImportError):
             value=extra,
             hint=f"pip install 'rsmq[{extra}]'",
         )
+
+
+class InvalidOption(RSMQError, ValueError):
+    """An option of Spark's rsmq format is missing, unknown, or not what it must be."""
+
+    code = "invalidOption"
+
+    def __init__(self, name: str, rule: str, *, value: object = None) -> None:
+        super().__init__(f"Option {name}: {rule}", value=value)
+
+
+class BatchLost(RSMQError):
+    """What Spark has planned to read or to publish is not in Redis any more."""
+
+    code = "batchLost"
 
 
 # A script refuses with `CODE detail`; the first word is one of these.

@@ -90,6 +90,8 @@ class QueueKeys:
         channel: where a send with realtime publishes.
         namespace: the first part of all keys.
         dedup: extension data, made by a send with a dedup_id: what was sent under which.
+        leases: extension data, made by streams: receipts of the batches that they hold.
+        staged: extension data, made by writes in two steps: what is to be sent, or never.
     """
 
     name: str
@@ -98,6 +100,13 @@ class QueueKeys:
     channel: bytes
     namespace: bytes
     dedup: bytes
+    leases: bytes
+    staged: bytes
+
+    @property
+    def extensions(self) -> tuple[bytes, ...]:
+        """All keys of extension data, which go with the queue and with its messages."""
+        return self.dedup, self.leases, self.staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +135,11 @@ class Namespace:
     def queues(self) -> bytes:
         """The set of queue names."""
         return encode_name(f"{self.name}:{RESERVED_NAME}")
+
+    @property
+    def written(self) -> bytes:
+        """Extension data: of writes in two steps, which may go to many queues, what was decided."""
+        return encode_name(f"{self.name}:x:written")
 
     @property
     def hash_tag(self) -> str | None:
@@ -171,6 +185,8 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:rt:{qname}"),
         encode_name(prefix),
         encode_name(f"{prefix}:{qname}:x:dedup"),
+        encode_name(f"{prefix}:{qname}:x:leases"),
+        encode_name(f"{prefix}:{qname}:x:staged"),
     )
 
 
@@ -450,6 +466,17 @@ def stored_number(raw: bytes | None) -> float | None:
         return int(raw)
     number = float(raw)
     return int(number) if number.is_integer() else number
+
+
+_USUAL = 16  # digits
+
+
+def stored_integer(raw: bytes | None) -> int | None:
+    """A whole number as some client stored it, a fraction cut off; else None."""
+    if raw is not None and raw.isdigit() and len(raw) < _USUAL:
+        return int(raw)
+    number = stored_number(raw)
+    return None if number is None else int(number)
 
 
 def stored_seconds(raw: bytes) -> float:

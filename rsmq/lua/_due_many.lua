@@ -1,13 +1,13 @@
 -- Many messages that are due, of one queue or several.
 
 -- Up to `want` due messages, with bodies of at most `room` bytes in all, or one if it is the `first`:
--- `told` has the id and body of each; `again` has of each that was received before its place among
+-- `told` has the id and body of each; `cleared` is how many others were moved or removed; `again` has of each that was received before its place among
 -- them, how often with this time, and the time of the first receive as stored.
 -- Nothing is done to them; ghosts among them are healed as for a single one, and where a policy is
 -- given, messages beyond its limit are moved. A call moves and removes at most 1,000 others.
 local function due_messages(zset, hash, now, want, room, first, dead)
   local told, again = {}, {}
-  local due = {told = told, again = again, number = 0, size = 0}
+  local due = {told = told, again = again, number = 0, size = 0, cleared = 0}
   local number, stepped_over, cleared, page, largest = 0, 0, 0, 8, 0
   while number < want and stepped_over < 1000 and cleared < 1000 do
     page = math.min(page * 2, want - number, 1000, math.floor((room - due.size) / (largest + 1)))
@@ -32,9 +32,11 @@ local function due_messages(zset, hash, now, want, room, first, dead)
       elseif not body then
         remove_message(zset, hash, id)
         cleared = cleared + 1
+        due.cleared = cleared
       elseif dead and tonumber(count or 0) >= dead.limit then
         transfer(zset, hash, dead, id, digits(now))
         cleared = cleared + 1
+        due.cleared = cleared
       elseif #body > room - due.size and not (first and number == 0) then
         due.size = room -- nor is there room for any that comes later
         return due
@@ -78,4 +80,26 @@ local function due_in_order(queues, namespace, now, most, room)
     first = first and of.due.number == 0
   end
   return found
+end
+
+-- Delivers what is due: counts it as received at this time, and hides it until the score.
+local function deliver(hash, zset, due, this_time, score)
+  local values, members = {}, {}
+  local told, again = due.told, due.again
+  for each = 1, due.number do
+    local id = told[2 * each - 1]
+    values[4 * each - 3], values[4 * each - 2] = id .. ':rc', '1'
+    values[4 * each - 1], values[4 * each] = id .. ':fr', this_time
+    members[2 * each - 1], members[2 * each] = score, id
+  end
+  for each = 1, #again, 3 do
+    local last, count = 4 * again[each], again[each + 1]
+    again[each + 2] = count > 1 and again[each + 2] or this_time -- as receive_message.lua
+    values[last - 2], values[last] = digits(count), again[each + 2]
+  end
+  if due.number > 0 then
+    redis.call('HINCRBY', hash, 'totalrecv', due.number)
+    variadic('HSET', hash, values)
+    variadic('ZADD', zset, members)
+  end
 end

@@ -1,15 +1,16 @@
 -- Removes all messages of a queue; its attributes and totals stay. Constant time.
 --
--- KEYS[1] hash     hash        the queue's attributes, bodies and counters
--- KEYS[2] zset     sorted set  the queue's message ids
--- KEYS[3] records  hash        what was sent under which name
+-- KEYS[1] hash            hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset            sorted set  the queue's message ids
+-- KEYS[3...] extensions   keys        extension data of the queue
 --
 -- returns the number of ids removed
 -- errors  QUEUENOTFOUND
 -- source  none in Node; the fields kept are those that a known client stores of a queue
 -- @include _attributes.lua
 
-local hash, zset, records = KEYS[1], KEYS[2], KEYS[3]
+local hash, zset = KEYS[1], KEYS[2]
+local extensions = KEYS
 
 if not queue(hash) then
   return queue_not_found(hash)
@@ -29,6 +30,6 @@ end
 redis.call('ZREM', zset, '')
 redis.call('HSET', hash, 'vt', values[1])
 local removed = redis.call('ZCARD', zset)
-redis.call('UNLINK', zset, hash, records)
+redis.call('UNLINK', zset, hash, unpack(extensions, 3))
 redis.call('HSET', hash, unpack(kept))
 return removed

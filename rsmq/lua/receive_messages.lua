@@ -17,8 +17,8 @@
 -- @include _full.lua
 -- @include _totals.lua
 -- @include _dead_letters.lua
--- @include _due_many.lua
 -- @include _variadic.lua
+-- @include _due_many.lua
 
 local queues = KEYS
 local most, room, vt, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -40,25 +40,8 @@ end
 local this_time = digits(now)
 local answer = {this_time}
 for at, of in ipairs(found) do
-  local due, values, members = of.due, {}, {}
-  local told, again = due.told, due.again
   local score = digits(now + (vt ~= '' and vt or stored_ms(of.vt)))
-  for each = 1, due.number do
-    local id = told[2 * each - 1]
-    values[4 * each - 3], values[4 * each - 2] = id .. ':rc', '1'
-    values[4 * each - 1], values[4 * each] = id .. ':fr', this_time
-    members[2 * each - 1], members[2 * each] = score, id
-  end
-  for each = 1, #again, 3 do
-    local last, count = 4 * again[each], again[each + 1]
-    again[each + 2] = count > 1 and again[each + 2] or this_time -- as receive_message.lua
-    values[last - 2], values[last] = digits(count), again[each + 2]
-  end
-  if due.number > 0 then
-    redis.call('HINCRBY', of.hash, 'totalrecv', due.number)
-    variadic('HSET', of.hash, values)
-    variadic('ZADD', of.zset, members)
-  end
-  answer[2 * at], answer[2 * at + 1] = told, again
+  deliver(of.hash, of.zset, of.due, this_time, score)
+  answer[2 * at], answer[2 * at + 1] = of.due.told, of.due.again
 end
 return answer

@@ -22,6 +22,13 @@ from rsmq.operations.inspection import (
     count_messages,
     peek_messages,
 )
+from rsmq.operations.leases import (
+    acknowledge_leased,
+    extend_leased,
+    hold_lease,
+    lease_messages,
+    leased_messages,
+)
 from rsmq.operations.messages import (
     change_message_visibility,
     delete_message,
@@ -48,6 +55,13 @@ from rsmq.operations.recovery import (
     release_all_messages,
 )
 from rsmq.operations.sending import send_messages
+from rsmq.operations.staging import (
+    adopt_staged,
+    finish_staged,
+    publish_staged,
+    restore_messages,
+    stage_messages,
+)
 from rsmq.operations.waiting import (
     due_in,
 )
@@ -56,6 +70,8 @@ __all__ = [
     "Operation",
     "Retry",
     "Steps",
+    "acknowledge_leased",
+    "adopt_staged",
     "change_message_visibility",
     "change_messages_visibility",
     "count_messages",
@@ -64,13 +80,19 @@ __all__ = [
     "delete_messages",
     "delete_queue",
     "due_in",
+    "extend_leased",
+    "finish_staged",
     "get_message",
     "get_queue_attributes",
+    "hold_lease",
+    "lease_messages",
+    "leased_messages",
     "list_queues",
     "move_messages",
     "peek_messages",
     "pop_message",
     "pop_messages",
+    "publish_staged",
     "purge_queue",
     "receive_message",
     "receive_messages",
@@ -78,9 +100,11 @@ __all__ = [
     "redrive_messages",
     "release_all_messages",
     "release_messages",
+    "restore_messages",
     "send_message",
     "send_messages",
     "set_dead_letter_policy",
     "set_queue_attributes",
+    "stage_messages",
     "sweep_dead_letters",
 ]

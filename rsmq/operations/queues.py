@@ -57,7 +57,7 @@ def delete_queue(namespace: Namespace, qname: str) -> Operation[None]:
 
     return Operation(
         load("delete_queue"),
-        (keys.hash, keys.zset, namespace.queues, keys.dedup),
+        (keys.hash, keys.zset, namespace.queues, *keys.extensions),
         (protocol.encode_name(keys.name),),
         parse,
         # A second run could take a queue that someone has made anew, with its messages.
@@ -121,7 +121,7 @@ def purge_queue(namespace: Namespace, qname: str) -> Operation[int]:
     keys = namespace.queue(qname)
     return Operation(
         load("purge_queue"),
-        (keys.hash, keys.zset, keys.dedup),
+        (keys.hash, keys.zset, *keys.extensions),
         (),
         int,
         Retry.NEVER,

@@ -10,20 +10,11 @@ from typing import Any
 from rsmq import protocol
 from rsmq.codecs import Codec
 from rsmq.model import Message, QueueAttributes, State, StoredMessage, received_message
+from rsmq.protocol import stored_integer
 
 # What delete_message.lua and change_message_visibility.lua answer; 0 is: not in the queue.
 DONE = 1
 RECEIVED_SINCE = 2
-
-
-_USUAL = 16  # digits
-
-
-def _integer(raw: bytes | None) -> int | None:
-    if raw is not None and raw.isdigit() and len(raw) < _USUAL:
-        return int(raw)
-    number = protocol.stored_number(raw)
-    return None if number is None else int(number)
 
 
 def _sent_ms(id: str, seen_ms: int | None) -> float | None:
@@ -45,7 +36,7 @@ def messages_of(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message
         for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True):
             one = of_queue[place - 1]
             of_queue[place - 1] = received_message(
-                qname, one.id, one.raw, count, _integer(first), codec
+                qname, one.id, one.raw, count, stored_integer(first), codec
             )
         messages += of_queue
     return messages
@@ -57,7 +48,7 @@ def message_of(qname: str, codec: Codec, reply: Any) -> Message | None:
         return None
     id, raw, count, first = reply
     return received_message(
-        qname, id.decode("utf-8", "surrogateescape"), raw, count, _integer(first), codec
+        qname, id.decode("utf-8", "surrogateescape"), raw, count, stored_integer(first), codec
     )
 
 
@@ -66,7 +57,7 @@ def stored_message_of(qname: str, id: str, codec: Codec, reply: Any) -> StoredMe
     if reply is None:
         return None
     raw, raw_count, raw_first, raw_score, raw_now, raw_vt = reply
-    count = _integer(raw_count) or 0
+    count = stored_integer(raw_count) or 0
     score, now = float(raw_score), int(raw_now)
     state: State = "visible" if score <= now else "in_flight" if count else "delayed"
     vt_ms = protocol.stored_seconds(raw_vt) * 1000
@@ -75,7 +66,7 @@ def stored_message_of(qname: str, id: str, codec: Codec, reply: Any) -> StoredMe
         id,
         raw,
         count,
-        _integer(raw_first),
+        stored_integer(raw_first),
         codec,
         sent_ms=_sent_ms(id, now),
         state=state,
@@ -96,8 +87,8 @@ def attributes_of(reply: Any) -> QueueAttributes:
         vt=protocol.stored_seconds(vt),
         delay=protocol.stored_seconds(delay),
         maxsize=protocol.stored_maxsize(maxsize),
-        total_received=_integer(received) or 0,
-        total_sent=_integer(sent) or 0,
+        total_received=stored_integer(received) or 0,
+        total_sent=stored_integer(sent) or 0,
         created=protocol.stored_time(created),
         modified=protocol.stored_time(modified),
         messages=messages,
@@ -105,5 +96,5 @@ def attributes_of(reply: Any) -> QueueAttributes:
         visible_messages=messages - hidden,
         next_due_ms=None if next_due is None else _whole(float(next_due)),
         dead_letter_queue=None if target is None else protocol.decode_name(target),
-        max_receives=_integer(limit),
+        max_receives=stored_integer(limit),
     )

@@ -51,17 +51,31 @@ def send_messages(
             hint=f"The bodies of a batch have at most {protocol.MAX_BATCH_BYTES} bytes in all; got "
             f"{total}. Make several calls.",
         )
-    batch = _Batch(
-        keys,
-        raws,
-        protocol.random_suffixes(len(raws)),
-        digits(max((size for _, size in encoded), default=1)),
-        wait,
-        keys.channel if realtime else b"",
-    )
-    if names is None and len(raws) > 1 and total >= LARGE * len(raws):
-        return batch.in_two()
+    largest = max((size for _, size in encoded), default=1)
+    channel = keys.channel if realtime else b""
+    if names is None:
+        return send_raws(keys, raws, largest=largest, wait=wait, channel=channel)
+    batch = _Batch(keys, raws, protocol.random_suffixes(len(raws)), digits(largest), wait, channel)
     return _one(batch.at_once(names, window))
+
+
+def send_raws(
+    keys: QueueKeys, raws: list[bytes], *, largest: int, wait: bytes, channel: bytes
+) -> Steps[list[str]]:
+    """
+    Add messages to a queue, in order; their ids.
+
+    Args:
+        keys: the queue's.
+        raws: the bodies; a batch at most.
+        largest: the size of the largest, as maxsize counts it; 0 is any size.
+        wait: their delay, as ``send_messages.lua`` takes it.
+        channel: where to publish, empty for nowhere.
+    """
+    batch = _Batch(keys, raws, protocol.random_suffixes(len(raws)), digits(largest), wait, channel)
+    if len(raws) > 1 and sum(map(len, raws)) >= LARGE * len(raws):
+        return batch.in_two()
+    return _one(batch.at_once(None, b""))
 
 
 def send_named(

@@ -24,6 +24,8 @@ EXAMPLES = [
     ),
     (errors.ClientClosed(), "clientClosed", "Client is closed"),
     (errors.MissingExtra("cli", "rsmq.cli"), "missingExtra", "rsmq.cli needs the extra 'cli'"),
+    (errors.InvalidOption("vt", "is 1.", value="2"), "invalidOption", "Option vt: is 1."),
+    (errors.BatchLost("Gone", hint="h"), "batchLost", "Gone"),
 ]
 
 

@@ -1,0 +1,28 @@
+-- Messages that are put back as they were, in rows of id, body, score, receive count and time of the first
+-- receive. An empty score is now; an empty count or time is none.
+
+-- Adds those whose ids are not in the queue, of the rows that stand in `given` from `at` on; how many.
+local function restore(hash, zset, given, at, now)
+  local fields, members, number = {}, {}, 0
+  for row = at, #given, 5 do
+    local id = given[row]
+    if not redis.call('ZSCORE', zset, id) then
+      number = number + 1
+      fields[#fields + 1], fields[#fields + 2] = id, given[row + 1]
+      members[2 * number - 1] = given[row + 2] == '' and now or given[row + 2]
+      members[2 * number] = id
+      for place, name in ipairs({':rc', ':fr'}) do
+        if given[row + 2 + place] ~= '' then
+          fields[#fields + 1], fields[#fields + 2] = id .. name, given[row + 2 + place]
+        end
+      end
+    end
+  end
+  if number > 0 then
+    redis.call('ZADD', zset, 'XX', '0', '')
+    redis.call('HINCRBY', hash, 'totalsent', number)
+    variadic('HSET', hash, fields)
+    variadic('ZADD', zset, members)
+  end
+  return number
+end

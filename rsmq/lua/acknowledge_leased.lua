@@ -1,0 +1,32 @@
+-- Removes the messages of a part of a lease's batch, those that the lease still holds, and their receipts.
+--
+-- KEYS[1] hash    hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset    sorted set  the queue's message ids
+-- KEYS[3] leases  hash        receipts by lease, batch and part
+-- ARGV[1] part    string      name of the lease, numbers of batch and part
+--
+-- returns {how many were removed, how many another consumer has received since}
+-- errors  none: without the queue or the part there is nothing to remove
+-- source  none in Node; what is left is what npm rsmq 0.12.4 deleteMessage leaves of each
+-- @include _time.lua
+-- @include _due.lua
+-- @include _full.lua
+-- @include _variadic.lua
+-- @include _leases.lua
+
+local hash, zset, leases = KEYS[1], KEYS[2], KEYS[3]
+local part = ARGV[1]
+
+allow_removal(zset, hash)
+local ids, counts = receipts_of(leases, part)
+if not ids then
+  return {0, 0}
+end
+local held, _, lost = still_held(hash, zset, ids, counts)
+redis.call('HDEL', leases, part)
+local removed = 0
+for at = 1, #held, 4000 do
+  removed = removed + redis.call('ZREM', zset, unpack(held, at, math.min(at + 3999, #held)))
+end
+variadic('HDEL', hash, fields_of(held))
+return {removed, lost}

@@ -1,0 +1,38 @@
+-- Decides which attempt of a write counts: names the parts that will be published. A write is decided once
+-- for each batch; while the last decision is not carried out, it is answered again.
+--
+-- KEYS[1] written     hash     of each write the last batch and what was decided of it
+-- KEYS[2...] staged   hashes   of each queue its messages by write, batch, attempt and part
+-- ARGV[1] write       string   the name of the write
+-- ARGV[2] batch       integer  the number of the batch
+-- ARGV[3] decision    bytes    {{queue's name, part ...} ...}, in the order of the keys
+-- ARGV[4] lifetime    integer  ms until the decision is forgotten
+--
+-- returns {batch, decision} to be carried out; {batch} if this or a later one was carried out already;
+--         {} if parts are missing, and nothing is decided
+-- errors  none
+-- source  none in Node
+
+local written = KEYS[1]
+local write, batch, decision, lifetime = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local staged = KEYS
+
+local last = redis.call('HGET', written, write)
+if last then
+  local number, open = unpack(cmsgpack.unpack(last))
+  if open ~= '' then
+    return {number, open}
+  elseif number >= batch then
+    return {number}
+  end
+end
+for at, of in ipairs(cmsgpack.unpack(decision)) do
+  for part = 2, #of do
+    if redis.call('HEXISTS', staged[at + 1], of[part]) == 0 then
+      return {}
+    end
+  end
+end
+redis.call('HSET', written, write, cmsgpack.pack({batch, decision}))
+redis.call('PEXPIRE', written, lifetime)
+return {batch, decision}

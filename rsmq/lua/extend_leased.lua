@@ -1,0 +1,35 @@
+-- Hides the messages of a part of a lease's batch for longer, those that the lease still holds.
+--
+-- KEYS[1] hash      hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset      sorted set  the queue's message ids
+-- KEYS[3] leases    hash        receipts by lease, batch and part
+-- ARGV[1] part      string      name of the lease, numbers of batch and part
+-- ARGV[2] vt        integer     ms to hide them, from now; what is hidden for longer stays so
+-- ARGV[3] lifetime  integer     ms until the receipts are forgotten
+--
+-- returns {how many are held, how many another consumer has received since}
+-- errors  none: without the queue or the part there is nothing to hide
+-- source  none in Node; what is written is what npm rsmq 0.12.4 changeMessageVisibility writes
+-- @include _time.lua
+-- @include _full.lua
+-- @include _variadic.lua
+-- @include _leases.lua
+
+local hash, zset, leases = KEYS[1], KEYS[2], KEYS[3]
+local part, vt, lifetime = ARGV[1], ARGV[2], ARGV[3]
+
+allow_when_full(zset)
+local ids, counts = receipts_of(leases, part)
+if not ids then
+  return {0, 0}
+end
+local held, _, lost = still_held(hash, zset, ids, counts)
+local score, members = digits(server_time_ms() + vt), {}
+for each = 1, #held do
+  members[2 * each - 1], members[2 * each] = score, held[each]
+end
+for at = 1, #members, 4000 do
+  redis.call('ZADD', zset, 'XX', 'GT', unpack(members, at, math.min(at + 3999, #members)))
+end
+redis.call('PEXPIRE', leases, lifetime)
+return {#held, lost}

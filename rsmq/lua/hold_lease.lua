@@ -1,0 +1,31 @@
+-- Makes somebody the holder of a lease for a time, unless another one is, whose time has not run out.
+--
+-- KEYS[1] hash      hash     the queue's attributes, bodies and counters
+-- KEYS[2] leases    hash     receipts by lease, batch and part; of a lease its holder and until when
+-- ARGV[1] lease     string   name of the lease
+-- ARGV[2] holder    string   who wants it
+-- ARGV[3] time      integer  ms for which it is held
+-- ARGV[4] lifetime  integer  ms until it is forgotten
+--
+-- returns ms for which another one holds it; 0 if it is the asker's now
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+
+local hash, leases = KEYS[1], KEYS[2]
+local lease, holder, time, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+local now, held = server_time_ms(), redis.call('HGET', leases, lease)
+if held then
+  local of, to = unpack(cmsgpack.unpack(held))
+  if of ~= holder and to > now then
+    return to - now
+  end
+end
+redis.call('HSET', leases, lease, cmsgpack.pack({holder, now + time}))
+redis.call('PEXPIRE', leases, lifetime)
+return 0

@@ -1,0 +1,69 @@
+-- Delivers messages that are due to a lease, hides them as receive_messages.lua does, and keeps their
+-- receipts as a part of a batch of the lease. A part that is there already stays as it is.
+--
+-- KEYS[1] hash        hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset        sorted set  the queue's message ids
+-- KEYS[3] leases      hash        receipts by lease, batch and part; of a batch the sizes of its parts
+-- ARGV[1] batch       string      name of the lease, and number of the batch
+-- ARGV[2] part        integer     number of the part, from 0
+-- ARGV[3] most        integer     how many messages at most
+-- ARGV[4] room        integer     bytes of bodies at most, but for the first
+-- ARGV[5] vt          integer     ms to hide them
+-- ARGV[6] latest      integer     ms: what became visible later is left alone; '' = now
+-- ARGV[7] lifetime    integer     ms until the receipts are forgotten
+-- ARGV[8] namespace   string      first part of the keys of a dead-letter queue
+-- ARGV[9] target      string      the dead-letter queue; '' = as the queue's policy says
+-- ARGV[10] limit      integer     receives after which a message goes there
+--
+-- returns {number of messages in the part, 1 if there may be more that are due, else 0}
+-- errors  QUEUENOTFOUND
+-- source  none in Node; what is written to the queue is what npm rsmq 0.12.4 receiveMessage writes
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _due.lua
+-- @include _full.lua
+-- @include _totals.lua
+-- @include _dead_letters.lua
+-- @include _variadic.lua
+-- @include _due_many.lua
+
+local hash, zset, leases = KEYS[1], KEYS[2], KEYS[3]
+local batch, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local vt, latest, lifetime = ARGV[5], ARGV[6], ARGV[7]
+local namespace, target, limit = ARGV[8], ARGV[9], ARGV[10]
+
+local stored = queue(hash, 'x:dlq', 'x:max', 'totalrecv')
+if not stored then
+  return queue_not_found(hash)
+end
+local sizes = redis.call('HGET', leases, batch)
+sizes = sizes and cmsgpack.unpack(sizes) or {}
+if sizes[part + 1] then
+  return {sizes[part + 1], 1}
+end
+require_integer(hash, 'totalrecv', stored[6])
+allow_removal(zset, hash)
+local dead
+if target == '' then
+  dead = policy(namespace, zset, stored[4], stored[5])
+else
+  dead = policy(namespace, zset, target, limit)
+end
+
+local now = server_time_ms()
+local to = latest == '' and now or math.min(now, latest)
+local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), true, dead)
+if due.number > 0 then
+  redis.call('PEXPIRE', leases, lifetime) -- fails for a user who may not, before anything is changed
+  deliver(hash, zset, due, digits(now), digits(now + vt))
+  local ids = {}
+  for each = 1, due.number do
+    ids[each] = due.told[2 * each - 1]
+  end
+  sizes[#sizes + 1] = due.number
+  redis.call('HSET', leases, batch .. ':' .. part, cmsgpack.pack({now, ids, due.again}),
+    batch, cmsgpack.pack(sizes))
+  redis.call('PEXPIRE', leases, lifetime)
+end
+local full = due.number == tonumber(most) or due.size >= tonumber(room) or due.cleared >= 1000
+return {due.number, full and 1 or 0}

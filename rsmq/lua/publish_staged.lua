@@ -1,0 +1,55 @@
+-- Sends or restores a part of what was staged; one that is gone was published before.
+--
+-- KEYS[1] hash     hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset     sorted set  the queue's message ids
+-- KEYS[3] staged   hash        messages by write, batch, attempt and part: {delay, random characters of
+--                              the ids, {body ...}}, or {'restore', '', rows as in _restoring.lua}
+-- ARGV[1] part     string      the name of the part
+-- ARGV[2] channel  string      where to publish the number of messages; '' = don't
+--
+-- returns how many were added
+-- errors  QUEUENOTFOUND, INVALIDVALUE; never MESSAGETOOLONG, which was looked at before
+-- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _sending.lua
+-- @include _id.lua
+-- @include _variadic.lua
+-- @include _restoring.lua
+
+local hash, zset, staged = KEYS[1], KEYS[2], KEYS[3]
+local part, channel = ARGV[1], ARGV[2]
+
+local packed = redis.call('HGET', staged, part)
+if not packed then
+  return 0
+end
+local delay, suffixes, messages = unpack(cmsgpack.unpack(packed))
+local us = server_time_us()
+local now, number = math.floor(us / 1000), #messages
+if delay == 'restore' then
+  if not queue(hash) then
+    return queue_not_found(hash)
+  end
+  number = restore(hash, zset, messages, 1, digits(now))
+else
+  local stored, wait = sendable(hash, 0, delay) -- its size was looked at when it was staged
+  if not stored then
+    return wait
+  end
+  local score, time, fields, members = score_of(zset, delay, now, wait), base36(us), {}, {}
+  for each = 1, number do
+    local id = time .. string.sub(suffixes, 22 * each - 21, 22 * each)
+    fields[2 * each - 1], fields[2 * each] = id, messages[each]
+    members[2 * each - 1], members[2 * each] = score, id
+  end
+  redis.call('ZADD', zset, 'XX', '0', '')
+  redis.call('HINCRBY', hash, 'totalsent', number)
+  variadic('HSET', hash, fields)
+  variadic('ZADD', zset, members)
+end
+redis.call('HDEL', staged, part)
+if channel ~= '' and number > 0 then
+  redis.call('PUBLISH', channel, redis.call('ZCARD', zset))
+end
+return number

@@ -1,0 +1,30 @@
+-- Puts messages back with their ids, times and counters; those that are in the queue stay as they are.
+--
+-- KEYS[1] hash      hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset      sorted set  the queue's message ids
+-- ARGV[1] largest   integer     size of the largest, as in send_message.lua
+-- ARGV[2] channel   string      where to publish the number of messages; '' = don't
+-- ARGV[3...] rows   strings     the messages, as in _restoring.lua
+--
+-- returns how many were added
+-- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
+-- source  none in Node; what is written is what its sends and receives have written
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _sending.lua
+-- @include _variadic.lua
+-- @include _restoring.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local largest, channel = ARGV[1], ARGV[2]
+local rows = ARGV
+
+local stored, refusal = sendable(hash, largest, '')
+if not stored then
+  return refusal
+end
+local number = restore(hash, zset, rows, 3, digits(server_time_ms()))
+if channel ~= '' and number > 0 then
+  redis.call('PUBLISH', channel, redis.call('ZCARD', zset))
+end
+return number

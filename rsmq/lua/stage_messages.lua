@@ -1,0 +1,27 @@
+-- Keeps messages apart that will be sent, or restored, by publish_staged.lua or never.
+--
+-- KEYS[1] hash      hash     the queue's attributes, bodies and counters
+-- KEYS[2] staged    hash     messages by write, batch, attempt and part
+-- ARGV[1] part      string   the name of this part
+-- ARGV[2] largest   integer  size of the largest, as in send_message.lua
+-- ARGV[3] delay     integer  ms until they are visible, once they are sent; '' = the queue's
+-- ARGV[4] lifetime  integer  ms until they are forgotten
+-- ARGV[5] messages  bytes    as publish_staged.lua takes them
+--
+-- returns 1
+-- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _sending.lua
+
+local hash, staged = KEYS[1], KEYS[2]
+local part, largest, delay, lifetime, messages = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+local stored, refusal = sendable(hash, largest, delay)
+if not stored then
+  return refusal
+end
+redis.call('HSET', staged, part, messages)
+redis.call('PEXPIRE', staged, lifetime)
+return 1

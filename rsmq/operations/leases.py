@@ -1,0 +1,173 @@
+"""
+Leases: whole batches of messages that are held until their batch is done, for streams.
+
+A batch has a name, ``{lease}:{number}``, and parts. What it holds is kept beside the queue as
+receipts, so that whoever knows the name can read, extend and acknowledge it, after a restart too.
+Everything here is done at most once however often it is run: part by part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from rsmq import protocol
+from rsmq.lua import load
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, Retry
+from rsmq.protocol import QueueKeys
+
+#: Messages of a part.
+PART = 1000
+
+_ROOM = digits(protocol.MAX_BATCH_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """
+    Where messages go that were received too often, whatever the queue's policy says.
+
+    Attributes:
+        queue: the dead-letter queue.
+        max_receives: receives after which a message goes there.
+    """
+
+    queue: str
+    max_receives: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedMessages:
+    """
+    The messages of a part that the lease still holds, column by column.
+
+    Attributes:
+        ids: their ids, as stored.
+        raws: their bodies.
+        receive_counts: how often each was received, this time included.
+        first_received_ms: when each was first received; None where another client left it out.
+    """
+
+    ids: list[bytes]
+    raws: list[bytes]
+    receive_counts: list[int]
+    first_received_ms: list[int | None]
+
+
+def batch_name(lease: str, number: int) -> str:
+    """The name of a batch of a lease."""
+    return f"{lease}:{number}"
+
+
+def sizes_of(packed: bytes | None) -> list[int]:
+    """The sizes of a batch's parts, as its field of the queue's leases has them."""
+    return [] if packed is None else msgpack.unpackb(packed)
+
+
+def lease_messages(
+    keys: QueueKeys,
+    batch: str,
+    part: int,
+    most: int,
+    *,
+    vt: float,
+    latest_ms: int | None,
+    lifetime: float,
+    dead_letters: DeadLetters | None,
+) -> Operation[tuple[int, bool]]:
+    """
+    Receive messages as a part of a batch; how many, and whether there may be more.
+
+    A part that is there already stays as it is.
+    """
+    return Operation(
+        load("lease_messages"),
+        (keys.hash, keys.zset, keys.leases),
+        (
+            batch.encode(),
+            digits(part),
+            digits(min(most, PART)),
+            _ROOM,
+            digits(round(vt * 1000)),
+            b"" if latest_ms is None else digits(latest_ms),
+            digits(round(lifetime * 1000)),
+            keys.namespace,
+            b"" if dead_letters is None else protocol.encode_name(dead_letters.queue),
+            b"" if dead_letters is None else digits(dead_letters.max_receives),
+        ),
+        lambda reply: (reply[0], bool(reply[1])),
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def leased_messages(keys: QueueKeys, batch: str, part: int) -> Operation[LeasedMessages | None]:
+    """What a part holds; None if there is no such part. Changes nothing."""
+    return _of_part("leased_messages", keys, batch, part, parse=_leased)
+
+
+def _leased(reply: Any) -> LeasedMessages | None:
+    if reply is None:
+        return None
+    packed, told = reply
+    now, ids, again = msgpack.unpackb(packed, raw=True)
+    counts: list[int] = [1] * len(ids)
+    firsts: list[int | None] = [now] * len(ids)
+    for at in range(0, len(again), 3):
+        place = again[at] - 1
+        counts[place] = int(again[at + 1])
+        firsts[place] = protocol.stored_integer(again[at + 2] or None)
+    if len(told) < 2 * len(ids):  # some are held no more
+        places = [place - 1 for place in told[::2]]
+        ids = [ids[place] for place in places]
+        counts = [counts[place] for place in places]
+        firsts = [firsts[place] for place in places]
+    return LeasedMessages(ids, told[1::2], counts, firsts)
+
+
+def acknowledge_leased(keys: QueueKeys, batch: str, part: int) -> Operation[tuple[int, int]]:
+    """Remove what a part holds; how many were removed, and how many another consumer has by now."""
+    return _of_part("acknowledge_leased", keys, batch, part, parse=tuple)
+
+
+def extend_leased(
+    keys: QueueKeys, batch: str, part: int, *, vt: float, lifetime: float
+) -> Operation[tuple[int, int]]:
+    """Hide what a part holds for longer; how many, and how many another consumer has by now."""
+    times = digits(round(vt * 1000)), digits(round(lifetime * 1000))
+    return _of_part("extend_leased", keys, batch, part, *times, parse=tuple)
+
+
+def _of_part(
+    name: str, keys: QueueKeys, batch: str, part: int, *args: bytes, parse: Any
+) -> Operation[Any]:
+    return Operation(
+        load(name),
+        (keys.hash, keys.zset, keys.leases),
+        (f"{batch}:{part}".encode(), *args),
+        parse,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def hold_lease(
+    keys: QueueKeys, lease: str, holder: str, *, seconds: float, lifetime: float
+) -> Operation[float]:
+    """Be the holder of a lease for a time; 0, or for how many seconds another one is."""
+    return Operation(
+        load("hold_lease"),
+        (keys.hash, keys.leases),
+        (
+            lease.encode(),
+            holder.encode(),
+            digits(round(seconds * 1000)),
+            digits(round(lifetime * 1000)),
+        ),
+        lambda reply: reply / 1000,
+        Retry.ALWAYS,
+        (keys.name,),
+    )

@@ -1,0 +1,172 @@
+"""
+Writes in two steps: many parties stage messages, one decides what counts, and that is published.
+
+A write has a name and batches with growing numbers; of each batch one decision is carried out,
+once, however often it is asked for and whoever dies half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from rsmq import protocol
+from rsmq.lua import load
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, Retry
+from rsmq.protocol import Namespace, QueueKeys
+
+#: By a queue's name: the parts of it that count.
+Decision = dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """
+    A message that is put back as it was.
+
+    Attributes:
+        id: its id.
+        raw: its body.
+        visible_at_ms: when it becomes visible; None is where it stood by its sent time.
+        receive_count: how often it was received; 0 is never.
+        first_received_ms: when it was first received; None is never, or not known.
+    """
+
+    id: str
+    raw: bytes
+    visible_at_ms: int | None
+    receive_count: int
+    first_received_ms: int | None
+
+    def row(self) -> tuple[bytes, ...]:
+        """As ``_restoring.lua`` has it."""
+        score = self.visible_at_ms
+        if score is None:
+            sent = protocol.sent_us(self.id)
+            score = None if sent is None else sent // 1000
+        return (
+            protocol.encode_name(protocol.check_id(self.id)),
+            self.raw,
+            b"" if score is None else digits(score),
+            digits(self.receive_count) if self.receive_count else b"",
+            b"" if self.first_received_ms is None else digits(self.first_received_ms),
+        )
+
+
+def restore_messages(
+    keys: QueueKeys, messages: Sequence[Restored], *, largest: int, realtime: bool
+) -> Operation[int]:
+    """Put messages back unless their ids are there; how many were added."""
+    return Operation(
+        load("restore_messages"),
+        (keys.hash, keys.zset),
+        (
+            digits(largest),
+            keys.channel if realtime else b"",
+            *(value for message in messages for value in message.row()),
+        ),
+        int,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def stage_messages(
+    keys: QueueKeys,
+    part: str,
+    messages: Sequence[bytes] | Sequence[Restored],
+    *,
+    largest: int,
+    delay_ms: int | None,
+    lifetime: float,
+) -> Operation[int]:
+    """Keep messages apart under a name; those of a restore are ``Restored``, others bodies."""
+    delay = b"" if delay_ms is None else digits(delay_ms)
+    packed: tuple[bytes, bytes, list[Any]]
+    if messages and isinstance(messages[0], Restored):
+        rows = [value for message in messages for value in message.row()]  # type: ignore[union-attr]
+        packed = b"restore", b"", rows
+    else:
+        packed = delay, b"".join(protocol.random_suffixes(len(messages))), list(messages)
+    return Operation(
+        load("stage_messages"),
+        (keys.hash, keys.staged),
+        (
+            part.encode(),
+            digits(largest),
+            delay,
+            digits(round(lifetime * 1000)),
+            msgpack.packb(packed, use_bin_type=False),
+        ),
+        int,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def adopt_staged(
+    namespace: Namespace, write: str, batch: int, decision: Decision, *, lifetime: float
+) -> Operation[tuple[int, Decision | None] | None]:
+    """
+    Decide what counts, if nothing is decided yet.
+
+    The result is a batch and what is to be carried out of it, None when it was carried out; or
+    nothing if parts are missing.
+    """
+
+    def parse(reply: list[Any]) -> tuple[int, Decision | None] | None:
+        if not reply:
+            return None
+        if len(reply) == 1:
+            return reply[0], None
+        return reply[0], {
+            protocol.decode_name(queue): [part.decode() for part in parts]
+            for queue, *parts in msgpack.unpackb(reply[1], raw=True)
+        }
+
+    packed = [
+        [protocol.encode_name(queue), *(part.encode() for part in parts)]
+        for queue, parts in decision.items()
+    ]
+    return Operation(
+        load("adopt_staged"),
+        (namespace.written, *(namespace.queue(queue).staged for queue in decision)),
+        (
+            write.encode(),
+            digits(batch),
+            msgpack.packb(packed, use_bin_type=False),
+            digits(round(lifetime * 1000)),
+        ),
+        parse,
+        Retry.ALWAYS,
+        tuple(decision),
+    )
+
+
+def publish_staged(keys: QueueKeys, part: str, *, realtime: bool) -> Operation[int]:
+    """Send what was staged under a name, unless it was sent before; how many."""
+    return Operation(
+        load("publish_staged"),
+        (keys.hash, keys.zset, keys.staged),
+        (part.encode(), keys.channel if realtime else b""),
+        int,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def finish_staged(
+    namespace: Namespace, write: str, batch: int, *, lifetime: float
+) -> Operation[int]:
+    """Note that what was decided of a batch was carried out."""
+    return Operation(
+        load("finish_staged"),
+        (namespace.written,),
+        (write.encode(), digits(batch), digits(round(lifetime * 1000))),
+        int,
+        Retry.ALWAYS,
+    )

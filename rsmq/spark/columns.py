@@ -1,0 +1,158 @@
+"""
+The columns of a message in Spark, and record batches of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from rsmq import protocol
+from rsmq.errors import InvalidOption
+from rsmq.spark.options import SourceOptions
+
+_ARROW: dict[type[DataType], pa.DataType] = {
+    StringType: pa.string(),
+    BinaryType: pa.binary(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+    LongType: pa.int64(),
+}
+_YEAR_10000_MS = 253_402_300_800_000
+_MOST = 2**63 - 1
+
+ALL = ("queue", "id", "message", "sent", "first_received", "receive_count", "visible_at")
+#: Columns that are read from a queue's hash; all others are known from its sorted set.
+STORED = frozenset({"message", "raw", "first_received", "receive_count"})
+
+
+def schema_of(options: SourceOptions) -> StructType:
+    """
+    The columns that options ask for.
+
+    Raises:
+        InvalidOption: there is no such column.
+    """
+    known = _fields(binary=options.binary)
+    default = (*ALL[:3], "raw", *ALL[3:]) if options.include_raw else ALL
+    chosen = options.columns or default
+    for name in chosen:
+        if name not in known or chosen.count(name) > 1:
+            raise InvalidOption(
+                "columns",
+                f"names some of {', '.join(known)}, each once, with commas between; got {name!r}.",
+                value=name,
+            )
+    if options.include_raw and "raw" not in chosen:
+        chosen = (*chosen, "raw")
+    return StructType([known[name] for name in chosen])
+
+
+def check_schema(schema: StructType) -> None:
+    """
+    Hold a schema that a user gave against the columns there are.
+
+    Raises:
+        InvalidOption: a column or its type is unknown.
+    """
+    for field in schema.fields:
+        possible = {
+            known[field.name].dataType
+            for known in (_fields(binary=False), _fields(binary=True))
+            if field.name in known
+        }
+        if field.dataType not in possible:
+            known = ", ".join(
+                f"{each.name} {each.dataType.simpleString()}"
+                for each in _fields(binary=False).values()
+            )
+            raise InvalidOption(
+                "schema",
+                f"there is no column {field.name} {field.dataType.simpleString()}. There are "
+                f"{known}; message may also be binary.",
+                value=field.name,
+            )
+
+
+def _fields(*, binary: bool) -> dict[str, StructField]:
+    text, time = StringType(), TimestampType()
+    fields = [
+        StructField("queue", text, nullable=False),
+        StructField("id", text, nullable=False),
+        StructField("message", BinaryType() if binary else text),
+        StructField("raw", BinaryType()),
+        StructField("sent", time),
+        StructField("first_received", time),
+        StructField("receive_count", LongType()),
+        StructField("visible_at", time),
+    ]
+    return {field.name: field for field in fields}
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The same columns for Arrow, just as Spark expects them."""
+    return pa.schema(
+        [pa.field(each.name, _ARROW[type(each.dataType)], each.nullable) for each in schema.fields]
+    )
+
+
+def record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[Any]]) -> Any:
+    """
+    A batch of messages of one queue.
+
+    Args:
+        schema: the columns wanted.
+        queue: the queue's name.
+        columns: of each message its ``id`` and body (``raw``), bytes; ``receive_count``; and
+            ``first_received`` and ``visible_at`` in Unix ms. What the schema doesn't want may be
+            missing; what is unknown is None in all rows.
+    """
+    ids = columns["id"]
+    arrays = []
+    for field in schema:
+        if field.name == "queue":
+            array = pa.repeat(pa.scalar(queue, pa.string()), len(ids))
+        elif field.name == "id":
+            array = _texts(ids)
+        elif field.name == "sent":
+            array = _times(map(protocol.sent_us, protocol.decode_names(ids)))
+        elif field.name in ("first_received", "visible_at"):
+            array = _times(map(_us, columns[field.name])) if field.name in columns else None
+        elif field.name == "receive_count":
+            array = pa.array([_count(count) for count in columns["receive_count"]], pa.int64())
+        elif field.type == pa.binary():
+            array = pa.array(columns["raw"], pa.binary())
+        else:
+            array = _texts(columns["raw"])
+        arrays.append(pa.nulls(len(ids), field.type) if array is None else array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _texts(raws: Sequence[bytes]) -> Any:
+    try:
+        return pa.array(raws, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:  # one that is no UTF-8 must not stop a query
+        return pa.array([raw.decode("utf-8", "replace") for raw in raws], pa.string())
+
+
+def _times(moments: Iterable[int | None]) -> Any:
+    return pa.array(list(moments), pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _us(ms: float | None) -> int | None:
+    # A time beyond what a datetime can say was stored by another client, and is none.
+    return round(ms * 1000) if ms is not None and 0 <= ms < _YEAR_10000_MS else None
+
+
+def _count(count: int) -> int:
+    return min(max(count, -_MOST), _MOST)

@@ -1,0 +1,340 @@
+"""
+A lease: the batches of a stream that are received and not yet acknowledged.
+
+It lives in the one process that Spark keeps for a stream on the driver. What it holds is kept in
+Redis, by lease, batch and part; so a process that comes after this one goes on where it stopped,
+and nothing is received twice for one batch. While it lives it hides what it holds again and again;
+when it dies, the messages come back after their visibility timeout.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from redis.exceptions import RedisError
+
+from rsmq import operations
+from rsmq.errors import BatchLost, InvalidOption, RSMQError
+from rsmq.operations.leases import PART, batch_name, sizes_of
+from rsmq.protocol import QueueKeys
+from rsmq.spark.options import SourceOptions, StreamOptions
+from rsmq.spark.server import Server
+
+log = logging.getLogger(__name__)
+
+#: How long somebody is the holder of a named lease without saying so again, seconds.
+HOLD = 15.0
+
+#: How long the list of queues that match a pattern is good, seconds.
+_LIST = 10.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """
+    What became of messages, since this process began.
+
+    Attributes:
+        acknowledged: removed after their batch was done.
+        lost: not removed, because another consumer had received them meanwhile.
+    """
+
+    acknowledged: int = 0
+    lost: int = 0
+
+
+class Lease:
+    """Receives, keeps, and acknowledges the batches of a stream."""
+
+    def __init__(
+        self, at: Server, name: str, source: SourceOptions, options: StreamOptions
+    ) -> None:
+        self.name = name
+        self.tally = Tally()
+        self._at = at
+        self._source = source
+        self._options = options
+        self._queues: list[QueueKeys] = []
+        self._listed = float("-inf")
+        self._lock = threading.Lock()
+        self._held: dict[int, list[tuple[QueueKeys, int]]] = {}
+        self._acknowledged: int | None = None
+        self._looked_for: int | None = None
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._holder = secrets.token_hex(8)
+        self._taken_over = False
+        if options.group is not None:
+            self._hold(HOLD)
+
+    def queues(self) -> list[QueueKeys]:
+        """The queues of the stream; those that match a pattern are looked for now and then."""
+        if time.monotonic() - self._listed > _LIST:
+            self._queues = self._at.queues(self._source)
+            self._listed = time.monotonic()
+        return self._queues
+
+    def last_held(self) -> int:
+        """The number before the batch that is held in Redis, of all processes; 0 without one."""
+        numbers = [
+            int(field.split(b":")[1])
+            for keys in self.queues()
+            for field in self._at.raw.hkeys(keys.leases)
+            if field.startswith(f"{self.name}:".encode()) and field.count(b":") == 1
+        ]
+        return min(numbers, default=1) - 1
+
+    def receive(self, number: int, most: int | None, latest_ms: int | None) -> dict[str, int]:
+        """
+        The messages of a batch, by queue; received now unless they have been already.
+
+        Args:
+            number: the batch's.
+            most: how many at most; None is all.
+            latest_ms: those that became visible until then; None is now.
+        """
+        self._still_holder()
+        if self._looked_for != number:
+            # Only a process before this one, or a call before this one, can have received it.
+            found = self.sizes(number, self.queues())
+            if found:
+                self.keep(number, found)
+                return {queue: sum(sizes) for queue, sizes in found.items()}
+            self._looked_for = number
+        return self._receive(number, most, latest_ms)
+
+    def _receive(self, number: int, most: int | None, latest_ms: int | None) -> dict[str, int]:
+        queues = self.queues()
+        left = most if most is not None else 2**53
+        parts = dict.fromkeys(queues, 0)
+        counts = dict.fromkeys(queues, 0)
+        more = list(queues)
+        while more and left > 0:
+            # Each gets its share; what one leaves goes to the others in the next round.
+            share = -(-left // len(more))
+            for keys in list(more):
+                want = min(share, left)
+                while want > 0:
+                    number_of_part = parts[keys]
+                    self._add(number, keys, number_of_part)
+                    got, full = self._at.rsmq.run(
+                        operations.lease_messages(
+                            keys,
+                            batch_name(self.name, number),
+                            number_of_part,
+                            min(want, PART),
+                            vt=self._options.vt,
+                            latest_ms=latest_ms,
+                            lifetime=self._options.retention,
+                            dead_letters=self._options.dead_letters,
+                        )
+                    )
+                    if got:
+                        parts[keys] += 1
+                    counts[keys] += got
+                    want, left = want - got, left - got
+                    if not full:
+                        more.remove(keys)
+                        break
+        found = {keys.name: count for keys, count in counts.items() if count}
+        if found:
+            self._looked_for = None
+        else:
+            self._forget(number)
+        return found
+
+    def wait(self, number: int, most: int | None) -> dict[str, int]:
+        """The messages of a batch, as soon as there are some; none after a while."""
+        zsets = [keys.zset for keys in self.queues()]
+        if not zsets:
+            self._stopped.wait(self._options.idle_wait)
+            return {}
+        return self._at.watcher.wait(
+            lambda: self._receive(number, most, None),
+            lambda _: None,  # what was received stays in the lease
+            {},
+            zsets,
+            self._options.idle_wait,
+        )
+
+    def sizes(self, number: int, queues: Iterable[QueueKeys]) -> dict[str, list[int]]:
+        """Of a batch, by queue, the sizes of its parts as they are in Redis."""
+        field = batch_name(self.name, number)
+        found = {keys.name: sizes_of(self._at.raw.hget(keys.leases, field)) for keys in queues}
+        return {queue: sizes for queue, sizes in found.items() if sizes}
+
+    def planned(self, number: int, counts: dict[str, int]) -> dict[str, list[int]]:
+        """
+        The parts of a batch that Spark reads now, kept from coming back.
+
+        Args:
+            number: the batch's.
+            counts: of each queue how many messages it had.
+
+        Raises:
+            BatchLost: not all of it is there, and ``failOnDataLoss`` is true.
+        """
+        queues = [self._at.namespace.queue(queue) for queue in counts]
+        found = self.sizes(number, queues)
+        for queue, count in counts.items():
+            if sum(found.get(queue, ())) != count:
+                self._lost(queue, number)
+        if number not in self._held:
+            self.keep(number, found)
+            self._extend()
+        return found
+
+    def _lost(self, queue: str, number: int) -> None:
+        text = (
+            f"Batch {number} of lease {self.name} is not in Redis any more: queue {queue} was "
+            "purged or deleted, Redis lost data, or the query was down for longer than "
+            "leaseRetention"
+        )
+        if self._options.fail_on_data_loss:
+            raise BatchLost(
+                text,
+                value=queue,
+                hint="With failOnDataLoss=false the query goes on without it. Messages that are "
+                "still in the queue come back after their visibility timeout.",
+            )
+        log.warning("%s. The query goes on without it.", text)
+
+    def keep(self, number: int, found: dict[str, list[int]]) -> None:
+        """Hide a batch again and again from now on."""
+        for queue, sizes in found.items():
+            keys = self._at.namespace.queue(queue)
+            for part in range(len(sizes)):
+                self._add(number, keys, part)
+
+    def acknowledge(self, number: int, queues: Iterable[str]) -> None:
+        """
+        Remove the messages of a batch that Spark has done with, and forget the batch.
+
+        An acknowledgement that was broken off is completed by the next.
+        """
+        if self._acknowledged == number:
+            return
+        self._still_holder()
+        field = batch_name(self.name, number)
+        for queue in queues:
+            keys = self._at.namespace.queue(queue)
+            sizes = sizes_of(self._at.raw.hget(keys.leases, field))
+            for part in range(len(sizes)):
+                removed, lost = self._at.rsmq.run(operations.acknowledge_leased(keys, field, part))
+                self.tally.acknowledged += removed
+                self.tally.lost += lost
+            self._at.raw.hdel(keys.leases, field)
+        self._forget(number)
+        self._acknowledged = number
+
+    def backlog(self) -> dict[str, dict[str, int]]:
+        """Of each queue how many messages are visible, and how many are hidden."""
+        backlog = {}
+        for keys in self.queues():
+            attributes = self._at.rsmq.get_queue_attributes(keys.name)
+            backlog[keys.name] = {
+                "visible": attributes.visible_messages,
+                "hidden": attributes.hidden_messages,
+            }
+        return backlog
+
+    def stop(self) -> None:
+        """End the heartbeat; what is held stays so until its visibility timeout."""
+        self._stopped.set()
+
+    def _add(self, number: int, keys: QueueKeys, part: int) -> None:
+        with self._lock:
+            parts = self._held.setdefault(number, [])
+            if (keys, part) not in parts[-1:]:
+                parts.append((keys, part))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._beat, name="rsmq-lease", daemon=True)
+                self._thread.start()
+
+    def _forget(self, number: int) -> None:
+        with self._lock:
+            self._held.pop(number, None)
+
+    def _beat(self) -> None:
+        due = time.monotonic() + self._options.vt / 3
+        pause = self._options.vt / 3 if self._options.group is None else min(HOLD / 3, 1)
+        while not self._stopped.wait(max(0.01, min(pause, due - time.monotonic()))):
+            try:
+                if self._options.group is not None:
+                    self._renew()
+                if time.monotonic() >= due:
+                    self._extend()
+                    due = time.monotonic() + self._options.vt / 3
+            except (RedisError, RSMQError) as error:
+                due = time.monotonic() + min(1.0, self._options.vt / 10)
+                log.warning(
+                    "The heartbeat of lease %s failed, and is repeated: %s", self.name, error
+                )
+
+    def _extend(self) -> None:
+        with self._lock:
+            held = [(number, *part) for number, parts in self._held.items() for part in parts]
+        for number, keys, part in held:
+            if number in self._held:
+                self._at.rsmq.run(
+                    operations.extend_leased(
+                        keys,
+                        batch_name(self.name, number),
+                        part,
+                        vt=self._options.vt,
+                        lifetime=self._options.retention,
+                    )
+                )
+
+    def _hold(self, patience: float) -> None:
+        """
+        Become the holder of a named lease, when whoever held it is silent.
+
+        Raises:
+            InvalidOption: another query holds it, and lives.
+        """
+        until = time.monotonic() + patience + 1
+        while other := self._claim_hold():
+            if time.monotonic() > until:
+                raise InvalidOption(
+                    "consumerGroup",
+                    f"another query holds the lease {self.name}, and lives. Give this one another "
+                    "name, or none; or stop that one.",
+                    value=self.name,
+                )
+            time.sleep(min(other, 1.0))
+
+    def _claim_hold(self) -> float:
+        return max(
+            (
+                self._at.rsmq.run(
+                    operations.hold_lease(
+                        keys,
+                        self.name,
+                        self._holder,
+                        seconds=HOLD,
+                        lifetime=self._options.retention,
+                    )
+                )
+                for keys in self.queues()
+            ),
+            default=0.0,
+        )
+
+    def _renew(self) -> None:
+        if self._claim_hold():
+            self._taken_over = True
+
+    def _still_holder(self) -> None:
+        if self._taken_over:
+            raise InvalidOption(
+                "consumerGroup",
+                f"another query took over the lease {self.name}, while this one was silent for "
+                f"{HOLD:g} s.",
+                value=self.name,
+            )

@@ -1,0 +1,328 @@
+"""
+The sinks, of batches and of streams: at least once straight away, or exactly once in two steps.
+
+Exactly once: tasks stage their rows beside the queues, under names of their own; what attempts
+that counted have staged is published by the driver's commit. The decision which attempts count is
+one atomic step. What was decided is published part by part, and what a crash leaves is published
+by the next commit of the same batch, or of the same ``writeId``.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StringType, StructType
+
+from rsmq import operations
+from rsmq.errors import BatchLost, QueueNotFound
+from rsmq.operations.arguments import digits
+from rsmq.operations.sending import send_raws
+from rsmq.operations.staging import Decision
+from rsmq.spark.options import SinkOptions
+from rsmq.spark.rows import Group, check_rows, grouped, size_of
+from rsmq.spark.server import Server, server
+
+#: Bytes of bodies in a call, but for a single message.
+_BYTES = 4 * 1024 * 1024
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """
+    What a task has written.
+
+    Attributes:
+        write: the name of the write.
+        batch: the number of the batch, 0 of a batch write.
+        parts: what it staged, by queue.
+        rows: how many rows it wrote or staged.
+    """
+
+    write: str
+    batch: int
+    parts: Decision
+    rows: int
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """Messages that go one way and are not written yet."""
+
+    messages: list[Any] = field(default_factory=list)
+    size: int = 0
+
+
+class _Task:
+    """One attempt of one task."""
+
+    def __init__(self, options: SinkOptions, write: str, batch: int, *, text: bool) -> None:
+        self._options = options
+        self._at = server(options.connection)
+        self._text = text
+        self._created: set[str] = set()
+        self._parts: Decision = {}
+        self._prefix = f"{write}:{batch}"
+        self._attempt = f"{self._at.now_ms()}-{secrets.token_hex(6)}" if options.staged else ""
+        self._result = Written(write, batch, self._parts, 0)
+
+    def write(self, batches: Iterator[Any]) -> Written:
+        buffers: dict[Group, _Buffer] = {}
+        for batch in batches:
+            for group, message in grouped(self._options, batch):
+                buffer = buffers.get(group)
+                if buffer is None:
+                    buffer = buffers[group] = _Buffer()
+                length = len(message if isinstance(message, bytes) else message.raw)
+                if buffer.messages and buffer.size + length > _BYTES:
+                    self._flush(group, buffer)
+                buffer.messages.append(message)
+                buffer.size += length
+                if len(buffer.messages) >= self._options.batch:
+                    self._flush(group, buffer)
+            self._result.rows += batch.num_rows
+        for group, buffer in buffers.items():
+            if buffer.messages:
+                self._flush(group, buffer)
+        return self._result
+
+    def _flush(self, group: Group, buffer: _Buffer) -> None:
+        messages, buffer.messages, buffer.size = buffer.messages, [], 0
+        options = self._options
+        if options.create and group.queue not in self._created:
+            create(self._at, options, group.queue)
+            self._created.add(group.queue)
+        keys = self._at.namespace.queue(group.queue)
+        raws = [each.raw for each in messages] if options.restore else messages
+        largest = size_of(raws, text=self._text) if options.enforce_maxsize else 0
+        if options.staged:
+            parts = self._parts.setdefault(group.queue, [])
+            part = f"{self._prefix}:{self._attempt}:{len(parts)}"
+            self._at.rsmq.run(
+                operations.stage_messages(
+                    keys,
+                    part,
+                    messages,
+                    largest=largest,
+                    delay_ms=group.delay_ms,
+                    lifetime=options.retention,
+                )
+            )
+            parts.append(part)
+        elif options.restore:
+            self._at.rsmq.run(
+                operations.restore_messages(
+                    keys, messages, largest=largest, realtime=options.realtime
+                )
+            )
+        else:
+            self._at.rsmq.run_steps(
+                send_raws(
+                    keys,
+                    raws,
+                    largest=largest,
+                    wait=b"" if group.delay_ms is None else digits(group.delay_ms),
+                    channel=keys.channel if options.realtime else b"",
+                )
+            )
+
+
+def create(at: Server, options: SinkOptions, queue: str) -> None:
+    """Create a queue that is missing."""
+    at.rsmq.create_queue(queue, vt=options.vt, maxsize=options.maxsize, exist_ok=True)
+
+
+def prepare(options: SinkOptions, schema: StructType) -> None:
+    """
+    See that a write can be done, before any row is.
+
+    Raises:
+        InvalidOption: the columns do not fit the options.
+        QueueNotFound: there is no such queue, and ``createQueue`` is false.
+    """
+    check_rows(schema, options)
+    if options.queue is not None:
+        at = server(options.connection)
+        try:
+            at.require(options.queue)
+        except QueueNotFound as error:
+            if not options.create:
+                error.add_note("createQueue=true creates it.")
+                raise
+            create(at, options, options.queue)
+
+
+def was_done(options: SinkOptions, write: str, batch: int) -> bool:
+    """Whether this batch of a write is done already, as a crash of Spark may have kept from it."""
+    at = server(options.connection)
+    packed = at.raw.hget(at.namespace.written, write)
+    if packed is None:
+        return False
+    last, decision = msgpack.unpackb(packed, raw=True)
+    return bool(last > batch or (last == batch and not decision))
+
+
+def publish(options: SinkOptions, write: str, batch: int, decision: Decision) -> None:
+    """
+    Publish what was staged, once.
+
+    Raises:
+        BatchLost: not all of it is there.
+    """
+    at = server(options.connection)
+    queues = set(decision)
+    while True:
+        adopted = at.rsmq.run(
+            operations.adopt_staged(
+                at.namespace, write, batch, decision, lifetime=options.retention
+            )
+        )
+        if adopted is None:
+            raise BatchLost(
+                f"Not all that was staged for batch {batch} of write {write} is in Redis: a queue "
+                "was purged or deleted, or Redis lost data, since the tasks ran",
+                value=write,
+                hint="Nothing of it was published. Run the write again.",
+            )
+        number, parts_of = adopted
+        if parts_of is None:
+            break
+        queues.update(parts_of)
+        for queue, parts in parts_of.items():
+            keys = at.namespace.queue(queue)
+            for part in parts:
+                at.rsmq.run(operations.publish_staged(keys, part, realtime=options.realtime))
+        at.rsmq.run(
+            operations.finish_staged(at.namespace, write, number, lifetime=options.retention)
+        )
+        if number >= batch:
+            break
+    for queue in queues:
+        forget(at, options, queue, write, batch)
+
+
+def forget(at: Server, options: SinkOptions, queue: str, write: str, batch: int) -> None:
+    """Remove what attempts have staged that do not count, and what is too old to count."""
+    keys = at.namespace.queue(queue)
+    oldest = at.now_ms() - options.retention * 1000
+    gone = []
+    for name in at.raw.hkeys(keys.staged):
+        of_write, of_batch, attempt, _ = name.decode().split(":")
+        own = of_write == write and int(of_batch) <= batch
+        if own or int(attempt.partition("-")[0]) < oldest:
+            gone.append(name)
+    for begin in range(0, len(gone), 1000):
+        at.raw.hdel(keys.staged, *gone[begin : begin + 1000])
+
+
+def _merged(messages: list[WriterCommitMessage | None]) -> Decision:
+    decision: Decision = {}
+    for message in messages:
+        if isinstance(message, Written):
+            for queue, parts in message.parts.items():
+                decision.setdefault(queue, []).extend(parts)
+    return decision
+
+
+def _abort(
+    options: SinkOptions, messages: list[WriterCommitMessage | None], write: str, batch: int
+) -> None:
+    queues = set(_merged(messages))
+    if options.queue is not None:
+        queues.add(options.queue)
+    at = server(options.connection)
+    if options.staged and not was_decided(at, write, batch):
+        for queue in queues:
+            forget(at, options, queue, write, batch)
+
+
+def was_decided(at: Server, write: str, batch: int) -> bool:
+    """Whether something of this batch is published, or will be."""
+    packed = at.raw.hget(at.namespace.written, write)
+    return packed is not None and msgpack.unpackb(packed, raw=True)[0] >= batch
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a frame; the methods are Spark's."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._text = _is_text(options, schema)
+        self._write = options.write_id or secrets.token_hex(16)
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """In a task: send, or stage, its rows."""
+        options = self._options
+        if options.write_id is not None and was_done(options, self._write, 0):
+            return Written(self._write, 0, {}, 0)
+        return _Task(options, self._write, 0, text=self._text).write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver, after all tasks."""
+        if self._options.staged:
+            publish(self._options, self._write, 0, _merged(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver, after a failure. What was sent straight away stays."""
+        _abort(self._options, messages, self._write, 0)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream; the methods are Spark's."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._text = _is_text(options, schema)
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """In a task: send, or stage, its rows; nothing if the batch was done before a crash."""
+        query, batch = batch_of_task()
+        if was_done(self._options, query, batch):
+            return Written(query, batch, {}, 0)
+        return _Task(self._options, query, batch, text=self._text).write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver, after all tasks; by another object than wrote."""
+        query = _query(messages)
+        if query is None:
+            return
+        if self._options.staged:
+            publish(self._options, query, batchId, _merged(messages))
+        else:
+            at = server(self._options.connection)
+            retention = self._options.retention
+            at.rsmq.run(operations.finish_staged(at.namespace, query, batchId, lifetime=retention))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver, after a failure. What was sent straight away stays."""
+        query = _query(messages)
+        if query is not None:
+            _abort(self._options, messages, query, batchId)
+
+
+def batch_of_task() -> tuple[str, int]:
+    """The query and the batch that this task is of."""
+    context: Any = TaskContext.get()
+    return (
+        context.getLocalProperty("sql.streaming.queryId"),
+        int(context.getLocalProperty("streaming.sql.batchId")),
+    )
+
+
+def _query(messages: list[WriterCommitMessage | None]) -> str | None:
+    return next((each.write for each in messages if isinstance(each, Written)), None)
+
+
+def _is_text(options: SinkOptions, schema: StructType) -> bool:
+    if options.format != "column":
+        return options.format == "json"
+    return isinstance(schema[options.message_column].dataType, StringType)

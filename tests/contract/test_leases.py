@@ -1,0 +1,354 @@
+"""Leases and staged writes: what the data pipeline builds on, as raw keys."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+
+from rsmq import BYTES, QueueNotFound, operations
+from rsmq.operations.leases import DeadLetters, sizes_of
+from rsmq.operations.staging import Restored
+from rsmq.protocol import Namespace
+from tests.contract.conftest import Env
+
+DAY = 86_400
+
+
+@pytest.fixture
+def face():
+    return "sync"
+
+
+@pytest.fixture(params=["redis", "redis-6.2", "cluster", "given, RESP3"])
+def env(request, face):
+    env = Env(request.param, face, request)
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def keys(env, queue):
+    return Namespace(env.ns).queue(queue)
+
+
+def lease(env, keys, batch="lease:1", part=0, most=10, **options):
+    options = {
+        "vt": 60, "latest_ms": None, "lifetime": DAY, "dead_letters": None, **options,
+    }  # fmt: skip
+    return env.rsmq.run(operations.lease_messages(keys, batch, part, most, **options))[0]
+
+
+def part_of(env, keys, batch="lease:1", part=0):
+    return env.rsmq.run(operations.leased_messages(keys, batch, part))
+
+
+def acknowledge(env, keys, batch="lease:1", part=0):
+    return env.rsmq.run(operations.acknowledge_leased(keys, batch, part))
+
+
+def restart_receives(env, keys):
+    """Let everything come back to the queue."""
+    for id, _ in env.raw.zscan_iter(keys.zset):
+        env.raw.zadd(keys.zset, {id: env.now_ms() - 1})
+
+
+def test_a_lease_receives_as_the_wire_has_it_and_keeps_receipts(env, keys):
+    ids = env.rsmq.send_messages("q", ["a", "b", "c"])
+    before = env.now_ms()
+
+    assert lease(env, keys, most=2) == 2
+    scores, fields = env.scores("q"), env.fields("q")
+    for id in ids[:2]:
+        assert before + 60_000 <= scores[id] <= env.now_ms() + 60_000
+        assert fields[f"{id}:rc"] == "1"
+        assert before <= int(fields[f"{id}:fr"]) <= env.now_ms()
+    assert f"{ids[2]}:rc" not in fields
+    assert fields["totalrecv"] == "2"
+    stored = env.raw.hgetall(keys.leases)
+    assert sizes_of(stored[b"lease:1"]) == [2]
+    now, kept, again = msgpack.unpackb(stored[b"lease:1:0"], raw=True)
+    assert (kept, again) == ([id.encode() for id in ids[:2]], [])
+    assert now == int(fields[f"{ids[0]}:fr"])
+    assert DAY * 1000 - 5000 < env.raw.pttl(keys.leases) <= DAY * 1000
+
+
+def test_a_part_that_is_there_is_not_received_again(env, keys):
+    env.rsmq.send_messages("q", ["a", "b", "c"])
+
+    assert [lease(env, keys, most=2), lease(env, keys, most=2)] == [2, 2]
+    assert env.fields("q")["totalrecv"] == "2"
+    assert lease(env, keys, part=1) == 1
+    assert sizes_of(env.raw.hget(keys.leases, "lease:1")) == [2, 1]
+
+
+def test_a_lease_tells_whether_there_may_be_more(env, keys):
+    env.rsmq.create_queue("dead")
+    env.rsmq.send_messages("q", ["x" * 1000] * 3)
+
+    def more(part, most, dead_letters=None):
+        operation = operations.lease_messages(
+            keys, "lease:1", part, most, vt=0, latest_ms=None, lifetime=DAY,
+            dead_letters=dead_letters,
+        )  # fmt: skip
+        return env.rsmq.run(operation)
+
+    assert more(0, 2) == (2, True)
+    assert more(0, 2) == (2, True)
+    assert more(1, 10) == (3, False)
+    env.rsmq.send_messages("q", ["y"] * 1200)
+    env.rsmq.receive_messages("q", 2000, vt=0)
+    assert more(2, 10, DeadLetters("dead", 1)) == (0, True)
+    assert more(2, 10, DeadLetters("dead", 1)) == (0, False)
+    assert len(env.scores("dead")) == 1203
+
+
+def test_an_empty_queue_leaves_nothing_behind(env, keys):
+    before = env.state()
+
+    assert lease(env, keys) == 0
+    assert env.state() == before
+
+
+def test_what_becomes_visible_later_is_left_alone(env, keys):
+    env.rsmq.send_message("q", "a")
+    latest = env.now_ms()
+    env.rsmq.send_message("q", "b", delay=0.05)
+    env.elapse("q", 1)
+
+    assert lease(env, keys, latest_ms=latest - 3000) == 0
+    assert lease(env, keys, latest_ms=latest) == 2
+
+
+def test_a_part_is_read_with_counts_and_times(env, keys):
+    first = env.rsmq.send_message("q", "a")
+    env.rsmq.receive_message("q", vt=0)
+    second = env.rsmq.send_message("q", b"\xff\x00", codec=BYTES)
+    assert lease(env, keys) == 2
+    before = env.state()
+    messages = part_of(env, keys)
+
+    assert messages.ids == [first.encode(), second.encode()]
+    assert messages.raws == [b"a", b"\xff\x00"]
+    assert messages.receive_counts == [2, 1]
+    assert [str(ms) for ms in messages.first_received_ms] == [
+        env.fields("q")[f"{id}:fr"] for id in (first, second)
+    ]
+    assert env.state() == before
+    assert part_of(env, keys, part=1) is None
+
+
+def test_what_another_consumer_has_is_not_read_extended_or_removed(env, keys):
+    taken, kept, gone = env.rsmq.send_messages("q", ["taken", "kept", "gone"])
+    lease(env, keys, vt=0)
+    env.rsmq.delete_message("q", gone)
+    other = env.rsmq.receive_message("q", vt=1)
+    assert other.id == taken
+    score = env.scores("q")[taken]
+
+    assert part_of(env, keys).ids == [kept.encode()]
+    extend = operations.extend_leased(keys, "lease:1", 0, vt=300, lifetime=DAY)
+    assert env.rsmq.run(extend) == (1, 1)
+    assert env.scores("q")[taken] == score
+    assert env.scores("q")[kept] > env.now_ms() + 290_000
+    assert acknowledge(env, keys) == (1, 1)
+    assert list(env.scores("q")) == [taken]
+    assert env.rsmq.delete_message(other) is True
+    assert set(env.fields("q")) == {
+        "vt", "delay", "maxsize", "created", "modified", "totalsent", "totalrecv",
+    }  # fmt: skip
+
+
+def test_an_extension_never_shortens(env, keys):
+    (id,) = env.rsmq.send_messages("q", ["a"])
+    lease(env, keys, vt=500)
+    score = env.scores("q")[id]
+
+    extend = operations.extend_leased(keys, "lease:1", 0, vt=1, lifetime=DAY)
+    assert env.rsmq.run(extend) == (1, 0)
+    assert env.scores("q")[id] == score
+
+
+def test_an_acknowledgement_is_done_once(env, keys):
+    env.rsmq.send_messages("q", [str(n) for n in range(1000)])
+    assert lease(env, keys, most=5000) == 1000
+    env.rsmq.send_message("q", "later")
+
+    assert acknowledge(env, keys) == (1000, 0)
+    assert acknowledge(env, keys) == (0, 0)
+    assert len(env.scores("q")) == 1
+    assert env.raw.hexists(keys.leases, "lease:1:0") is False
+
+
+def test_a_poison_message_is_moved_instead_of_leased(env, keys):
+    env.rsmq.create_queue("dead")
+    env.rsmq.create_queue("other")
+    poison = env.rsmq.send_message("q", "poison")
+    for _ in range(2):
+        env.rsmq.receive_message("q", vt=0)
+
+    dead_letters = DeadLetters("dead", 2)
+    assert lease(env, keys, dead_letters=dead_letters) == 0
+    assert list(env.scores("dead")) == [poison]
+    assert env.fields("dead")[f"{poison}:rc"] == "2"
+    assert env.scores("q") == {}
+
+
+def test_the_queues_own_policy_holds_without_one_of_the_call(env, keys):
+    env.rsmq.create_queue("dead")
+    env.rsmq.set_dead_letter_policy("q", "dead", 1)
+    poison = env.rsmq.send_message("q", "poison")
+    env.rsmq.receive_message("q", vt=0)
+
+    assert lease(env, keys) == 0
+    assert list(env.scores("dead")) == [poison]
+
+
+def test_a_lease_has_one_holder(env, keys):
+    def hold(holder, seconds):
+        return env.rsmq.run(
+            operations.hold_lease(keys, "nightly", holder, seconds=seconds, lifetime=DAY)
+        )
+
+    assert hold("me", 20) == 0
+    assert 15 < hold("you", 20) <= 20
+    assert hold("me", 0) == 0
+    assert hold("you", 20) == 0
+    assert 15 < hold("me", 20) <= 20
+
+
+def test_nothing_is_leased_without_the_queue(env):
+    keys = Namespace(env.ns).queue("nowhere")
+    with pytest.raises(QueueNotFound):
+        lease(env, keys)
+    with pytest.raises(QueueNotFound):
+        env.rsmq.run(operations.hold_lease(keys, "a", "me", seconds=1, lifetime=DAY))
+    assert env.state() == {}
+
+
+@pytest.mark.parametrize("remove", ["delete_queue", "purge_queue"])
+def test_extension_data_goes_with_the_messages(env, keys, remove):
+    env.rsmq.send_messages("q", ["a", "b"])
+    lease(env, keys, most=1)
+    stage(env, keys, "w:0:a:0", [b"later"])
+    getattr(env.rsmq, remove)("q")
+
+    assert not any(b":x:" in key for key in env.raw.keys(f"{env.ns}:*"))
+
+
+def stage(env, keys, part, messages, **options):
+    options = {"largest": 10, "delay_ms": None, "lifetime": DAY, **options}
+    env.rsmq.run(operations.stage_messages(keys, part, messages, **options))
+
+
+def adopt(env, batch, decision, write="w"):
+    namespace = Namespace(env.ns)
+    return env.rsmq.run(operations.adopt_staged(namespace, write, batch, decision, lifetime=DAY))
+
+
+def publish(env, keys, part, *, realtime=False):
+    return env.rsmq.run(operations.publish_staged(keys, part, realtime=realtime))
+
+
+def finish(env, batch, write="w"):
+    return env.rsmq.run(operations.finish_staged(Namespace(env.ns), write, batch, lifetime=DAY))
+
+
+def test_staged_messages_are_seen_when_they_are_published(env, keys):
+    stage(env, keys, "w:0:a:0", [b"one", b"\xfftwo"])
+    assert env.scores("q") == {}
+    assert 0 < env.raw.pttl(keys.staged) <= DAY * 1000
+
+    assert publish(env, keys, "w:0:a:0") == 2
+    assert publish(env, keys, "w:0:a:0") == 0
+    messages = env.rsmq.peek_messages("q")
+    assert [message.raw for message in messages] == [b"one", b"\xfftwo"]
+    assert all(len(message.id) == 32 for message in messages)
+    assert env.fields("q")["totalsent"] == "2"
+    assert env.raw.exists(keys.staged) == 0
+
+
+def test_a_delay_counts_from_the_publishing(env, keys):
+    stage(env, keys, "w:0:a:0", [b"one"], delay_ms=20_000)
+    before = env.now_ms()
+    publish(env, keys, "w:0:a:0")
+
+    (score,) = env.scores("q").values()
+    assert before + 20_000 <= score <= env.now_ms() + 20_000
+
+
+def test_a_publishing_notifies_once(env, keys):
+    stage(env, keys, "w:0:a:0", [b"one", b"two"])
+    with env.raw.pubsub() as pubsub:
+        pubsub.subscribe(keys.channel)
+        pubsub.get_message(timeout=5)
+        publish(env, keys, "w:0:a:0", realtime=True)
+        assert pubsub.get_message(timeout=5)["data"] == b"2"
+        assert pubsub.get_message(timeout=0) is None
+
+
+def test_a_write_is_decided_once_for_each_batch(env, keys):
+    for attempt in "ab":
+        stage(env, keys, f"w:0:{attempt}:0", [b"one"])
+
+    assert adopt(env, 0, {"q": ["w:0:a:0"]}) == (0, {"q": ["w:0:a:0"]})
+    assert adopt(env, 0, {"q": ["w:0:b:0"]}) == (0, {"q": ["w:0:a:0"]})
+    assert adopt(env, 1, {"q": ["w:0:b:0"]}) == (0, {"q": ["w:0:a:0"]})
+    assert finish(env, 0) == 1
+    assert adopt(env, 0, {"q": ["w:0:b:0"]}) == (0, None)
+    assert adopt(env, 1, {"q": ["w:0:b:0"]}) == (1, {"q": ["w:0:b:0"]})
+    assert finish(env, 0) == 0
+    assert adopt(env, 2, {}) == (1, {"q": ["w:0:b:0"]})
+    assert 0 < env.raw.pttl(f"{env.ns}:x:written") <= DAY * 1000
+
+
+def test_nothing_is_decided_when_parts_are_missing(env, keys):
+    env.rsmq.create_queue("r")
+    stage(env, keys, "w:0:a:0", [b"one"])
+
+    assert adopt(env, 0, {"q": ["w:0:a:0"], "r": ["w:0:a:0"]}) is None
+    assert env.raw.exists(f"{env.ns}:x:written") == 0
+
+
+def test_a_message_too_long_is_refused_when_it_is_staged(env, keys):
+    from rsmq import MessageTooLong
+
+    with pytest.raises(MessageTooLong):
+        stage(env, keys, "w:0:a:0", [b"one"], largest=70_000)
+    with pytest.raises(QueueNotFound):
+        stage(env, Namespace(env.ns).queue("nowhere"), "w:0:a:0", [b"one"])
+    assert env.raw.exists(keys.staged) == 0
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_messages_are_restored_as_they_were(env, keys, staged):
+    ids = env.rsmq.send_messages("q", ["a", "b", "c"], delay=100)
+    received = env.rsmq.send_message("q", "d")
+    env.rsmq.receive_message("q", vt=500)
+    scores, fields = env.scores("q"), env.fields("q")
+    rows = [
+        Restored(
+            id,
+            fields[id].encode(),
+            int(scores[id]),
+            int(fields.get(f"{id}:rc", 0)),
+            int(fields[f"{id}:fr"]) if f"{id}:fr" in fields else None,
+        )
+        for id in [*ids, received]
+    ]
+    env.rsmq.purge_queue("q")
+    env.rsmq.send_message("q", "new")
+    for expected in (4, 0):
+        if staged:
+            stage(env, keys, "w:0:a:0", rows)
+            assert publish(env, keys, "w:0:a:0") == expected
+        else:
+            restore = operations.restore_messages(keys, rows, largest=1, realtime=False)
+            assert env.rsmq.run(restore) == expected
+
+    now_scores, now_fields = env.scores("q"), env.fields("q")
+    assert {id: now_scores[id] for id in scores} == scores
+    message_fields = {name for name in fields if len(name) >= 32}
+    assert {name: now_fields[name] for name in message_fields} == {
+        name: fields[name] for name in message_fields
+    }
+    assert now_fields["totalsent"] == str(4 + 1 + 4)
