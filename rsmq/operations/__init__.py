@@ -60,6 +60,7 @@ from rsmq.operations.staging import (
     finish_staged,
     publish_staged,
     restore_messages,
+    restore_totals,
     stage_messages,
 )
 from rsmq.operations.waiting import (
@@ -101,6 +102,7 @@ __all__ = [
     "release_all_messages",
     "release_messages",
     "restore_messages",
+    "restore_totals",
     "send_message",
     "send_messages",
     "set_dead_letter_policy",

@@ -15,6 +15,7 @@ import msgpack
 
 from rsmq import protocol
 from rsmq.lua import load
+from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.protocol import Namespace, QueueKeys
@@ -68,6 +69,23 @@ def restore_messages(
             digits(largest),
             keys.channel if realtime else b"",
             *(value for message in messages for value in message.row()),
+        ),
+        int,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def restore_totals(keys: QueueKeys, attributes: QueueAttributes) -> Operation[int]:
+    """Raise a queue's totals to those of another one, and date it back."""
+    created = attributes.created
+    return Operation(
+        load("restore_totals"),
+        (keys.hash,),
+        (
+            digits(attributes.total_sent),
+            digits(attributes.total_received),
+            b"" if created is None else digits(int(created.timestamp())),
         ),
         int,
         Retry.ALWAYS,

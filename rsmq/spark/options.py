@@ -343,6 +343,16 @@ def _check_url(url: str) -> None:
         )
 
 
+def connection_options(options: Mapping[str, str]) -> ConnectionOptions:
+    """
+    Where the queues are, of options that say nothing else.
+
+    Raises:
+        InvalidOption: an option is not what it must be.
+    """
+    return _connection(_Texts(options, _CONNECTION))
+
+
 def source_options(options: Mapping[str, str]) -> SourceOptions:
     """
     What is read, by a batch or a stream.

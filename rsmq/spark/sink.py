@@ -161,9 +161,8 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
             create(at, options, options.queue)
 
 
-def was_done(options: SinkOptions, write: str, batch: int) -> bool:
+def was_done(at: Server, write: str, batch: int) -> bool:
     """Whether this batch of a write is done already, as a crash of Spark may have kept from it."""
-    at = server(options.connection)
     packed = at.raw.hget(at.namespace.written, write)
     if packed is None:
         return False
@@ -262,7 +261,7 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> Written:
         """In a task: send, or stage, its rows."""
         options = self._options
-        if options.write_id is not None and was_done(options, self._write, 0):
+        if options.write_id is not None and was_done(server(options.connection), self._write, 0):
             return Written(self._write, 0, {}, 0)
         return _Task(options, self._write, 0, text=self._text).write(iterator)
 
@@ -286,7 +285,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[Any]) -> Written:
         """In a task: send, or stage, its rows; nothing if the batch was done before a crash."""
         query, batch = batch_of_task()
-        if was_done(self._options, query, batch):
+        if was_done(server(self._options.connection), query, batch):
             return Written(query, batch, {}, 0)
         return _Task(self._options, query, batch, text=self._text).write(iterator)
 

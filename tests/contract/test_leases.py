@@ -352,3 +352,22 @@ def test_messages_are_restored_as_they_were(env, keys, staged):
         name: fields[name] for name in message_fields
     }
     assert now_fields["totalsent"] == str(4 + 1 + 4)
+
+
+def test_totals_are_raised_and_never_lowered(env, keys):
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    env.rsmq.send_messages("q", ["a", "b"])
+    attributes = env.rsmq.get_queue_attributes("q")
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+
+    def restore(**values):
+        env.rsmq.run(operations.restore_totals(keys, replace(attributes, **values)))
+        fields = env.fields("q")
+        return fields["totalsent"], fields.get("totalrecv"), fields["created"]
+
+    created = env.fields("q")["created"]
+    assert restore(total_sent=1, total_received=0) == ("2", None, created)
+    assert restore(total_sent=9, total_received=5, created=long_ago) == ("9", "5", "1577836800")
+    assert restore(total_sent=3, total_received=3) == ("9", "5", "1577836800")

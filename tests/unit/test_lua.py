@@ -35,6 +35,7 @@ UPPER = {
     "leased_messages",
     "publish_staged",
     "restore_messages",
+    "restore_totals",
     "stage_messages",
 }
 CODES = {

@@ -1,0 +1,29 @@
+-- Raises a queue's totals to what they were elsewhere, and dates it back; never lowers or dates forward.
+--
+-- KEYS[1] hash      hash     the queue's attributes, bodies and counters
+-- ARGV[1] sent      integer  messages ever sent
+-- ARGV[2] received  integer  receives and pops ever
+-- ARGV[3] created   integer  Unix seconds; '' = not known
+--
+-- returns 1
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _attributes.lua
+
+local hash = KEYS[1]
+local sent, received, created = ARGV[1], ARGV[2], ARGV[3]
+
+local stored = queue(hash, 'totalsent', 'totalrecv', 'created')
+if not stored then
+  return queue_not_found(hash)
+end
+if tonumber(sent) > (decimal(stored[4]) or 0) then
+  redis.call('HSET', hash, 'totalsent', sent)
+end
+if tonumber(received) > (decimal(stored[5]) or 0) then
+  redis.call('HSET', hash, 'totalrecv', received)
+end
+if created ~= '' and tonumber(created) < (decimal(stored[6]) or 0) then
+  redis.call('HSET', hash, 'created', created)
+end
+return 1

@@ -1,0 +1,111 @@
+"""
+The plots of a report.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")  # files only, on machines without a screen
+
+from matplotlib import pyplot as plt
+
+Rows = tuple[dict[str, Any], ...]
+
+_STATES = {"visible": "#3274a1", "in_flight": "#e1812c", "delayed": "#b0b0b0"}
+#: Lines that can be told apart; queues beyond the largest ones are left out, and the title says so.
+_LINES = 10
+
+
+def draw(folder: Path, found: dict[str, Rows]) -> list[str]:
+    """Draw a report's tables; the files."""
+    files = [
+        _bars(folder / "depth.png", found["queues"], _STATES, "Messages", "messages"),
+        _bars(
+            folder / "age.png",
+            found["queues"],
+            {"age_p50": "#8cb4d2", "age_p90": "#3274a1", "age_p99": "#1c4461"},
+            "Age of messages, percentiles",
+            "seconds",
+            stacked=False,
+        ),
+        _receive_counts(folder / "receive_counts.png", found["receive_counts"]),
+        _by_minute(folder / "by_minute.png", found["by_minute"]),
+    ]
+    return [str(file) for file in files]
+
+
+def _bars(
+    file: Path, rows: Rows, parts: dict[str, str], title: str, unit: str, *, stacked: bool = True
+) -> Path:
+    names = [row["queue"] for row in rows]
+    figure, axes = plt.subplots(figsize=(9, max(2.0, 0.5 * len(names) + 1)), layout="constrained")
+    begin = [0.0] * len(names)
+    height = 0.8 if stacked else 0.8 / len(parts)
+    for place, (part, colour) in enumerate(parts.items()):
+        widths = [row[part] or 0 for row in rows]
+        where = [
+            at + (0 if stacked else (place - len(parts) / 2 + 0.5) * height)
+            for at in range(len(names))
+        ]
+        axes.barh(where, widths, height, begin if stacked else None, label=part, color=colour)
+        begin = [at + width for at, width in zip(begin, widths, strict=True)]
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel(unit)
+    axes.set_title(title)
+    figure.legend(loc="outside right upper")
+    return _save(figure, file)
+
+
+def _receive_counts(file: Path, rows: Rows) -> Path:
+    figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
+    queues = sorted({row["queue"] for row in rows})
+    counts = range(max((row["receive_count"] for row in rows), default=0) + 1)
+    below = [0] * len(counts)
+    for queue in queues:
+        of_queue = {row["receive_count"]: row["messages"] for row in rows if row["queue"] == queue}
+        heights = [of_queue.get(count, 0) for count in counts]
+        axes.bar(counts, heights, bottom=below, label=queue)
+        below = [at + height for at, height in zip(below, heights, strict=True)]
+    axes.set_xticks(counts, [f"{count}+" if count == 10 else str(count) for count in counts])  # noqa: PLR2004
+    axes.set_xlabel("times received")
+    axes.set_ylabel("messages")
+    axes.set_title("Receive counts")
+    if 0 < len(queues) <= _LINES:
+        figure.legend(loc="outside right upper")
+    return _save(figure, file)
+
+
+def _by_minute(file: Path, rows: Rows) -> Path:
+    figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
+    totals: dict[str, int] = {}
+    for row in rows:
+        totals[row["queue"]] = totals.get(row["queue"], 0) + row["messages"]
+    shown = sorted(totals, key=lambda queue: -totals[queue])[:_LINES]
+    for queue in sorted(shown):
+        of_queue = [row for row in rows if row["queue"] == queue]
+        axes.plot(
+            [row["minute"] for row in of_queue],
+            [row["messages"] for row in of_queue],
+            marker=".",
+            label=queue,
+        )
+    more = len(totals) - len(shown)
+    axes.set_title(
+        "Messages sent, by minute" + (f" ({more} smaller queues left out)" if more else "")
+    )
+    axes.set_ylabel("messages a minute")
+    if shown:
+        figure.legend(loc="outside right upper")
+        figure.autofmt_xdate()
+    return _save(figure, file)
+
+
+def _save(figure: Any, file: Path) -> Path:
+    figure.savefig(file, dpi=120)
+    plt.close(figure)
+    return file
