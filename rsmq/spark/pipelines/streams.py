@@ -17,7 +17,7 @@ from rsmq.spark.pipelines.queues import Queues, subscribed
 _LOOK = 0.5
 
 #: Seconds between two batches of a stream that goes on: fuller batches, fewer small files.
-FOLLOW = "10 seconds"
+FOLLOW = "5 seconds"
 
 
 def stream(

@@ -1,0 +1,108 @@
+"""One Spark session for all tests of this folder, and a namespace for each."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from rsmq import RSMQ
+
+_numbers = itertools.count()
+ROOT = Path(__file__).parents[3]
+
+#: What every JVM of these tests runs with: they are short, and the processors few.
+ENVIRONMENT = {
+    "PYSPARK_PYTHON": sys.executable,
+    "PYTHONPATH": str(ROOT),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYSPARK_SUBMIT_ARGS": (
+        "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def spark():
+    from pyspark.sql import SparkSession
+
+    os.environ.update(ENVIRONMENT)
+    session = (
+        SparkSession.builder.master("local[2,4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "OFF")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.metricsEnabled", "false")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def ns(server):
+    name = f"spark{next(_numbers)}-{os.getpid()}"
+    yield name
+    with server.raw() as raw:
+        keys = raw.keys(f"{name}:*")
+        if keys:
+            raw.unlink(*keys)
+
+
+@pytest.fixture
+def raw(server):
+    with server.raw() as raw:
+        yield raw
+
+
+@pytest.fixture
+def rsmq(server, ns):
+    with RSMQ.from_url(server.url, ns=ns) as client:
+        yield client
+
+
+@pytest.fixture
+def at(server, ns):
+    """Options that say where the queues are."""
+    return {"url": server.url, "ns": ns}
+
+
+@pytest.fixture
+def read(spark, at):
+    """A frame of queues."""
+
+    def read(queue, **options):
+        return spark.read.format("rsmq").options(**at, subscribe=queue, **options).load()
+
+    return read
+
+
+@pytest.fixture
+def stream(spark, at):
+    """A stream of queues."""
+
+    def stream(queue, **options):
+        return spark.readStream.format("rsmq").options(**at, subscribe=queue, **options).load()
+
+    return stream
+
+
+@pytest.fixture
+def finish(tmp_path):
+    """Run a stream until all that was due is done; where its checkpoint is kept has a name."""
+
+    def finish(writer, name="checkpoint"):
+        query = (
+            writer.option("checkpointLocation", str(tmp_path / name))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(100)
+        return query
+
+    return finish

@@ -1,0 +1,92 @@
+"""The same source and sink, which kill the driver once, at a point that is chosen."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+from rsmq import RSMQ
+from rsmq.spark.sink import StreamWriter
+from rsmq.spark.source import RsmqDataSource
+from rsmq.spark.stream import StreamReader
+
+#: Environment: the point, the batch (from 1) at which it is fatal, the group to kill, and the file
+#: that says that it was reached.
+POINT, BATCH, GROUP, MARK = "FATAL_POINT", "FATAL_BATCH", "FATAL_GROUP", "FATAL_MARK"
+
+_ran = Counter()
+_run = RSMQ.run
+
+
+def reach(point, batch):
+    """Kill the driver with all its processes, if this is the point."""
+    if os.environ.get(POINT) != point or batch < int(os.environ[BATCH]):
+        return
+    Path(os.environ[MARK]).touch()
+    os.killpg(int(os.environ[GROUP]), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)  # a worker may be in another group
+
+
+def run(self, operation):
+    """Points between two scripts: half-way through an acknowledgement or a publishing."""
+    script = operation.script.name
+    if script in ("acknowledge_leased", "publish_staged"):
+        batch = int(operation.args[0].split(b":")[1]) + (script == "publish_staged")
+        before = _ran[script, batch]
+        _ran[script, batch] += 1
+        if script == "acknowledge_leased" and before == 1:
+            reach("acknowledge", batch)
+        elif script == "publish_staged" and before < 2:
+            reach(("adopted", "publish")[before], batch)
+    elif script == "finish_staged":
+        reach("published", int(operation.args[1]) + 1)
+    return _run(self, operation)
+
+
+RSMQ.run = run
+
+
+class FatalReader(StreamReader):
+    def latestOffset(self, start, limit):
+        reach("before claim", start["batch"] + 1)
+        end = super().latestOffset(start, limit)
+        if end != start:
+            reach("after claim", end["batch"])
+        return end
+
+    def partitions(self, start, end):
+        planned = super().partitions(start, end)
+        reach("partitions", end["batch"])
+        return planned
+
+    def read(self, partition):
+        for batch in super().read(partition):
+            yield batch
+            reach("read", int(partition.batch.split(":")[1]))
+
+
+class FatalStreamWriter(StreamWriter):
+    def write(self, iterator):
+        written = super().write(iterator)
+        reach("staged", written.batch + 1)
+        return written
+
+    def commit(self, messages, batchId):
+        super().commit(messages, batchId)
+        reach("committed", batchId + 1)
+
+
+class FatalDataSource(RsmqDataSource):
+    @classmethod
+    def name(cls):
+        return "fatal"
+
+    def streamReader(self, schema):
+        reader = super().streamReader(schema)
+        return FatalReader(reader._source, reader._options, schema)
+
+    def streamWriter(self, schema, overwrite):
+        writer = super().streamWriter(schema, overwrite)
+        return FatalStreamWriter(writer._options, schema)

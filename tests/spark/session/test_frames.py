@@ -1,0 +1,208 @@
+"""Batch reads and writes in Spark itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+from rsmq import BYTES
+
+
+def bodies(raw, ns, queue):
+    ids = raw.zrange(f"{ns}:{queue}", 0, -1)
+    return raw.hmget(f"{ns}:{queue}:Q", ids) if ids else []
+
+
+def test_the_format_is_found_without_a_call_and_in_sql(spark, rsmq, at):
+    rsmq.create_queue("q")
+    rsmq.send_message("q", "hello")
+    options = ", ".join(f"{name} '{value}'" for name, value in at.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING rsmq OPTIONS ({options}, queue 'q')")
+
+    assert spark.sql("SELECT message FROM v").collect() == [("hello",)]
+
+
+def test_register_makes_it_known_too(spark, rsmq, at):
+    from rsmq.spark import register
+
+    rsmq.create_queue("q")
+    register(spark)
+    assert spark.read.format("rsmq").options(**at, queue="q").load().count() == 0
+
+
+def test_a_frame_has_what_the_queues_have(rsmq, raw, ns, read):
+    rsmq.create_queue("q")
+    rsmq.create_queue("r")
+    ids = rsmq.send_messages("q", [f"body {n} 😀" for n in range(3000)])
+    rsmq.send_messages("r", ["later"], delay=500)
+    received = rsmq.receive_message("q", vt=500)
+    before = {key: raw.dump(key) for key in raw.keys(f"{ns}:*")}
+    rows = read("q,r", numPartitions=3, fetchSize=700).orderBy("queue", "sent", "id").collect()
+
+    assert [row["id"] for row in rows[:-1]] == ids
+    assert [row["message"] for row in rows[:-1]] == [f"body {n} 😀" for n in range(3000)]
+    assert (rows[0]["receive_count"], rows[1]["receive_count"]) == (1, 0)
+    assert rows[0]["first_received"].timestamp() * 1000 == received.first_received_ms
+    assert (rows[-1]["queue"], rows[-1]["message"]) == ("r", "later")
+    assert rows[-1]["visible_at"] > rows[-1]["sent"]
+    assert {key: raw.dump(key) for key in raw.keys(f"{ns}:*")} == before
+
+
+def test_filters_are_taken_over_where_the_switch_is_on(spark, rsmq, read):
+    rsmq.create_queue("q")
+    rsmq.create_queue("r")
+    ids = rsmq.send_messages("q", ["a"] * 10)
+    rsmq.send_messages("r", ["a"] * 10, delay=500)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        everything = read("q,r", pushdown=True)
+        assert everything.where(f"id = '{ids[3]}'").count() == 1
+        assert everything.where("queue = 'r' AND visible_at > current_timestamp()").count() == 10
+        assert everything.where("sent < timestamp '2020-01-01 00:00:00'").count() == 0
+        assert everything.where("sent > timestamp '2020-01-01' AND message = 'a'").count() == 20
+        plan = everything.where("queue = 'r'")._jdf.queryExecution().optimizedPlan().toString()
+        assert "Filter" not in plan
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_a_schema_of_the_user_is_a_projection(spark, rsmq, at):
+    rsmq.create_queue("q")
+    (id,) = rsmq.send_messages("q", [b"\xff\x00"], codec=BYTES)
+    reader = spark.read.format("rsmq").options(**at, queue="q")
+
+    assert reader.schema("message binary, id string").load().collect() == [(b"\xff\x00", id)]
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_frame_is_written(spark, rsmq, raw, ns, at, delivery):
+    for name in ("even", "odd"):
+        rsmq.create_queue(name)
+    frame = spark.range(5000).selectExpr(
+        "concat('m', id) AS message", "if(id % 2 = 0, 'even', 'odd') AS queue",
+        "if(id < 4, 500, NULL) AS delay",
+    )  # fmt: skip
+    frame.write.format("rsmq").options(**at, delivery=delivery).mode("append").save()
+
+    assert sorted(bodies(raw, ns, "even")) == sorted(b"m%d" % n for n in range(0, 5000, 2))
+    assert sorted(bodies(raw, ns, "odd")) == sorted(b"m%d" % n for n in range(1, 5000, 2))
+    assert rsmq.get_queue_attributes("even").hidden_messages == 2
+    assert raw.keys(f"{ns}:*:x:*") == []
+
+
+def test_rows_become_json_and_queues_are_created(spark, rsmq, at):
+    frame = spark.sql(
+        "SELECT 1 AS n, 'ä' AS text, timestamp '2026-01-02 03:04:05' AS time, "
+        "array(1, NULL) AS list, named_struct('x', 1.5D) AS inner, map('k', 'v') AS map"
+    )
+    options = {"queue": "made", "createQueue": True, "messageFormat": "json", "vt": 7}
+    frame.write.format("rsmq").options(**at, **options).mode("append").save()
+
+    message = rsmq.receive_message("made")
+    assert json.loads(message.body) == {
+        "n": 1, "text": "ä", "time": "2026-01-02T03:04:05+00:00", "list": [1, None],
+        "inner": {"x": 1.5}, "map": {"k": "v"},
+    }  # fmt: skip
+    assert rsmq.get_queue_attributes("made").vt == 7
+
+
+def test_a_named_write_is_done_once(spark, rsmq, at):
+    rsmq.create_queue("q")
+    writer = spark.range(10).selectExpr("cast(id AS string) AS message").write.format("rsmq")
+    for _ in range(2):
+        writer.options(**at, queue="q", delivery="exactly-once", writeId="backfill-1").mode(
+            "append"
+        ).save()
+
+    assert rsmq.get_queue_attributes("q").total_sent == 10
+
+
+def test_a_task_that_fails_is_tried_again_without_doubles(spark, rsmq, raw, ns, at, tmp_path):
+    rsmq.create_queue("q")
+    mark = tmp_path / "failed"
+
+    def fail_once(number):
+        if number == 3999 and not mark.exists():
+            mark.touch()
+            raise OSError("the disk is full")
+        return str(number)
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    try:
+        spark.udf.register("fail_once", fail_once)
+        frame = spark.range(0, 8000, 1, 2).selectExpr("fail_once(id) AS message")
+        frame.write.format("rsmq").options(
+            **at, queue="q", delivery="exactly-once", batchSize=500
+        ).mode("append").save()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+    assert mark.exists()
+    assert sorted(map(int, bodies(raw, ns, "q"))) == list(range(8000))
+    assert raw.exists(f"{ns}:q:x:staged") == 0
+
+
+def test_a_write_that_fails_sends_nothing(spark, rsmq, raw, ns, at):
+    rsmq.create_queue("q")
+    frame = spark.range(0, 4000, 1, 2).selectExpr("if(id = 3999, NULL, 'm') AS message")
+    with pytest.raises(PySparkException, match="Message must be a string"):
+        frame.write.format("rsmq").options(**at, queue="q", delivery="exactly-once").mode(
+            "append"
+        ).save()
+
+    assert rsmq.get_queue_attributes("q").total_sent == 0
+
+
+def test_restore_puts_back_what_a_read_has_found(spark, rsmq, raw, ns, read, at, tmp_path):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b", "c"])
+    rsmq.receive_message("q", vt=300)
+    read("q", bodyType="binary").write.parquet(str(tmp_path / "copy"))
+    hash, scores = raw.hgetall(f"{ns}:q:Q"), raw.zrange(f"{ns}:q", 0, -1, withscores=True)
+    rsmq.purge_queue("q")
+    rows = spark.read.parquet(str(tmp_path / "copy"))
+    for _ in range(2):
+        rows.write.format("rsmq").options(**at, restore=True).mode("append").save()
+
+    assert raw.zrange(f"{ns}:q", 0, -1, withscores=True) == scores
+    assert raw.hgetall(f"{ns}:q:Q") == {**hash, b"totalsent": b"6"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"queue": "nowhere"}, "There is no queue 'nowhere'"),
+        ({"queue": "q", "colums": "id"}, "did you mean columns"),
+        ({"queue": "q", "columns": "body"}, "Option columns: names some of"),
+        ({"queue": "q", "password": "hunter2"}, "passwordEnv"),
+        ({}, "give just one of queue, subscribe"),
+    ],
+)
+def test_errors_of_reads_say_what_to_do(spark, rsmq, at, options, told):
+    rsmq.create_queue("q")
+    with pytest.raises(AnalysisException) as error:
+        spark.read.format("rsmq").options(**at, **options).load().collect()
+
+    assert told in str(error.value)
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "told"),
+    [
+        ({"queue": "nowhere"}, "append", "createQueue=true creates it"),
+        ({"queue": "q", "messageColumn": "text"}, "append", "there is no column text"),
+        ({"queue": "q"}, "overwrite", "a queue is appended to"),
+        ({}, "append", "give the queue to write to"),
+    ],
+)
+def test_errors_of_writes_say_what_to_do(spark, rsmq, at, options, mode, told):
+    rsmq.create_queue("q")
+    writer = spark.sql("SELECT 'm' AS message").write.format("rsmq").options(**at, **options)
+    with pytest.raises(PySparkException) as error:
+        writer.mode(mode).save()
+
+    assert told in str(error.value)
+    assert rsmq.get_queue_attributes("q").total_sent == 0

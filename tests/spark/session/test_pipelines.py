@@ -1,0 +1,342 @@
+"""The jobs, as functions and as commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions
+
+from rsmq import BYTES, RSMQ, QueueNotFound
+from rsmq.spark import InvalidOption, pipelines
+from rsmq.spark.pipelines.arguments import parser
+from rsmq.spark.pipelines.telling import cause_of, table
+from tests.spark.session.conftest import ENVIRONMENT
+
+
+@pytest.fixture
+def queues(server, ns):
+    return pipelines.Queues(server.url, ns)
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+def state(raw, ns):
+    keys = [key for key in raw.keys(f"{ns}:*") if b":x:" not in key and not key.endswith(b"QUEUES")]
+    return {
+        key.removeprefix(ns.encode()): raw.hgetall(key)
+        if key.endswith(b":Q")
+        else raw.zrange(key, 0, -1, withscores=True)
+        for key in keys
+    }
+
+
+def bodies(raw, ns, queue):
+    ids = raw.zrange(f"{ns}:{queue}", 0, -1)
+    return raw.hmget(f"{ns}:{queue}:Q", ids) if ids else []
+
+
+def test_an_archive_is_moved_and_replayed_in_order(spark, rsmq, raw, ns, queues, tmp_path, told):
+    rsmq.create_queue("q")
+    sent = [b"%04d \xff" % n for n in range(2500)]
+    for begin in range(0, 2500, 500):
+        rsmq.send_messages("q", sent[begin : begin + 500], codec=BYTES)
+    path = str(tmp_path / "archive")
+    done = pipelines.archive(spark, queues, "q", path, batch=1000, tell=told.append)
+
+    assert (done.messages, done.lost) == (2500, 0)
+    assert [progress.messages for progress in told] == [1000, 2000, 2500]
+    assert rsmq.get_queue_attributes("q").messages == 0
+    days = {datetime.now(UTC).date().isoformat()}
+    assert {folder.name for folder in Path(path).glob("date=*")} == {f"date={d}" for d in days}
+    assert pipelines.archive(spark, queues, "q", path).messages == 0
+
+    rsmq.create_queue("again")
+    (day,) = days
+    assert pipelines.replay(spark, path, queues, "again", date=day).messages == 2500
+    assert bodies(raw, ns, "again") == sent
+    assert pipelines.replay(spark, path, queues, "again", date="2020-01-01").messages == 0
+    one = pipelines.replay(
+        spark, path, queues, where="CAST(message AS STRING) LIKE '0007%'", write_id="seven"
+    )
+    assert (one.messages, bodies(raw, ns, "q")) == (1, sent[7:8])
+    assert pipelines.replay(spark, path, queues, write_id="seven").done_before
+
+
+def test_an_archive_that_keeps_is_restored_as_it_was(spark, rsmq, raw, ns, queues, tmp_path):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b", "c"])
+    rsmq.send_message("q", "later", delay=100)
+    rsmq.receive_message("q", vt=200)
+    before = state(raw, ns)
+    path = str(tmp_path / "archive")
+
+    assert pipelines.archive(spark, queues, "q", path, keep=True, text=True).messages == 4
+    assert state(raw, ns) == before
+    rsmq.purge_queue("q")
+    for _ in range(2):
+        assert pipelines.replay(spark, path, queues, restore=True).messages == 4
+    before[b":q:Q"][b"totalsent"] = b"8"
+    assert state(raw, ns) == before
+
+
+def test_lines_of_json_are_sent_as_they_are(spark, rsmq, raw, ns, queues, tmp_path):
+    lines = tmp_path / "events.jsonl"
+    lines.write_text('{"n": 1, "text": "ä"}\n{"n": 2, "text": null}\n')
+    rsmq.create_queue("q")
+
+    assert pipelines.replay(spark, str(lines), queues, "q", kind="json").messages == 2
+    assert sorted(json.loads(body)["n"] for body in bodies(raw, ns, "q")) == [1, 2]
+
+
+def test_a_namespace_migrates_with_everything(spark, server, rsmq, raw, ns, queues, told):
+    for name in ("q", "r", "dead", "empty"):
+        rsmq.create_queue(name, vt=7, delay=3, maxsize=-1)
+    rsmq.set_dead_letter_policy("q", "dead", 5)
+    rsmq.send_messages("q", [f"body {n}" for n in range(1500)], delay=0)
+    rsmq.send_messages("r", [b"\xff" * 70_000], codec=BYTES)
+    rsmq.receive_messages("q", 100, vt=500)
+    rsmq.pop_message("q")
+    raw.hset(f"{ns}:q:Q", "created", 1_500_000_000)
+    target = pipelines.Queues(server.url, f"{ns}-other")
+    before = state(raw, ns)
+    for _ in range(2):
+        done = pipelines.migrate(spark, queues, target, tell=told.append)
+
+        assert done.verified
+        assert {q.queue: (q.messages, q.found) for q in done.queues} == {
+            "q": (1499, 1499), "r": (1, 1), "dead": (0, 0), "empty": (0, 0),
+        }  # fmt: skip
+        after = state(raw, f"{ns}-other")
+        for key in (b":q:Q", b":r:Q", b":dead:Q", b":empty:Q"):
+            for field in (b"modified", b"created"):
+                if key != b":q:Q" or field == b"modified":
+                    after[key].pop(field, None)
+                    before[key].pop(field, None)
+        assert after == before
+
+    with RSMQ.from_url(server.url, ns=f"{ns}-other") as other:
+        changed = other.receive_message("q", vt=100)
+        assert changed
+        done = pipelines.migrate(spark, queues, target, ["q"])
+        assert not done.verified
+        assert (done.queues[0].messages, done.queues[0].found) == (1499, 1499)
+        for name in ("q", "r", "dead", "empty"):
+            other.delete_queue(name)
+
+
+def test_a_migration_to_itself_is_refused(spark, queues):
+    with pytest.raises(InvalidOption, match="is the source itself"):
+        pipelines.migrate(spark, queues, queues)
+
+
+def test_a_function_makes_messages_of_messages(spark, rsmq, raw, ns, queues, tmp_path):
+    for name in ("q", "even", "odd"):
+        rsmq.create_queue(name)
+    rsmq.send_messages("q", [str(n) for n in range(100)])
+
+    def split(frame):
+        return frame.select(
+            functions.concat(functions.lit("n"), "message").alias("message"),
+            functions.expr("if(message % 2 = 0, 'even', 'odd')").alias("queue"),
+            functions.lit("a column more"),
+        )
+
+    checkpoint = str(tmp_path / "checkpoint")
+    done = pipelines.transform(spark, queues, "q", queues, None, split, checkpoint=checkpoint)
+    assert done.messages == 100
+    assert Counter(bodies(raw, ns, "even")) == Counter(b"n%d" % n for n in range(0, 100, 2))
+    assert len(bodies(raw, ns, "odd")) == 50
+
+    with pytest.raises(InvalidOption, match="without the column message"):
+        pipelines.transform(
+            spark, queues, "q", queues, "even", lambda frame: frame.select("id"),
+            checkpoint=str(tmp_path / "other"),
+        )  # fmt: skip
+
+
+def test_dead_letters_are_split_by_reason(spark, rsmq, raw, ns, queues, tmp_path):
+    for name in ("dead", "orders", "rest"):
+        rsmq.create_queue(name)
+    rsmq.send_messages("dead", [b"timeout", b"broken", b"nowhere", b"\xff timeout"], codec=BYTES)
+    reason = (
+        "CASE WHEN message LIKE '%timeout%' THEN 'orders' "
+        "WHEN message = 'nowhere' THEN 'no-such-queue' END"
+    )
+    done = pipelines.redrive(
+        spark, queues, "dead", reason, "rest", checkpoint=str(tmp_path / "checkpoint")
+    )
+
+    assert done.messages == 4
+    assert Counter(bodies(raw, ns, "orders")) == Counter([b"timeout", b"\xff timeout"])
+    assert Counter(bodies(raw, ns, "rest")) == Counter([b"broken", b"nowhere"])
+    assert rsmq.get_queue_attributes("dead").messages == 0
+    with pytest.raises(QueueNotFound):
+        pipelines.redrive(spark, queues, "dead", reason, "nowhere", checkpoint="unused")
+
+
+def test_a_queue_is_drained_into_files_or_nowhere(spark, rsmq, queues, tmp_path):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b", "ü"])
+    rsmq.send_message("q", "hidden", delay=100)
+    path = tmp_path / "drained"
+    done = pipelines.drain(
+        spark, queues, "q", str(path), checkpoint=str(tmp_path / "one"), kind="text"
+    )
+
+    assert done.messages == 3
+    lines = [line for part in path.glob("part-*") for line in part.read_text().splitlines()]
+    assert sorted(lines) == ["a", "b", "ü"]
+    assert rsmq.get_queue_attributes("q").messages == 1
+    rsmq.send_message("q", "gone")
+    done = pipelines.drain(spark, queues, "q", None, checkpoint=str(tmp_path / "two"), kind="none")
+    assert (done.messages, rsmq.get_queue_attributes("q").messages) == (1, 1)
+    with pytest.raises(InvalidOption, match="goes with every kind but none"):
+        pipelines.drain(spark, queues, "q", None, checkpoint="unused")
+
+
+def test_a_report_counts_what_there_is(spark, rsmq, raw, ns, queues, tmp_path):
+    for name in ("q", "r", "empty"):
+        rsmq.create_queue(name)
+    rsmq.send_messages("q", ["x" * 10, "x" * 20, "x" * 30])
+    rsmq.send_message("q", "later", delay=100)
+    rsmq.receive_message("q", vt=100)
+    for _ in range(12):
+        rsmq.receive_message("r", vt=0)
+    rsmq.send_message("r", "often")
+    for _ in range(12):
+        rsmq.receive_message("r", vt=0)
+    before = state(raw, ns)
+    report = pipelines.report(spark, queues, path=str(tmp_path / "report"))
+
+    assert state(raw, ns) == before
+    empty, q, r = report.queues
+    assert (q["queue"], q["messages"], q["visible"], q["in_flight"], q["delayed"]) == (
+        "q", 4, 2, 1, 1,
+    )  # fmt: skip
+    assert (q["bytes"], q["max_bytes"], q["mean_bytes"]) == (65, 30, 16.3)
+    assert 0 <= q["age_p50"] <= q["age_p99"] <= q["age_max"] < 100
+    assert (r["messages"], empty["messages"], empty["age_max"]) == (1, 0, None)
+    assert report.receive_counts == (
+        {"queue": "q", "receive_count": 0, "messages": 3},
+        {"queue": "q", "receive_count": 1, "messages": 1},
+        {"queue": "r", "receive_count": 10, "messages": 1},
+    )
+    assert sum(row["messages"] for row in report.by_minute) == 5
+    kinds = Counter(Path(file).suffix for file in report.files)
+    assert kinds == {".parquet": 3, ".png": 4}
+    for file in report.files:
+        assert Path(file).read_bytes()[:4] in (b"PAR1", b"\x89PNG")
+    saved = spark.read.parquet(str(tmp_path / "report" / "queues.parquet"))
+    assert saved.where("queue = 'q'").select("messages").collect() == [(4,)]
+    assert pipelines.report(spark, pipelines.Queues(queues.url, f"{ns}-none")).queues == ()
+
+
+def command(*arguments, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "rsmq.spark.pipelines", *arguments],
+        env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False, **more,
+    )  # fmt: skip
+
+
+def test_a_command_tells_a_program_in_json(server, ns, rsmq, raw, tmp_path):
+    rsmq.create_queue("q")
+    rsmq.create_queue("target")
+    rsmq.send_messages("q", ["a", "b"])
+    (tmp_path / "work.py").write_text(
+        "from pyspark.sql import functions\n\n\n"
+        "def upper(frame):\n    return frame.select(functions.upper('message').alias('message'))\n"
+    )
+    at = ["--url", server.url, "--ns", ns]
+    result = command(
+        "transform", *at, "--json", "q", "work:upper", "--to", "target",
+        "--checkpoint", str(tmp_path / "checkpoint"), cwd=tmp_path,
+    )  # fmt: skip
+
+    assert result.returncode == 0, result.stderr
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert lines[0]["progress"]["messages"] == 2
+    assert lines[-1] == {"result": {"messages": 2, "lost": 0}}
+    assert bodies(raw, ns, "target") == [b"A", b"B"]
+
+
+def test_a_file_for_spark_submit_does_the_same(server, ns, rsmq):
+    rsmq.create_queue("q")
+    rsmq.send_message("q", "a")
+    file = command("--file").stdout.strip()
+    submit = Path(sys.executable).with_name("spark-submit")
+    result = subprocess.run(
+        [submit, "--master", "local[1]", file, "report", "--url", server.url, "--ns", ns, "q"],
+        env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert result.returncode == 0, result.stderr
+    assert "receive_counts" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["report", "--url", "redis://:secret@127.0.0.1:1/0"], 2, "holds a password"),
+        (["report", "--url", "http://127.0.0.1"], 2, "begins with redis://"),
+        (["transform", "q", "no_such_module:f", "--checkpoint", "c"], 2, "can't be found"),
+        (["transform", "q", "json", "--checkpoint", "c"], 2, "is module:function"),
+        (["report", "--password-env", "NO_SUCH_VARIABLE"], 2, "NO_SUCH_VARIABLE"),
+    ],
+)
+def test_what_is_wrong_is_said_before_spark_starts(arguments, status, told, capsys, monkeypatch):
+    from rsmq.spark.pipelines import command
+
+    monkeypatch.setattr(pipelines, "session", None)
+    assert command.main(arguments) == status
+    error = capsys.readouterr().err
+    assert told in error
+    assert "secret" not in error
+
+
+def test_without_java_the_way_out_is_said(monkeypatch, capsys, tmp_path):
+    from rsmq.spark.pipelines import command
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert command.main(["report"]) == 2
+    assert "openjdk-17-jre-headless" in capsys.readouterr().err
+
+
+def test_of_a_long_error_the_lines_are_told_that_say_what_is_wrong():
+    told = "rsmq.errors.QueueNotFound: Queue not found\nThere is no q"
+
+    assert cause_of(f"py4j\n  at x\n{told}\nSQLSTATE: 38000") == told
+
+
+def test_numbers_stand_below_each_other():
+    rows = (
+        {"queue": "a", "messages": 1234, "age": None},
+        {"queue": "bc", "messages": 5, "age": 1.25},
+    )
+    assert table(rows).splitlines() == [
+        "queue  messages  age",
+        "a         1,234    -",
+        "bc            5  1.2",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["archive", "replay", "migrate", "transform", "redrive", "report", "drain"]
+)
+def test_each_command_explains_itself(name, capsys):
+    with pytest.raises(SystemExit) as end:
+        parser().parse_args([name, "--help"])
+
+    assert end.value.code == 0
+    assert f"rsmq-pipeline {name}" in capsys.readouterr().out
