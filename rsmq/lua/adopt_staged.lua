@@ -1,7 +1,8 @@
 -- Decides which attempt of a write counts: names the parts that will be published. A write is decided once
 -- for each batch; while the last decision is not carried out, it is answered again.
 --
--- KEYS[1] written     hash     of each write the last batch and what was decided of it
+-- KEYS[1] written     hash     of each write its last batch, what was decided of it and is not done, and
+--                              ms when this is forgotten
 -- KEYS[2...] staged   hashes   of each queue its messages by write, batch, attempt and part
 -- ARGV[1] write       string   the name of the write
 -- ARGV[2] batch       integer  the number of the batch
@@ -12,6 +13,8 @@
 --         {} if parts are missing, and nothing is decided
 -- errors  none
 -- source  none in Node
+-- @include _time.lua
+-- @include _lifetime.lua
 
 local written = KEYS[1]
 local write, batch, decision, lifetime = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -33,6 +36,9 @@ for at, of in ipairs(cmsgpack.unpack(decision)) do
     end
   end
 end
-redis.call('HSET', written, write, cmsgpack.pack({batch, decision}))
-redis.call('PEXPIRE', written, lifetime)
+redis.call('HSET', written, write, cmsgpack.pack({batch, decision, server_time_ms() + lifetime}))
+keep_for(written, lifetime)
+for at = 2, #staged do
+  keep_for(staged[at], lifetime)
+end
 return {batch, decision}

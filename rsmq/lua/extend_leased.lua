@@ -14,6 +14,7 @@
 -- @include _full.lua
 -- @include _variadic.lua
 -- @include _leases.lua
+-- @include _lifetime.lua
 
 local hash, zset, leases = KEYS[1], KEYS[2], KEYS[3]
 local part, vt, lifetime = ARGV[1], ARGV[2], ARGV[3]
@@ -24,12 +25,17 @@ if not ids then
   return {0, 0}
 end
 local held, _, lost = still_held(hash, zset, ids, counts)
-local score, members = digits(server_time_ms() + vt), {}
+local now = server_time_ms()
+local score, members = digits(now + vt), {}
 for each = 1, #held do
   members[2 * each - 1], members[2 * each] = score, held[each]
 end
 for at = 1, #members, 4000 do
   redis.call('ZADD', zset, 'XX', 'GT', unpack(members, at, math.min(at + 3999, #members)))
 end
-redis.call('PEXPIRE', leases, lifetime)
+local batch = string.match(part, '^(.*):')
+local sizes = cmsgpack.unpack(redis.call('HGET', leases, batch))
+sizes[1] = now + lifetime
+redis.call('HSET', leases, batch, cmsgpack.pack(sizes))
+keep_for(leases, lifetime)
 return {#held, lost}

@@ -12,6 +12,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _lifetime.lua
 
 local hash, leases = KEYS[1], KEYS[2]
 local lease, holder, time, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -27,5 +28,5 @@ if held then
   end
 end
 redis.call('HSET', leases, lease, cmsgpack.pack({holder, now + time}))
-redis.call('PEXPIRE', leases, lifetime)
+keep_for(leases, lifetime)
 return 0

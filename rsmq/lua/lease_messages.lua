@@ -3,7 +3,8 @@
 --
 -- KEYS[1] hash        hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset        sorted set  the queue's message ids
--- KEYS[3] leases      hash        receipts by lease, batch and part; of a batch the sizes of its parts
+-- KEYS[3] leases      hash        receipts by lease, batch and part; of a batch ms when it is forgotten,
+--                                 and the sizes of its parts
 -- ARGV[1] batch       string      name of the lease, and number of the batch
 -- ARGV[2] part        integer     number of the part, from 0
 -- ARGV[3] most        integer     how many messages at most
@@ -25,6 +26,7 @@
 -- @include _totals.lua
 -- @include _dead_letters.lua
 -- @include _variadic.lua
+-- @include _lifetime.lua
 -- @include _due_many.lua
 
 local hash, zset, leases = KEYS[1], KEYS[2], KEYS[3]
@@ -37,9 +39,9 @@ if not stored then
   return queue_not_found(hash)
 end
 local sizes = redis.call('HGET', leases, batch)
-sizes = sizes and cmsgpack.unpack(sizes) or {}
-if sizes[part + 1] then
-  return {sizes[part + 1], 1}
+sizes = sizes and cmsgpack.unpack(sizes) or {0}
+if sizes[part + 2] then
+  return {sizes[part + 2], 1}
 end
 require_integer(hash, 'totalrecv', stored[6])
 allow_removal(zset, hash)
@@ -54,16 +56,16 @@ local now = server_time_ms()
 local to = latest == '' and now or math.min(now, latest)
 local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), true, dead)
 if due.number > 0 then
-  redis.call('PEXPIRE', leases, lifetime) -- fails for a user who may not, before anything is changed
+  keep_for(leases, lifetime) -- fails for a user who may not, before anything is changed
   deliver(hash, zset, due, digits(now), digits(now + vt))
   local ids = {}
   for each = 1, due.number do
     ids[each] = due.told[2 * each - 1]
   end
-  sizes[#sizes + 1] = due.number
+  sizes[1], sizes[#sizes + 1] = now + lifetime, due.number
   redis.call('HSET', leases, batch .. ':' .. part, cmsgpack.pack({now, ids, due.again}),
     batch, cmsgpack.pack(sizes))
-  redis.call('PEXPIRE', leases, lifetime)
+  keep_for(leases, lifetime)
 end
 local full = due.number == tonumber(most) or due.size >= tonumber(room) or due.cleared >= 1000
 return {due.number, full and 1 or 0}

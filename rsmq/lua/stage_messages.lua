@@ -14,6 +14,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _sending.lua
+-- @include _lifetime.lua
 
 local hash, staged = KEYS[1], KEYS[2]
 local part, largest, delay, lifetime, messages = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -23,5 +24,5 @@ if not stored then
   return refusal
 end
 redis.call('HSET', staged, part, messages)
-redis.call('PEXPIRE', staged, lifetime)
+keep_for(staged, lifetime)
 return 1

@@ -25,6 +25,7 @@ from rsmq.operations.inspection import (
 from rsmq.operations.leases import (
     acknowledge_leased,
     extend_leased,
+    forget_leases,
     hold_lease,
     lease_messages,
     leased_messages,
@@ -83,6 +84,7 @@ __all__ = [
     "due_in",
     "extend_leased",
     "finish_staged",
+    "forget_leases",
     "get_message",
     "get_queue_attributes",
     "hold_lease",

@@ -64,7 +64,7 @@ def batch_name(lease: str, number: int) -> str:
 
 def sizes_of(packed: bytes | None) -> list[int]:
     """The sizes of a batch's parts, as its field of the queue's leases has them."""
-    return [] if packed is None else msgpack.unpackb(packed)
+    return [] if packed is None else msgpack.unpackb(packed)[1:]
 
 
 def lease_messages(
@@ -171,3 +171,8 @@ def hold_lease(
         Retry.ALWAYS,
         (keys.name,),
     )
+
+
+def forget_leases(keys: QueueKeys) -> Operation[int]:
+    """Forget what nobody has kept for as long as it was to be kept; how many fields."""
+    return Operation(load("forget_leases"), (keys.leases,), (), int, Retry.ALWAYS, (keys.name,))

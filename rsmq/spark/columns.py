@@ -32,6 +32,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 _MOST = 2**63 - 1
 
 ALL = ("queue", "id", "message", "sent", "first_received", "receive_count", "visible_at")
+_MAYBE_NULL = ("sent", "first_received", "visible_at")
 #: Columns that are read from a queue's hash; all others are known from its sorted set.
 STORED = frozenset({"message", "raw", "first_received", "receive_count"})
 
@@ -66,6 +67,10 @@ def check_schema(schema: StructType) -> None:
         InvalidOption: a column or its type is unknown.
     """
     for field in schema.fields:
+        if not field.nullable and field.name in _MAYBE_NULL:
+            raise InvalidOption(
+                "schema", f"column {field.name} can be null: say so.", value=field.name
+            )
         possible = {
             known[field.name].dataType
             for known in (_fields(binary=False), _fields(binary=True))
@@ -127,7 +132,7 @@ def record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[A
         elif field.name == "sent":
             array = _times(map(protocol.sent_us, protocol.decode_names(ids)))
         elif field.name in ("first_received", "visible_at"):
-            array = _times(map(_us, columns[field.name])) if field.name in columns else None
+            array = _times(map(unix_us, columns[field.name])) if field.name in columns else None
         elif field.name == "receive_count":
             array = pa.array([_count(count) for count in columns["receive_count"]], pa.int64())
         elif field.type == pa.binary():
@@ -142,15 +147,20 @@ def _texts(raws: Sequence[bytes]) -> Any:
     try:
         return pa.array(raws, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:  # one that is no UTF-8 must not stop a query
-        return pa.array([raw.decode("utf-8", "replace") for raw in raws], pa.string())
+        return pa.array([shown(raw) for raw in raws], pa.string())
+
+
+def shown(raw: bytes) -> str:
+    """Bytes as a text; those that are no UTF-8 become U+FFFD."""
+    return raw.decode("utf-8", "replace")
 
 
 def _times(moments: Iterable[int | None]) -> Any:
     return pa.array(list(moments), pa.int64()).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _us(ms: float | None) -> int | None:
-    # A time beyond what a datetime can say was stored by another client, and is none.
+def unix_us(ms: float | None) -> int | None:
+    """Unix ms as a timestamp has it; one beyond what a datetime can say is none."""
     return round(ms * 1000) if ms is not None and 0 <= ms < _YEAR_10000_MS else None
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from rsmq import operations
-from rsmq.errors import BatchLost, InvalidOption, RSMQError
+from rsmq.errors import BatchLost, InvalidOption, QueueNotFound, RSMQError
 from rsmq.operations.leases import PART, batch_name, sizes_of
 from rsmq.protocol import QueueKeys
 from rsmq.spark.options import SourceOptions, StreamOptions
@@ -68,16 +68,32 @@ class Lease:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._holder = secrets.token_hex(8)
+        self._holding: set[QueueKeys] = set()
         self._taken_over = False
+        for keys in self.queues():
+            at.rsmq.run(operations.forget_leases(keys))
         if options.group is not None:
-            self._hold(HOLD)
+            self._start()
 
     def queues(self) -> list[QueueKeys]:
         """The queues of the stream; those that match a pattern are looked for now and then."""
         if time.monotonic() - self._listed > _LIST:
-            self._queues = self._at.queues(self._source)
+            dead_letters = self._options.dead_letters
+            self._queues = [
+                keys
+                for keys in self._at.queues(self._source)
+                if dead_letters is None or keys.name != dead_letters.queue
+            ]
             self._listed = time.monotonic()
+            if self._options.group is not None:
+                self._hold([keys for keys in self._queues if keys not in self._holding])
         return self._queues
+
+    def _gone(self, keys: QueueKeys) -> None:
+        """A queue is missing: of a pattern it is left out from now on, else it is an error."""
+        if self._source.pattern is None:
+            raise QueueNotFound(keys.name)
+        self._queues = [each for each in self._queues if each != keys]
 
     def last_held(self) -> int:
         """The number before the batch that is held in Redis, of all processes; 0 without one."""
@@ -104,6 +120,7 @@ class Lease:
             found = self.sizes(number, self.queues())
             if found:
                 self.keep(number, found)
+                self._extend()
                 return {queue: sum(sizes) for queue, sizes in found.items()}
             self._looked_for = number
         return self._receive(number, most, latest_ms)
@@ -120,20 +137,7 @@ class Lease:
             for keys in list(more):
                 want = min(share, left)
                 while want > 0:
-                    number_of_part = parts[keys]
-                    self._add(number, keys, number_of_part)
-                    got, full = self._at.rsmq.run(
-                        operations.lease_messages(
-                            keys,
-                            batch_name(self.name, number),
-                            number_of_part,
-                            min(want, PART),
-                            vt=self._options.vt,
-                            latest_ms=latest_ms,
-                            lifetime=self._options.retention,
-                            dead_letters=self._options.dead_letters,
-                        )
-                    )
+                    got, full = self._receive_part(number, keys, parts[keys], want, latest_ms)
                     if got:
                         parts[keys] += 1
                     counts[keys] += got
@@ -147,6 +151,27 @@ class Lease:
         else:
             self._forget(number)
         return found
+
+    def _receive_part(
+        self, number: int, keys: QueueKeys, part: int, most: int, latest_ms: int | None
+    ) -> tuple[int, bool]:
+        """How many messages there are now in a part, and whether there may be more."""
+        self._add(number, keys, part)
+        operation = operations.lease_messages(
+            keys,
+            batch_name(self.name, number),
+            part,
+            min(most, PART),
+            vt=self._options.vt,
+            latest_ms=latest_ms,
+            lifetime=self._options.retention,
+            dead_letters=self._options.dead_letters,
+        )
+        try:
+            return self._at.rsmq.run(operation)
+        except QueueNotFound:
+            self._gone(keys)
+            return 0, False
 
     def wait(self, number: int, most: int | None) -> dict[str, int]:
         """The messages of a batch, as soon as there are some; none after a while."""
@@ -235,8 +260,12 @@ class Lease:
     def backlog(self) -> dict[str, dict[str, int]]:
         """Of each queue how many messages are visible, and how many are hidden."""
         backlog = {}
-        for keys in self.queues():
-            attributes = self._at.rsmq.get_queue_attributes(keys.name)
+        for keys in list(self.queues()):
+            try:
+                attributes = self._at.rsmq.get_queue_attributes(keys.name)
+            except QueueNotFound:
+                self._gone(keys)
+                continue
             backlog[keys.name] = {
                 "visible": attributes.visible_messages,
                 "hidden": attributes.hidden_messages,
@@ -252,9 +281,12 @@ class Lease:
             parts = self._held.setdefault(number, [])
             if (keys, part) not in parts[-1:]:
                 parts.append((keys, part))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="rsmq-lease", daemon=True)
-                self._thread.start()
+        self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._beat, name="rsmq-lease", daemon=True)
+            self._thread.start()
 
     def _forget(self, number: int) -> None:
         with self._lock:
@@ -262,7 +294,7 @@ class Lease:
 
     def _beat(self) -> None:
         due = time.monotonic() + self._options.vt / 3
-        pause = self._options.vt / 3 if self._options.group is None else min(HOLD / 3, 1)
+        pause = self._options.vt / 3 if self._options.group is None else HOLD / 3
         while not self._stopped.wait(max(0.01, min(pause, due - time.monotonic()))):
             try:
                 if self._options.group is not None:
@@ -291,15 +323,15 @@ class Lease:
                     )
                 )
 
-    def _hold(self, patience: float) -> None:
+    def _hold(self, queues: list[QueueKeys]) -> None:
         """
-        Become the holder of a named lease, when whoever held it is silent.
+        Become the holder of a named lease on queues, when whoever held it is silent.
 
         Raises:
             InvalidOption: another query holds it, and lives.
         """
-        until = time.monotonic() + patience + 1
-        while other := self._claim_hold():
+        until = time.monotonic() + HOLD + 1
+        while other := self._ask_hold(queues):
             if time.monotonic() > until:
                 raise InvalidOption(
                     "consumerGroup",
@@ -308,26 +340,23 @@ class Lease:
                     value=self.name,
                 )
             time.sleep(min(other, 1.0))
+        self._holding.update(queues)
 
-    def _claim_hold(self) -> float:
-        return max(
-            (
-                self._at.rsmq.run(
-                    operations.hold_lease(
-                        keys,
-                        self.name,
-                        self._holder,
-                        seconds=HOLD,
-                        lifetime=self._options.retention,
-                    )
-                )
-                for keys in self.queues()
-            ),
-            default=0.0,
-        )
+    def _ask_hold(self, queues: Iterable[QueueKeys]) -> float:
+        """Seconds for which somebody else holds one of them; 0 if all are this one's now."""
+        longest = 0.0
+        for keys in queues:
+            operation = operations.hold_lease(
+                keys, self.name, self._holder, seconds=HOLD, lifetime=self._options.retention
+            )
+            try:
+                longest = max(longest, self._at.rsmq.run(operation))
+            except QueueNotFound:
+                self._holding.discard(keys)  # whoever reads it says so
+        return longest
 
     def _renew(self) -> None:
-        if self._claim_hold():
+        if self._ask_hold(list(self._holding)):
             self._taken_over = True
 
     def _still_holder(self) -> None:

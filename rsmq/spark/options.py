@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from rsmq import protocol
 from rsmq.errors import InvalidOption, InvalidValue, RSMQError, show
@@ -194,18 +194,22 @@ class _Texts:
             name = names.get(given.lower())
             if name is not None:
                 self._texts[name] = text
-            elif given.lower().startswith("redis."):
+            elif given.lower().startswith("redis.") and "password" not in given.lower():
                 self._texts[given.lower()] = text
-            elif given.lower() == "password":
+            elif "password" in given.lower():
                 raise InvalidOption(
-                    "password",
+                    given,
                     "a password in an option would stand in plans and checkpoints. Set "
                     "passwordEnv to the name of an environment variable, or passwordFile to the "
                     "path of a file, that every process of the job can read.",
                 )
             elif given.lower() not in map(str.lower, _OF_SPARK):
                 near = difflib.get_close_matches(given.lower(), names, 1)
-                way = f"did you mean {names[near[0]]}?" if near else f"there are {_list(names)}."
+                way = (
+                    f"did you mean {names[near[0]]}?"
+                    if near
+                    else f"there are {_list(names.values())}."
+                )
                 raise InvalidOption(given, f"there is no such option here; {way}")
 
     def text(self, name: str) -> str | None:
@@ -331,7 +335,8 @@ def _check_url(url: str) -> None:
         )
     try:
         parts = urlsplit(url)
-        secret = parts.password or re.search(r"(^|&)password=", parts.query)
+        asked = parse_qsl(parts.query, keep_blank_values=True)
+        secret = parts.password or any("password" in name.lower() for name, _ in asked)
     except ValueError:
         raise InvalidOption("url", "is no URL such as redis://127.0.0.1:6379/0.") from None
     if secret:
@@ -442,7 +447,7 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
         texts.lease_name("consumerGroup"),
         dead_letters,
         texts.flag("failOnDataLoss", default=True),
-        texts.seconds("idleWait", 1, 0.01, 60),
+        texts.seconds("idleWait", 5, 0.01, 60),
         texts.seconds("leaseRetention", 7 * _DAY, 60, protocol.MAX_SECONDS),
     )
 

@@ -104,8 +104,9 @@ def grouped(options: SinkOptions, batch: Any) -> Iterator[tuple[Group, bytes | R
 
     Raises:
         MessageNotString: a message is null.
-        InvalidOption: a queue is null or has no name, a delay is out of range, or an id of a
-            restore is null.
+        InvalidOption: a queue, or an id of a restore, is null.
+        InvalidFormat: a queue's name, or an id, is not of their form.
+        InvalidValue: a delay is out of range.
     """
     names = set(batch.schema.names)
     bodies = _bodies(options, batch)
@@ -191,19 +192,23 @@ def _as_json(row: dict[str, Any]) -> bytes:
         text = json.dumps(
             row, ensure_ascii=False, allow_nan=False, default=_plain, separators=(",", ":")
         )
-    except ValueError:  # a number that JSON has not; Spark's to_json writes its name, too
+    except (ValueError, TypeError):  # a number or a name that JSON has not
         text = json.dumps(_named(row), ensure_ascii=False, default=_plain, separators=(",", ":"))
     return text.encode("utf-8")
 
 
 def _named(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):  # as Spark's to_json has it
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
-        return {name: _named(each) for name, each in value.items()}
+        return {_name(name): _named(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_named(each) for each in value]
     return value
+
+
+def _name(key: Any) -> Any:
+    return key if isinstance(key, str | int | float | bool | None) else _plain(key)
 
 
 def _as_msgpack(row: dict[str, Any]) -> bytes:
@@ -221,15 +226,12 @@ def _plain(value: Any, *, binary: bool = False) -> Any:
     return str(value)
 
 
-_SMALL = protocol.MIN_MAXSIZE
-
-
 def size_of(raws: list[bytes], *, text: bool) -> int:
     """The size of the largest, as maxsize counts it: UTF-16 code units of text, bytes of bytes."""
-    largest = max(map(len, raws), default=0)
-    if not text or largest <= _SMALL:  # units are never more than bytes
-        return largest
-    sizes = (
-        protocol.utf16_length(raw.decode("utf-8", "replace")) for raw in raws if len(raw) > _SMALL
-    )
-    return max(*sizes, _SMALL)
+    if not text:
+        return max(map(len, raws), default=0)
+    return max(map(_units, raws), default=0)
+
+
+def _units(raw: bytes) -> int:
+    return len(raw) if raw.isascii() else protocol.utf16_length(raw.decode("utf-8", "replace"))

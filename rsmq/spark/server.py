@@ -9,13 +9,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import redis
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.retry import Retry
 
 from rsmq import BYTES, RSMQ
-from rsmq.errors import InvalidOption, QueueNotFound
+from rsmq.errors import InvalidOption, QueueNotFound, RSMQError
 from rsmq.protocol import Namespace, QueueKeys
 from rsmq.spark.options import ConnectionOptions, SourceOptions
 from rsmq.watcher import Watcher
@@ -97,14 +98,19 @@ def _connect(options: ConnectionOptions) -> Server:
     deadline = options.retry_deadline
     attempts = 6 + round(deadline / _PAUSE) if deadline else 0
     namespace = options.namespace
-    rsmq = RSMQ.from_url(
-        options.url,
-        ns=namespace.name,
-        strict_names=namespace.strict_names,
-        codec=BYTES,
-        retry_deadline=deadline,
-        **secret,
-    )
+    try:
+        rsmq = RSMQ.from_url(
+            options.url,
+            ns=namespace.name,
+            strict_names=namespace.strict_names,
+            codec=BYTES,
+            retry_deadline=deadline,
+            **secret,
+        )
+    except RSMQError as error:
+        given = [f"redis.{name}" for name, _ in parse_qsl(urlsplit(options.url).query)]
+        name = " or ".join(["url", *given])
+        raise InvalidOption(name, error.hint or str(error)) from None
     times: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
     patient = Retry(ExponentialBackoff(cap=_PAUSE, base=0.05), attempts)
     raw = redis.Redis.from_url(options.url, **{**times, **secret, "retry": patient, "protocol": 2})

@@ -36,6 +36,10 @@ from rsmq.spark.server import Server, server
 _BYTES = 4 * 1024 * 1024
 
 
+#: How long it is known of a write without a name that it was done, seconds: nobody will ask.
+_MEMORY = 3600.0
+
+
 @dataclass
 class Written(WriterCommitMessage):
     """
@@ -166,13 +170,22 @@ def was_done(at: Server, write: str, batch: int) -> bool:
     packed = at.raw.hget(at.namespace.written, write)
     if packed is None:
         return False
-    last, decision = msgpack.unpackb(packed, raw=True)
+    last, decision, _ = msgpack.unpackb(packed, raw=True)
     return bool(last > batch or (last == batch and not decision))
 
 
-def publish(options: SinkOptions, write: str, batch: int, decision: Decision) -> None:
+def publish(
+    options: SinkOptions, write: str, batch: int, decision: Decision, *, remember: bool = True
+) -> None:
     """
     Publish what was staged, once.
+
+    Args:
+        options: the sink's.
+        write: the name of the write.
+        batch: the number of the batch.
+        decision: what counts, unless something was decided before.
+        remember: whether somebody may ask again whether this was done.
 
     Raises:
         BatchLost: not all of it is there.
@@ -200,9 +213,8 @@ def publish(options: SinkOptions, write: str, batch: int, decision: Decision) ->
             keys = at.namespace.queue(queue)
             for part in parts:
                 at.rsmq.run(operations.publish_staged(keys, part, realtime=options.realtime))
-        at.rsmq.run(
-            operations.finish_staged(at.namespace, write, number, lifetime=options.retention)
-        )
+        lifetime = options.retention if remember else min(options.retention, _MEMORY)
+        at.rsmq.run(operations.finish_staged(at.namespace, write, number, lifetime=lifetime))
         if number >= batch:
             break
     for queue in queues:
@@ -268,7 +280,8 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, after all tasks."""
         if self._options.staged:
-            publish(self._options, self._write, 0, _merged(messages))
+            named = self._options.write_id is not None
+            publish(self._options, self._write, 0, _merged(messages), remember=named)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, after a failure. What was sent straight away stays."""

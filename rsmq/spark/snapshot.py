@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from rsmq import protocol
 from rsmq.protocol import QueueKeys
-from rsmq.spark.columns import STORED, arrow_schema, record_batch
+from rsmq.spark.columns import STORED, arrow_schema, record_batch, shown, unix_us
 from rsmq.spark.options import SnapshotOptions, SourceOptions
 from rsmq.spark.server import Server, server
 
@@ -125,12 +125,11 @@ class SnapshotReader(DataSourceReader):
         return ids, scores
 
     def _passes(self, queue: str, raw_id: bytes, score: float) -> bool:
-        id = protocol.decode_name(raw_id)
         known = {
             "queue": queue,
-            "id": id,
-            "sent": _moment(protocol.sent_us(id)),
-            "visible_at": _moment(round(score * 1000)),
+            "id": shown(raw_id),
+            "sent": _moment(protocol.sent_us(protocol.decode_name(raw_id))),
+            "visible_at": _moment(unix_us(score)),
         }
         return all(test.passes(known) for test in self._tests)
 
@@ -223,7 +222,4 @@ def _snapshot(at: Server, queues: list[QueueKeys]) -> list[tuple[QueueKeys, int,
 
 
 def _moment(us: int | None) -> datetime | None:
-    try:
-        return None if us is None else _EPOCH + timedelta(microseconds=us)
-    except OverflowError:
-        return None
+    return None if us is None else _EPOCH + timedelta(microseconds=us)

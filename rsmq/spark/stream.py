@@ -58,6 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _forget(self) -> None:
         self._lease: Lease | None = None
+        self._name: str | None = None
         self._latest_ms: int | None = None
         self._backlog: dict[str, Any] | None = None
         self._backlog_at = float("-inf")
@@ -83,7 +84,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query begins that has no checkpoint: before the batch that its group holds."""
         group = self._options.group
         number = 0 if group is None else self._leased(group).last_held()
-        return {"lease": group or secrets.token_hex(8), "batch": number, "queues": {}}
+        self._name = self._name or group or secrets.token_hex(8)  # Spark asks until there is data
+        return {"lease": self._name, "batch": number, "queues": {}}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """As many messages a batch as the option says."""

@@ -216,6 +216,28 @@ def test_a_lease_has_one_holder(env, keys):
     assert 15 < hold("me", 20) <= 20
 
 
+def test_leases_that_nobody_keeps_are_forgotten(env, keys):
+    env.rsmq.send_messages("q", ["a", "b", "c"])
+    lease(env, keys, "kept:1", most=1)
+    lease(env, keys, "old:1", lifetime=0.001, most=1)
+    lease(env, keys, "old:1", part=1, lifetime=0.001, most=1)
+    env.rsmq.run(operations.hold_lease(keys, "old", "me", seconds=0, lifetime=DAY))
+    removed = 0
+    while removed < 4:  # one field of the lease, one of the batch, and two parts
+        removed += env.rsmq.run(operations.forget_leases(keys))
+
+    assert set(env.raw.hkeys(keys.leases)) == {b"kept:1", b"kept:1:0"}
+
+
+def test_the_most_patient_says_how_long_receipts_are_kept(env, keys):
+    env.rsmq.send_messages("q", ["a", "b"])
+    lease(env, keys, "patient:1", most=1)
+    lease(env, keys, "other:1", most=1, lifetime=60)
+    env.rsmq.run(operations.extend_leased(keys, "other:1", 0, vt=60, lifetime=60))
+
+    assert env.raw.pttl(keys.leases) > DAY * 1000 - 5000
+
+
 def test_nothing_is_leased_without_the_queue(env):
     keys = Namespace(env.ns).queue("nowhere")
     with pytest.raises(QueueNotFound):
@@ -299,6 +321,19 @@ def test_a_write_is_decided_once_for_each_batch(env, keys):
     assert finish(env, 0) == 0
     assert adopt(env, 2, {}) == (1, {"q": ["w:0:b:0"]})
     assert 0 < env.raw.pttl(f"{env.ns}:x:written") <= DAY * 1000
+
+
+def test_writes_that_nobody_asks_about_are_forgotten(env, keys):
+    namespace = Namespace(env.ns)
+    finish(env, 0, "kept")
+    for number in range(101):
+        done = operations.finish_staged(namespace, f"w{number}", 0, lifetime=0.001)
+        env.rsmq.run(done)
+    while env.raw.hlen(namespace.written) > 100:
+        finish(env, 0, "kept")
+
+    assert env.raw.hexists(namespace.written, "kept")
+    assert env.raw.hlen(namespace.written) < 100
 
 
 def test_nothing_is_decided_when_parts_are_missing(env, keys):

@@ -30,6 +30,7 @@ UPPER = {
     "adopt_staged",
     "extend_leased",
     "finish_staged",
+    "forget_leases",
     "hold_lease",
     "lease_messages",
     "leased_messages",

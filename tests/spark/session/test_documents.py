@@ -1,0 +1,88 @@
+"""What the README shows of Spark is run, and what it lists is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rsmq import RSMQ
+from rsmq.spark import options
+from rsmq.spark.columns import _fields
+from rsmq.spark.pipelines.arguments import parser
+from tests.spark.session.conftest import ENVIRONMENT, ROOT
+
+README = (ROOT / "README.md").read_text()
+SECTION = README[README.index("## Spark") : README.index("## Other clients")]
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
+COMMANDS = re.findall(r"^rsmq-pipeline .*$", SECTION, re.MULTILINE)
+
+
+def run(command, folder):
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def test_the_blocks_and_the_command_run_as_pasted(server, tmp_path):
+    assert (len(BLOCKS), len(COMMANDS)) == (1, 1)
+    with RSMQ.from_url(server.url) as rsmq:
+        try:
+            program = BLOCKS[0].replace("127.0.0.1:6379", f"127.0.0.1:{server.port}")
+            result = run([sys.executable, "-c", program], tmp_path)
+            assert (result.returncode, result.stdout) == (0, "1000\n"), result.stderr
+            assert rsmq.get_queue_attributes("events").messages == 0
+
+            rsmq.send_messages("events", ["one", "two"])
+            command = shlex.split(COMMANDS[0].replace("127.0.0.1:6379", f"127.0.0.1:{server.port}"))
+            command[0] = str(Path(sys.executable).with_name("rsmq-pipeline"))
+            result = run(command, tmp_path)
+            assert result.returncode == 0, result.stderr
+            assert "messages: 2" in result.stdout
+            assert len(list((tmp_path / "archive").glob("date=*"))) == 1
+        finally:
+            rsmq.delete_queue("events")
+
+
+def test_the_table_of_jobs_is_complete_and_its_commands_are_taken():
+    listed = re.findall(r"^\| `rsmq-pipeline (\w+) ?(.*?)` \|", SECTION, re.MULTILINE)
+    (commands,) = [
+        action.choices for action in parser()._actions if getattr(action, "choices", None)
+    ]
+
+    assert [name for name, _ in listed] == list(commands)
+    for name, arguments in listed:
+        parser().parse_args([name, *shlex.split(arguments.replace("[", "").replace("]", ""))])
+
+
+def test_every_option_and_column_is_listed():
+    known = {
+        *options._CONNECTION, *options._SOURCE, *options._BATCH_SOURCE, *options._STREAM_SOURCE,
+        *options._SINK,
+    } - {"maxOffsetsPerTrigger"}  # fmt: skip
+    rows = re.findall(r"^\| (`.*) \|$", SECTION, re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+    assert known <= listed
+    assert set(_fields(binary=False)) <= listed
+
+
+def test_links_into_the_readme_lead_somewhere():
+    for link in re.findall(r"\]\(#([\w-]+)\)", README):
+        headings = re.findall(r"^#+ (.*)$", README, re.MULTILINE)
+        assert link in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("module", ["rsmq.spark", "rsmq.spark.pipelines"])
+def test_all_names_are_there(module):
+    import importlib
+
+    found = importlib.import_module(module)
+    assert all(hasattr(found, name) for name in found.__all__)
+    assert found.__all__ == sorted(found.__all__)

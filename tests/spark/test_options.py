@@ -1,0 +1,384 @@
+"""The options: what each means, what it refuses, and that no secret is ever among them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+
+import pytest
+from pyspark import cloudpickle
+from redis.exceptions import AuthenticationError
+
+from rsmq import QueueNotFound
+from rsmq.operations.leases import DeadLetters
+from rsmq.spark import InvalidOption, RsmqDataSource
+from rsmq.spark.options import (
+    sink_options,
+    snapshot_options,
+    source_options,
+    stream_options,
+)
+from tests.servers import Server, redis_7
+from tests.spark.conftest import Env, columns
+
+DAY = 86_400
+MESSAGES = columns(message="string")
+SECRET = "s3cr3t-w0rd"
+
+
+def sink(options):
+    return sink_options(options, streaming=False)
+
+
+def stream_sink(options):
+    return sink_options(options, streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("read", "option", "attribute", "default", "texts"),
+    [
+        (source_options, "columns", "columns", None, {"id, sent": ("id", "sent"), "": None}),
+        (source_options, "bodyType", "binary", False, {"string": False, " Binary ": True}),
+        (source_options, "includeRaw", "include_raw", False, {"TRUE": True, "false": False}),
+        (source_options, "numPartitions", "partitions", 2 * os.cpu_count(), {"1": 1, " 7 ": 7}),
+        (source_options, "maxIdsPerPartition", "ids_a_partition", 20_000, {"1000000": 1_000_000}),
+        (source_options, "fetchSize", "fetch", 2000, {"1": 1}),
+        (
+            snapshot_options, "include", "include", "all",
+            {each.title(): each for each in ("visible", "hidden", "in_flight", "delayed")},
+        ),
+        (
+            snapshot_options, "startingTimestamp", "from_us", None,
+            {
+                "": None,
+                "1700000000123": 1_700_000_000_123_000,
+                "2023-11-14T22:13:20.000001Z": 1_700_000_000_000_001,
+                "2023-11-14 22:13:20": 1_700_000_000_000_000,
+                "2023-11-14T23:13:20+01:00": 1_700_000_000_000_000,
+                "2023-11-14": 1_699_920_000_000_000,
+            },
+        ),
+        (snapshot_options, "endingTimestamp", "to_us", None, {"1700000000123": 1700000000123000}),
+        (snapshot_options, "pushdown", "pushdown", False, {"true": True}),
+        (stream_options, "maxMessagesPerTrigger", "most", 100_000, {"5": 5}),
+        (stream_options, "maxOffsetsPerTrigger", "most", 100_000, {"5": 5}),
+        (stream_options, "visibilityTimeout", "vt", 600, {"1": 1, "2.5": 2.5}),
+        (stream_options, "consumerGroup", "group", None, {"night-ly_1.a": "night-ly_1.a"}),
+        (stream_options, "failOnDataLoss", "fail_on_data_loss", True, {"false": False}),
+        (stream_options, "idleWait", "idle_wait", 5, {"0.01": 0.01, "60": 60}),
+        (stream_options, "leaseRetention", "retention", 7 * DAY, {"60": 60}),
+        (sink, "delivery", "staged", False, {"Exactly-Once": True, "at-least-once": False}),
+        (sink, "delay", "delay_ms", None, {"0": 0, "1.5": 1500, "": None}),
+        (sink, "batchSize", "batch", 1000, {"1": 1, "10000": 10_000}),
+        (sink, "createQueue", "create", False, {"true": True}),
+        (sink, "vt", "vt", 30, {"0": 0}),
+        (sink, "maxsize", "maxsize", 65536, {"-1": -1, "1024": 1024}),
+        (sink, "enforceMaxSize", "enforce_maxsize", True, {"false": False}),
+        (sink, "realtime", "realtime", False, {"true": True}),
+        (sink, "restore", "restore", False, {"true": True}),
+        (sink, "messageFormat", "format", "column", {"JSON": "json", "msgpack": "msgpack"}),
+        (sink, "messageColumn", "message_column", "message", {"value": "value"}),
+        (sink, "queueColumn", "queue_column", "queue", {"topic": "topic"}),
+        (sink, "delayColumn", "delay_column", "delay", {"wait": "wait"}),
+        (sink, "stagingRetention", "retention", 7 * DAY, {"60": 60}),
+    ],
+)  # fmt: skip
+def test_an_option_means(read, option, attribute, default, texts):
+    assert getattr(read({"queue": "q"}), attribute) == default
+    for text, meaning in texts.items():
+        for name in (option, option.lower()):
+            assert getattr(read({"queue": "q", name: text}), attribute) == meaning
+
+
+def test_options_that_go_together():
+    options = {"queue": "q", "maxReceiveCount": "3", "deadLetterQueue": "dead"}
+    assert stream_options(options).dead_letters == DeadLetters("dead", 3)
+    named = sink({"queue": "q", "delivery": "exactly-once", "writeId": "nightly"})
+    assert named.write_id == "nightly"
+    whole = sink({"queue": "q", "messageFormat": "json"})
+    assert (whole.queue_column, whole.delay_column) == (None, None)
+    assert sink({"restore": "true"}).delay_column is None
+
+
+def test_queues_are_named_in_one_of_three_ways():
+    assert source_options({"queue": "q"}).queues == ("q",)
+    assert source_options({"subscribe": "b, a ,b"}).queues == ("b", "a")
+    pattern = source_options({"subscribePattern": "orders-.*"})
+    assert (pattern.queues, pattern.pattern) == ((), "orders-.*")
+    assert source_options({"queue": "a b", "strictNames": "false"}).queues == ("a b",)
+
+
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        ({}, "redis://127.0.0.1:6379/0"),
+        ({"host": "h", "port": "1", "db": "2"}, "redis://h:1/2"),
+        ({"host": "::1", "ssl": "true"}, "rediss://[::1]:6379/0"),
+        ({"url": "unix:///run/redis.sock?db=1"}, "unix:///run/redis.sock?db=1"),
+        ({"url": "redis://h", "username": "b&b"}, "redis://h?username=b%26b"),
+        ({"url": "redis://h?db=3", "redis.Client_Name": "a b"}, "redis://h?db=3&client_name=a+b"),
+        ({"Path": "p", "checkpointLocation": "c", "queryName": "n"}, "redis://127.0.0.1:6379/0"),
+    ],
+)
+def test_where_redis_is(options, url):
+    connection = source_options({"queue": "q", **options}).connection
+    assert connection.url == url
+    assert connection.namespace.name == "rsmq"
+    assert connection.retry_deadline == 60
+
+
+WHOLE = "is a whole number from"
+SECONDS = "is a number of seconds from"
+
+
+@pytest.mark.parametrize(
+    ("read", "options", "rule"),
+    [
+        (source_options, {"bodyType": "text"}, "is one of string, binary; got 'text'"),
+        (source_options, {"includeRaw": "yes"}, "is one of true, false; got 'yes'"),
+        (source_options, {"numPartitions": "0"}, f"{WHOLE} 1 to 100000; got '0'"),
+        (source_options, {"numPartitions": "2.0"}, WHOLE),
+        (source_options, {"maxIdsPerPartition": "1000001"}, WHOLE),
+        (source_options, {"fetchSize": "-1"}, WHOLE),
+        (source_options, {"fetchSize": "9" * 99}, WHOLE),
+        (source_options, {"port": "65536"}, WHOLE),
+        (source_options, {"db": "x"}, WHOLE),
+        (source_options, {"retryDeadline": "86401"}, f"{SECONDS} 0 to 86400"),
+        (snapshot_options, {"include": "none"}, "is one of all, visible"),
+        (snapshot_options, {"startingTimestamp": "soon"}, "is Unix milliseconds, or a time"),
+        (snapshot_options, {"endingTimestamp": "-5"}, "is Unix milliseconds, or a time"),
+        (snapshot_options, {"pushdown": ""}, "is one of true, false; got ''"),
+        (stream_options, {"maxMessagesPerTrigger": "0"}, WHOLE),
+        (stream_options, {"maxOffsetsPerTrigger": "x"}, WHOLE),
+        (stream_options, {"visibilityTimeout": "0.5"}, f"{SECONDS} 1 to 1e+07; got '0.5'"),
+        (stream_options, {"visibilityTimeout": "nan"}, SECONDS),
+        (stream_options, {"consumerGroup": "a:b"}, "is 1 to 64 characters of A-Z a-z 0-9 _ . -"),
+        (stream_options, {"consumerGroup": "x" * 65}, "is 1 to 64 characters"),
+        (stream_options, {"idleWait": "0"}, SECONDS),
+        (stream_options, {"leaseRetention": "59"}, SECONDS),
+        (stream_options, {"failOnDataLoss": "maybe"}, "is one of true, false"),
+        (stream_options, {"maxReceiveCount": "0", "deadLetterQueue": "dead"}, WHOLE),
+        (stream_options, {"deadLetterQueue": "a b", "maxReceiveCount": "1"}, "A queue name has"),
+        (sink, {"delivery": "once"}, "is one of at-least-once, exactly-once"),
+        (sink, {"delay": "-1"}, f"{SECONDS} 0 to 1e+07"),
+        (sink, {"batchSize": "10001"}, WHOLE),
+        (sink, {"vt": "1.5"}, WHOLE),
+        (sink, {"maxsize": "100"}, "1024 to 65536, or -1 for unlimited; got 100"),
+        (sink, {"messageFormat": "xml"}, "is one of column, json, msgpack"),
+        (sink, {"stagingRetention": "x"}, SECONDS),
+        (sink, {"writeId": "a b", "delivery": "exactly-once"}, "is 1 to 64 characters"),
+    ],
+)
+def test_a_bad_value_is_refused_with_name_rule_and_value(read, options, rule):
+    ((name, text), *_) = options.items()
+    with pytest.raises(InvalidOption) as caught:
+        read({"queue": "q", **options})
+    assert str(caught.value).startswith(f"Option {name}: ")
+    assert rule in str(caught.value)
+    assert str(caught.value.value) == text
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("read", "options", "text"),
+    [
+        (source_options, {}, "Option queue: give just one of queue, subscribe"),
+        (source_options, {"queue": "q", "subscribe": "r"}, "got queue, subscribe."),
+        (source_options, {"queue": "a b"}, "Option queue: A queue name has 1 to 160"),
+        (source_options, {"subscribe": "a,,b"}, "Option subscribe: A queue name has"),
+        (source_options, {"subscribePattern": "("}, "Option subscribePattern: is no regular"),
+        (source_options, {"queue": "q", "ns": "\udcff\ud800"}, "Option ns: "),
+        (source_options, {"queue": "q", "url": "redis://h", "port": "1"}, "leave out port."),
+        (source_options, {"queue": "q", "url": "memory://"}, "Spark's processes could not share"),
+        (source_options, {"queue": "q", "url": "h:6379"}, "begins with redis://, rediss://"),
+        (source_options, {"queue": "q", "url": "redis://[h"}, "is no URL such as"),
+        (
+            source_options, {"queue": "q", "passwordEnv": "A", "passwordFile": "b"},
+            "Option passwordEnv: give it or passwordFile, not both.",
+        ),
+        (
+            stream_options,
+            {"queue": "q", "maxMessagesPerTrigger": "1", "maxOffsetsPerTrigger": "1"},
+            "Option maxOffsetsPerTrigger: is another name of maxMessagesPerTrigger.",
+        ),
+        (stream_options, {"queue": "q", "maxReceiveCount": "1"}, "give both, or neither."),
+        (stream_options, {"queue": "q", "deadLetterQueue": "d"}, "give both, or neither."),
+        (
+            stream_options, {"subscribe": "q,d", "maxReceiveCount": "1", "deadLetterQueue": "d"},
+            "Option deadLetterQueue: 'd' is read by this stream itself.",
+        ),
+        (sink, {"queue": "q", "writeId": "a"}, "Option writeId: names a batch write with"),
+        (
+            stream_sink, {"queue": "q", "writeId": "a", "delivery": "exactly-once"},
+            "Option writeId: names a batch write with",
+        ),
+        (sink, {"restore": "true", "delay": "1"}, "Option restore: puts messages back as they"),
+        (sink, {"restore": "true", "delayColumn": "d"}, "Option restore: "),
+        (sink, {"restore": "true", "messageFormat": "json"}, "Option restore: "),
+        (sink, {"queue": "QUEUES"}, "Option queue: 'QUEUES' is the key of the index"),
+    ],
+)  # fmt: skip
+def test_options_that_contradict_each_other_are_refused(read, options, text):
+    with pytest.raises(InvalidOption) as caught:
+        read(options)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("read", "name", "way"),
+    [
+        (source_options, "visibiltyTimeout", "did you mean visibilityTimeout?"),
+        (source_options, "quue", "did you mean queue?"),
+        (snapshot_options, "startTimestamp", "did you mean startingTimestamp?"),
+        (stream_options, "maxMessagePerTrigger", "did you mean maxMessagesPerTrigger?"),
+        (sink, "batch_size", "did you mean batchSize?"),
+        (sink, "zzz", "there are url, host, port,"),
+        pytest.param(sink, "zzz", "passwordEnv, passwordFile,"),
+        # what is good for one way of reading or writing is not for another
+        (snapshot_options, "visibilityTimeout", "there is no such option here"),
+        (snapshot_options, "maxMessagesPerTrigger", "there is no such option here"),
+        (stream_options, "include", "there is no such option here"),
+        (stream_options, "pushdown", "there is no such option here"),
+        (sink, "consumerGroup", "there is no such option here"),
+        (source_options, "delivery", "there is no such option here"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_what_was_meant(read, name, way):
+    with pytest.raises(InvalidOption) as caught:
+        read({"queue": "q", name: "1"})
+    assert str(caught.value).startswith(f"Option {name}: there is no such option here; ")
+    assert way in str(caught.value)
+
+
+def test_spark_asks_the_data_source_which_looks_at_options_first(env, queue):
+    with pytest.raises(InvalidOption, match="Option visibilitytimeout: there is no such"):
+        env.planned(queue="q", visibilityTimeout=3)
+    with pytest.raises(InvalidOption, match="Option include: there is no such"):
+        env.query(include="all")
+    with pytest.raises(InvalidOption, match="Option columns: names some of"):
+        env.source(queue="q", columns="id,when").schema()
+    with pytest.raises(InvalidOption, match="Option mode: a queue is appended to"):
+        env.source(queue="q").writer(schema=MESSAGES, overwrite=True)
+    with pytest.raises(InvalidOption, match="Option mode: a queue is appended to"):
+        env.source(queue="q").streamWriter(schema=MESSAGES, overwrite=True)
+
+
+def test_a_missing_queue_is_named(env, queue):
+    env.raw.hset(env.keys("half").hash, "vt", 30)
+    for use in (
+        lambda: env.planned(queue="gone"),
+        lambda: env.planned(subscribe="q,gone"),
+        lambda: env.query(queue="gone").poll(),
+        lambda: env.query(maxReceiveCount=1, deadLetterQueue="gone").poll(),
+        lambda: env.source(queue="gone").writer(schema=MESSAGES, overwrite=False),
+        lambda: env.source(queue="gone").streamWriter(schema=MESSAGES, overwrite=False),
+    ):
+        with pytest.raises(QueueNotFound) as caught:
+            use()
+        assert caught.value.value == "gone"
+    with pytest.raises(QueueNotFound):
+        env.planned(queue="half")
+    with pytest.raises(QueueNotFound) as caught:
+        env.source(queue="gone").writer(schema=MESSAGES, overwrite=False)
+    assert "createQueue=true creates it." in caught.value.__notes__
+
+
+def told(error):
+    """All that anybody could see of an error."""
+    notes = getattr(error, "__notes__", [])
+    return "".join((*traceback.format_exception(error), *notes, repr(error.__dict__)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": f"redis://:{SECRET}@h:1/0"},
+        {"url": f"redis://me:{SECRET}@h:1/0"},
+        {"url": f"redis://h:1/0?db=1&password={SECRET}"},
+        pytest.param({"url": f"redis://h:1/0?passw%6Frd={SECRET}"}),
+        {"url": f"unix:///run/redis.sock?password={SECRET}"},
+        {"url": f"memory://:{SECRET}@h"},
+        {"url": f"redis://me:{SECRET}@[h"},
+        {"Password": SECRET},
+        {"pasword": SECRET},
+        pytest.param({"redis.password": SECRET}),
+        pytest.param({"redis.PASSWORD": SECRET}),
+        {"host": f"me:{SECRET}@h"},
+        pytest.param({"redis.ssl_password": SECRET}),
+    ],
+)
+def test_a_password_among_the_options_is_refused_and_not_shown(options):
+    source = RsmqDataSource(options={"queue": "q", **options})
+    with pytest.raises(InvalidOption) as caught:
+        source.schema()
+    assert SECRET not in told(caught.value)
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """A server that lets nobody in without a password."""
+    server = Server(redis_7())
+    with server.raw() as raw:
+        raw.execute_command("ACL", "SETUSER", "spark", "on", f">{SECRET}", "~*", "&*", "+@all")
+        raw.config_set("requirepass", SECRET)
+    yield server
+    server.stop()
+
+
+@pytest.mark.parametrize("user", [{}, {"username": "spark"}])
+@pytest.mark.parametrize("kept_in", ["passwordEnv", "passwordFile"])
+def test_a_password_is_found_in_each_process_and_sent_nowhere(
+    guarded, tmp_path, monkeypatch, user, kept_in
+):
+    if kept_in == "passwordEnv":
+        monkeypatch.setenv("QUEUES_PASSWORD", SECRET)
+        options = {kept_in: "QUEUES_PASSWORD", **user}
+    else:
+        (tmp_path / "secret").write_text(f"{SECRET}\n")
+        options = {kept_in: str(tmp_path / "secret"), **user}
+    env = Env(guarded, password=SECRET)
+    sink = env.source(queue="q", createQueue=True, **options)
+    source = env.source(queue="q", **options)
+    writer = sink.writer(schema=MESSAGES, overwrite=False)
+    reader = source.reader(schema=source.schema())
+    stream = env.source(queue="q", idleWait=0.01, **options).streamReader(source.schema())
+    start = stream.initialOffset()
+
+    assert reader.partitions() == []
+    assert stream.latestOffset(start, stream.getDefaultReadLimit()) == start
+    for thing in (sink, source, writer, reader, stream):
+        for pickled in (pickle.dumps(thing), cloudpickle.dumps(thing)):
+            assert SECRET.encode() not in pickled
+        assert SECRET not in repr(vars(thing))
+    stream.stop()
+    env.close()
+
+
+def test_a_wrong_or_missing_password_is_told_and_not_shown(guarded, tmp_path, monkeypatch):
+    env = Env(guarded, password=SECRET)
+    wrong = SECRET[::-1]
+    monkeypatch.setenv("WRONG_PASSWORD", wrong)
+    with pytest.raises(AuthenticationError) as caught:
+        env.planned(queue="q", passwordEnv="WRONG_PASSWORD", retryDeadline=0)
+    assert wrong not in told(caught.value)
+    with pytest.raises(InvalidOption, match="there is no environment variable NOT_SET in"):
+        env.planned(queue="q", passwordEnv="NOT_SET")
+    with pytest.raises(InvalidOption, match="missing can't be read on this machine: No such file"):
+        env.planned(queue="q", passwordFile=str(tmp_path / "missing"))
+    (tmp_path / "binary").write_bytes(b"\xff")
+    with pytest.raises(InvalidOption, match="no UTF-8"):
+        env.planned(queue="q", passwordFile=str(tmp_path / "binary"))
+    env.close()
+
+
+def test_options_of_the_redis_client_pass_through(env, queue):
+    with env.commands() as commands:
+        env.planned(queue="q", redis__client_name="spark-job")
+    assert "CLIENT SETNAME spark-job" in commands
+
+
+@pytest.mark.parametrize("option", [{"redis__socket_timeout": "soon"}, {"redis__nonsense": "1"}])
+def test_an_option_that_the_redis_client_refuses_is_named(env, queue, option):
+    with pytest.raises(InvalidOption, match=next(iter(option)).replace("__", ".")):
+        env.planned(queue="q", **option)

@@ -1,0 +1,633 @@
+"""The sinks: at least once and exactly once, of batches and of streams, through every crash."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import msgpack
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from rsmq import InvalidFormat, InvalidValue, MessageNotString, MessageTooLong, QueueNotFound
+from rsmq.spark import BatchLost, InvalidOption
+from tests.spark.conftest import Died, StreamWrite, columns, dies, shipped
+
+TEXT = columns(message="string")
+DELIVERIES = ["at-least-once", "exactly-once"]
+
+
+def texts(*bodies):
+    return [{"message": body} for body in bodies]
+
+
+@pytest.fixture(params=DELIVERIES)
+def delivery(request):
+    return {"delivery": request.param}
+
+
+@pytest.fixture
+def stream(env, monkeypatch):
+    """Makes a write of one batch of a stream."""
+
+    def write(number=0, query="query", schema=TEXT, **options):
+        return StreamWrite(env, schema, options, number, monkeypatch, query)
+
+    return write
+
+
+def staged(env, queue="q"):
+    return sorted(env.raw.hkeys(env.keys(queue).staged))
+
+
+def decided(env, write):
+    packed = env.raw.hget(env.at().namespace.written, write)
+    return packed and msgpack.unpackb(packed, raw=True)[:2]
+
+
+# --- what becomes of rows ----------------------------------------------------------------------
+
+
+def test_rows_become_messages_as_every_client_sends_them(env, queue, delivery):
+    before = env.now_ms()
+    env.write(TEXT, **delivery).run(texts("grüße", ""), [], texts("c"))
+    after = env.now_ms()
+
+    assert sorted(env.bodies()) == sorted([b"", "grüße".encode(), b"c"])
+    fields, scores = env.fields(), env.scores()
+    assert set(fields) == {
+        "vt", "delay", "maxsize", "created", "modified", "totalsent", *scores,
+    }  # fmt: skip
+    assert fields["totalsent"] == b"3"
+    for id, score in scores.items():
+        assert len(id) == 32
+        assert before <= score == int(id[:10], 36) // 1000 <= after
+    assert staged(env) == []
+    assert env.rsmq.receive_message("q").receive_count == 1
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
+def test_a_message_is_a_text_or_bytes(env, queue, delivery, kind):
+    binary = "binary" in str(kind)
+    write = env.write(
+        columns(value="binary" if binary else "string"), messageColumn="value", **delivery
+    )
+    bodies = [b"\xff\x00", b""] if binary else ["ü", ""]
+    write.commit(write.task(pa.record_batch([pa.array(bodies, kind)], names=["value"])))
+    assert env.bodies() == [each if binary else each.encode() for each in bodies]
+
+
+def test_the_order_inside_a_partition_is_kept(env, queue, delivery):
+    bodies = [f"{n:04}" for n in range(250)]
+    write = env.write(TEXT, batchSize=7, **delivery)
+    write.commit(write.task(texts(*bodies[:100]), texts(*bodies[100:])))
+    assert [body.decode() for body in env.bodies()] == bodies
+    assert env.fields()["totalsent"] == b"250"
+
+
+def test_large_rows_go_in_calls_of_a_few_megabytes(env, delivery):
+    env.rsmq.create_queue("q", maxsize=-1)
+    with env.commands() as commands:
+        env.write(TEXT, **delivery).run(texts(*("x" * 1_500_000 for _ in range(5))))
+    assert [len(body) for body in env.bodies()] == [1_500_000] * 5
+    assert max(map(len, commands)) < 5_000_000
+
+
+def test_each_row_may_say_its_queue_and_delay(env, delivery):
+    for name in ("a", "b"):
+        env.rsmq.create_queue(name, delay=50)
+    schema = columns(message="string", queue="string", delay="double")
+    env.write(schema, queue="", **delivery).run(
+        [
+            {"message": "1", "queue": "a", "delay": 100.5},
+            {"message": "2", "queue": "b", "delay": 0},
+            {"message": "3", "queue": "a", "delay": None},
+        ]
+    )
+    now = env.now_ms()
+    assert (env.bodies("a"), env.bodies("b")) == ([b"3", b"1"], [b"2"])
+    waits = [score - now for score in (*env.scores("a").values(), *env.scores("b").values())]
+    for wait, expected in zip(waits, (50_000, 100_500, 0), strict=True):
+        assert expected - 20_000 < wait <= expected
+
+
+def test_options_say_the_columns_and_win_over_them(env, queue, delivery):
+    schema = columns(value="string", topic="string", wait="integer", queue="string", delay="string")
+    row = {"value": "1", "topic": "gone", "wait": 200, "queue": "gone", "delay": "x"}
+    env.write(
+        schema, messageColumn="value", queueColumn="topic", delayColumn="wait", delay=5, **delivery
+    ).run([row, {**row, "wait": None}])
+    waits = [score - env.now_ms() for score in env.scores().values()]
+    assert 0 < waits[0] <= 5000
+    assert 190_000 < waits[1] <= 200_000
+    env.rsmq.create_queue("r")
+    env.write(columns(message="string", topic="string"), queue="", queueColumn="topic").run(
+        [{"message": "m", "topic": "r"}]
+    )
+    assert env.bodies("r") == [b"m"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "kind", "told"),
+    [
+        (TEXT, {"message": None}, MessageNotString, "Message must be a string"),
+        (columns(message="binary"), {"message": None}, MessageNotString, "Message must be"),
+        (
+            columns(message="string", queue="string"), {"message": "m", "queue": None},
+            InvalidOption, "Option queueColumn: column queue is null in a row",
+        ),
+        (
+            columns(message="string", queue="string"), {"message": "m", "queue": ""},
+            InvalidOption, "Option queueColumn: column queue is",
+        ),
+        (
+            columns(message="string", queue="string"), {"message": "m", "queue": "a b"},
+            InvalidFormat, "Invalid qname format",
+        ),
+        (
+            columns(message="string", queue="string"), {"message": "m", "queue": "gone"},
+            QueueNotFound, "Queue not found",
+        ),
+        (
+            columns(message="string", delay="double"), {"message": "m", "delay": -1.0},
+            InvalidValue, "delay must be between 0",
+        ),
+        (
+            columns(message="string", delay="double"), {"message": "m", "delay": float("nan")},
+            InvalidValue, "delay must be between 0",
+        ),
+    ],
+)  # fmt: skip
+def test_a_row_that_can_not_be_sent_is_told(env, queue, delivery, schema, row, kind, told):
+    options = {"queue": ""} if "queue" in row else {}
+    write = env.write(schema, **options, **delivery)
+    with pytest.raises(kind) as caught:
+        write.task([row])
+    assert told in str(caught.value)
+    assert env.scores() == {}
+
+
+def test_a_null_message_says_the_column(env, queue):
+    with pytest.raises(MessageNotString) as caught:
+        env.write(columns(body="string"), messageColumn="body").task([{"body": None}])
+    assert "Column body is null in a row" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "told"),
+    [
+        (columns(value="string"), {}, "messageColumn: there is no column message (string or bin"),
+        (columns(message="integer"), {}, "column message is int, and must be string or binary"),
+        (columns(message="integer"), {}, "messageFormat=json"),
+        (TEXT, {"queue": ""}, "Option queue: give the queue to write to, or a column"),
+        (TEXT, {"queue": "", "queueColumn": "topic"}, "Option queue: give the queue"),
+        (columns(message="string", queue="long"), {"queue": ""}, "Option queueColumn: column queu"),
+        (TEXT, {"delayColumn": "wait"}, "Option delayColumn: there is no column wait (a number)"),
+        (columns(message="string", delay="string"), {}, "delay is string, and must be a number"),
+        (TEXT, {"restore": True}, "Option restore: there is no column id (string)"),
+        (
+            columns(message="string", id="string", visible_at="long"), {"restore": True},
+            "column visible_at is bigint, and must be timestamp",
+        ),
+        (columns(a="long"), {"messageFormat": "json", "queue": ""}, "Option queue: give the"),
+    ],
+)  # fmt: skip
+def test_columns_that_do_not_fit_are_told_before_any_row_is_written(
+    env, queue, stream, schema, options, told
+):
+    for begin in (lambda: env.write(schema, **options), lambda: stream(schema=schema, **options)):
+        with pytest.raises(InvalidOption) as caught:
+            begin()._writer  # noqa: B018 - which a stream makes for each batch
+        assert told in str(caught.value)
+
+
+def test_sizes_are_counted_as_every_client_counts_them(env, delivery):
+    env.rsmq.create_queue("q", maxsize=1024)
+    fits = "é" * 1022 + "\N{GRINNING FACE}"
+    env.write(TEXT, **delivery).run(texts(fits))
+    for schema, body in (
+        (TEXT, "é" * 1025),
+        (TEXT, "\N{GRINNING FACE}" * 513),
+        (columns(message="binary"), "é".encode() * 513),
+    ):
+        write = env.write(schema, **delivery)
+        with pytest.raises(MessageTooLong):
+            write.task(texts(body))
+    assert env.bodies() == [fits.encode()]
+    assert staged(env) == []
+    env.write(TEXT, enforceMaxSize=False, **delivery).run(texts("é" * 100_000))
+    assert len(env.scores()) == 2
+
+
+@pytest.mark.parametrize("units", [300, 400])
+def test_a_small_limit_of_another_client_is_counted_in_the_same_way(env, queue, units):
+    env.raw.hset(env.keys().hash, "maxsize", 500)
+    env.rsmq.send_message("q", "\N{EURO SIGN}" * units)
+    env.write(TEXT).run(texts("\N{EURO SIGN}" * units))
+    assert len(env.scores()) == 2
+
+
+def test_missing_queues_are_created_if_they_shall_be(env, delivery):
+    options = {"createQueue": True, "vt": 77, "maxsize": -1, **delivery}
+    env.write(TEXT, queue="one", **options)
+    env.write(columns(message="string", queue="string"), queue="", **options).run(
+        [{"message": "m", "queue": "two"}, {"message": "m", "queue": "one"}]
+    )
+    assert env.raw.smembers(f"{env.ns}:QUEUES") == {b"one", b"two"}
+    for name in ("one", "two"):
+        assert env.raw.hmget(env.keys(name).hash, "vt", "delay", "maxsize") == [b"77", b"0", b"-1"]
+        assert len(env.scores(name)) == 1
+    created = env.fields("one")["created"]
+    env.raw.hset(env.keys("one").hash, "vt", 5)
+    env.write(TEXT, queue="one", **options)
+    assert env.fields("one")["vt"] == b"5"
+    assert env.fields("one")["created"] == created
+
+
+@pytest.mark.parametrize(("realtime", "heard"), [(True, [b"3"]), (False, [])])
+def test_a_call_notifies_once_if_it_shall(env, queue, delivery, realtime, heard):
+    write = env.write(TEXT, realtime=realtime, **delivery)
+    with env.raw.pubsub(ignore_subscribe_messages=True) as pubsub:
+        pubsub.subscribe(env.keys().channel)
+        pubsub.get_message(timeout=5)
+        write.run(texts("a", "b", "c"))
+        env.raw.publish(env.keys().channel, "end")
+        got = []
+        while (message := pubsub.get_message(timeout=5)) is None or message["data"] != b"end":
+            if message is not None:
+                got.append(message["data"])
+    assert got == heard
+
+
+# --- whole rows --------------------------------------------------------------------------------
+
+BERLIN = ZoneInfo("Europe/Berlin")
+ROW = (
+    StructType()
+    .add("yes", "boolean").add("byte", "byte").add("long", "long").add("real", "float")
+    .add("nan", "double").add("decimal", "decimal(20,2)").add("text", "string")
+    .add("raw", "binary").add("day", "date").add("at", "timestamp").add("local", "timestamp_ntz")
+    .add("none", "string")
+)  # fmt: skip
+VALUES = {
+    "yes": True, "byte": -1, "long": 2**62, "real": 0.5, "nan": float("nan"),
+    "decimal": Decimal("12345678901234567.80"), "text": "grüße\n", "raw": b"\x00\xff",
+    "day": date(2026, 1, 31), "at": datetime(2026, 1, 31, 11, 0, 0, 5, UTC),
+    "local": datetime(2026, 1, 31, 12),  # noqa: DTZ001 - Spark's own kind without a zone
+    "none": None,
+}  # fmt: skip
+TIMES = {
+    "decimal": "12345678901234567.80", "day": "2026-01-31",
+    "at": "2026-01-31T12:00:00.000005+01:00", "local": "2026-01-31T12:00:00",
+}  # fmt: skip
+
+
+def nested():
+    from pyspark.sql.types import ArrayType, MapType, StringType
+
+    schema = StructType.fromJson(ROW.jsonValue())
+    schema.add("inner", ROW).add("list", ArrayType(ROW))
+    schema.add("map", MapType(StringType(), ArrayType(ROW)))
+    return schema, {**VALUES, "inner": VALUES, "list": [VALUES, None], "map": {"k": [VALUES]}}
+
+
+@pytest.mark.parametrize(
+    ("shape", "read", "differs"),
+    [
+        ("json", json.loads, {"raw": "AP8=", "nan": "NaN"}),
+        ("msgpack", msgpack.unpackb, {}),
+    ],
+)
+def test_a_whole_row_is_a_message_with_every_type(env, queue, delivery, shape, read, differs):
+    schema, row = nested()
+    write = env.write(schema, messageFormat=shape, **delivery)
+    write.commit(write.task(write.batch([row], timezone="Europe/Berlin")))
+    (body,) = env.bodies()
+    flat = {**VALUES, **TIMES, **differs}
+    expected = {**flat, "inner": flat, "list": [flat, None], "map": {"k": [flat]}}
+    assert repr(read(body)) == repr(expected)
+    if shape == "json":
+        assert body.startswith(b'{"yes":true,"byte":-1,')
+        assert "grüße".encode() in body
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+def test_numbers_that_json_has_not_are_named(env, queue, number):
+    env.write(columns(n="double"), messageFormat="json").run([{"n": number}])
+    (body,) = env.bodies()
+    names = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
+    assert json.loads(body, parse_constant=pytest.fail) == {"n": names[str(number)]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "text"),
+    [
+        (pa.int32(), 1, "1"),
+        pytest.param(
+            pa.date32(), date(2026, 1, 31), "2026-01-31"),
+        pytest.param(
+            pa.decimal128(5, 2), Decimal("1.50"), "1.50"),
+    ],
+)  # fmt: skip
+def test_maps_with_any_keys_are_json(env, queue, kind, key, text):
+    schema = StructType.fromJson(
+        {
+            "type": "struct",
+            "fields": [
+                {
+                    "name": "m", "nullable": True, "metadata": {},
+                    "type": {
+                        "type": "map", "valueType": "string", "valueContainsNull": True,
+                        "keyType": {
+                            "int32": "integer", "date32[day]": "date",
+                        }.get(str(kind), "decimal(5,2)"),
+                    },
+                }
+            ],
+        }
+    )  # fmt: skip
+    env.write(schema, messageFormat="json").run([{"m": {key: "v"}}])
+    assert [json.loads(body) for body in env.bodies()] == [{"m": {text: "v"}}]
+
+
+def test_a_whole_row_leaves_out_where_it_goes(env, queue):
+    env.rsmq.create_queue("r")
+    schema = columns(queue="string", delay="long", topic="string", wait="double")
+    row = {"queue": "data", "delay": 7, "topic": "r", "wait": 100.0}
+    options = {"messageFormat": "json", "queueColumn": "topic", "delayColumn": "wait"}
+    env.write(schema, queue="", **options).run([row])
+    env.write(schema, messageFormat="json").run([row])
+    assert [json.loads(body) for body in env.bodies("r")] == [{"queue": "data", "delay": 7}]
+    assert min(env.scores("r").values()) > env.now_ms() + 50_000
+    assert [json.loads(body) for body in env.bodies()] == [row]
+
+
+# --- restoring ---------------------------------------------------------------------------------
+
+
+def filled(env):
+    """A queue with messages of all kinds."""
+    env.rsmq.send_messages("q", ["a", "b", "c"])
+    env.rsmq.receive_message("q", vt=500)
+    env.rsmq.receive_message("q", vt=0)
+    env.rsmq.send_message("q", "later", delay=100)
+    env.put("6f9619ff-8b86-d011-b42d-00cf4fc964ff", b"\xff\x00", score=5)
+    env.put("lkdcq4w0" + "A" * 22, b"port", score=1_700_000_000_000, rc=b"2", fr=b"1")
+
+
+def test_messages_are_restored_as_they_were_and_once(env, queue, delivery):
+    env.rsmq.create_queue("copy")
+    filled(env)
+    source = env.source(queue="q", bodyType="binary")
+    rows = env.read(queue="q", bodyType="binary")
+    for _ in range(2):
+        write = env.write(source.schema(), queue="copy", restore=True, **delivery)
+        write.commit(write.task(write.batch(rows[:2], timezone="Asia/Tokyo")), write.task(rows[2:]))
+        assert env.scores("copy") == env.scores("q")
+        kept = {"totalsent", "totalrecv", "created", "modified"}
+        fields = {name: value for name, value in env.fields("copy").items() if name not in kept}
+        assert fields == {name: each for name, each in env.fields("q").items() if name not in kept}
+        assert env.fields("copy")["totalsent"] == b"6"
+    assert env.rsmq.receive_message("copy") is not None
+
+
+def test_what_a_frame_leaves_out_is_as_after_the_send(env, queue, delivery):
+    id = "hodm9jyjbq" + "A" * 22
+    uuid = "6f9619ff-8b86-d011-b42d-00cf4fc964ff"
+    before = env.now_ms()
+    env.write(columns(id="string", message="string"), restore=True, **delivery).run(
+        [{"id": id, "message": "a"}, {"id": uuid, "message": "b"}]
+    )
+    assert env.scores()[id] == int(id[:10], 36) // 1000
+    assert before <= env.scores()[uuid] <= env.now_ms()
+    assert {name for name in env.fields() if name.startswith((id, uuid))} == {id, uuid}
+
+
+@pytest.mark.parametrize(
+    ("id", "kind", "told"),
+    [
+        (None, InvalidOption, "Option restore: column id is null in a row"),
+        ("short", InvalidFormat, "Invalid id format"),
+        ("totalsent", InvalidFormat, "Invalid id format"),
+    ],
+)
+def test_an_id_that_can_not_be_restored_is_told(env, queue, delivery, id, kind, told):
+    write = env.write(columns(id="string", message="string"), restore=True, **delivery)
+    before = env.fields()
+    with pytest.raises(kind) as caught:
+        write.task([{"id": id, "message": "m"}])
+    assert told in str(caught.value)
+    assert env.fields() == before
+
+
+# --- exactly once ------------------------------------------------------------------------------
+
+
+def test_nothing_is_seen_before_the_commit_and_of_failed_attempts_nothing_ever(env, queue):
+    write = env.write(TEXT, delivery="exactly-once", batchSize=2)
+
+    def failing():
+        yield write.batch(texts("1", "2", "3"))
+        raise Died
+
+    with pytest.raises(Died):
+        shipped(write._writer).write(failing())
+    twice = write.task(texts("1", "2", "3"))  # an attempt that ended, and of which nobody heard
+    assert twice.rows == 3
+    counted = [write.task(texts("1", "2", "3")), write.task(texts("4"))]
+    assert env.scores() == {}
+    assert len(staged(env)) == 1 + 2 + 2 + 1
+    assert 0 < env.raw.pttl(env.keys().staged) <= 7 * 86_400_000
+
+    write.commit(*counted, None)
+    assert env.bodies() == [b"1", b"2", b"3", b"4"]
+    assert env.fields()["totalsent"] == b"4"
+    assert staged(env) == []
+    write.commit(*counted)
+    assert len(env.scores()) == 4
+
+
+def test_what_was_sent_straight_away_stays_after_a_failure(env, queue):
+    write = env.write(TEXT)
+    message = write.task(texts("1"))
+    write.abort(message, None)
+    write.run(texts("1"))
+    assert env.bodies() == [b"1", b"1"]
+
+
+def test_an_aborted_write_leaves_nothing_behind(env, queue):
+    env.rsmq.create_queue("r")
+    env.write(TEXT, delivery="exactly-once").task(texts("of another write"))
+    schema = columns(message="string", queue="string")
+    write = env.write(schema, delivery="exactly-once", queue="")
+    before = staged(env)
+    message = write.task([{"message": "m", "queue": name} for name in ("q", "r")])
+    write.abort(message, None)
+    assert (staged(env), staged(env, "r")) == (before, [])
+    assert env.scores() == env.scores("r") == {}
+    write.abort()
+    write.abort(None)
+
+
+def test_a_write_of_which_parts_are_gone_is_refused_whole(env, queue):
+    env.rsmq.create_queue("r")
+    schema = columns(message="string", queue="string")
+    write = env.write(schema, delivery="exactly-once", queue="", writeId="w")
+    message = write.task([{"message": "m", "queue": name} for name in ("q", "r")])
+    env.rsmq.purge_queue("r")
+    with pytest.raises(BatchLost, match="Not all that was staged for batch 0 of write w is in"):
+        write.commit(message)
+    assert env.scores() == {}
+    assert decided(env, "w") is None
+    write.abort(message)
+    assert staged(env) == []
+
+
+def test_old_leftovers_are_removed_by_the_next_write(env, queue):
+    day = 86_400_000
+    now = env.now_ms()
+    for attempt, age in (("old", 8 * day), ("young", 6 * day)):
+        env.raw.hset(env.keys().staged, f"gone:0:{now - age}-{attempt}:0", b"")
+    env.write(TEXT, delivery="exactly-once").run(texts("m"))
+    assert staged(env) == [f"gone:0:{now - 6 * day}-young:0".encode()]
+
+
+def test_a_write_with_a_name_is_done_once(env, queue):
+    options = {"delivery": "exactly-once", "writeId": "nightly.1"}
+    env.write(TEXT, **options).run(texts("1"), texts("2"))
+    before = env.state()
+    again = env.write(TEXT, **options)
+    messages = again.run(texts("1"), texts("other"))
+    assert [message.rows for message in messages] == [0, 0]
+    assert env.state() == before
+    env.write(TEXT, **{**options, "writeId": "nightly.2"}).run(texts("3"))
+    assert env.bodies() == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("kind", ["named batch write", "stream"])
+def test_a_publishing_that_was_broken_off_anywhere_is_completed_once(env, stream, kind, answered):
+    for name in ("q", "r"):
+        env.rsmq.create_queue(name)
+    schema = columns(message="string", queue="string")
+    tasks = [
+        [{"message": f"{task}{n}", "queue": "qr"[n % 2]} for n in range(5)] for task in range(2)
+    ]
+    options = {"schema": schema, "delivery": "exactly-once", "queue": "", "batchSize": 2}
+    expected = {
+        name: sorted(r["message"].encode() for rows in tasks for r in rows if r["queue"] == name)
+        for name in ("q", "r")
+    }
+
+    def begin():
+        if kind == "stream":
+            return stream(calls, **options)
+        return env.write(**options, writeId=f"nightly-{calls}")
+
+    calls, ended = 0, False
+    while not ended:
+        first = begin()
+        messages = [first.task(rows) for rows in tasks]
+        with suppress(Died), dies(env.at(), calls, answered=answered):
+            first.commit(*messages)
+            ended = True
+        if not ended:
+            first.abort(*messages)  # as Spark does
+            begin().run(*tasks)  # and in the next process
+        for name in ("q", "r"):
+            assert sorted(env.bodies(name)) == expected[name], calls
+            assert staged(env, name) == []
+            env.rsmq.purge_queue(name)
+        calls += 1
+    assert calls > 8
+
+
+def test_a_second_crash_does_no_harm(env, queue, stream):
+    options = {"delivery": "exactly-once", "batchSize": 1}
+    rows = texts(*"abcdef")
+    for calls in (3, 2, 4):
+        write = stream(**options)
+        messages = [write.task(rows)]
+        with suppress(Died), dies(env.at(), calls, answered=True):
+            write.commit(*messages)
+    stream(**options).run(rows)
+    assert sorted(env.bodies()) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+    assert env.fields()["totalsent"] == b"6"
+
+
+def test_a_batch_of_a_stream_that_was_done_is_not_done_again(env, queue, stream, delivery):
+    stream(0, **delivery).run(texts("0"))
+    stream(1, **delivery).run(texts("1"))
+    before = env.scores(), env.fields()
+    for number in (1, 0):
+        (message,) = stream(number, **delivery).run(texts("again"))
+        assert message.rows == 0
+        assert (env.scores(), env.fields()) == before
+    stream(1, query="other", **delivery).run(texts("2"))
+    stream(2, **delivery).run(texts("3"))
+    assert env.bodies() == [b"0", b"1", b"2", b"3"]
+    assert decided(env, "query") == [2, b""]
+
+
+def test_a_batch_without_rows_is_done_too(env, queue, stream, delivery):
+    stream(4, **delivery).run([], [])
+    assert decided(env, "query") == [4, b""]
+    stream(5, **delivery).commit(None)
+    stream(5, **delivery).run(texts("m"))
+    assert env.bodies() == [b"m"]
+
+
+def test_a_batch_of_a_stream_that_was_aborted_is_done_by_the_next_attempt(env, queue, stream):
+    first = stream(7, delivery="exactly-once")
+    message = first.task(texts("a"))
+    first.abort(message, None)
+    assert staged(env) == []
+    assert decided(env, "query") is None
+    stream(7, delivery="exactly-once").run(texts("a"), texts("b"))
+    assert env.bodies() == [b"a", b"b"]
+
+
+def test_a_commit_cleans_up_what_a_killed_process_left(env, queue, stream):
+    stream(7, delivery="exactly-once").task(texts("killed before its commit"))
+    stream(7, query="other", delivery="exactly-once").task(texts("of another query"))
+    stream(7, delivery="exactly-once").run(texts("a"))
+    (left,) = staged(env)
+    assert left.startswith(b"other:7:")
+    assert env.bodies() == [b"a"]
+
+
+def test_what_is_staged_is_kept_for_as_long_as_its_write_wants_beside_another(env, queue):
+    options = {"delivery": "exactly-once"}
+    env.write(TEXT, stagingRetention=1000, **options).task(texts("a"))
+    env.write(TEXT, stagingRetention=60, **options).task(texts("b"))
+    assert env.raw.pttl(env.keys().staged) > 900_000
+
+
+def test_it_is_known_for_as_long_as_a_write_wants_that_it_was_done(env, queue, stream):
+    stream(0, stagingRetention=1000).run(texts("a"))
+    stream(0, query="other", stagingRetention=60).run(texts("b"))
+    assert env.raw.pttl(env.at().namespace.written) > 900_000
+
+
+def test_writers_know_their_batch_from_the_task(monkeypatch):
+    from rsmq.spark import sink
+
+    class Context:
+        def getLocalProperty(self, name):
+            return {"sql.streaming.queryId": "id", "streaming.sql.batchId": "12"}[name]
+
+    monkeypatch.setattr(sink.TaskContext, "get", Context)
+    assert sink.batch_of_task() == ("id", 12)
+
+
+def test_a_restored_time_is_right_whatever_the_session_says(env, queue):
+    schema = columns(id="string", message="string", visible_at="timestamp")
+    at = datetime(2026, 7, 1, 12, tzinfo=BERLIN) + timedelta(milliseconds=1)
+    write = env.write(schema, restore=True)
+    row = {"id": "x" * 32, "message": "m", "visible_at": at}
+    write.commit(write.task(write.batch([row], timezone="America/New_York")))
+    assert env.scores() == {"x" * 32: at.timestamp() * 1000}

@@ -1,0 +1,330 @@
+"""The batch source: one moment of the queues, each message once, and nothing changed."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from tests.scale import scaled
+from tests.spark.conftest import Env
+
+READS = {
+    "CLIENT", "ECHO", "EXEC", "HELLO", "HMGET", "MULTI", "PING", "SELECT", "SMEMBERS", "TIME",
+    "ZRANGE",
+}  # fmt: skip
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+def base36(number):
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    return (base36(number // 36) if number >= 36 else "") + digits[number % 36]
+
+
+def test_a_snapshot_has_each_message_once_whoever_works_meanwhile(env, queue):
+    sent = env.rsmq.send_messages("q", [str(n) for n in range(100)])
+    read = env.planned(queue="q", numPartitions=7)
+    received = env.rsmq.receive_messages("q", 50, vt=100)
+    env.rsmq.delete_messages(received[:10])
+    env.rsmq.send_messages("q", ["new"] * 10)
+    gone = {message.id for message in received[:10]}
+
+    found = [row for partition in read() for row in partition]
+    assert ids(found) == [id for id in sent if id not in gone]
+    assert [row["message"] for row in found] == [str(n) for n in range(100) if sent[n] not in gone]
+
+
+def test_what_is_deleted_altogether_leaves_empty_partitions(env, queue):
+    env.rsmq.send_messages("q", ["a"] * 10)
+    read = env.planned(queue="q", numPartitions=2)
+    env.rsmq.delete_queue("q")
+    assert read() == [[], []]
+
+
+def test_a_read_changes_nothing(env, queue):
+    env.rsmq.create_queue("r")
+    env.rsmq.send_messages("q", ["a"] * 10)
+    env.rsmq.receive_messages("q", 5, vt=1)
+    env.put("ghost", b"")
+    env.raw.hdel(env.keys().hash, "ghost")
+    before = env.state()
+    with env.commands() as commands:
+        for options in (
+            {"include": "in_flight"},
+            {"columns": "sent"},
+            {"startingTimestamp": "2020-01-01"},
+            {"pushdown": True},
+        ):
+            env.read(subscribe="q,r", **options)
+        env.read(subscribePattern=".*")
+    assert env.state() == before
+    assert {command.split()[0] for command in commands} <= READS | {"EVALSHA", "EVAL", "SCRIPT"}
+    scripts = [command for command in commands if command.startswith("EVAL")]
+    assert all("list_queues" in each or "SMEMBERS" in each or "QUEUES" in each for each in scripts)
+
+
+def test_a_message_is_in_one_state(env, queue):
+    now, never = env.rsmq.send_messages("q", ["a", "b"])
+    env.rsmq.receive_message("q", vt=100)
+    (delayed,) = env.rsmq.send_messages("q", ["c"], delay=100)
+    states = {
+        "all": [never, now, delayed],
+        "visible": [never],
+        "hidden": [now, delayed],
+        "in_flight": [now],
+        "delayed": [delayed],
+    }
+    for include, expected in states.items():
+        for projection in ("id", "id,message", "id,receive_count", "first_received,id"):
+            found = env.read(queue="q", include=include, columns=projection)
+            assert sorted(ids(found)) == sorted(expected)
+
+
+def test_times_bound_what_was_sent(env, queue):
+    start = 1_700_000_000_000_000
+    for us in (start - 1, start, start + 1, start + 2000):
+        env.put(base36(us) + "A" * 22, str(us - start))
+    env.put("6f9619ff-8b86-d011-b42d-00cf4fc964ff", "unknown")
+
+    def found(**options):
+        rows = env.read(queue="q", columns="message", **options)
+        return sorted(row["message"] for row in rows)
+
+    assert found(startingTimestamp="1700000000000") == ["0", "1", "2000"]
+    assert found(startingTimestamp="2023-11-14T22:13:20.000001") == ["1", "2000"]
+    assert found(endingTimestamp="1700000000000") == ["-1"]
+    assert found(startingTimestamp="1700000000000", endingTimestamp="1700000000002") == ["0", "1"]
+    assert len(found()) == 5
+
+
+def test_several_queues_are_one_frame(env, queue):
+    for name in ("r", "orders-1", "orders-2", "old-orders-1"):
+        env.rsmq.create_queue(name)
+        env.rsmq.send_message(name, f"in {name}")
+    env.rsmq.send_message("q", "in q")
+
+    def found(**options):
+        return [(row["queue"], row["message"]) for row in env.read(**options)]
+
+    assert found(subscribe="r,q") == [("r", "in r"), ("q", "in q")]
+    assert sorted(found(subscribePattern=r"orders-\d+")) == [
+        ("orders-1", "in orders-1"),
+        ("orders-2", "in orders-2"),
+    ]
+    assert found(subscribePattern="orders") == []
+    assert len(found(subscribePattern=".*")) == 5
+
+
+@pytest.mark.parametrize(
+    ("numbers", "options", "sizes"),
+    [
+        ((10,), {"numPartitions": 1}, [10]),
+        ((10,), {"numPartitions": 4}, [3, 3, 3, 1]),
+        ((10,), {"numPartitions": 100}, [1] * 10),
+        ((10,), {"numPartitions": 1, "maxIdsPerPartition": 4}, [4, 4, 2]),
+        ((10, 5), {"numPartitions": 3}, [5, 5, 5]),
+        ((10, 1), {"numPartitions": 2}, [6, 4, 1]),
+        ((0, 3), {"numPartitions": 1}, [3]),
+        ((0,), {"numPartitions": 4}, []),
+    ],
+)
+def test_partitions_are_of_like_size(env, numbers, options, sizes):
+    for place, number in enumerate(numbers):
+        env.rsmq.create_queue(f"q{place}")
+        env.rsmq.send_messages(f"q{place}", ["m"] * number)
+    queues = ",".join(f"q{place}" for place in range(len(numbers)))
+    read = env.planned(subscribe=queues, **options)
+    assert [len(each.ids) for each in read.partitions] == sizes
+    assert [len(rows) for rows in read()] == (sizes or [0])
+
+
+@pytest.mark.parametrize(
+    ("projection", "fields"),
+    [
+        ("id,sent,queue,visible_at", 0),
+        ("message", 1),
+        ("message,raw,id", 1),
+        ("receive_count", 1),
+        ("message,receive_count", 2),
+        ("message,first_received,receive_count", 3),
+    ],
+)
+def test_a_read_takes_from_redis_what_its_columns_need(env, queue, projection, fields):
+    sent = env.rsmq.send_messages("q", ["m"] * 5)
+    read = env.planned(queue="q", columns=projection, numPartitions=1, fetchSize=2)
+    with env.commands() as commands:
+        assert len(read()[0]) == 5
+    reads = [command.split()[2:] for command in commands if command.startswith("HMGET")]
+    assert [len(each) for each in reads] == ([] if not fields else [2 * fields, 2 * fields, fields])
+    assert len(commands) == len(reads)
+    asked = {field for each in reads for field in each}
+    assert {field.partition(":")[0] for field in asked} == (set(sent) if fields else set())
+
+
+def test_a_body_is_read_once_for_text_and_bytes(env, queue):
+    env.rsmq.send_message("q", "m")
+    read = env.planned(queue="q", columns="message", includeRaw=True)
+    with env.commands() as commands:
+        assert read() == [[{"message": "m", "raw": b"m"}]]
+    assert [len(command.split()) for command in commands] == [3]
+
+
+# --- filters that Spark leaves to us ---------------------------------------------------------
+
+COMPARED = {
+    EqualTo: lambda value, other: value == other,
+    GreaterThan: lambda value, other: value > other,
+    GreaterThanOrEqual: lambda value, other: value >= other,
+    LessThan: lambda value, other: value < other,
+    LessThanOrEqual: lambda value, other: value <= other,
+    In: lambda value, others: value in others,
+    StringStartsWith: str.startswith,
+    StringEndsWith: str.endswith,
+    StringContains: str.__contains__,
+}
+TEXTS = ("queue", "id", "message")
+TIMES = ("sent", "visible_at", "first_received")
+
+
+def holds(test, row):
+    """What SQL makes of a filter: True, False, or None for unknown."""
+    if isinstance(test, Not):
+        inner = holds(test.child, row)
+        return None if inner is None else not inner
+    value = row[test.attribute[0]]
+    if isinstance(test, IsNull | IsNotNull):
+        return (value is None) == isinstance(test, IsNull)
+    if isinstance(test, EqualNullSafe):
+        return value == test.value
+    return None if value is None else COMPARED[type(test)](value, test.value)
+
+
+def filters_of(rows):
+    """Filters by values that there are, or nearly."""
+
+    def values(name):
+        found = [row[name] for row in rows if row[name] is not None]
+        if name in TIMES:
+            steps = st.sampled_from([0, 1, -1, 10**9]).map(lambda us: timedelta(microseconds=us))
+            return st.builds(lambda value, step: value + step, st.sampled_from(found), steps)
+        if name == "receive_count":
+            return st.integers(-1, 3)
+        return st.builds(lambda text, end: text[:end], st.sampled_from(found), st.integers(0, 40))
+
+    def comparisons(name):
+        usual = [EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
+        if name in TEXTS:
+            usual += [StringStartsWith, StringEndsWith, StringContains]
+        one = st.builds(
+            lambda kind, value: kind((name,), value), st.sampled_from(usual), values(name)
+        )
+        some = st.builds(lambda v: In((name,), tuple(v)), st.lists(values(name), max_size=3))
+        nulls = st.sampled_from([IsNull((name,)), IsNotNull((name,))])
+        return one | some | nulls
+
+    plain = st.sampled_from([*TEXTS, *TIMES, "receive_count"]).flatmap(comparisons)
+    return st.lists(plain | plain.map(Not), max_size=4)
+
+
+@pytest.fixture(scope="module")
+def filled(server):
+    """Two queues with messages of all kinds."""
+    env = Env(server)
+    for name in ("q", "r"):
+        env.rsmq.create_queue(name)
+        env.rsmq.send_messages(name, ["a", "b", "ab"])
+        env.rsmq.receive_messages(name, 2, vt=1000)
+        env.rsmq.send_messages(name, ["later"], delay=100)
+        env.put("6f9619ff-8b86-d011-b42d-00cf4fc964ff", b"uuid", name, score=0)
+        env.put("lkdcq4w0" + "A" * 22, b"port", name, score=1_700_000_000_000.5, rc=b"2")
+    yield env
+    env.close()
+
+
+def test_filters_are_taken_over_as_sql_has_them(filled):
+    rows = filled.read(subscribe="q,r")
+    assert len(rows) == 12
+
+    @settings(
+        max_examples=scaled(150, 3000), deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(filters_of(rows))
+    def check(filters):
+        read = filled.planned(subscribe="q,r", pushdown=True, filters=filters)
+        assert all(any(each is given for given in filters) for each in read.left)
+        taken = [each for each in filters if not any(each is left for left in read.left)]
+        known = {("queue",), ("id",), ("sent",), ("visible_at",)}
+        assert all(each.attribute in known for each in taken)
+        found = [row for partition in read() for row in partition]
+        assert [row for row in found if all(holds(each, row) for each in read.left)] == [
+            row for row in rows if all(holds(each, row) for each in filters)
+        ]
+
+    check()
+
+
+def test_filters_that_are_taken_over_save_reads(filled):
+    filters = [EqualTo(("queue",), "q"), IsNotNull(("sent",)), GreaterThan(("receive_count",), 0)]
+    with filled.commands() as commands:
+        read = filled.planned(
+            subscribe="q,r", pushdown=True, filters=filters, columns="message,sent,queue"
+        )
+        assert read.left == filters[2:]
+        assert sum(map(len, read())) == 5
+    asked = [
+        command.split()[2:] for command in commands if "HMGET" in command and "vt" not in command
+    ]
+    assert len([*itertools.chain(*asked)]) == 5
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        pytest.param("-5"),
+        pytest.param("inf"),
+        "1e300",
+    ],
+)
+def test_filters_hold_for_scores_that_are_no_times(env, queue, score):
+    env.put("odd", b"m", score=score)
+    past = datetime(2020, 1, 1, tzinfo=UTC)
+    for test in (
+        IsNotNull(("visible_at",)), LessThan(("visible_at",), past),
+        GreaterThan(("visible_at",), past),
+    ):  # fmt: skip
+        assert env.read(queue="q", pushdown=True, filters=[test]) == []
+
+
+def test_filters_hold_for_ids_that_are_no_text(env, queue):
+    env.put(b"\xff", b"m")
+    (row,) = env.read(queue="q")
+    for test in (EqualTo(("id",), row["id"]), StringStartsWith(("id",), row["id"])):
+        assert env.read(queue="q", pushdown=True, filters=[test]) == [row]
+
+
+def test_no_reader_takes_filters_unless_it_is_asked_to(env, queue):
+    from pyspark.sql.datasource import DataSourceReader
+
+    source = env.source(queue="q")
+    assert type(source.reader(source.schema())).pushFilters is DataSourceReader.pushFilters

@@ -1,0 +1,709 @@
+"""The streaming source, call by call as Spark's engine makes them, through crashes and restarts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+import redis
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from rsmq import BYTES, RSMQ, QueueNotFound
+from rsmq.operations.leases import PART
+from rsmq.spark import BatchLost, InvalidOption, lease
+from tests.servers import Server, redis_7
+from tests.spark.conftest import Died, Env, dies, plain
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+def send(env, number, queue="q", **options):
+    return env.rsmq.send_messages(queue, [f"m{n}" for n in range(number)], **options)
+
+
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come true"
+        time.sleep(0.01)
+
+
+# --- what is claimed, and acknowledged ---------------------------------------------------------
+
+
+def test_a_batch_is_received_read_and_acknowledged_when_the_next_is_asked_for(env, queue):
+    sent = send(env, 3)
+    query = env.query()
+
+    assert query.poll() is True
+    (end,) = query.offsets
+    assert (end["batch"], end["queues"]) == (1, {"q": 3})
+    assert query.progress == {
+        "backlog": {"q": {"visible": 0, "hidden": 3}}, "acknowledged": 0, "lost": 0,
+    }  # fmt: skip
+    assert ids(query.finish()) == sent
+    assert list(env.scores()) == sent
+    query.reader.commit(end)
+    assert list(env.scores()) == sent
+
+    assert query.run() is None
+    assert env.scores() == {}
+    assert set(env.fields()) == {
+        "vt", "delay", "maxsize", "created", "modified", "totalsent", "totalrecv",
+    }  # fmt: skip
+    assert env.raw.exists(env.keys().leases) == 0
+    assert query.progress["acknowledged"] == 3
+
+
+def test_what_is_received_looks_received_to_everybody(env, queue):
+    first = env.rsmq.send_message("q", "first")
+    env.rsmq.receive_message("q", vt=0)
+    (second,) = send(env, 1)
+    old = env.fields()[f"{first}:fr"]
+    before = env.now_ms()
+    query = env.query(visibilityTimeout=300)
+    rows = query.run()
+    after = env.now_ms()
+
+    fields, scores = env.fields(), env.scores()
+    assert (fields["totalsent"], fields["totalrecv"]) == (b"2", b"3")
+    assert (fields[f"{first}:rc"], fields[f"{first}:fr"]) == (b"2", old)
+    assert fields[f"{second}:rc"] == b"1"
+    assert before <= int(fields[f"{second}:fr"]) <= after
+    assert all(before + 300_000 <= score <= after + 300_000 for score in scores.values())
+    assert [row["receive_count"] for row in rows] == [2, 1]
+    assert [int(row["first_received"].timestamp() * 1000 + 0.5) for row in rows] == [
+        int(old),
+        int(fields[f"{second}:fr"]),
+    ]
+    assert env.rsmq.receive_message("q") is None
+    assert env.rsmq.get_message("q", second).receive_count == 1
+    env.elapse(301)
+    assert env.rsmq.receive_message("q", codec=BYTES).receive_count == 3
+
+
+def test_without_messages_the_start_itself_is_the_end(env, queue):
+    env.rsmq.send_message("q", "later", delay=100)
+    query = env.query()
+    before = env.state()
+    start = query.reader.initialOffset()
+    given = plain(start)
+    assert query.reader.latestOffset(given, ReadMaxRows(10)) is given
+    assert given == start
+    assert env.state() == before
+    assert query.reader.partitions(start, start) == []
+
+    env.elapse(101)
+    assert len(query.run()) == 1
+    given = plain(query.offsets[-1])
+    assert query.reader.latestOffset(given, ReadMaxRows(10)) is given
+
+
+def test_the_same_start_gives_the_same_batch(env, queue):
+    send(env, 5)
+    query = env.query(limit=ReadMaxRows(2))
+    start = plain(query.reader.initialOffset())
+    ends = [query.reader.latestOffset(plain(start), ReadMaxRows(2)) for _ in range(3)]
+    assert ends[0] == ends[1] == ends[2]
+    assert env.fields()["totalrecv"] == b"2"
+    query.offsets.append(ends[0])
+    assert ids(query.finish()) == ids(query.finish())
+
+
+@pytest.mark.parametrize("limit", [ReadMaxRows(3), None])
+def test_a_batch_has_at_most_as_many_as_the_limit(env, queue, limit):
+    sent = send(env, 8)
+    query = env.query(limit=limit, maxMessagesPerTrigger=3)
+    assert [ids(rows) for rows in query.run_out()] == [sent[:3], sent[3:6], sent[6:]]
+
+
+def test_all_that_is_there_is_one_batch_even_while_a_producer_goes_on(env, queue):
+    sent = send(env, 2500)
+    stopped = threading.Event()
+
+    def produce():
+        with RSMQ.from_url(env.redis.url, ns=env.ns) as producer:
+            while not stopped.is_set():
+                producer.send_messages("q", ["late"] * 100)
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    try:
+        query = env.query(limit=ReadAllAvailable(), maxMessagesPerTrigger=10)
+        assert query.poll() is True
+    finally:
+        stopped.set()
+        producer.join()
+    got = ids(query.finish())
+    assert got[:2500] == sent
+    assert query.run() is not None
+
+
+def test_thousands_are_several_parts_and_tasks(env, queue):
+    sent = send(env, 5000)
+    query = env.query(numPartitions=1, maxIdsPerPartition=2000)
+    query.poll()
+    partitions = query.plan()
+    assert [each.parts for each in partitions] == [range(2), range(2, 4), range(4, 5)]
+    tasks = query.tasks(partitions)
+    assert [len(task) for task in tasks] == [2000, 2000, 1000]
+    assert [row["id"] for task in tasks for row in task] == sent
+    query.reader.stop()
+
+    again = env.query(numPartitions=4)
+    again.offsets = query.offsets
+    assert [len(each.parts) for each in again.plan()] == [1] * 5
+    assert again.run() is None
+    assert env.scores() == {}
+    assert again.progress["acknowledged"] == 5000
+
+
+def test_huge_bodies_are_read_whole(env):
+    env.rsmq.create_queue("q", maxsize=-1)
+    for n in range(20):
+        env.rsmq.send_message("q", chr(ord("a") + n) * 1_000_000)
+    query = env.query()
+    rows = query.run()
+    assert [(row["message"][0], len(row["message"])) for row in rows] == [
+        (chr(ord("a") + n), 1_000_000) for n in range(20)
+    ]
+    assert query.run() is None
+    assert env.scores() == {}
+
+
+def test_a_body_that_is_no_text_does_not_stop_a_query(env, queue):
+    env.rsmq.send_message("q", b"\xff\xfe", codec=BYTES)
+    send(env, 1)
+    query = env.query()
+    assert [row["message"] for row in query.run()] == ["\ufffd\ufffd", "m0"]
+    assert query.run() is None
+    assert env.scores() == {}
+
+
+# --- crashes and restarts ----------------------------------------------------------------------
+
+
+def test_a_batch_that_was_logged_is_read_again_after_a_crash(env, queue):
+    sent = send(env, 5)
+    query = env.query(limit=ReadMaxRows(3))
+    query.poll()
+    send(env, 1)
+    assert ids(query.restart()) == sent[:3]
+    assert env.fields()["totalrecv"] == b"3"
+    assert ids(query.run()) == sent[3:] + [row["id"] for row in query.sink[2][2:]]
+
+
+def test_a_batch_that_was_done_is_acknowledged_by_the_next_process(env, queue):
+    sent = send(env, 5)
+    query = env.query(limit=ReadMaxRows(3))
+    query.run()
+    assert query.restart() is None
+    assert len(env.scores()) == 5
+    assert ids(query.run()) == sent[3:]
+    assert list(env.scores()) == sent[3:]
+    assert query.progress["acknowledged"] == 3
+
+
+def test_a_replayed_batch_is_hidden_again(env, queue):
+    sent = send(env, 2)
+    query = env.query(visibilityTimeout=100)
+    query.poll()
+    env.elapse(1000)
+    query.restart()
+    assert all(score > env.now_ms() + 90_000 for score in env.scores().values())
+    assert env.rsmq.receive_message("q") is None
+    assert query.ids() == sent
+
+
+@pytest.mark.parametrize("group", [{}, {"consumerGroup": "nightly"}])
+def test_a_batch_that_was_received_and_not_logged_is_found_by_the_same_start(
+    env, queue, monkeypatch, group
+):
+    monkeypatch.setattr(lease, "HOLD", 0.05)
+    sent = send(env, 5)
+    query = env.query(limit=ReadMaxRows(2), **group)
+    query.run()
+    assert query.ask()["batch"] == 2
+    send(env, 3)
+    query.restart()
+    assert ids(query.run()) == sent[2:4]
+    assert env.fields()["totalrecv"] == b"4"
+
+
+def test_a_batch_that_is_found_after_a_long_time_is_hidden_again(env, queue):
+    send(env, 3)
+    query = env.query(limit=ReadMaxRows(1))
+    query.run()
+    query.ask()
+    env.elapse(1000)
+    query.restart()
+    assert len(query.run()) == 1
+    assert env.rsmq.receive_message("q").body == "m2"
+    assert env.rsmq.receive_message("q") is None
+
+
+def test_the_first_batch_that_was_not_logged_comes_back_in_time(env, queue):
+    sent = send(env, 2)
+    query = env.query()
+    query.ask()
+    query.restart()
+    assert query.run() is None
+    env.elapse(601)
+    assert ids(query.run()) == sent
+    assert [row["receive_count"] for row in query.sink[1]] == [2, 2]
+    assert query.run() is None
+    assert query.progress["acknowledged"] == 2
+
+
+def test_a_group_finds_what_it_holds_without_a_checkpoint(env, queue, monkeypatch):
+    monkeypatch.setattr(lease, "HOLD", 0.05)
+    sent = send(env, 6)
+    query = env.query(consumerGroup="nightly", limit=ReadMaxRows(2))
+    query.run()
+    query.run()
+    assert query.ask()["batch"] == 3
+    query.crash()
+
+    query = env.query(consumerGroup="nightly", limit=ReadMaxRows(2))
+    assert ids(query.run()) == sent[4:]
+    assert query.offsets[0]["batch"] == 3
+    assert query.run() is None
+    assert env.scores() == {}
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_claim_that_was_broken_off_is_one_batch(env, queue, answered):
+    env.rsmq.create_queue("r")
+    sent = [*send(env, 2500), *send(env, 1500, "r")]
+    calls = 0
+    while True:
+        query = env.query(subscribe="q,r", queue="", limit=ReadMaxRows(3500))
+        start = plain(query.reader.initialOffset())
+        query.offsets.append(start)
+        with suppress(Died), dies(env.at(), calls, answered=answered):
+            query.ask()
+            break
+        query.restart()
+        query.done = 1
+        batches = query.run_out()
+        assert sorted(id for rows in batches for id in ids(rows)) == sorted(sent)
+        assert len(batches[0]) <= 3500
+        for name in ("q", "r"):
+            assert env.scores(name) == {}
+        sent = [*send(env, 2500), *send(env, 1500, "r")]
+        calls += 1
+    assert calls >= 4
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_an_acknowledgement_that_was_broken_off_is_completed(env, queue, answered):
+    env.rsmq.create_queue("r")
+    send(env, 2 * PART + 1)
+    send(env, 5, "r")
+    query = env.query(subscribe="q,r", queue="")
+    query.run()
+    calls = 0
+    while True:
+        try:
+            with dies(env.at(), calls, answered=answered):
+                assert query.run() is None
+        except Died:
+            query.restart()
+            calls += 1
+        else:
+            break
+        assert len(query.ids()) == 2 * PART + 6
+    assert env.scores("q") == env.scores("r") == {}
+    assert env.raw.exists(env.keys("q").leases, env.keys("r").leases) == 0
+
+
+def test_parts_that_are_gone_are_no_hindrance_to_an_acknowledgement(env, queue):
+    send(env, 2 * PART)
+    query = env.query()
+    query.run()
+    lease_name = query.offsets[-1]["lease"]
+    env.raw.hdel(env.keys().leases, f"{lease_name}:1:0")
+    query.restart()
+    assert query.run() is None
+    assert len(env.scores()) == PART
+    assert env.raw.exists(env.keys().leases) == 0
+
+
+# --- other consumers ---------------------------------------------------------------------------
+
+
+def test_what_another_consumer_received_is_left_to_it_and_counted(env, queue):
+    sent = send(env, 4)
+    query = env.query()
+    query.poll()
+    env.elapse(601)
+    taken, deleted = env.rsmq.receive_messages("q", 2, vt=100)
+    env.rsmq.delete_message(deleted)
+    score = env.scores()[taken.id]
+
+    assert ids(query.restart()) == sent[2:]
+    assert env.scores()[taken.id] == score
+    assert query.run() is None
+    assert query.progress["acknowledged"] == 2
+    assert query.progress["lost"] == 1
+    assert list(env.scores()) == [taken.id]
+    assert env.fields()[f"{taken.id}:rc"] == b"2"
+    assert env.rsmq.delete_message(taken) is True
+
+
+def test_the_heartbeat_hides_for_longer_than_the_timeout_and_ends_with_stop(env, queue):
+    send(env, 3)
+    env.rsmq.send_message("q", "free", delay=1000)
+    query = env.query(visibilityTimeout=1)
+    query.poll()
+    first = max(list(env.scores().values())[:3])
+
+    def held():
+        assert env.rsmq.receive_message("q") is None
+        return list(env.scores().values())[:3]
+
+    until(lambda: min(held()) > first + 1000)
+    thread = query.reader._lease._thread
+    before = env.state()
+    query.reader.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+    changed = {key for key, value in env.state().items() if value != before[key]}
+    assert changed <= {env.keys().zset}  # by a last beat before the stop
+    env.elapse(2)
+    assert env.rsmq.receive_message("q").receive_count == 2
+
+
+def test_stop_releases_nothing(env, queue):
+    send(env, 3)
+    query = env.query()
+    query.poll()
+    before = env.state()
+    query.reader.stop()
+    query.reader.stop()
+    assert env.state() == before
+    assert len(query.finish()) == 3
+
+
+def test_a_group_has_one_living_query(env, queue, monkeypatch):
+    monkeypatch.setattr(lease, "HOLD", 1)
+    send(env, 1)
+    living = env.query(consumerGroup="nightly")
+    living.poll()
+    rival = env.query(consumerGroup="nightly")
+    with pytest.raises(InvalidOption, match="Option consumerGroup: another query holds the lease"):
+        rival.poll()
+    assert len(living.finish()) == 1
+
+    living.crash()
+    assert rival.run() == living.sink[1]
+    living.restart()
+    with pytest.raises(InvalidOption, match="Option consumerGroup: another query holds the lease"):
+        living.run()
+    assert env.fields()["totalrecv"] == b"1"
+
+
+def test_a_group_that_was_silent_for_too_long_is_told(env, queue, monkeypatch):
+    monkeypatch.setattr(lease, "HOLD", 1)
+    send(env, 1)
+    silent = env.query(consumerGroup="nightly")
+    silent.run()
+    silent.reader._lease.stop()  # as in a process that is suspended
+    rival = env.query(consumerGroup="nightly")
+    assert len(rival.run()) == 1
+    silent.reader._lease._renew()
+    with pytest.raises(InvalidOption, match="another query took over the lease nightly"):
+        silent.run()
+    assert len(env.scores()) == 1
+
+
+def test_a_group_has_one_living_query_before_there_is_a_queue_too(env, monkeypatch):
+    monkeypatch.setattr(lease, "HOLD", 0.5)
+    monkeypatch.setattr(lease, "_LIST", 0.0)
+    options = {"subscribePattern": "orders-.*", "queue": "", "consumerGroup": "nightly"}
+    first, second = env.query(**options), env.query(**options)
+    with suppress(InvalidOption):
+        first.run()
+        second.run()
+    env.rsmq.create_queue("orders-1")
+    sent = send(env, 1, "orders-1")
+    for query in (first, second):
+        with suppress(InvalidOption):
+            query.run()
+    assert first.ids() + second.ids() == sent
+
+
+# --- limits, queues, dead letters --------------------------------------------------------------
+
+
+def test_queues_share_a_batch_and_one_leaves_its_share_to_others(env):
+    for name, number in (("a", 300), ("b", 10), ("c", 0), ("d", 300)):
+        env.rsmq.create_queue(name)
+        send(env, number, name)
+    query = env.query(subscribe="a,b,c,d", queue="", limit=ReadMaxRows(100))
+    query.poll()
+    got = query.offsets[-1]["queues"]
+    assert sum(got.values()) == 100
+    assert (got["b"], got.get("c")) == (10, None)
+    assert min(got["a"], got["d"]) >= 25
+    assert abs(got["a"] - got["d"]) <= 20
+    rows = query.finish()
+    assert {name: len([row for row in rows if row["queue"] == name]) for name in got} == got
+    assert sum(map(len, query.run_out())) == 510
+    assert query.progress["acknowledged"] == 610
+
+
+def test_queues_of_a_pattern_come(env, monkeypatch):
+    monkeypatch.setattr(lease, "_LIST", 0.0)
+    query = env.query(subscribePattern="orders-.*", queue="")
+    assert query.run() is None
+    for name in ("orders-1", "other"):
+        env.rsmq.create_queue(name)
+        send(env, 1, name)
+    assert [row["queue"] for row in query.run()] == ["orders-1"]
+    assert query.run() is None
+    assert len(env.scores("other")) == 1
+
+
+def test_queues_of_a_pattern_go(env):
+    for name in ("orders-1", "orders-2"):
+        env.rsmq.create_queue(name)
+        send(env, 1, name)
+    query = env.query(subscribePattern="orders-.*", queue="")
+    assert len(query.run()) == 2
+    env.rsmq.delete_queue("orders-1")
+    assert query.run() is None
+    send(env, 1, "orders-2")
+    assert len(query.run()) == 1
+
+
+@pytest.mark.parametrize("by", ["option", "policy"])
+def test_a_message_that_was_received_too_often_becomes_a_dead_letter(env, queue, by):
+    env.rsmq.create_queue("dead")
+    poison, good = send(env, 2)
+    env.raw.hset(env.keys().hash, mapping={f"{poison}:rc": 2, f"{poison}:fr": 5})
+    if by == "option":
+        query = env.query(maxReceiveCount=2, deadLetterQueue="dead")
+    else:
+        env.rsmq.set_dead_letter_policy("q", "dead", 2)
+        query = env.query()
+
+    assert ids(query.run()) == [good]
+    assert list(env.scores("dead")) == [poison]
+    assert env.fields("dead")[f"{poison}:rc"] == b"2"
+    assert env.fields("dead")[f"{poison}:fr"] == b"5"
+    assert poison not in env.fields()
+    assert query.run() is None
+    assert env.scores() == {}
+
+
+def test_dead_letters_are_not_read_by_the_stream_itself(env, queue):
+    env.rsmq.create_queue("quarantine")
+    (poison,) = send(env, 1)
+    env.rsmq.receive_message("q", vt=0)
+    query = env.query(
+        subscribePattern="q.*", queue="", maxReceiveCount=1, deadLetterQueue="quarantine"
+    )
+    query.run_out()
+    assert query.ids() == []
+    assert list(env.scores("quarantine")) == [poison]
+
+
+def test_what_is_available_now_is_taken_and_no_more(env, queue):
+    env.rsmq.create_queue("dead")
+    dead = send(env, 1200)
+    env.raw.hset(env.keys().hash, mapping={f"{id}:rc": "5" for id in dead})
+    env.raw.zadd(env.keys().zset, dict.fromkeys(dead, 1))
+    sent = send(env, 250)
+    query = env.query(
+        available_now=True, limit=ReadMaxRows(100), maxReceiveCount=5, deadLetterQueue="dead"
+    )
+    until(lambda: env.now_ms() > query.reader._latest_ms)
+    late = []
+    batches = []
+    while query.poll() and len(batches) < 5:
+        batches.append(ids(query.finish()))
+        late += send(env, 150)
+    assert batches == [sent[:100], sent[100:200], sent[200:]]
+    assert sorted(env.scores()) == sorted(late)
+    assert len(env.scores("dead")) == 1200
+
+    query.restart()  # the next run takes what was left
+    until(lambda: env.now_ms() > query.reader._latest_ms)
+    assert sorted(id for rows in query.run_out() for id in ids(rows)) == sorted(late)
+    assert env.scores() == {}
+
+
+def test_waiting_ends_when_a_message_comes(env, queue):
+    query = env.query(idleWait=60)
+    asked = threading.Event()
+    found = []
+
+    def poll():
+        asked.set()
+        found.append(query.run())
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    asked.wait()
+    (sent,) = send(env, 1)
+    thread.join(30)
+    assert [ids(rows) for rows in found] == [[sent]]
+
+
+def test_an_idle_query_sends_few_commands(env, queue):
+    send(env, 1)
+    query = env.query(idleWait=0.2)
+    query.run()
+    query.run()
+    polls = 10
+    with env.commands() as commands:
+        for _ in range(polls):
+            assert query.run() is None
+    # Without a message a poll lasts for idleWait, by default a second.
+    assert len(commands) <= 20 * polls, commands
+
+
+def test_an_idle_query_sends_few_commands_before_its_first_message_too(env, queue):
+    query = env.query(idleWait=0.2)
+    query.run()
+    polls = 10
+    with env.commands() as commands:
+        for _ in range(polls):
+            assert query.run() is None
+    assert len(commands) <= 20 * polls, commands
+
+
+# --- what is lost ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remove", ["purge_queue", "delete_queue"])
+def test_a_batch_that_is_gone_fails_the_query(env, queue, remove):
+    env.rsmq.create_queue("r")
+    send(env, 2)
+    send(env, 2, "r")
+    query = env.query(subscribe="q,r", queue="")
+    query.poll()
+    partitions = query.plan()
+    getattr(env.rsmq, remove)("q")
+    with pytest.raises(BatchLost) as caught:
+        query.tasks(partitions)
+    assert "failOnDataLoss=false" in caught.value.hint
+    query.crash()
+    query.start()
+    if remove == "delete_queue":
+        env.rsmq.create_queue("q")
+    with pytest.raises(BatchLost, match=r"Batch 1 of lease .* queue q was purged or deleted"):
+        query.finish()
+
+
+@pytest.mark.parametrize("remove", ["purge_queue", "delete_queue"])
+def test_a_query_goes_on_without_a_batch_that_is_gone_if_it_shall(env, queue, remove):
+    env.rsmq.create_queue("r")
+    send(env, 2)
+    other = send(env, 2, "r")
+    query = env.query(subscribe="q,r", queue="", failOnDataLoss=False)
+    query.poll()
+    partitions = query.plan()
+    getattr(env.rsmq, remove)("q")
+    assert [ids(task) for task in query.tasks(partitions)] == [[], other]
+    query.crash()
+    query.start()
+    if remove == "delete_queue":
+        env.rsmq.create_queue("q")
+    assert ids(query.finish()) == other
+    sent = send(env, 1)
+    assert ids(query.run()) == sent
+    assert query.progress["acknowledged"] == 2
+
+
+def test_a_queue_that_was_named_and_is_deleted_is_told(env, queue):
+    query = env.query(failOnDataLoss=False)
+    query.run()
+    env.rsmq.delete_queue("q")
+    with pytest.raises(QueueNotFound):
+        query.run()
+
+
+def test_receipts_are_kept_for_as_long_as_the_query_wants_beside_another(env, queue):
+    send(env, 2)
+    query = env.query(limit=ReadMaxRows(1), leaseRetention=1000)
+    query.poll()
+    other = env.query(limit=ReadMaxRows(1), leaseRetention=60)
+    other.poll()
+    assert env.raw.pttl(env.keys().leases) > 900_000
+
+
+# --- servers that fail -------------------------------------------------------------------------
+
+
+def test_scripts_may_be_forgotten_between_any_two_calls(env, queue):
+    sent = send(env, 3)
+    query = env.query(limit=ReadMaxRows(2))
+    found = []
+    for _ in range(2):
+        env.raw.script_flush()
+        assert query.poll()
+        env.raw.script_flush()
+        partitions = query.plan()
+        env.raw.script_flush()
+        found += [row["id"] for task in query.tasks(partitions) for row in task]
+    env.raw.script_flush()
+    assert query.run() is None
+    assert found == sent
+    assert env.scores() == {}
+
+
+@pytest.fixture
+def durable():
+    """A server that has all that it answered after a kill."""
+    server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
+    yield server
+    server.stop()
+
+
+def test_a_server_may_be_killed_and_started_between_and_in_calls(durable):
+    env = Env(durable)
+    env.rsmq.create_queue("q")
+    sent = send(env, 10)
+    query = env.query(limit=ReadMaxRows(5), retryDeadline=30)
+
+    def away(call):
+        durable.kill()
+        starting = threading.Timer(0.3, durable.start)
+        starting.start()
+        try:
+            return call()
+        finally:
+            starting.join()
+
+    assert away(query.poll)
+    partitions = away(query.plan)
+    rows = away(lambda: query.tasks(partitions))
+    assert [row["id"] for task in rows for row in task] == sent[:5]
+    assert away(query.poll)
+    assert ids(query.finish()) == sent[5:]
+    assert away(query.run) is None
+    assert env.scores() == {}
+    assert env.fields()["totalrecv"] == b"10"
+    env.close()
+
+
+def test_a_server_that_stays_away_fails_the_query(durable):
+    env = Env(durable)
+    env.rsmq.create_queue("q")
+    query = env.query(retryDeadline=0)
+    query.run()
+    durable.kill()
+    with pytest.raises(redis.exceptions.ConnectionError):
+        query.run()
+    durable.start()
+    env.disconnect()
+    send(env, 1)
+    assert query.restart() is None
+    assert len(query.run()) == 1
+    env.close()

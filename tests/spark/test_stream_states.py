@@ -1,0 +1,126 @@
+"""
+Random runs of a stream, beside a producer and another consumer, with crashes at any point.
+
+Whatever happens, each message that was sent is in the sink, in the queue, or was deleted by the
+other consumer; and none is in the sink twice unless the other consumer had it in between.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from rsmq.spark import lease
+from tests.scale import scaled
+from tests.spark.conftest import Died, Env, dies
+
+QUEUES = st.sampled_from(["a", "b"])
+
+
+class StreamMachine(RuleBasedStateMachine):
+    """What happens; ``make`` is given by the test, and makes the namespace and the query."""
+
+    make = None
+
+    def __init__(self):
+        super().__init__()
+        self.env, self.query = self.make()
+        self.sent, self.deleted, self.taken = set(), set(), set()
+        self.held = []
+
+    def teardown(self):
+        self.env.close()
+
+    @rule(queue=QUEUES, number=st.integers(1, 7), delay=st.sampled_from([0, 0, 100]))
+    def send(self, queue, number, delay):
+        self.sent |= set(self.env.rsmq.send_messages(queue, ["m"] * number, delay=delay))
+
+    @rule(number=st.integers(1, 3))
+    def run(self, number):
+        for _ in range(number):
+            self.query.run()
+
+    @rule()
+    def crash(self):
+        self.query.restart()
+
+    @rule()
+    def crash_before_the_log(self):
+        self.query.ask()
+        self.query.restart()
+
+    @rule()
+    def crash_before_the_sink(self):
+        self.query.poll()
+        self.query.restart()
+
+    @rule()
+    def crash_before_the_commit_log(self):
+        if self.query.run() is not None:
+            self.query.done -= 1
+        self.query.restart()
+
+    @rule(calls=st.integers(0, 6), answered=st.booleans())
+    def crash_between_calls(self, calls, answered):
+        with suppress(Died), dies(self.env.at(), calls, answered=answered):
+            self.query.run()
+        self.query.restart()
+
+    @rule(queue=QUEUES, number=st.integers(1, 4), vt=st.sampled_from([0, 200]))
+    def another_consumer_receives(self, queue, number, vt):
+        messages = self.env.rsmq.receive_messages(queue, number, vt=vt)
+        self.taken |= {message.id for message in messages}
+        self.held += messages
+
+    @rule()
+    def another_consumer_deletes(self):
+        if self.held:
+            self.deleted |= set(self.env.rsmq.delete_messages(self.held[:2]))
+            del self.held[:2]
+
+    @rule(queue=QUEUES, seconds=st.sampled_from([50, 150, 1000]))
+    def time_passes(self, queue, seconds):
+        self.env.elapse(seconds, queue)
+
+    @invariant()
+    def nothing_is_lost(self):
+        queued = {*self.env.scores("a"), *self.env.scores("b")}
+        assert self.sent <= {*self.query.ids(), *queued, *self.deleted}
+
+    @invariant()
+    def nothing_is_doubled(self):
+        ids = self.query.ids()
+        assert {id for id in ids if ids.count(id) > 1} <= self.taken
+        assert set(ids) <= self.sent
+
+    @invariant()
+    def each_batch_is_within_the_limit(self):
+        assert all(len(rows) <= 5 for rows in self.query.sink.values())
+
+
+@pytest.mark.parametrize("group", [{}, {"consumerGroup": "nightly"}])
+def test_nothing_is_lost_or_doubled_whatever_happens(server, monkeypatch, group):
+    monkeypatch.setattr(lease, "HOLD", 0.01)
+
+    def make(machine):
+        env = Env(server)
+        for name in ("a", "b"):
+            env.rsmq.create_queue(name)
+        options = {"subscribe": "a,b", "queue": "", "visibilityTimeout": 100, **group}
+        return env, env.query(limit=ReadMaxRows(5), idleWait=0.01, **options)
+
+    run_state_machine_as_test(
+        type("Machine", (StreamMachine,), {"make": make}),
+        settings=settings(
+            max_examples=scaled(25, 1000),
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        ),
+    )
