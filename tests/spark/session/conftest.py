@@ -25,6 +25,13 @@ ENVIRONMENT = {
 }
 
 
+def pytest_collection_modifyitems(items):
+    """Starting Spark takes its time where three do it at once on two processors."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(240))
+
+
 @pytest.fixture(scope="session")
 def spark():
     from pyspark.sql import SparkSession

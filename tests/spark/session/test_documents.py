@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from rsmq import RSMQ
-from rsmq.spark import options
+from rsmq.spark import options, pipelines
 from rsmq.spark.columns import _fields
+from rsmq.spark.pipelines import command
 from rsmq.spark.pipelines.arguments import parser
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
 
@@ -23,28 +24,42 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL
 COMMANDS = re.findall(r"^rsmq-pipeline .*$", SECTION, re.MULTILINE)
 
 
-def run(command, folder):
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+class Lasting:
+    """A session that a command does not end."""
+
+    def __init__(self, spark):
+        self._spark = spark
+
+    def __getattr__(self, name):
+        return getattr(self._spark, name)
+
+    def stop(self):
+        pass
 
 
-def test_the_blocks_and_the_command_run_as_pasted(server, tmp_path):
+def test_the_blocks_and_the_command_run_as_pasted(server, spark, tmp_path, monkeypatch, capsys):
     assert (len(BLOCKS), len(COMMANDS)) == (1, 1)
     with RSMQ.from_url(server.url) as rsmq:
         try:
             program = BLOCKS[0].replace("127.0.0.1:6379", f"127.0.0.1:{server.port}")
-            result = run([sys.executable, "-c", program], tmp_path)
+            result = subprocess.run(
+                [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, **ENVIRONMENT},
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
             assert (result.returncode, result.stdout) == (0, "1000\n"), result.stderr
             assert rsmq.get_queue_attributes("events").messages == 0
 
             rsmq.send_messages("events", ["one", "two"])
-            command = shlex.split(COMMANDS[0].replace("127.0.0.1:6379", f"127.0.0.1:{server.port}"))
-            command[0] = str(Path(sys.executable).with_name("rsmq-pipeline"))
-            result = run(command, tmp_path)
-            assert result.returncode == 0, result.stderr
-            assert "messages: 2" in result.stdout
+            monkeypatch.chdir(tmp_path)
+            monkeypatch.setattr(pipelines, "session", lambda *_: Lasting(spark))
+            name, *arguments = shlex.split(
+                COMMANDS[0]
+                .replace("127.0.0.1:6379", f"127.0.0.1:{server.port}")
+                .replace("archive/", str(tmp_path / "archive"))
+            )
+            assert Path(sys.executable).with_name(name).exists()
+            assert command.main(arguments) == 0
+            assert "messages: 2" in capsys.readouterr().out
             assert len(list((tmp_path / "archive").glob("date=*"))) == 1
         finally:
             rsmq.delete_queue("events")

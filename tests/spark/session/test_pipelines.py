@@ -58,13 +58,11 @@ def test_an_archive_is_moved_and_replayed_in_order(spark, rsmq, raw, ns, queues,
     assert rsmq.get_queue_attributes("q").messages == 0
     days = {datetime.now(UTC).date().isoformat()}
     assert {folder.name for folder in Path(path).glob("date=*")} == {f"date={d}" for d in days}
-    assert pipelines.archive(spark, queues, "q", path).messages == 0
 
     rsmq.create_queue("again")
     (day,) = days
     assert pipelines.replay(spark, path, queues, "again", date=day).messages == 2500
     assert bodies(raw, ns, "again") == sent
-    assert pipelines.replay(spark, path, queues, "again", date="2020-01-01").messages == 0
     one = pipelines.replay(
         spark, path, queues, where="CAST(message AS STRING) LIKE '0007%'", write_id="seven"
     )
@@ -241,14 +239,7 @@ def test_a_report_counts_what_there_is(spark, rsmq, raw, ns, queues, tmp_path):
     assert pipelines.report(spark, pipelines.Queues(queues.url, f"{ns}-none")).queues == ()
 
 
-def command(*arguments, **more):
-    return subprocess.run(
-        [sys.executable, "-m", "rsmq.spark.pipelines", *arguments],
-        env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False, **more,
-    )  # fmt: skip
-
-
-def test_a_command_tells_a_program_in_json(server, ns, rsmq, raw, tmp_path):
+def test_spark_submit_takes_a_file_and_a_program_gets_json(server, ns, rsmq, raw, tmp_path):
     rsmq.create_queue("q")
     rsmq.create_queue("target")
     rsmq.send_messages("q", ["a", "b"])
@@ -256,10 +247,16 @@ def test_a_command_tells_a_program_in_json(server, ns, rsmq, raw, tmp_path):
         "from pyspark.sql import functions\n\n\n"
         "def upper(frame):\n    return frame.select(functions.upper('message').alias('message'))\n"
     )
-    at = ["--url", server.url, "--ns", ns]
-    result = command(
-        "transform", *at, "--json", "q", "work:upper", "--to", "target",
-        "--checkpoint", str(tmp_path / "checkpoint"), cwd=tmp_path,
+    bin = Path(sys.executable).parent
+    told = subprocess.run([bin / "rsmq-pipeline", "--file"], capture_output=True, check=True)
+    result = subprocess.run(
+        [
+            bin / "spark-submit", "--master", "local[1]", told.stdout.decode().strip(),
+            "transform", "--url", server.url, "--ns", ns, "--json", "q", "work:upper",
+            "--to", "target", "--checkpoint", str(tmp_path / "checkpoint"),
+        ],
+        cwd=tmp_path, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True,
+        check=False,
     )  # fmt: skip
 
     assert result.returncode == 0, result.stderr
@@ -267,20 +264,6 @@ def test_a_command_tells_a_program_in_json(server, ns, rsmq, raw, tmp_path):
     assert lines[0]["progress"]["messages"] == 2
     assert lines[-1] == {"result": {"messages": 2, "lost": 0}}
     assert bodies(raw, ns, "target") == [b"A", b"B"]
-
-
-def test_a_file_for_spark_submit_does_the_same(server, ns, rsmq):
-    rsmq.create_queue("q")
-    rsmq.send_message("q", "a")
-    file = command("--file").stdout.strip()
-    submit = Path(sys.executable).with_name("spark-submit")
-    result = subprocess.run(
-        [submit, "--master", "local[1]", file, "report", "--url", server.url, "--ns", ns, "q"],
-        env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert result.returncode == 0, result.stderr
-    assert "receive_counts" in result.stdout
 
 
 @pytest.mark.parametrize(

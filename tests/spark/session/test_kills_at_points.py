@@ -1,0 +1,46 @@
+"""kill -9 at every point of a batch: nothing is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.scale import SOAK, scaled
+from tests.spark.session.killed import Job, fill, nothing_left, parquet_of
+
+pytestmark = pytest.mark.timeout(scaled(280, 3600))
+
+SOURCE_POINTS = [("after claim", 2), ("acknowledge", 3), ("before claim", 5)]
+SINK_POINTS = [("partitions", 2), ("publish", 3)]
+if SOAK:
+    SOURCE_POINTS += [("read", 6), ("partitions", 7)]
+    SINK_POINTS += [("adopted", 4), ("published", 5), ("committed", 6), ("staged", 7)]
+
+
+def test_a_queue_to_parquet_through_kills_at_every_point(server, ns, rsmq, raw, spark, tmp_path):
+    bodies = fill(rsmq, scaled(12_000, 20_000))
+    sink = tmp_path / "parquet"
+    job = Job(server, ns, tmp_path, "--parquet", str(sink))
+    for point, batch in SOURCE_POINTS:
+        job.die_at(point, batch)
+    job.finish()
+
+    assert Counter(parquet_of(spark, sink)) == Counter(bodies)
+    nothing_left(raw, ns, "source")
+    assert rsmq.get_queue_attributes("source").total_received == len(bodies)
+
+
+def test_queue_to_queue_through_kills_at_every_point(server, ns, rsmq, raw, tmp_path):
+    bodies = fill(rsmq, scaled(10_000, 20_000))
+    rsmq.create_queue("target")
+    job = Job(server, ns, tmp_path, "--queue", "target")
+    for point, batch in SINK_POINTS:
+        job.die_at(point, batch)
+    job.finish()
+
+    arrived = raw.hmget(f"{ns}:target:Q", raw.zrange(f"{ns}:target", 0, -1))
+    assert Counter(body.decode() for body in arrived) == Counter(bodies)
+    nothing_left(raw, ns, "source")
+    assert rsmq.get_queue_attributes("target").total_sent == len(bodies)
+    assert raw.exists(f"{ns}:target:x:staged") == 0

@@ -1,0 +1,43 @@
+"""kill -9 at random: nothing is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+
+import pytest
+
+from tests.scale import scaled
+from tests.spark.session.killed import Job, fill, nothing_left, parquet_of
+
+pytestmark = pytest.mark.timeout(scaled(280, 3600))
+
+
+@pytest.mark.parametrize("sink", ["parquet", "queue"])
+def test_kills_at_random_lose_and_double_nothing(server, ns, rsmq, raw, spark, tmp_path, sink):
+    seed = int(os.environ.get("RSMQ_SEED", time.time_ns() % 10**9))
+    print(f"RSMQ_SEED={seed}")
+    chance = random.Random(seed)
+    bodies = fill(rsmq, scaled(12_000, 300_000))
+    rsmq.create_queue("target")
+    where = tmp_path / "parquet"
+    job = Job(server, ns, tmp_path, *(
+        ("--parquet", str(where)) if sink == "parquet" else ("--queue", "target")
+    ))  # fmt: skip
+    for _ in range(scaled(1, 20)):
+        # From before the first batch to after the last.
+        if job.die_after(chance.uniform(7, 16)):
+            break
+    while raw.zcard(f"{ns}:source"):
+        # What was received for a batch that was never logged comes back after 20 s.
+        job.finish()
+
+    if sink == "parquet":
+        arrived = parquet_of(spark, where)
+    else:
+        ids = raw.zrange(f"{ns}:target", 0, -1)
+        arrived = [body.decode() for body in raw.hmget(f"{ns}:target:Q", ids)]
+    assert Counter(arrived) == Counter(bodies)
+    nothing_left(raw, ns, "source")
