@@ -4,10 +4,11 @@ The columns of a message in Spark, and record batches of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import compute
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -22,10 +23,11 @@ from rsmq import protocol
 from rsmq.errors import InvalidOption
 from rsmq.spark.options import SourceOptions
 
+_TIME = pa.timestamp("us", tz="UTC")
 _ARROW: dict[type[DataType], pa.DataType] = {
     StringType: pa.string(),
     BinaryType: pa.binary(),
-    TimestampType: pa.timestamp("us", tz="UTC"),
+    TimestampType: _TIME,
     LongType: pa.int64(),
 }
 _YEAR_10000_MS = 253_402_300_800_000
@@ -130,11 +132,11 @@ def record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[A
         elif field.name == "id":
             array = _texts(ids)
         elif field.name == "sent":
-            array = _times(map(protocol.sent_us, protocol.decode_names(ids)))
+            array = pa.array(protocol.sent_us_of(ids), pa.int64()).cast(_TIME)
         elif field.name in ("first_received", "visible_at"):
-            array = _times(map(unix_us, columns[field.name])) if field.name in columns else None
+            array = _times(columns[field.name]) if field.name in columns else None
         elif field.name == "receive_count":
-            array = pa.array([_count(count) for count in columns["receive_count"]], pa.int64())
+            array = _counts(columns["receive_count"])
         elif field.type == pa.binary():
             array = pa.array(columns["raw"], pa.binary())
         else:
@@ -155,8 +157,15 @@ def shown(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _times(moments: Iterable[int | None]) -> Any:
-    return pa.array(list(moments), pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+def _times(ms: Sequence[float | None]) -> Any:
+    if not any(ms):
+        return None
+    given = pa.array(ms, pa.float64())
+    known = compute.and_(
+        compute.greater_equal(given, 0.0), compute.less(given, float(_YEAR_10000_MS))
+    )
+    us = compute.round(compute.multiply(compute.if_else(known, given, None), 1000.0))
+    return us.cast(pa.int64()).cast(_TIME)
 
 
 def unix_us(ms: float | None) -> int | None:
@@ -164,5 +173,8 @@ def unix_us(ms: float | None) -> int | None:
     return round(ms * 1000) if ms is not None and 0 <= ms < _YEAR_10000_MS else None
 
 
-def _count(count: int) -> int:
-    return min(max(count, -_MOST), _MOST)
+def _counts(counts: Sequence[int]) -> Any:
+    try:
+        return pa.array(counts, pa.int64())
+    except OverflowError:
+        return pa.array([min(max(count, -_MOST), _MOST) for count in counts], pa.int64())

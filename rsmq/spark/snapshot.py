@@ -176,9 +176,12 @@ class SnapshotReader(DataSourceReader):
             ]
         columns["raw"] = stored.get(b"", ())
         columns["receive_count"] = [
-            protocol.stored_integer(count) or 0 for count in stored.get(b":rc", ())
+            0 if count is None else protocol.stored_integer(count) or 0
+            for count in stored.get(b":rc", ())
         ]
-        columns["first_received"] = [protocol.stored_integer(ms) for ms in stored.get(b":fr", ())]
+        columns["first_received"] = [
+            None if ms is None else protocol.stored_integer(ms) for ms in stored.get(b":fr", ())
+        ]
         if all(keep):
             return columns
         return {

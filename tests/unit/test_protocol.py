@@ -255,3 +255,18 @@ def test_utf16_units(text):
     expected = sum(2 if ord(character) > 0xFFFF else 1 for character in text)
 
     assert protocol.utf16_length(text) == expected
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.from_regex(r"[0-9a-z]{10}[A-Za-z0-9]{22}", fullmatch=True),
+            st.from_regex(r"[0-9a-f]{32}", fullmatch=True),
+            st.text("abzAZ09:_-", min_size=20, max_size=42),
+        )
+    )
+)
+def test_the_times_of_many_ids_are_those_of_each(ids):
+    raws = [id.encode() for id in ids]
+
+    assert protocol.sent_us_of(raws) == [protocol.sent_us(id) for id in ids]
