@@ -4,6 +4,7 @@ The columns of a message in Spark, and record batches of them.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -128,20 +129,20 @@ def record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[A
     arrays = []
     for field in schema:
         if field.name == "queue":
-            array = pa.repeat(pa.scalar(queue, pa.string()), len(ids))
+            column = pa.repeat(pa.scalar(queue, pa.string()), len(ids))
         elif field.name == "id":
-            array = _texts(ids)
+            column = _texts(ids)
         elif field.name == "sent":
-            array = pa.array(protocol.sent_us_of(ids), pa.int64()).cast(_TIME)
+            column = pa.array(protocol.sent_us_of(ids), pa.int64()).cast(_TIME)
         elif field.name in ("first_received", "visible_at"):
-            array = _times(columns[field.name]) if field.name in columns else None
+            column = _times(columns[field.name]) if field.name in columns else None
         elif field.name == "receive_count":
-            array = _counts(columns["receive_count"])
+            column = _counts(columns["receive_count"])
         elif field.type == pa.binary():
-            array = pa.array(columns["raw"], pa.binary())
+            column = pa.array(columns["raw"], pa.binary())
         else:
-            array = _texts(columns["raw"])
-        arrays.append(pa.nulls(len(ids), field.type) if array is None else array)
+            column = _texts(columns["raw"])
+        arrays.append(pa.nulls(len(ids), field.type) if column is None else column)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -158,14 +159,17 @@ def shown(raw: bytes) -> str:
 
 
 def _times(ms: Sequence[float | None]) -> Any:
-    if not any(ms):
+    if isinstance(ms, list) and ms.count(None) == len(ms):
         return None
-    given = pa.array(ms, pa.float64())
-    known = compute.and_(
-        compute.greater_equal(given, 0.0), compute.less(given, float(_YEAR_10000_MS))
-    )
-    us = compute.round(compute.multiply(compute.if_else(known, given, None), 1000.0))
-    return us.cast(pa.int64()).cast(_TIME)
+    try:
+        given = pa.array(ms, pa.float64() if isinstance(ms, array) else pa.int64())
+    except (pa.ArrowInvalid, OverflowError):  # one that is no usual time
+        return pa.array([unix_us(each) for each in ms], pa.int64()).cast(_TIME)
+    known = compute.and_(compute.greater_equal(given, 0), compute.less(given, _YEAR_10000_MS))
+    us = compute.multiply(compute.if_else(known, given, None), 1000)
+    if isinstance(ms, array):
+        us = compute.round(us).cast(pa.int64())
+    return us.cast(_TIME)
 
 
 def unix_us(ms: float | None) -> int | None:
