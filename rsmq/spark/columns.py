@@ -36,8 +36,6 @@ _MOST = 2**63 - 1
 
 ALL = ("queue", "id", "message", "sent", "first_received", "receive_count", "visible_at")
 _MAYBE_NULL = ("sent", "first_received", "visible_at")
-#: Columns that are read from a queue's hash; all others are known from its sorted set.
-STORED = frozenset({"message", "raw", "first_received", "receive_count"})
 
 
 def schema_of(options: SourceOptions) -> StructType:

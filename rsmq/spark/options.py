@@ -397,7 +397,7 @@ def _source(texts: _Texts) -> SourceOptions:
         texts.choice("bodyType", ("string", "binary"), "string") == "binary",
         texts.flag("includeRaw", default=False),
         texts.whole("numPartitions", 2 * (os.cpu_count() or 1), 1, 100_000),
-        texts.whole("maxIdsPerPartition", 20_000, 1, 1_000_000),
+        texts.whole("maxIdsPerPartition", 250_000, 1, 1_000_000),
         texts.whole("fetchSize", 2000, 1, 100_000),
     )
 

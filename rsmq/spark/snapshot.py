@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from rsmq import protocol
 from rsmq.protocol import QueueKeys
-from rsmq.spark.columns import STORED, arrow_schema, record_batch, shown, unix_us
+from rsmq.spark.columns import arrow_schema, record_batch, shown, unix_us
 from rsmq.spark.options import SnapshotOptions, SourceOptions
 from rsmq.spark.server import Server, server
 
@@ -45,14 +45,25 @@ _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
 }
 
 
-class SnapshotPartition(InputPartition):
-    """Some messages of one queue: their ids, and the times when they become visible."""
+#: States that only the count tells.
+_BY_COUNT = ("in_flight", "delayed")
 
-    def __init__(self, queue: str, ids: list[bytes], visible_at_ms: array[float]) -> None:
+
+class SnapshotPartition(InputPartition):
+    """Some messages of one queue: their ids, and the times when they become visible, if wanted."""
+
+    def __init__(self, queue: str, ids: list[bytes], visible_at_ms: array[float] | None) -> None:
         super().__init__(None)
         self.queue = queue
-        self.ids = ids
         self.visible_at_ms = visible_at_ms
+        # Many small objects take Spark longer to send than one large one.
+        joined = b"\n".join(ids)
+        self._ids: bytes | list[bytes] = joined if joined.count(b"\n") == len(ids) - 1 else ids
+
+    @property
+    def ids(self) -> list[bytes]:
+        """The ids of its messages."""
+        return self._ids.split(b"\n") if isinstance(self._ids, bytes) else self._ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +104,11 @@ class SnapshotReader(DataSourceReader):
         total = sum(len(ids) for _, ids, _ in found)
         most = self._source.ids_a_partition
         size = max(1, min(most, -(-total // self._source.partitions)))
+        with_scores = "visible_at" in self._schema.fieldNames()
         return [
-            SnapshotPartition(name, ids[at : at + size], scores[at : at + size])
+            SnapshotPartition(
+                name, ids[at : at + size], scores[at : at + size] if with_scores else None
+            )
             for name, ids, scores in found
             for at in range(0, len(ids), size)
         ]
@@ -141,54 +155,62 @@ class SnapshotReader(DataSourceReader):
         keys = at.namespace.queue(partition.queue)
         schema = arrow_schema(self._schema)
         fetch = self._source.fetch
-        for begin in range(0, len(partition.ids), fetch):
-            ids = partition.ids[begin : begin + fetch]
-            scores = partition.visible_at_ms[begin : begin + fetch]
-            columns = self._read(at, keys, ids, scores)
+        ids, scores = partition.ids, partition.visible_at_ms
+        for begin in range(0, len(ids), fetch):
+            columns = self._read(at, keys, ids[begin : begin + fetch])
+            if scores is not None:
+                columns["visible_at"] = scores[begin : begin + fetch]
+            columns = self._kept(columns)
             if columns["id"]:
                 yield record_batch(schema, keys.name, columns)
 
-    def _read(
-        self, at: Server, keys: QueueKeys, ids: list[bytes], scores: array[float]
-    ) -> dict[str, Any]:
+    def _read(self, at: Server, keys: QueueKeys, ids: list[bytes]) -> dict[str, Any]:
+        """What is stored of messages, as far as it is wanted; None where it is not there."""
         wanted = set(self._schema.fieldNames())
-        parted = self._options.include in ("in_flight", "delayed")
         suffixes = [b""] if wanted & {"message", "raw"} else []
-        if "receive_count" in wanted or parted:
+        if "receive_count" in wanted or self._options.include in _BY_COUNT:
             suffixes.append(b":rc")
         if "first_received" in wanted:
             suffixes.append(b":fr")
-        columns: dict[str, Any] = {"id": ids, "visible_at": scores}
-        if not suffixes or not (wanted & STORED or parted):
+        columns: dict[str, Any] = {"id": ids}
+        if not suffixes:
             return columns
         values: list[Any] = at.raw.hmget(
             keys.hash, [id + suffix for id in ids for suffix in suffixes]
         )
         stored = {suffix: values[place :: len(suffixes)] for place, suffix in enumerate(suffixes)}
-        keep = [True] * len(ids)
         if b"" in stored:
-            keep = [raw is not None for raw in stored[b""]]
-        if parted:
+            columns["raw"] = stored[b""]
+        if b":rc" in stored:
+            columns["receive_count"] = [
+                None if count is None else protocol.stored_integer(count) or 0
+                for count in stored[b":rc"]
+            ]
+        if b":fr" in stored:
+            columns["first_received"] = [
+                None if ms is None else protocol.stored_integer(ms) for ms in stored[b":fr"]
+            ]
+        return columns
+
+    def _kept(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """The same without messages that were deleted since, or are in another state."""
+        keep = [True] * len(columns["id"])
+        if "raw" in columns:
+            keep = [raw is not None for raw in columns["raw"]]
+        if self._options.include in _BY_COUNT:
             received = self._options.include == "in_flight"
             keep = [
                 kept and (count is not None) == received
-                for kept, count in zip(keep, stored[b":rc"], strict=True)
+                for kept, count in zip(keep, columns["receive_count"], strict=True)
             ]
-        columns["raw"] = stored.get(b"", ())
-        columns["receive_count"] = [
-            0 if count is None else protocol.stored_integer(count) or 0
-            for count in stored.get(b":rc", ())
-        ]
-        columns["first_received"] = [
-            None if ms is None else protocol.stored_integer(ms) for ms in stored.get(b":fr", ())
-        ]
-        if all(keep):
-            return columns
-        return {
-            name: [value for value, kept in zip(column, keep, strict=True) if kept]
-            for name, column in columns.items()
-            if len(column)
-        }
+        if not all(keep):
+            columns = {
+                name: [value for value, kept in zip(column, keep, strict=True) if kept]
+                for name, column in columns.items()
+            }
+        if "receive_count" in columns:
+            columns["receive_count"] = [count or 0 for count in columns["receive_count"]]
+        return columns
 
 
 class PushdownReader(SnapshotReader):

@@ -42,7 +42,7 @@ def stream_sink(options):
         (source_options, "bodyType", "binary", False, {"string": False, " Binary ": True}),
         (source_options, "includeRaw", "include_raw", False, {"TRUE": True, "false": False}),
         (source_options, "numPartitions", "partitions", 2 * os.cpu_count(), {"1": 1, " 7 ": 7}),
-        (source_options, "maxIdsPerPartition", "ids_a_partition", 20_000, {"1000000": 1_000_000}),
+        (source_options, "maxIdsPerPartition", "ids_a_partition", 250_000, {"1000000": 1_000_000}),
         (source_options, "fetchSize", "fetch", 2000, {"1": 1}),
         (
             snapshot_options, "include", "include", "all",
