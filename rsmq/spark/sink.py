@@ -36,6 +36,9 @@ from rsmq.spark.server import Server, server
 _BYTES = 4 * 1024 * 1024
 
 
+#: Bytes of bodies that a task holds back at most, however many ways they go.
+_HELD_BACK = 64 * 1024 * 1024
+
 #: How long it is known of a write without a name that it was done, seconds: nobody will ask.
 _MEMORY = 3600.0
 
@@ -93,11 +96,16 @@ class _Task:
                 buffer.size += length
                 if len(buffer.messages) >= self._options.batch:
                     self._flush(group, buffer)
+            if sum(buffer.size for buffer in buffers.values()) > _HELD_BACK:
+                self._flush_all(buffers)
             self._result.rows += batch.num_rows
+        self._flush_all(buffers)
+        return self._result
+
+    def _flush_all(self, buffers: dict[Group, _Buffer]) -> None:
         for group, buffer in buffers.items():
             if buffer.messages:
                 self._flush(group, buffer)
-        return self._result
 
     def _flush(self, group: Group, buffer: _Buffer) -> None:
         messages, buffer.messages, buffer.size = buffer.messages, [], 0

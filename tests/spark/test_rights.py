@@ -1,0 +1,35 @@
+"""What a user of Redis must be allowed for Spark, as the README says it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rsmq import RSMQ
+from tests.contract.conftest import ADMIN
+from tests.spark.conftest import columns
+
+TEXT = columns(message="string")
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def test_the_rights_that_the_readme_gives_are_enough(env, tmp_path):
+    (row,) = re.findall(r"^\| Spark, .*?\| (.*) \|$", README, re.MULTILINE)
+    rules = re.findall(r"\+[\w\\|]+", row.replace("\\|", "|"))
+    env.raw.execute_command(
+        "ACL", "SETUSER", "spark", "on", ">secret", f"~{env.ns}:*", f"&{env.ns}:rt:*", "-@all",
+        *ADMIN.split(), "+publish", "+client|tracking", *rules,
+    )  # fmt: skip
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    user = {"username": "spark", "passwordFile": str(secret)}
+    with RSMQ.from_url(env.redis.url, ns=env.ns) as rsmq:
+        rsmq.create_queue("q")
+        rsmq.send_messages("q", ["a", "b"])
+
+    assert len(env.read(queue="q", **user)) == 2
+    env.write(TEXT, delivery="exactly-once", realtime=True, **user).run([{"message": "c"}])
+    env.write(TEXT, createQueue=True, queue="made", **user).run([{"message": "d"}])
+    query = env.query(queue="q", consumerGroup="group", **user)
+    assert [len(rows) for rows in query.run_out()] == [3]
+    env.raw.execute_command("ACL", "DELUSER", "spark")
