@@ -17,6 +17,7 @@ from redis.retry import Retry
 
 from rsmq import BYTES, RSMQ
 from rsmq.errors import InvalidOption, QueueNotFound, RSMQError
+from rsmq.own_connection import pack
 from rsmq.protocol import Namespace, QueueKeys
 from rsmq.spark.options import ConnectionOptions, SourceOptions
 from rsmq.watcher import Watcher
@@ -67,6 +68,29 @@ class Server:
         hash = self.namespace.queue(name).hash
         if None in self.raw.hmget(hash, ["vt", "delay", "maxsize"]):
             raise QueueNotFound(name)
+
+    def hmget(self, hash: bytes, fields: list[bytes]) -> list[bytes | None]:
+        """
+        Thousands of fields of a hash, again and again until they are answered.
+
+        Packed in one go: redis-py looks at each argument, which takes as long as all the rest.
+        """
+        packed = list(pack((b"HMGET", hash, *fields)))
+        pool = self.raw.connection_pool
+        connection = pool.get_connection()
+
+        def ask() -> list[bytes | None]:
+            connection.send_packed_command(packed)
+            values: list[bytes | None] = connection.read_response(disable_decoding=True)
+            return values
+
+        try:
+            answer: list[bytes | None] = connection.retry.call_with_retry(
+                ask, lambda _: connection.disconnect()
+            )
+            return answer
+        finally:
+            pool.release(connection)
 
     def now_ms(self) -> int:
         """The server's clock."""

@@ -175,9 +175,7 @@ class SnapshotReader(DataSourceReader):
         columns: dict[str, Any] = {"id": ids}
         if not suffixes:
             return columns
-        values: list[Any] = at.raw.hmget(
-            keys.hash, [id + suffix for id in ids for suffix in suffixes]
-        )
+        values = at.hmget(keys.hash, [id + suffix for id in ids for suffix in suffixes])
         stored = {suffix: values[place :: len(suffixes)] for place, suffix in enumerate(suffixes)}
         if b"" in stored:
             columns["raw"] = stored[b""]
