@@ -293,7 +293,7 @@ def test_filters_that_are_taken_over_save_reads(filled):
         assert read.left == filters[2:]
         assert sum(map(len, read())) == 5
     asked = [
-        command.split()[2:] for command in commands if "HMGET" in command and "vt" not in command
+        command.split()[2:] for command in commands if "HMGET" in command and " vt " not in command
     ]
     assert len([*itertools.chain(*asked)]) == 5
 
