@@ -1,5 +1,5 @@
--- Notes that a decision was carried out; see adopt_staged.lua. Where there are many writes, forgets
--- those that have been kept for as long as they were to be.
+-- Notes that a decision was carried out; see adopt_staged.lua. Where there are many writes, looks at
+-- some and forgets those that have been kept for as long as they were to be; '' has the place.
 --
 -- KEYS[1] written   hash     of each write its last batch, what was decided of it and is not done, and
 --                            ms when this is forgotten
@@ -23,11 +23,12 @@ end
 redis.call('HSET', written, write, cmsgpack.pack({batch, '', now + lifetime}))
 keep_for(written, lifetime)
 if redis.call('HLEN', written) > 100 then
-  local writes = redis.call('HGETALL', written)
-  for at = 1, #writes, 2 do
-    if cmsgpack.unpack(writes[at + 1])[3] < now then
-      redis.call('HDEL', written, writes[at])
+  local scan = redis.call('HSCAN', written, redis.call('HGET', written, '') or '0', 'COUNT', '20')
+  for at = 1, #scan[2], 2 do
+    if scan[2][at] ~= '' and cmsgpack.unpack(scan[2][at + 1])[3] < now then
+      redis.call('HDEL', written, scan[2][at])
     end
   end
+  redis.call('HSET', written, '', scan[1])
 end
 return 1

@@ -1,4 +1,4 @@
--- Sends or restores a part of what was staged; one that is gone was published before.
+-- Sends or restores a part of what was staged, and leaves an empty one: that was published.
 --
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
@@ -7,7 +7,7 @@
 -- ARGV[1] part     string      the name of the part
 -- ARGV[2] channel  string      where to publish the number of messages; '' = don't
 --
--- returns how many were added
+-- returns how many were added; nil if there is no such part
 -- errors  QUEUENOTFOUND, INVALIDVALUE; never MESSAGETOOLONG, which was looked at before
 -- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
 -- @include _time.lua
@@ -22,6 +22,8 @@ local part, channel = ARGV[1], ARGV[2]
 
 local packed = redis.call('HGET', staged, part)
 if not packed then
+  return false
+elseif packed == '' then
   return 0
 end
 local delay, suffixes, messages = unpack(cmsgpack.unpack(packed))
@@ -48,7 +50,7 @@ else
   variadic('HSET', hash, fields)
   variadic('ZADD', zset, members)
 end
-redis.call('HDEL', staged, part)
+redis.call('HSET', staged, part, '')
 if channel ~= '' and number > 0 then
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset))
 end

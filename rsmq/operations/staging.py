@@ -165,13 +165,13 @@ def adopt_staged(
     )
 
 
-def publish_staged(keys: QueueKeys, part: str, *, realtime: bool) -> Operation[int]:
-    """Send what was staged under a name, unless it was sent before; how many."""
+def publish_staged(keys: QueueKeys, part: str, *, realtime: bool) -> Operation[int | None]:
+    """Send what was staged under a name; how many, 0 if it was sent before, None if it is lost."""
     return Operation(
         load("publish_staged"),
         (keys.hash, keys.zset, keys.staged),
         (part.encode(), keys.channel if realtime else b""),
-        int,
+        lambda reply: reply,
         Retry.ALWAYS,
         (keys.name,),
     )

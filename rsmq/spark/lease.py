@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from rsmq import operations
 from rsmq.errors import BatchLost, InvalidOption, QueueNotFound, RSMQError
@@ -70,6 +70,7 @@ class Lease:
         self._holder = secrets.token_hex(8)
         self._holding: set[QueueKeys] = set()
         self._taken_over = False
+        self._renewed = time.monotonic()
         for keys in self.queues():
             at.rsmq.run(operations.forget_leases(keys))
         if options.group is not None:
@@ -204,6 +205,7 @@ class Lease:
         Raises:
             BatchLost: not all of it is there, and ``failOnDataLoss`` is true.
         """
+        self._still_holder()
         queues = [self._at.namespace.queue(queue) for queue in counts]
         found = self.sizes(number, queues)
         for queue, count in counts.items():
@@ -249,6 +251,8 @@ class Lease:
         for queue in queues:
             keys = self._at.namespace.queue(queue)
             sizes = sizes_of(self._at.raw.hget(keys.leases, field))
+            if not sizes and number in self._held:
+                log.warning("Batch %s of queue %s is not in Redis any more.", field, queue)
             for part in range(len(sizes)):
                 removed, lost = self._at.rsmq.run(operations.acknowledge_leased(keys, field, part))
                 self.tally.acknowledged += removed
@@ -311,17 +315,23 @@ class Lease:
     def _extend(self) -> None:
         with self._lock:
             held = [(number, *part) for number, parts in self._held.items() for part in parts]
+        failed: Exception | None = None
         for number, keys, part in held:
-            if number in self._held:
-                self._at.rsmq.run(
-                    operations.extend_leased(
-                        keys,
-                        batch_name(self.name, number),
-                        part,
-                        vt=self._options.vt,
-                        lifetime=self._options.retention,
-                    )
-                )
+            if number not in self._held:
+                continue
+            operation = operations.extend_leased(
+                keys,
+                batch_name(self.name, number),
+                part,
+                vt=self._options.vt,
+                lifetime=self._options.retention,
+            )
+            try:
+                self._at.rsmq.run(operation)
+            except ResponseError as error:  # of one queue: the others go on
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _hold(self, queues: list[QueueKeys]) -> None:
         """
@@ -356,10 +366,13 @@ class Lease:
         return longest
 
     def _renew(self) -> None:
+        self._renewed = time.monotonic()
         if self._ask_hold(list(self._holding)):
             self._taken_over = True
 
     def _still_holder(self) -> None:
+        if self._options.group is not None and time.monotonic() - self._renewed > HOLD / 2:
+            self._renew()  # the process may have been stopped for a time
         if self._taken_over:
             raise InvalidOption(
                 "consumerGroup",

@@ -194,6 +194,8 @@ class _Texts:
             name = names.get(given.lower())
             if name is not None:
                 self._texts[name] = text
+            elif given.lower() == "redis.decode_responses":
+                raise InvalidOption(given, "is not for Spark: what is in Redis is read as bytes.")
             elif given.lower().startswith("redis.") and "password" not in given.lower():
                 self._texts[given.lower()] = text
             elif "password" in given.lower():
@@ -246,7 +248,7 @@ class _Texts:
         except ValueError:
             number = -1.0
         if not low <= number <= high:
-            rule = f"is a number of seconds from {low:g} to {high:g}; got {show(text)}."
+            rule = f"is a number of seconds from {low:.15g} to {high:.15g}; got {show(text)}."
             raise InvalidOption(name, rule, value=text)
         return number
 
@@ -275,7 +277,7 @@ class _Texts:
         return None if text is None else tuple(part.strip() for part in text.split(","))
 
     def lease_name(self, name: str) -> str | None:
-        text = self.text(name)
+        text = self._texts.get(name)  # an empty one is a variable that is not set
         if text is not None and not _LEASE_NAME.fullmatch(text):
             rule = f"is 1 to 64 characters of A-Z a-z 0-9 _ . -; got {show(text)}."
             raise InvalidOption(name, rule, value=text)
@@ -441,14 +443,16 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
         )
         if target in _source(texts).queues:
             raise InvalidOption("deadLetterQueue", f"{show(target)} is read by this stream itself.")
+    vt = texts.seconds("visibilityTimeout", 600, 1, protocol.MAX_SECONDS)
     return StreamOptions(
         texts.whole(name, 100_000, 1, 100_000_000),
-        texts.seconds("visibilityTimeout", 600, 1, protocol.MAX_SECONDS),
+        vt,
         texts.lease_name("consumerGroup"),
         dead_letters,
         texts.flag("failOnDataLoss", default=True),
         texts.seconds("idleWait", 5, 0.01, 60),
-        texts.seconds("leaseRetention", 7 * _DAY, 60, protocol.MAX_SECONDS),
+        # Receipts are renewed with the visibility, at a third of it.
+        texts.seconds("leaseRetention", max(7 * _DAY, 2 * vt), 2 * vt, 3 * protocol.MAX_SECONDS),
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,14 @@ class Server:
         raw: runs plain commands that may run twice, again and again until they are answered.
         namespace: whose queues these are.
         watcher: waits for messages.
+        once: makes a connection that tries nothing twice.
     """
 
     rsmq: RSMQ
     raw: Any  # a redis.Redis, whose replies depend on its settings
     namespace: Namespace
     watcher: Watcher
+    once: Callable[[], Any]
 
     def queues(self, source: SourceOptions) -> list[QueueKeys]:
         """
@@ -140,7 +143,14 @@ def _connect(options: ConnectionOptions) -> Server:
     raw = redis.Redis.from_url(options.url, **{**times, **secret, "retry": patient, "protocol": 2})
     once = Retry(NoBackoff(), 0)
     waiting = redis.ConnectionPool.from_url(options.url, **{**times, **secret, "retry": once})
-    return Server(rsmq, raw, namespace, Watcher(waiting, namespace, lambda: None))
+    watcher = Watcher(waiting, namespace, lambda: None)
+    return Server(
+        rsmq,
+        raw,
+        namespace,
+        watcher,
+        lambda: waiting.connection_class(**waiting.connection_kwargs),
+    )
 
 
 def _password(options: ConnectionOptions) -> str | None:

@@ -79,7 +79,9 @@ class _Task:
         self._created: set[str] = set()
         self._parts: Decision = {}
         self._prefix = f"{write}:{batch}"
-        self._attempt = f"{self._at.now_ms()}-{secrets.token_hex(6)}" if options.staged else ""
+        # The name says until when what is staged under it is kept.
+        ends = self._at.now_ms() + round(options.retention * 1000) if options.staged else 0
+        self._attempt = f"{ends}-{secrets.token_hex(6)}"
         self._result = Written(write, batch, self._parts, 0)
 
     def write(self, batches: Iterator[Any]) -> Written:
@@ -207,12 +209,7 @@ def publish(
             )
         )
         if adopted is None:
-            raise BatchLost(
-                f"Not all that was staged for batch {batch} of write {write} is in Redis: a queue "
-                "was purged or deleted, or Redis lost data, since the tasks ran",
-                value=write,
-                hint="Nothing of it was published. Run the write again.",
-            )
+            raise _lost(write, batch, "Nothing of it was published: run the write again")
         number, parts_of = adopted
         if parts_of is None:
             break
@@ -220,24 +217,35 @@ def publish(
         for queue, parts in parts_of.items():
             keys = at.namespace.queue(queue)
             for part in parts:
-                at.rsmq.run(operations.publish_staged(keys, part, realtime=options.realtime))
+                one = operations.publish_staged(keys, part, realtime=options.realtime)
+                if at.rsmq.run(one) is None:
+                    raise _lost(write, number, "Some of it was published")
         lifetime = options.retention if remember else min(options.retention, _MEMORY)
         at.rsmq.run(operations.finish_staged(at.namespace, write, number, lifetime=lifetime))
         if number >= batch:
             break
     for queue in queues:
-        forget(at, options, queue, write, batch)
+        forget(at, queue, write, batch)
 
 
-def forget(at: Server, options: SinkOptions, queue: str, write: str, batch: int) -> None:
+def _lost(write: str, batch: int, way_out: str) -> BatchLost:
+    return BatchLost(
+        f"Not all that was staged for batch {batch} of write {write} is in Redis: a queue was "
+        "purged or deleted, Redis lost data, or stagingRetention is over",
+        value=write,
+        hint=f"{way_out}.",
+    )
+
+
+def forget(at: Server, queue: str, write: str, batch: int) -> None:
     """Remove what attempts have staged that do not count, and what is too old to count."""
     keys = at.namespace.queue(queue)
-    oldest = at.now_ms() - options.retention * 1000
+    now = at.now_ms()
     gone = []
     for name in at.raw.hkeys(keys.staged):
         of_write, of_batch, attempt, _ = name.decode().split(":")
         own = of_write == write and int(of_batch) <= batch
-        if own or int(attempt.partition("-")[0]) < oldest:
+        if own or int(attempt.partition("-")[0]) < now:
             gone.append(name)
     for begin in range(0, len(gone), 1000):
         at.raw.hdel(keys.staged, *gone[begin : begin + 1000])
@@ -259,9 +267,9 @@ def _abort(
     if options.queue is not None:
         queues.add(options.queue)
     at = server(options.connection)
-    if options.staged and not was_decided(at, write, batch):
+    if options.staged and (not was_decided(at, write, batch) or was_done(at, write, batch)):
         for queue in queues:
-            forget(at, options, queue, write, batch)
+            forget(at, queue, write, batch)
 
 
 def was_decided(at: Server, write: str, batch: int) -> bool:

@@ -282,11 +282,12 @@ def test_staged_messages_are_seen_when_they_are_published(env, keys):
 
     assert publish(env, keys, "w:0:a:0") == 2
     assert publish(env, keys, "w:0:a:0") == 0
+    assert publish(env, keys, "w:0:a:1") is None
     messages = env.rsmq.peek_messages("q")
     assert [message.raw for message in messages] == [b"one", b"\xfftwo"]
     assert all(len(message.id) == 32 for message in messages)
     assert env.fields("q")["totalsent"] == "2"
-    assert env.raw.exists(keys.staged) == 0
+    assert env.raw.hgetall(keys.staged) == {b"w:0:a:0": b""}
 
 
 def test_a_delay_counts_from_the_publishing(env, keys):

@@ -490,10 +490,10 @@ def test_a_write_of_which_parts_are_gone_is_refused_whole(env, queue):
 def test_old_leftovers_are_removed_by_the_next_write(env, queue):
     day = 86_400_000
     now = env.now_ms()
-    for attempt, age in (("old", 8 * day), ("young", 6 * day)):
+    for attempt, age in (("old", day), ("young", -day)):
         env.raw.hset(env.keys().staged, f"gone:0:{now - age}-{attempt}:0", b"")
     env.write(TEXT, delivery="exactly-once").run(texts("m"))
-    assert staged(env) == [f"gone:0:{now - 6 * day}-young:0".encode()]
+    assert staged(env) == [f"gone:0:{now + day}-young:0".encode()]
 
 
 def test_a_write_with_a_name_is_done_once(env, queue):
@@ -631,3 +631,25 @@ def test_a_restored_time_is_right_whatever_the_session_says(env, queue):
     row = {"id": "x" * 32, "message": "m", "visible_at": at}
     write.commit(write.task(write.batch([row], timezone="America/New_York")))
     assert env.scores() == {"x" * 32: at.timestamp() * 1000}
+
+
+def test_what_is_lost_after_the_decision_is_said(env, queue, stream):
+    write = stream(0, delivery="exactly-once", batchSize=1)
+    messages = write.task(texts("a", "b", "c"))
+    with suppress(Died), dies(env.at(), 2, answered=True):  # adopted, and one is published
+        write.commit(messages)
+    env.raw.hdel(env.keys().staged, messages.parts["q"][2])
+
+    with pytest.raises(BatchLost, match="stagingRetention"):
+        write.commit(messages)
+
+
+def test_a_write_leaves_alone_what_another_has_decided(env, queue, stream):
+    write = stream(0, delivery="exactly-once", batchSize=1)
+    messages = write.task(texts("a", "b", "c"))
+    with suppress(Died), dies(env.at(), 2, answered=True):
+        write.commit(messages)
+    env.write(TEXT, delivery="exactly-once", stagingRetention=60).run(texts("other"))
+    write.commit(messages)
+
+    assert sorted(env.bodies()) == [b"a", b"b", b"c", b"other"]

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from redis.exceptions import ResponseError
 
 from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.operations.leases import PART
@@ -631,9 +632,9 @@ def test_a_queue_that_was_named_and_is_deleted_is_told(env, queue):
 
 def test_receipts_are_kept_for_as_long_as_the_query_wants_beside_another(env, queue):
     send(env, 2)
-    query = env.query(limit=ReadMaxRows(1), leaseRetention=1000)
+    query = env.query(limit=ReadMaxRows(1), visibilityTimeout=30, leaseRetention=1000)
     query.poll()
-    other = env.query(limit=ReadMaxRows(1), leaseRetention=60)
+    other = env.query(limit=ReadMaxRows(1), visibilityTimeout=30, leaseRetention=60)
     other.poll()
     assert env.raw.pttl(env.keys().leases) > 900_000
 
@@ -707,3 +708,34 @@ def test_a_server_that_stays_away_fails_the_query(durable):
     assert query.restart() is None
     assert len(query.run()) == 1
     env.close()
+
+
+def test_a_holder_that_was_silent_for_a_time_asks_before_it_goes_on(env, queue, monkeypatch):
+    monkeypatch.setattr(lease, "HOLD", 0.3)
+    env.rsmq.send_messages("q", ["a", "b"])
+    first = env.query(consumerGroup="g", limit=ReadMaxRows(1))
+    first.run()
+    stopped = first.reader._lease
+    stopped.stop()  # the heartbeat, as of a process that is stopped
+    stopped._thread.join()
+    second = env.query(consumerGroup="g", limit=ReadMaxRows(1))
+    assert [len(rows) for rows in [second.run()]] == [1]
+
+    with pytest.raises(InvalidOption, match="took over"):
+        first.poll()
+    assert len(second.run()) == 1
+
+
+def test_a_broken_queue_does_not_end_the_heartbeat_of_others(env, queue):
+    env.rsmq.create_queue("a")
+    env.rsmq.send_messages("a", ["1"])
+    (id,) = env.rsmq.send_messages("q", ["2"])
+    query = env.query(queue="", subscribe="a,q", visibilityTimeout=100)
+    query.run()
+    env.raw.delete(env.keys("a").zset)
+    env.raw.set(env.keys("a").zset, "of another type")
+    env.elapse(50)
+    with suppress(ResponseError):
+        query.reader._lease._extend()
+
+    assert env.scores()[id] > env.now_ms() + 90_000

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
+from rsmq.spark.pipelines.folders import refuse_stream_folder, require_same_checkpoint
 from rsmq.spark.pipelines.progress import Progress, Tell, nobody
 from rsmq.spark.pipelines.queues import Queues, subscribed
 from rsmq.spark.pipelines.streams import run, stream
@@ -21,7 +22,8 @@ class Archived:
 
     Attributes:
         messages: how many it wrote.
-        lost: how many other consumers had taken meanwhile; those are not removed.
+        lost: how many other consumers had taken meanwhile, of all batches but the last; those are
+            not removed.
         path: where they are.
     """
 
@@ -63,9 +65,13 @@ def archive(
         text: True stores messages as text; bytes that are no UTF-8 become U+FFFD.
         batch: how many messages a batch has at most.
         tell: is told the progress.
+
+    Raises:
+        InvalidOption: what the folder has does not go with this run.
     """
     body = "string" if text else "binary"
     if keep:
+        refuse_stream_folder(spark, path)
         options = source.options(subscribe=subscribed(queues), bodyType=body)
         frame = spark.read.format("rsmq").options(**options).load()
         tell(Progress("archive", "copying"))
@@ -74,6 +80,8 @@ def archive(
         copy = _dated(frame).observe(messages, number).write
         copy.partitionBy("date").mode("append").parquet(path)
         return Archived(int(messages.get["number"]), 0, path)
+    checkpoint = checkpoint or f"{path}/_checkpoint"
+    require_same_checkpoint(spark, path, checkpoint)
     frame = stream(spark, source, queues, bodyType=body, maxMessagesPerTrigger=batch)
     writer = (
         _dated(frame)
@@ -81,7 +89,7 @@ def archive(
         .writeStream.format("parquet")
         .partitionBy("date")
         .option("path", path)
-        .option("checkpointLocation", checkpoint or f"{path}/_checkpoint")
+        .option("checkpointLocation", checkpoint)
     )
     count = run("archive", writer, follow=follow, tell=tell)
     return Archived(count.messages, count.lost, path)

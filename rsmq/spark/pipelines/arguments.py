@@ -57,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     _to(transform, "--to-")
     transform.add_argument("--to", help="the queue; without it each row's column queue")
     transform.add_argument("--create", action="store_true", help="create queues that are missing")
+    transform.add_argument("--binary", action="store_true", help="messages are bytes, not text")
     transform.add_argument("--follow", action="store_true", help="go on with what comes")
     _checkpoint(transform)
 
@@ -68,8 +69,14 @@ def _looks_and_removals(commands: Any) -> None:
     redrive = _command(commands, "redrive", "send dead letters on, by what is wrong with them")
     _from(redrive)
     redrive.add_argument("dead_letter_queue")
-    redrive.add_argument("--to", required=True, help="an SQL expression that names a queue")
-    redrive.add_argument("--otherwise", required=True, help="the queue for all others")
+    redrive.add_argument(
+        "--to",
+        required=True,
+        help="an SQL expression over queue, id, message, sent ... that names one",
+    )
+    redrive.add_argument(
+        "--otherwise", required=True, help="the queue for those for which it names none"
+    )
     _checkpoint(redrive)
 
     report = _command(commands, "report", "what is in queues; nothing is changed")
@@ -85,7 +92,7 @@ def _looks_and_removals(commands: Any) -> None:
         "--kind", choices=("json", "csv", "parquet", "text", "none"), default="json",
         help="none removes the messages for good",
     )  # fmt: skip
-    _checkpoint(drain)
+    _checkpoint(drain, "_checkpoint in the folder")
 
 
 def _command(commands: Any, name: str, help: str) -> argparse.ArgumentParser:
@@ -113,7 +120,7 @@ def _place(command: argparse.ArgumentParser, prefix: str, title: str) -> None:
     default = None if optional or required else "redis://127.0.0.1:6379/0"
     group.add_argument(
         f"{prefix}url", default=default, required=required, metavar="URL",
-        help=f"without a password{same}",
+        help=f"such as redis://127.0.0.1:6379/0, without a password{same}",
     )  # fmt: skip
     group.add_argument(f"{prefix}ns", default=None if optional else "rsmq", metavar="NAMESPACE")
     group.add_argument(f"{prefix}password-env", metavar="VARIABLE")

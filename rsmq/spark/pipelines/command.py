@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -64,12 +64,19 @@ def _place(args: argparse.Namespace, prefix: str = "", like: Queues | None = Non
     else:
         given["ns"] = given["ns"] or protocol.DEFAULT_NS
         place = Queues(**given, strict_names=not getattr(args, f"{prefix}any_names"))
-    place.server()
+    place.reach()
     return place
+
+
+def _queues(at: Queues, names: Iterable[str | None]) -> None:
+    for name in names:
+        if name is not None:
+            at.server().require(name)
 
 
 def _archive(args: argparse.Namespace) -> Job:
     source = _place(args)
+    _queues(source, args.queues)
     return lambda spark, tell: pipelines.archive(
         spark, source, args.queues, args.path, checkpoint=args.checkpoint, follow=args.follow,
         keep=args.keep, text=args.text, batch=args.batch, tell=tell,
@@ -78,6 +85,7 @@ def _archive(args: argparse.Namespace) -> Job:
 
 def _replay(args: argparse.Namespace) -> Job:
     target = _place(args)
+    _queues(target, [] if args.create else [args.queue])
     return lambda spark, tell: pipelines.replay(
         spark, args.path, target, args.queue, kind=args.kind, date=args.date, where=args.where,
         restore=args.restore, create=args.create, write_id=args.write_id, tell=tell,
@@ -92,14 +100,17 @@ def _migrate(args: argparse.Namespace) -> Job:
 def _transform(args: argparse.Namespace) -> Job:
     function, source = function_of(args.function), _place(args)
     target = _place(args, "to_", source)
+    _queues(source, args.queues)
+    _queues(target, [] if args.create else [args.to])
     return lambda spark, tell: pipelines.transform(
         spark, source, args.queues, target, args.to, function, checkpoint=args.checkpoint,
-        follow=args.follow, create=args.create, batch=args.batch, tell=tell,
+        follow=args.follow, create=args.create, binary=args.binary, batch=args.batch, tell=tell,
     )  # fmt: skip
 
 
 def _redrive(args: argparse.Namespace) -> Job:
     at = _place(args)
+    _queues(at, [args.dead_letter_queue, args.otherwise])
     return lambda spark, tell: pipelines.redrive(
         spark, at, args.dead_letter_queue, args.to, args.otherwise, checkpoint=args.checkpoint,
         batch=args.batch, tell=tell,
@@ -108,11 +119,13 @@ def _redrive(args: argparse.Namespace) -> Job:
 
 def _report(args: argparse.Namespace) -> Job:
     at = _place(args)
+    _queues(at, args.queues or [])
     return lambda spark, tell: pipelines.report(spark, at, args.queues, path=args.path, tell=tell)
 
 
 def _drain(args: argparse.Namespace) -> Job:
     source = _place(args)
+    _queues(source, args.queues)
     return lambda spark, tell: pipelines.drain(
         spark, source, args.queues, args.path, checkpoint=args.checkpoint, kind=args.kind,
         batch=args.batch, tell=tell,

@@ -30,7 +30,8 @@ class MigratedQueue:
         messages: how many there were at the source.
         found: how many of these are at the target.
         checksum: of ids, bodies, times and counters of those at the source.
-        same: whether those at the target have the same checksum.
+        same: whether those at the target have the same checksum, and the queue the same
+            attributes.
     """
 
     queue: str
@@ -122,7 +123,9 @@ def migrate(
     for name in names:
         messages, checksum = before.get(name, (0, 0))
         found, other = after.get(name, (0, 0))
-        same = (messages, checksum) == (found, other)
+        same = (messages, checksum) == (found, other) and _same_attributes(
+            attributes[name], to.rsmq.get_queue_attributes(name)
+        )
         results.append(MigratedQueue(name, messages, found, f"{checksum & 2**64 - 1:016x}", same))
     return Migrated(tuple(results), total, all(result.same for result in results))
 
@@ -136,6 +139,11 @@ def _create(to: Server, name: str, attributes: QueueAttributes) -> None:
         maxsize=min(max(attributes.maxsize, 1024), 65536) if attributes.maxsize != -1 else -1,
         exist_ok=True,
     )
+
+
+def _same_attributes(source: QueueAttributes, target: QueueAttributes) -> bool:
+    names = ("vt", "delay", "maxsize", "dead_letter_queue", "max_receives")
+    return all(getattr(source, name) == getattr(target, name) for name in names)
 
 
 def _sums(frame: DataFrame) -> dict[str, tuple[int, int]]:

@@ -48,6 +48,20 @@ class Queues:
             if value is not None
         }
 
+    def reach(self) -> None:
+        """
+        See that the server answers, without waiting for one that does not.
+
+        Raises:
+            InvalidOption: something is not what it must be.
+            RedisError: it does not answer.
+        """
+        connection = self.server().once()
+        try:
+            connection.connect()
+        finally:
+            connection.disconnect()
+
     def server(self) -> Server:
         """
         The server, for the driver.

@@ -20,7 +20,8 @@ class Redriven:
 
     Attributes:
         messages: how many it sent on.
-        lost: how many other consumers had taken meanwhile; those are not removed.
+        lost: how many other consumers had taken meanwhile, of all batches but the last; those are
+            not removed.
     """
 
     messages: int

@@ -4,6 +4,7 @@ Replay: Parquet or JSON into queues.
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
@@ -49,7 +50,8 @@ def replay(
     """
     Send rows as messages, in the order in which they were sent once.
 
-    All of them are sent, or none: they are staged first, and published when all are there.
+    They are staged first, and published when all are there: a task that fails sends nothing. A
+    replay that is killed while it publishes is completed by another one of the same ``write_id``.
 
     Args:
         spark: the session.
@@ -67,8 +69,10 @@ def replay(
         tell: is told the progress.
 
     Raises:
-        InvalidOption: kind is unknown, or the rows have no such columns.
+        InvalidOption: kind is unknown, date is no day, or the rows have no such columns.
     """
+    if date is not None:
+        _check_day(date)
     if kind not in ("parquet", "json"):
         raise InvalidOption("kind", f"is parquet or json; got {kind!r}.", value=kind)
     if write_id is not None and was_done(target.server(), write_id, 0):
@@ -95,6 +99,14 @@ def replay(
     tell(Progress("replay", "sending"))
     frame.write.format("rsmq").options(**options).mode("append").save()
     return Replayed(int(counted.get["number"]))
+
+
+def _check_day(date: str) -> None:
+    try:
+        dt.date.fromisoformat(date)
+    except ValueError:
+        rule = f"is a day such as 2026-01-31; got {date!r}."
+        raise InvalidOption("date", rule, value=date) from None
 
 
 def _messages(rows: DataFrame, *, by_row: bool, restore: bool) -> DataFrame:

@@ -25,6 +25,7 @@ def cause_of(text: str) -> str:
         if line.lstrip().startswith(("SQLSTATE", "at ", "JVM", "==", "=== ")):
             break
         told.append(line)
+    told[0] = told[0].partition(": ")[2]  # without the name of the class
     return "\n".join(told)
 
 

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from rsmq.errors import InvalidOption
@@ -27,7 +29,8 @@ class Transformed:
 
     Attributes:
         messages: how many messages it took.
-        lost: how many other consumers had taken meanwhile; those are not removed.
+        lost: how many other consumers had taken meanwhile, of all batches but the last; those are
+            not removed.
     """
 
     messages: int
@@ -45,6 +48,7 @@ def transform(  # noqa: PLR0917 - from where to where
     checkpoint: str,
     follow: bool = False,
     create: bool = False,
+    binary: bool = False,
     batch: int = 100_000,
     tell: Tell = nobody,
 ) -> Transformed:
@@ -62,10 +66,16 @@ def transform(  # noqa: PLR0917 - from where to where
         checkpoint: where Spark keeps how far it is: one transformation, one checkpoint.
         follow: True goes on with what comes, until it is stopped.
         create: True creates queues that are missing.
+        binary: True gives the function bytes as ``message``; False text, in which what is no UTF-8
+            is U+FFFD.
         batch: how many messages a batch has at most.
         tell: is told the progress.
     """
-    frame = function(stream(spark, source, queues, maxMessagesPerTrigger=batch))
+    body = "binary" if binary else "string"
+    frame: Any = function(stream(spark, source, queues, maxMessagesPerTrigger=batch, bodyType=body))
+    if not hasattr(frame, "columns"):
+        kind = type(frame).__name__
+        raise InvalidOption("function", f"returns a DataFrame; this one returned {kind}.")
     options = target.options(queue=queue, delivery="exactly-once", createQueue=create)
     columns = ("message", "delay", "queue") if queue is None else ("message", "delay")
     wanted = [name for name in columns if name in frame.columns]
@@ -98,10 +108,13 @@ def function_of(name: str) -> Function:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        function = getattr(importlib.import_module(module), attribute)
+        found_in = importlib.import_module(module)
+        function = getattr(found_in, attribute)
     except (ImportError, AttributeError) as error:
         raise InvalidOption("function", f"{name} can't be found: {error}.", value=name) from error
     if not callable(function):
         raise InvalidOption("function", f"{name} is no function.", value=name)
+    # Executors on other machines have no such module: what it defines is sent to them.
+    cloudpickle.register_pickle_by_value(found_in)  # type: ignore[no-untyped-call]
     found: Function = function
     return found

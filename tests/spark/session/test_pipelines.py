@@ -182,6 +182,59 @@ def test_dead_letters_are_split_by_reason(spark, rsmq, raw, ns, queues, tmp_path
         pipelines.redrive(spark, queues, "dead", reason, "nowhere", checkpoint="unused")
 
 
+def test_a_folder_belongs_to_one_checkpoint_and_one_way(spark, rsmq, queues, tmp_path):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b"])
+    path = str(tmp_path / "archive")
+    pipelines.archive(spark, queues, "q", path)
+    rsmq.send_messages("q", ["c"])
+    for job in (
+        lambda: pipelines.archive(spark, queues, "q", path, checkpoint=str(tmp_path / "new")),
+        lambda: pipelines.drain(spark, queues, "q", path, checkpoint=str(tmp_path / "new")),
+        lambda: pipelines.archive(spark, queues, "q", path, keep=True),
+    ):
+        with pytest.raises(InvalidOption, match="another folder"):
+            job()
+    copy = str(tmp_path / "copy")
+    pipelines.archive(spark, queues, "q", copy, keep=True)
+    with pytest.raises(InvalidOption, match="no stream wrote"):
+        pipelines.archive(spark, queues, "q", copy)
+
+    assert rsmq.get_queue_attributes("q").visible_messages == 1
+    pipelines.archive(spark, queues, "q", path)
+    assert spark.read.parquet(path).count() == 3
+
+
+def test_bytes_that_are_no_text_are_drained_too(spark, rsmq, queues, tmp_path):
+    rsmq.create_queue("q")
+    for kind in ("json", "parquet"):
+        rsmq.send_messages("q", [b"\xff\x00", b"text"], codec=BYTES)
+        pipelines.drain(spark, queues, "q", str(tmp_path / kind), kind=kind)
+    rows = spark.read.json(str(tmp_path / "json")).collect()
+
+    assert {(row["message"], row["raw"]) for row in rows} == {
+        ("\ufffd\x00", "/wA="),
+        ("text", None),
+    }
+    rows = spark.read.parquet(str(tmp_path / "parquet")).collect()
+    assert {bytes(row["message"]) for row in rows} == {b"\xff\x00", b"text"}
+
+
+def test_a_migration_tells_of_other_attributes(spark, server, rsmq, ns, queues):
+    rsmq.create_queue("q", vt=77)
+    with RSMQ.from_url(server.url, ns=f"{ns}-other") as other:
+        other.create_queue("q")
+        done = pipelines.migrate(spark, queues, pipelines.Queues(server.url, f"{ns}-other"))
+        other.delete_queue("q")
+
+    assert not done.verified
+
+
+def test_a_day_that_is_none_is_said(spark, queues):
+    with pytest.raises(InvalidOption, match="is a day such as"):
+        pipelines.replay(spark, "nowhere", queues, date="yesterday")
+
+
 def test_a_queue_is_drained_into_files_or_nowhere(spark, rsmq, queues, tmp_path):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a", "b", "ü"])
@@ -274,6 +327,7 @@ def test_spark_submit_takes_a_file_and_a_program_gets_json(server, ns, rsmq, raw
         (["transform", "q", "no_such_module:f", "--checkpoint", "c"], 2, "can't be found"),
         (["transform", "q", "json", "--checkpoint", "c"], 2, "is module:function"),
         (["report", "--password-env", "NO_SUCH_VARIABLE"], 2, "NO_SUCH_VARIABLE"),
+        (["report", "--url", "redis://127.0.0.1:1/0"], 2, "connecting to 127.0.0.1:1"),
     ],
 )
 def test_what_is_wrong_is_said_before_spark_starts(arguments, status, told, capsys, monkeypatch):
@@ -286,20 +340,20 @@ def test_what_is_wrong_is_said_before_spark_starts(arguments, status, told, caps
     assert "secret" not in error
 
 
-def test_without_java_the_way_out_is_said(monkeypatch, capsys, tmp_path):
+def test_without_java_the_way_out_is_said(server, monkeypatch, capsys, tmp_path):
     from rsmq.spark.pipelines import command
 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    assert command.main(["report"]) == 2
+    assert command.main(["report", "--url", server.url]) == 2
     assert "openjdk-17-jre-headless" in capsys.readouterr().err
 
 
 def test_of_a_long_error_the_lines_are_told_that_say_what_is_wrong():
-    told = "rsmq.errors.QueueNotFound: Queue not found\nThere is no q"
+    error = "rsmq.errors.QueueNotFound: Queue not found\nThere is no q"
 
-    assert cause_of(f"py4j\n  at x\n{told}\nSQLSTATE: 38000") == told
+    assert cause_of(f"py4j\n  at x\n{error}\nSQLSTATE: 38000") == ("Queue not found\nThere is no q")
 
 
 def test_numbers_stand_below_each_other():
