@@ -1,8 +1,9 @@
 -- Many messages that are due, of one queue or several.
 
 -- Up to `want` due messages, with bodies of at most `room` bytes in all, or one if it is the `first`:
--- `told` has the id and body of each; `cleared` is how many others were moved or removed; `again` has of each that was received before its place among
--- them, how often with this time, and the time of the first receive as stored.
+-- `told` has the id and body of each; `again` has of each that was received before its place among
+-- them, how often with this time, and the time of the first receive as stored; `cleared` is how many
+-- others were moved or removed.
 -- Nothing is done to them; ghosts among them are healed as for a single one, and where a policy is
 -- given, messages beyond its limit are moved. A call moves and removes at most 1,000 others.
 local function due_messages(zset, hash, now, want, room, first, dead)
