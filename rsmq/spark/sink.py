@@ -177,11 +177,17 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
 
 def was_done(at: Server, write: str, batch: int) -> bool:
     """Whether this batch of a write is done already, as a crash of Spark may have kept from it."""
+    last, undone = _last(at, write)
+    return last > batch or (last == batch and not undone)
+
+
+def _last(at: Server, write: str) -> tuple[int, bool]:
+    """The last batch of a write that was decided, -1 without one; and whether it is not done."""
     packed = at.raw.hget(at.namespace.written, write)
     if packed is None:
-        return False
-    last, decision, _ = msgpack.unpackb(packed, raw=True)
-    return bool(last > batch or (last == batch and not decision))
+        return -1, False
+    batch, decision, _ = msgpack.unpackb(packed, raw=True)
+    return batch, bool(decision)
 
 
 def publish(
@@ -267,15 +273,9 @@ def _abort(
     if options.queue is not None:
         queues.add(options.queue)
     at = server(options.connection)
-    if options.staged and (not was_decided(at, write, batch) or was_done(at, write, batch)):
+    if options.staged and _last(at, write) != (batch, True):  # that will be published
         for queue in queues:
             forget(at, queue, write, batch)
-
-
-def was_decided(at: Server, write: str, batch: int) -> bool:
-    """Whether something of this batch is published, or will be."""
-    packed = at.raw.hget(at.namespace.written, write)
-    return packed is not None and msgpack.unpackb(packed, raw=True)[0] >= batch
 
 
 class BatchWriter(DataSourceArrowWriter):
