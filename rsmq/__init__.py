@@ -24,8 +24,10 @@ from rsmq.errors import (
     QueueExists,
     QueueNotFound,
     RSMQError,
+    WorkerExists,
+    WorkerReplaced,
 )
-from rsmq.model import Message, MessageCounts, QueueAttributes, StoredMessage
+from rsmq.model import DeadLetterReason, Message, MessageCounts, QueueAttributes, StoredMessage
 from rsmq.pyrsmq import RedisSMQ
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "BodyNotDecodable",
     "ClientClosed",
     "Codec",
+    "DeadLetterReason",
     "InvalidFormat",
     "InvalidValue",
     "Message",
@@ -53,4 +56,6 @@ __all__ = [
     "RSMQError",
     "RedisSMQ",
     "StoredMessage",
+    "WorkerExists",
+    "WorkerReplaced",
 ]

@@ -186,6 +186,14 @@ class AsyncRSMQ:
             )
         )
 
+    async def pause_queue(self, qname: str) -> bool:
+        """Async twin of ``RSMQ.pause_queue``."""
+        return await self.run(operations.pause_queue(self._namespace, qname, pause=True))
+
+    async def resume_queue(self, qname: str) -> bool:
+        """Async twin of ``RSMQ.resume_queue``."""
+        return await self.run(operations.pause_queue(self._namespace, qname, pause=False))
+
     async def purge_queue(self, qname: str) -> int:
         """Async twin of ``RSMQ.purge_queue``."""
         return await self.run(operations.purge_queue(self._namespace, qname))
@@ -237,6 +245,26 @@ class AsyncRSMQ:
                 front=front,
                 dedup_ids=dedup_ids,
                 dedup_window=dedup_window,
+                codec=self._codec_for(codec),
+                realtime=self._realtime,
+            )
+        )
+
+    async def publish(
+        self,
+        qnames: Iterable[str],
+        body: Any,
+        *,
+        delay: float | None = None,
+        codec: Codec | None = None,
+    ) -> dict[str, str]:
+        """Async twin of ``RSMQ.publish``."""
+        return await self.run(
+            operations.publish(
+                self._namespace,
+                qnames,
+                body,
+                delay=delay,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
             )

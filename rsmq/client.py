@@ -316,6 +316,43 @@ class RSMQ:
             )
         )
 
+    def pause_queue(self, qname: str) -> bool:
+        """
+        Let workers (``rsmq.worker``) leave a queue alone, all of them, until resume_queue.
+
+        They finish what they have begun; within a second or two they receive nothing more.
+        Sending goes on, and so do receive_message and other clients' consumers.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            True if it was not paused before.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: there is none.
+        """
+        return self.run(operations.pause_queue(self._namespace, qname, pause=True))
+
+    def resume_queue(self, qname: str) -> bool:
+        """
+        Let workers go on with a queue that is paused.
+
+        Args:
+            qname: the queue's name.
+
+        Returns:
+            True if it was paused before.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: the name has other characters.
+            QueueNotFound: there is none.
+        """
+        return self.run(operations.pause_queue(self._namespace, qname, pause=False))
+
     def purge_queue(self, qname: str) -> int:
         """
         Remove all messages of a queue, received ones too. Constant time.
@@ -448,6 +485,47 @@ class RSMQ:
                 front=front,
                 dedup_ids=dedup_ids,
                 dedup_window=dedup_window,
+                codec=self._codec_for(codec),
+                realtime=self._realtime,
+            )
+        )
+
+    def publish(
+        self,
+        qnames: Iterable[str],
+        body: Any,
+        *,
+        delay: float | None = None,
+        codec: Codec | None = None,
+    ) -> dict[str, str]:
+        """
+        Add a message to each of several queues: to all of them, or to none.
+
+        If this raises a connection error, the message may have been stored in all or in none.
+
+        Args:
+            qnames: the names of the queues; one given twice counts once.
+            body: what the codec takes; a str with TEXT. Empty is allowed.
+            delay: seconds until it is visible, as for send_message; None is each queue's delay.
+            codec: for this call; None is the client's.
+
+        Returns:
+            The id in each queue, by its name.
+
+        Raises:
+            MissingParameter: a name is None or empty, or there is none.
+            InvalidFormat: a name has other characters, or codec is no codec.
+            InvalidValue: delay is out of range; or another client stored a delay that is no number.
+            MessageNotString: the codec can't encode the body.
+            MessageTooLong: the body is larger than a queue's maxsize.
+            QueueNotFound: one of the queues does not exist.
+        """
+        return self.run(
+            operations.publish(
+                self._namespace,
+                qnames,
+                body,
+                delay=delay,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
             )

@@ -14,11 +14,13 @@ Every error that rsmq raises itself, and the one table from the wire's codes to 
     ├── ClientClosed          clientClosed
     ├── MissingExtra          missingExtra
     ├── InvalidOption         invalidOption
-    └── BatchLost             batchLost
+    ├── BatchLost             batchLost
+    ├── WorkerExists          workerExists
+    └── WorkerReplaced        workerReplaced
 
-The last two are raised in Spark only. The first eight are RSMQ's own: ``code`` is the name and
-``str(error)`` exactly the text that the Node client gives. What was wrong and what to do about it
-is in ``value``, ``hint`` and a note.
+InvalidOption and BatchLost are raised in Spark only, the last two by workers. The first eight are
+RSMQ's own: ``code`` is the name and ``str(error)`` exactly the text that the Node client gives.
+What was wrong and what to do about it is in ``value``, ``hint`` and a note.
 Errors of the connection (refused, timed out, not permitted) are redis-py's and pass through.
 """
 
@@ -205,11 +207,44 @@ class BatchLost(RSMQError):
     code = "batchLost"
 
 
+class WorkerExists(RSMQError):
+    """Another worker of this name is alive; ``value`` is the name."""
+
+    code = "workerExists"
+
+    def __init__(self, name: str, says: str) -> None:
+        super().__init__(
+            f"A worker named {name} is alive",
+            value=name,
+            hint=f"It says of itself: {says}. Stop it, or give this one another name: a name is "
+            "what a worker's successor takes over by.",
+        )
+
+
+class WorkerReplaced(RSMQError):
+    """
+    Another worker has taken this one's name, while it seemed dead; ``value`` is the key.
+
+    Seen in a worker's log: it stops, and what it held is no longer its own.
+    """
+
+    code = "workerReplaced"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            "Another worker has this name now",
+            value=key,
+            hint="This one gave no sign of life for some seconds, and a successor has taken over "
+            "what it held.",
+        )
+
+
 # A script refuses with `CODE detail`; the first word is one of these.
 QUEUE_NOT_FOUND = "QUEUENOTFOUND"
 MESSAGE_TOO_LONG = "MESSAGETOOLONG"
 INVALID_VALUE = "INVALIDVALUE"
 DEAD_LETTER_CYCLE = "DEADLETTERCYCLE"
+WORKER_REPLACED = "WORKERREPLACED"
 
 _LONGEST_SHOWN = 80
 
@@ -238,6 +273,8 @@ def from_script(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
     if code == QUEUE_NOT_FOUND:
         # The detail is the key of the queue's hash.
         return QueueNotFound(next((q for q in queues if detail.endswith(f":{q}:Q")), queues[0]))
+    if code == WORKER_REPLACED:
+        return WorkerReplaced(detail)
     shown = show_all(queues)
     if code == MESSAGE_TOO_LONG:
         size, limit = detail.split(" ")

@@ -119,6 +119,35 @@ def received_message(  # noqa: PLR0917 - those of Message
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterReason:
+    """
+    Why a worker gave a message up.
+
+    Attributes:
+        queue: the queue it came from.
+        text: why, in a sentence.
+        exception: type and text of the exception behind it; None without one.
+        traceback: the end of its traceback; None without one.
+        worker: the name of the worker.
+        attempts: how often the message had been received.
+        died_ms: Unix ms when it was moved, by the server's clock.
+    """
+
+    queue: str
+    text: str
+    exception: str | None
+    traceback: str | None
+    worker: str
+    attempts: int
+    died_ms: int
+
+    @property
+    def died_at(self) -> datetime | None:
+        """``died_ms`` as an aware datetime in UTC."""
+        return _moment(self.died_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMessage(_Stored):
     """
     A message as it stands in the queue, looked up without receiving it. It is no receipt.
@@ -136,12 +165,14 @@ class StoredMessage(_Stored):
         visible_at_ms: Unix ms from which it is visible.
         last_received_ms: Unix ms of the last receive, estimated as ``visible_at_ms`` minus the
             queue's vt; None before the first receive.
+        reason: why a worker moved it to this dead-letter queue; None if none did.
     """
 
     sent_ms: float | None = None
     state: State = "visible"
     visible_at_ms: float = 0
     last_received_ms: float | None = None
+    reason: DeadLetterReason | None = None
 
     @property
     def sent_at(self) -> datetime | None:
@@ -170,6 +201,7 @@ class QueueAttributes:
         next_due_ms: Unix ms when the next hidden message becomes visible; None without one.
         dead_letter_queue: the stored policy's target; None without a policy.
         max_receives: the stored policy's limit; None without a policy.
+        paused: whether workers leave the queue alone.
     """
 
     vt: float
@@ -185,6 +217,7 @@ class QueueAttributes:
     next_due_ms: float | None
     dead_letter_queue: str | None
     max_receives: int | None
+    paused: bool
 
 
 @dataclass(frozen=True, slots=True)

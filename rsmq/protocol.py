@@ -60,6 +60,7 @@ ATTRIBUTE_FIELDS = (
     "modified",
     "x:dlq",
     "x:max",
+    "x:paused",
 )
 
 #: A name that would make the queue's sorted set the index of queues.
@@ -75,6 +76,7 @@ _LONGEST_NUMBER = 20  # characters; lua/_attributes.lua reads numbers by the sam
 _DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)")
 
 _NAME_RULE = "A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -"
+_WORKER_RULE = "A worker's name has 1 to 160 characters of A-Z a-z 0-9 _ -"
 _ID_RULE = "An id has 20 to 64 characters of A-Z a-z 0-9 : _ -"
 
 
@@ -92,6 +94,8 @@ class QueueKeys:
         dedup: extension data, made by a send with a dedup_id: what was sent under which.
         leases: extension data, made by streams: receipts of the batches that they hold.
         staged: extension data, made by writes in two steps: what is to be sent, or never.
+        reasons: extension data, made by workers: why messages of this dead-letter queue died.
+        alone: extension data, made by workers: messages handled alone, of which no end is known.
     """
 
     name: str
@@ -102,11 +106,13 @@ class QueueKeys:
     dedup: bytes
     leases: bytes
     staged: bytes
+    reasons: bytes
+    alone: bytes
 
     @property
     def extensions(self) -> tuple[bytes, ...]:
         """All keys of extension data, which go with the queue and with its messages."""
-        return self.dedup, self.leases, self.staged
+        return self.dedup, self.leases, self.staged, self.reasons, self.alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,25 @@ class Namespace:
     def written(self) -> bytes:
         """Extension data: of writes in two steps, which may go to many queues, what was decided."""
         return encode_name(f"{self.name}:x:written")
+
+    @property
+    def workers(self) -> bytes:
+        """Extension data: the workers that are alive, by name."""
+        return encode_name(f"{self.name}:x:workers")
+
+    def held(self, worker: str) -> bytes:
+        """
+        Extension data: the messages that a worker holds.
+
+        Raises:
+            MissingParameter: its name is None or empty.
+            InvalidFormat: its name has other characters than a queue's.
+        """
+        if worker is None or worker == "":
+            raise MissingParameter("name", value=worker, hint=f"{_WORKER_RULE}.")
+        if not isinstance(worker, str) or not _NAME.fullmatch(worker):
+            raise InvalidFormat("name", value=worker, hint=f"{_WORKER_RULE}; got {show(worker)}.")
+        return encode_name(f"{self.name}:x:held:{worker}")
 
     @property
     def hash_tag(self) -> str | None:
@@ -187,6 +212,8 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}:x:dedup"),
         encode_name(f"{prefix}:{qname}:x:leases"),
         encode_name(f"{prefix}:{qname}:x:staged"),
+        encode_name(f"{prefix}:{qname}:x:reasons"),
+        encode_name(f"{prefix}:{qname}:x:alone"),
     )
 
 

@@ -4,12 +4,13 @@
 -- KEYS[2] zset  sorted set  the queue's message ids
 -- ARGV[1] id    string      the message's id
 --
--- returns {body, receive count or nil, first-received ms or nil, score, now ms, vt as stored};
---         nil if there is no such message, or an id without a body
+-- returns {body, receive count or nil, first-received ms or nil, score, now ms, vt as stored, why it
+--         died or nil}; nil if there is no such message, or an id without a body
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local id = ARGV[1]
@@ -23,4 +24,5 @@ local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
 if not score or not fields[1] then
   return false
 end
-return {fields[1], fields[2], fields[3], score, digits(server_time_ms()), stored[1]}
+local reason = reasons_of(zset, {id})[1] or false
+return {fields[1], fields[2], fields[3], score, digits(server_time_ms()), stored[1], reason}

@@ -11,13 +11,14 @@
 --
 -- returns {score of the next place or nil at the end, ids of that score that lie behind, how many
 --         are still to be stepped over, now ms, vt as stored, {id, body, receive count or '',
---         first-received ms or '', score, id ...}}
+--         first-received ms or '', score, id ...}, {why each of them died or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _variadic.lua
 -- @include _walk.lua
+-- @include _reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, state = ARGV[1], ARGV[2], ARGV[3]
@@ -47,7 +48,7 @@ for at = 1, #found, 2 do
   names[#names + 1] = found[at] .. ':rc'
 end
 
-local counts, messages, passed = values_of('HMGET', hash, names), {}, 0
+local counts, messages, ids, passed = values_of('HMGET', hash, names), {}, {}, 0
 while passed < #names and #messages < 5 * count and (room > 0 or #messages == 0) do
   local id, score, times = found[2 * passed + 1], found[2 * passed + 2], counts[passed + 1]
   if not hidden or (state == 'in_flight') == (times and true or false) then
@@ -56,6 +57,7 @@ while passed < #names and #messages < 5 * count and (room > 0 or #messages == 0)
       skip = skip - 1
     elseif body then
       room = room - #body
+      ids[#ids + 1] = id
       for _, value in ipairs({id, body, times or '', first or '', score}) do
         messages[#messages + 1] = value
       end
@@ -67,4 +69,5 @@ local score, behind = '-inf', seen + passed
 if hidden then
   score, behind = place_behind(found, passed, from, seen)
 end
-return {#names > 0 and score, behind, hidden and skip or 0, now, stored[1], messages}
+local reasons = reasons_of(zset, ids)
+return {#names > 0 and score, behind, hidden and skip or 0, now, stored[1], messages, reasons}

@@ -21,6 +21,7 @@
 -- @include _dead_letters.lua
 -- @include _due_many.lua
 -- @include _variadic.lua
+-- @include _reasons.lua
 
 local hash, zset, to_hash, to_zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local last, suffixes, room = ARGV[1], ARGV[2], ARGV[3]
@@ -53,5 +54,6 @@ if due.number > 0 then
   variadic('ZADD', to_zset, members)
   variadic('ZREM', zset, ids)
   variadic('HDEL', hash, fields_of(ids))
+  forget_reasons(zset, ids)
 end
 return {digits(now), time, ids}

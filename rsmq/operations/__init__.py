@@ -48,6 +48,7 @@ from rsmq.operations.queues import (
     delete_queue,
     get_queue_attributes,
     list_queues,
+    pause_queue,
     purge_queue,
     set_queue_attributes,
 )
@@ -55,7 +56,7 @@ from rsmq.operations.recovery import (
     recover_messages,
     release_all_messages,
 )
-from rsmq.operations.sending import send_messages
+from rsmq.operations.sending import publish, send_messages
 from rsmq.operations.staging import (
     adopt_staged,
     finish_staged,
@@ -67,6 +68,18 @@ from rsmq.operations.staging import (
 from rsmq.operations.waiting import (
     due_in,
 )
+from rsmq.operations.workers import (
+    beat_worker,
+    begin_alone,
+    bury_messages,
+    end_alone,
+    enter_worker,
+    held_messages,
+    leave_worker,
+    list_workers,
+    settle_messages,
+    take_messages,
+)
 
 __all__ = [
     "Operation",
@@ -74,6 +87,9 @@ __all__ = [
     "Steps",
     "acknowledge_leased",
     "adopt_staged",
+    "beat_worker",
+    "begin_alone",
+    "bury_messages",
     "change_message_visibility",
     "change_messages_visibility",
     "count_messages",
@@ -82,19 +98,26 @@ __all__ = [
     "delete_messages",
     "delete_queue",
     "due_in",
+    "end_alone",
+    "enter_worker",
     "extend_leased",
     "finish_staged",
     "forget_leases",
     "get_message",
     "get_queue_attributes",
+    "held_messages",
     "hold_lease",
     "lease_messages",
     "leased_messages",
+    "leave_worker",
     "list_queues",
+    "list_workers",
     "move_messages",
+    "pause_queue",
     "peek_messages",
     "pop_message",
     "pop_messages",
+    "publish",
     "publish_staged",
     "purge_queue",
     "receive_message",
@@ -109,6 +132,8 @@ __all__ = [
     "send_messages",
     "set_dead_letter_policy",
     "set_queue_attributes",
+    "settle_messages",
     "stage_messages",
     "sweep_dead_letters",
+    "take_messages",
 ]

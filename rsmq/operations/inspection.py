@@ -82,11 +82,12 @@ def _peek(
             digits(count - len(found)),
             _ROOM,
         )
-        _, _, skip, now, vt, told = reply
+        _, _, skip, now, vt, told, reasons = reply
         for at in range(0, len(told), 5):
             raw_id, raw, times, first, score = told[at : at + 5]
+            reason = reasons[at // 5] if reasons else None
             id = protocol.decode_name(raw_id)
-            stored = (raw, times or None, first or None, score, now, vt)
+            stored = (raw, times or None, first or None, score, now, vt, reason)
             message = stored_message_of(keys.name, id, codec, stored)
             if message is not None:
                 found.append(message)

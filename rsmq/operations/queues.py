@@ -116,6 +116,20 @@ def set_queue_attributes(
     )
 
 
+def pause_queue(namespace: Namespace, qname: str, *, pause: bool) -> Operation[bool]:
+    """Pause a queue for workers, or let them go on; True if that changed anything."""
+    keys = namespace.queue(qname)
+    return Operation(
+        load("pause_queue"),
+        (keys.hash,),
+        (b"1" if pause else b"0",),
+        bool,
+        Retry.ALWAYS,
+        (keys.name,),
+        settle=lambda _: True,
+    )
+
+
 def purge_queue(namespace: Namespace, qname: str) -> Operation[int]:
     """Remove all messages of a queue; the number of ids removed."""
     keys = namespace.queue(qname)

@@ -4,12 +4,20 @@ Replies of scripts, made into what calls return.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
 from rsmq import protocol
 from rsmq.codecs import Codec
-from rsmq.model import Message, QueueAttributes, State, StoredMessage, received_message
+from rsmq.model import (
+    DeadLetterReason,
+    Message,
+    QueueAttributes,
+    State,
+    StoredMessage,
+    received_message,
+)
 from rsmq.protocol import stored_integer
 
 # What delete_message.lua and change_message_visibility.lua answer; 0 is: not in the queue.
@@ -56,7 +64,7 @@ def stored_message_of(qname: str, id: str, codec: Codec, reply: Any) -> StoredMe
     """The message that a look into a queue answers, or none."""
     if reply is None:
         return None
-    raw, raw_count, raw_first, raw_score, raw_now, raw_vt = reply
+    raw, raw_count, raw_first, raw_score, raw_now, raw_vt, raw_reason = reply
     count = stored_integer(raw_count) or 0
     score, now = float(raw_score), int(raw_now)
     state: State = "visible" if score <= now else "in_flight" if count else "delayed"
@@ -72,6 +80,7 @@ def stored_message_of(qname: str, id: str, codec: Codec, reply: Any) -> StoredMe
         state=state,
         visible_at_ms=_whole(score),
         last_received_ms=_whole(score - vt_ms) if count else None,
+        reason=reason_of(raw_reason),
     )
 
 
@@ -79,10 +88,21 @@ def _whole(number: float) -> float:
     return int(number) if number.is_integer() else number
 
 
+def reason_of(stored: bytes | None) -> DeadLetterReason | None:
+    """Why a message died, as ``_reasons.lua`` has it; None if it is not known."""
+    if stored is None:
+        return None
+    ms, _, why = stored.partition(b":")
+    try:
+        return DeadLetterReason(**json.loads(why), died_ms=int(ms))
+    except (TypeError, ValueError):  # written by somebody else
+        return None
+
+
 def attributes_of(reply: Any) -> QueueAttributes:
     """What ``_describe.lua`` tells of a queue."""
     fields, messages, hidden, next_due = reply
-    vt, delay, maxsize, received, sent, created, modified, target, limit = fields
+    vt, delay, maxsize, received, sent, created, modified, target, limit, paused = fields
     return QueueAttributes(
         vt=protocol.stored_seconds(vt),
         delay=protocol.stored_seconds(delay),
@@ -97,4 +117,5 @@ def attributes_of(reply: Any) -> QueueAttributes:
         next_due_ms=None if next_due is None else _whole(float(next_due)),
         dead_letter_queue=None if target is None else protocol.decode_name(target),
         max_receives=stored_integer(limit),
+        paused=paused is not None,
     )

@@ -12,7 +12,14 @@ from rsmq import protocol
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.lua import load
-from rsmq.operations.arguments import dedup_ms, digits, encode_body, listed, waiting
+from rsmq.operations.arguments import (
+    dedup_ms,
+    digits,
+    encode_body,
+    listed,
+    queues_of,
+    waiting,
+)
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.protocol import Namespace, QueueKeys
 
@@ -57,6 +64,36 @@ def send_messages(
         return send_raws(keys, raws, largest=largest, wait=wait, channel=channel)
     batch = _Batch(keys, raws, protocol.random_suffixes(len(raws)), digits(largest), wait, channel)
     return _one(batch.at_once(names, window))
+
+
+def publish(
+    namespace: Namespace,
+    qnames: Iterable[str],
+    body: object,
+    *,
+    delay: float | None,
+    codec: Codec,
+    realtime: bool,
+) -> Operation[dict[str, str]]:
+    """Add a message to each of several queues, or to none; the ids by queue."""
+    queues = queues_of(namespace, qnames)
+    wait = waiting(delay, front=False)
+    raw, size = encode_body(body, codec)
+    messages = (
+        part
+        for keys in queues
+        for part in (protocol.random_suffix(), keys.channel if realtime else b"")
+    )
+    return Operation(
+        load("publish"),
+        tuple(key for keys in queues for key in (keys.hash, keys.zset)),
+        (raw, digits(size), wait, *messages),
+        lambda reply: {
+            keys.name: protocol.decode_name(id) for keys, id in zip(queues, reply, strict=True)
+        },
+        Retry.NEVER,
+        tuple(keys.name for keys in queues),
+    )
 
 
 def send_raws(

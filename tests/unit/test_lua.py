@@ -27,6 +27,16 @@ STEPS = {
 #: What only the floors above the clients use, through ``run``.
 UPPER = {
     "acknowledge_leased",
+    "beat_worker",
+    "begin_alone",
+    "bury_messages",
+    "end_alone",
+    "enter_worker",
+    "held_messages",
+    "leave_worker",
+    "list_workers",
+    "settle_messages",
+    "take_messages",
     "adopt_staged",
     "extend_leased",
     "finish_staged",

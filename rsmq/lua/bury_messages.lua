@@ -1,0 +1,67 @@
+-- Moves messages that a worker gives up to a dead-letter queue with their counters, each given its
+-- receipt, and keeps beside that queue why they died, for as many as there may be.
+--
+-- KEYS[1] held         hash        what the worker holds, as in _held.lua
+-- KEYS[2] to_hash      hash        the dead-letter queue's attributes, bodies and counters
+-- KEYS[3] to_zset      sorted set  the dead-letter queue's message ids
+-- KEYS[4] reasons      hash        of messages of the dead-letter queue ms when, and why they died
+-- KEYS[5] hash         hash        the queue's attributes, bodies and counters
+-- KEYS[6] zset         sorted set  the queue's message ids
+-- ARGV[1] token        string      who asks
+-- ARGV[2] name         string      the queue's name
+-- ARGV[3] bound        integer     how many reasons are kept at most
+-- ARGV[4] lifetime     integer     ms for which they are kept at least
+-- ARGV[5...] messages  strings     of each id, receive count and reason
+--
+-- returns a digit for each message: 1 it was moved, 0 it is not in the queue, 2 it was received again
+--         since
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _due.lua
+-- @include _full.lua
+-- @include _totals.lua
+-- @include _dead_letters.lua
+-- @include _variadic.lua
+-- @include _lifetime.lua
+-- @include _reasons.lua
+-- @include _workers.lua
+-- @include _held.lua
+
+local held, to_hash, to_zset, reasons = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local hash, zset = KEYS[5], KEYS[6]
+local token, name, bound, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local messages = ARGV
+
+local stored = queue(to_hash, 'totalsent')
+if not stored then
+  return queue_not_found(to_hash)
+end
+require_integer(to_hash, 'totalsent', stored[4])
+allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
+redis.call('ZADD', to_zset, 'XX', '0', '')
+allow_removal(zset, hash)
+local mine = has_name(held, token)
+local room = room_for_reasons(reasons, to_zset, tonumber(bound))
+
+local now, told, ids, values = digits(server_time_ms()), {}, {}, {}
+for at = 5, #messages, 3 do
+  local id, count, reason = messages[at], messages[at + 1], messages[at + 2]
+  ids[#ids + 1], values[#values + 1] = id, count .. ':' .. name
+  local fields = redis.call('HMGET', hash, id .. ':rc', id)
+  local there = fields[2] and redis.call('ZSCORE', zset, id)
+  told[#ids] = not there and '0' or fields[1] ~= count and '2' or '1'
+  if told[#ids] == '1' then
+    transfer(zset, hash, {zset = to_zset, hash = to_hash}, id, now)
+    if room > 0 then
+      redis.call('HSET', reasons, id, now .. ':' .. reason)
+      room = room - 1
+    end
+  end
+end
+keep_for(reasons, lifetime)
+if mine then
+  forget_held(held, ids, values, told)
+end
+return table.concat(told)

@@ -1,0 +1,12 @@
+-- Who is alive, and who was lately.
+--
+-- KEYS[1] workers  hash  who is alive
+--
+-- returns {ms now, {name, 'ms until when:token:what it says of itself', name ...}}
+-- errors  none
+-- source  none in Node
+-- @include _time.lua
+
+local workers = KEYS[1]
+
+return {digits(server_time_ms()), redis.call('HGETALL', workers)}

@@ -1,0 +1,21 @@
+-- Pauses a queue for workers, or lets them go on.
+--
+-- KEYS[1] hash   hash     the queue's attributes, bodies and counters
+-- ARGV[1] pause  integer  1 pauses it, 0 lets them go on
+--
+-- returns 1 if that changed anything, else 0
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+
+local hash = KEYS[1]
+local pause = ARGV[1]
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+if pause == '1' then
+  return redis.call('HSETNX', hash, 'x:paused', digits(server_time_ms()))
+end
+return redis.call('HDEL', hash, 'x:paused')

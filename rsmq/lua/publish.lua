@@ -1,0 +1,51 @@
+-- Adds a message to several queues, to all or to none.
+--
+-- KEYS[1...] queues    hash, sorted set  of each queue the two keys
+-- ARGV[1] body         bytes             the message
+-- ARGV[2] size         integer           its size in UTF-16 code units of text or bytes of bytes
+-- ARGV[3] delay        integer           ms until it is visible; '' = each queue's delay
+-- ARGV[4...] messages  strings           of each queue the 22 random characters of the id, and where to
+--                                        publish the number of messages; '' = don't
+--
+-- returns {ids}
+-- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG; then nothing is added to any queue
+-- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
+-- @include _time.lua
+-- @include _id.lua
+-- @include _attributes.lua
+-- @include _sending.lua
+-- @include _totals.lua
+
+local queues = KEYS
+local body, size, delay = ARGV[1], ARGV[2], ARGV[3]
+local messages = ARGV
+
+local waits = {}
+for at = 1, #queues, 2 do
+  local hash, zset = queues[at], queues[at + 1]
+  local found, told = sendable(hash, size, delay, 'totalsent')
+  if not found then
+    return told
+  end
+  require_integer(hash, 'totalsent', found[4])
+  redis.call('ZADD', zset, 'XX', '0', '') -- what fails below, fails here
+  waits[at] = told
+end
+for at = 1, #queues, 2 do
+  local channel = messages[at + 4]
+  if channel ~= '' then -- first, since a user may lack the permission
+    redis.call('PUBLISH', channel, redis.call('ZCARD', queues[at + 1]) + 1)
+  end
+end
+
+local us = server_time_us()
+local now, ids = math.floor(us / 1000), {}
+for at = 1, #queues, 2 do
+  local hash, zset = queues[at], queues[at + 1]
+  local id = base36(us) .. messages[at + 3]
+  ids[#ids + 1] = id
+  redis.call('HINCRBY', hash, 'totalsent', '1')
+  redis.call('HSET', hash, id, body)
+  redis.call('ZADD', zset, digits(now + waits[at]), id)
+end
+return ids

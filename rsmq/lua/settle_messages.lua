@@ -1,0 +1,64 @@
+-- Ends what a worker did with messages: removes them, hides them for a time from now, or releases them
+-- to where they stood by their sent time. Each is given its receipt, of one queue or several.
+--
+-- KEYS[1] held         hash              what the worker holds, as in _held.lua
+-- KEYS[2...] queues    hash, sorted set  of each group the two keys of its queue
+-- ARGV[1] token        string            who asks
+-- ARGV[2...] messages  strings           of each group what is done (delete, hide, release), the queue's
+--                                        name, and the group as in _receipts.lua; with each id ms: to
+--                                        delete nothing, to hide for how long, to release when it was
+--                                        sent, '' = not known
+--
+-- returns a digit for each message: 1 it was done, 0 it is not in the queue, 2 it was received again
+--         since
+-- errors  none: a missing queue has no such message
+-- source  none in Node; what is written is what npm rsmq 0.12.4 deleteMessage and
+--         changeMessageVisibility write
+-- @include _time.lua
+-- @include _due.lua
+-- @include _full.lua
+-- @include _variadic.lua
+-- @include _receipts.lua
+-- @include _workers.lua
+-- @include _held.lua
+
+local held = KEYS[1]
+local queues = KEYS
+local token = ARGV[1]
+local messages = ARGV
+
+for at = 2, #queues, 2 do
+  allow_removal(queues[at + 1], queues[at]) -- also fails on a key of another type
+end
+local mine = has_name(held, token)
+
+local now = server_time_ms()
+local answer, from = {}, 2
+for at = 2, #queues, 2 do
+  local hash, zset = queues[at], queues[at + 1]
+  local done, name, number = messages[from], messages[from + 1], messages[from + 2]
+  local stride, count, first = done == 'delete' and 1 or 2, messages[from + 3], from + 4
+  local told, all, values = {}, {}, {}
+  for place = first, first + number * stride - 1, stride do
+    all[#all + 1], values[#values + 1] = messages[place], count .. ':' .. name
+  end
+  local test = done == 'delete' and 'ZREM' or 'ZSCORE'
+  local ids, after, places = fitting(hash, zset, messages, from + 2, stride, test, told)
+  from = after
+  if done == 'delete' then
+    variadic('HDEL', hash, fields_of(ids))
+  else
+    local members = {}
+    for each, id in ipairs(ids) do
+      local ms = tonumber(messages[places[each] + 1])
+      local score = done == 'hide' and now + ms or math.min(ms or now, now)
+      members[2 * each - 1], members[2 * each] = digits(score), id
+    end
+    variadic('ZADD', zset, members)
+  end
+  if mine then
+    forget_held(held, all, values, told)
+  end
+  answer[#answer + 1] = table.concat(told)
+end
+return table.concat(answer)

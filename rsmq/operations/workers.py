@@ -1,0 +1,327 @@
+"""
+What workers do: take messages, end what they did with them, give them up; be alive.
+
+Whatever a worker takes is noted beside the queues, in the same step, under the worker's name: so a
+successor of that name knows what a dead one held.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from rsmq import protocol
+from rsmq.lua import load
+from rsmq.operations.arguments import digits, sent_ms
+from rsmq.operations.operation import Operation, Retry, Steps
+from rsmq.protocol import Namespace, QueueKeys, stored_integer
+
+T = TypeVar("T")
+
+#: How many reasons are kept beside a dead-letter queue, and for how long at least, seconds.
+MAX_REASONS = 10_000
+REASONS_LIVE = 30 * 86_400
+#: How long a worker is remembered after its death, with what it held, seconds.
+DEAD_LIVE = 86_400
+#: How long it is known that a message was handled alone and never ended, seconds.
+ALONE_LIVES = 7 * 86_400
+
+_ROOM = digits(4 * 1024 * 1024)
+
+#: What the script says of a queue: nothing more is due, there may be more, paused, missing, and not
+#: looked at for want of slots.
+State: TypeAlias = Literal[".", "+", "p", "m", "-"]
+
+#: Of a message as it is received: id, body, receive count, and ms of the first receive.
+Received: TypeAlias = tuple[bytes, bytes, int, int | None]
+
+#: A receipt: id and receive count.
+Receipt: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """
+    What a worker wants of a queue.
+
+    Attributes:
+        keys: the queue's.
+        vt_ms: how long its messages are hidden, ms.
+        size: messages of a job.
+        ahead: messages that may wait for a slot.
+        most: messages at most.
+    """
+
+    keys: QueueKeys
+    vt_ms: int
+    size: int
+    ahead: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """
+    A worker, as Redis knows it.
+
+    Attributes:
+        namespace: where it works.
+        name: its name.
+        token: which of the workers that ever had the name.
+    """
+
+    namespace: Namespace
+    name: str
+    token: str
+
+    @property
+    def held(self) -> bytes:
+        """The key of what it holds."""
+        return self.namespace.held(self.name)
+
+
+def take_messages(
+    worker: Identity, wants: Sequence[Want], slots: int
+) -> Operation[list[tuple[State, list[Received]]]]:
+    """Receive messages that are due, of earlier queues first; of each queue its state and them."""
+    args = [worker.token.encode(), digits(slots), _ROOM]
+    for want in wants:
+        args += (
+            digits(want.vt_ms),
+            digits(want.size),
+            digits(want.ahead),
+            digits(want.most),
+            protocol.encode_name(want.keys.name),
+        )
+    return Operation(
+        load("take_messages"),
+        (worker.held, *(key for want in wants for key in (want.keys.hash, want.keys.zset))),
+        tuple(args),
+        _taken,
+        # What an attempt took whose reply was lost is found again when its time is over.
+        Retry.ONCE,
+        tuple(want.keys.name for want in wants),
+    )
+
+
+def _taken(reply: Any) -> list[tuple[State, list[Received]]]:
+    told = iter(reply)
+    now, states = int(next(told)), next(told).decode()
+    taken = []
+    for state, bodies, again in zip(states, told, told, strict=True):
+        received: list[Received] = [
+            (id, raw, 1, now) for id, raw in zip(bodies[::2], bodies[1::2], strict=True)
+        ]
+        for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True):
+            id, raw, *_ = received[place - 1]
+            received[place - 1] = (id, raw, count, stored_integer(first))
+        taken.append((state, received))
+    return taken
+
+
+#: What is done with messages of a queue that were received equally often.
+Group: TypeAlias = tuple[QueueKeys, Literal["delete", "hide", "release"], int, Sequence[Any]]
+
+
+def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[bytes]:
+    """
+    Delete, hide and release messages.
+
+    Args:
+        worker: who holds them.
+        groups: of each the queue, what is done, the receive count, and the ids; to hide pairs of
+            id and ms.
+
+    Returns:
+        A digit for each: 1 it was done, 0 it is gone, 2 somebody has received it since.
+    """
+    keys: list[bytes] = [worker.held]
+    args: list[bytes] = [worker.token.encode()]
+    for queue, done, count, ids in groups:
+        keys += queue.hash, queue.zset
+        args += done.encode(), protocol.encode_name(queue.name), digits(len(ids)), digits(count)
+        if done == "delete":
+            args += protocol.encode_names(ids)
+        elif done == "hide":
+            args += [arg for id, ms in ids for arg in (protocol.encode_name(id), digits(ms))]
+        else:
+            args += [arg for id in ids for arg in (protocol.encode_name(id), sent_ms(id))]
+    return Operation(
+        load("settle_messages"),
+        tuple(keys),
+        tuple(args),
+        lambda reply: reply,
+        Retry.ALWAYS,
+        tuple(queue.name for queue, *_ in groups),
+        # What the attempt did whose reply was lost stands: who was deleted is gone.
+        settle=lambda reply: reply.replace(b"0", b"1"),
+    )
+
+
+def bury_messages(
+    worker: Identity,
+    queue: QueueKeys,
+    target: QueueKeys,
+    messages: Iterable[tuple[str, int, dict[str, Any]]],
+) -> Operation[bytes]:
+    """
+    Move messages to a dead-letter queue, with why they died.
+
+    Args:
+        worker: who holds them.
+        queue: where they are.
+        target: where they go.
+        messages: of each id, receive count, and the reason as ``DeadLetterReason`` has it.
+
+    Returns:
+        A digit for each, as of ``settle_messages``.
+    """
+    args = [
+        worker.token.encode(),
+        protocol.encode_name(queue.name),
+        digits(MAX_REASONS),
+        digits(REASONS_LIVE * 1000),
+    ]
+    for id, count, reason in messages:
+        args += protocol.encode_name(id), digits(count), json.dumps(reason).encode()
+    return Operation(
+        load("bury_messages"),
+        (worker.held, target.hash, target.zset, target.reasons, queue.hash, queue.zset),
+        tuple(args),
+        lambda reply: reply,
+        # A message that was moved is not in its queue any more: a second run moves nothing twice.
+        Retry.ALWAYS,
+        (queue.name, target.name),
+        settle=lambda reply: reply.replace(b"0", b"1"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """
+    Who has a worker's name.
+
+    Attributes:
+        left_ms: for how long it counts as alive without another sign of life.
+        token: which it is.
+        says: what it says of itself, JSON.
+    """
+
+    left_ms: int
+    token: str
+    says: str
+
+
+def enter_worker(
+    worker: Identity, info: dict[str, Any], *, ttl: float, dead: str
+) -> Operation[Predecessor | None]:
+    """Take a worker's name; or who has it, unless its token is that of a dead one."""
+    return Operation(
+        load("enter_worker"),
+        (worker.namespace.workers, worker.held),
+        (
+            worker.name.encode(),
+            worker.token.encode(),
+            dead.encode(),
+            digits(round(ttl * 1000)),
+            digits(DEAD_LIVE * 1000),
+            json.dumps(info).encode(),
+        ),
+        lambda reply: reply and Predecessor(reply[0], reply[1].decode(), reply[2].decode()),
+        Retry.ALWAYS,
+    )
+
+
+def beat_worker(worker: Identity, info: dict[str, Any], *, ttl: float) -> Operation[None]:
+    """Say that a worker is alive."""
+    return Operation(
+        load("beat_worker"),
+        (worker.namespace.workers, worker.held),
+        (
+            worker.name.encode(),
+            worker.token.encode(),
+            digits(round(ttl * 1000)),
+            digits(DEAD_LIVE * 1000),
+            json.dumps(info).encode(),
+        ),
+        lambda _: None,
+        Retry.ALWAYS,
+    )
+
+
+def leave_worker(worker: Identity) -> Operation[int]:
+    """Say that a worker has ended; how many messages it still holds."""
+    return Operation(
+        load("leave_worker"),
+        (worker.namespace.workers, worker.held),
+        (worker.name.encode(), worker.token.encode()),
+        int,
+        Retry.ALWAYS,
+    )
+
+
+def list_workers(namespace: Namespace) -> Operation[tuple[int, dict[str, bytes]]]:
+    """The server's time in ms, and of each worker what is stored."""
+    return Operation(
+        load("list_workers"),
+        (namespace.workers,),
+        (),
+        lambda reply: (
+            int(reply[0]),
+            {
+                protocol.decode_name(name): stored
+                for name, stored in zip(reply[1][::2], reply[1][1::2], strict=True)
+            },
+        ),
+        Retry.ALWAYS,
+    )
+
+
+def held_messages(namespace: Namespace, name: str) -> Steps[dict[str, list[Receipt]]]:
+    """What a worker holds, by queue."""
+    return _held(namespace.held(name))
+
+
+def _held(key: bytes) -> Steps[dict[str, list[Receipt]]]:
+    found: dict[bytes, bytes] = {}
+    cursor = b"0"
+    while True:
+        cursor, told = yield Operation(
+            load("held_messages"), (key,), (cursor,), lambda reply: reply, Retry.ALWAYS
+        )
+        found |= dict(zip(told[::2], told[1::2], strict=True))
+        if cursor == b"0":
+            break
+    by_queue: dict[str, list[Receipt]] = {}
+    for id, value in found.items():
+        count, _, queue = value.partition(b":")
+        if id:
+            receipt = protocol.decode_name(id), int(count)
+            by_queue.setdefault(protocol.decode_name(queue), []).append(receipt)
+    return by_queue
+
+
+def begin_alone(keys: QueueKeys, id: str, count: int) -> Operation[bool]:
+    """Note that a message will be handled alone; True if it was so before and never ended."""
+    return Operation(
+        load("begin_alone"),
+        (keys.alone,),
+        (protocol.encode_name(id), digits(count), digits(ALONE_LIVES * 1000)),
+        lambda reply: reply is not None,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def end_alone(keys: QueueKeys, id: str) -> Operation[bool]:
+    """Note that a message that was handled alone has ended."""
+    return Operation(
+        load("end_alone"),
+        (keys.alone,),
+        (protocol.encode_name(id),),
+        bool,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
