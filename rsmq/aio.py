@@ -122,7 +122,7 @@ class AsyncRSMQ:
         found = await self.run(operation)
         if found or seconds == 0:
             return found
-        return await self._watcher().wait(
+        return await self.watcher.wait(
             lambda: self.run(operation), found, operation.keys[1::2], seconds
         )
 
@@ -132,7 +132,19 @@ class AsyncRSMQ:
             with suppress(RedisError, RSMQError):
                 await self.run(undo)
 
-    def _watcher(self) -> AsyncWatcher:
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace, for builders of ``rsmq.operations``."""
+        return self._namespace
+
+    @property
+    def codec(self) -> Codec:
+        """How bodies become bytes where a call says nothing else."""
+        return self._codec
+
+    @property
+    def watcher(self) -> AsyncWatcher:
+        """What tells the running loop of messages; for the floors above."""
         loop = asyncio.get_running_loop()
         watcher = self._watchers.get(loop)
         if watcher is None:

@@ -172,7 +172,7 @@ class RSMQ:
         found = self.run(operation)
         if found or seconds == 0:
             return found
-        return self._watcher().wait(
+        return self.watcher.wait(
             lambda: self.run(operation),
             lambda received: self._undo(operation, received),
             found,
@@ -186,7 +186,19 @@ class RSMQ:
             with suppress(RedisError, RSMQError):
                 self.run(undo)
 
-    def _watcher(self) -> Watcher:
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace, for builders of ``rsmq.operations``."""
+        return self._namespace
+
+    @property
+    def codec(self) -> Codec:
+        """How bodies become bytes where a call says nothing else."""
+        return self._codec
+
+    @property
+    def watcher(self) -> Watcher:
+        """What tells of messages; for the floors above."""
         process = os.getpid()
         watcher = self._watchers.get(process)
         if watcher is None:

@@ -169,7 +169,7 @@ class Watcher:
             while True:
                 with Held():
                     event.clear()
-                    self._enter(waiter)
+                    self.enter(waiter)
                 self._rest()
                 event.wait(None if until is None else max(0.0, until - now()))
                 with Held(), self._lock:
@@ -178,19 +178,22 @@ class Watcher:
                     return nothing
                 found = look()  # which a closed client refuses
                 if found:
-                    with Held(), self._lock:
-                        waiter.awake = False
-                        self._board.found(waiter, now())
-                        self._ask()
+                    self.found(waiter)
                     return found
                 waiter.looks += 1
         except BaseException:
-            self._leave(waiter)
+            self.leave(waiter)
             if found:
                 give_back(found)
             raise
 
-    def _enter(self, waiter: Waiter) -> None:
+    def enter(self, waiter: Waiter) -> None:
+        """
+        Begin to wait, or come back after a look that found nothing; it is woken once.
+
+        Raises:
+            ClientClosed: close() was called.
+        """
         with self._lock:
             if self._closed:
                 raise ClientClosed
@@ -203,7 +206,15 @@ class Watcher:
             elif self._connection is None:
                 self._lock.notify()
 
-    def _leave(self, waiter: Waiter) -> None:
+    def found(self, waiter: Waiter) -> None:
+        """One who was woken has looked, and found something."""
+        with Held(), self._lock:
+            waiter.awake = False
+            self._board.found(waiter, now())
+            self._ask()
+
+    def leave(self, waiter: Waiter) -> None:
+        """Wait no more; another is woken in the place of one who was and did not look."""
         with Held(), self._lock:
             self._board.leave(waiter)
             if waiter.awake:  # it was sent, and did not look to the end

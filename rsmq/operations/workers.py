@@ -35,7 +35,7 @@ _ROOM = digits(4 * 1024 * 1024)
 State: TypeAlias = Literal[".", "+", "p", "m", "-"]
 
 #: Of a message as it is received: id, body, receive count, and ms of the first receive.
-Received: TypeAlias = tuple[bytes, bytes, int, int | None]
+Received: TypeAlias = tuple[str, bytes, int, int | None]
 
 #: A receipt: id and receive count.
 Receipt: TypeAlias = tuple[str, int]
@@ -100,8 +100,8 @@ def take_messages(
         (worker.held, *(key for want in wants for key in (want.keys.hash, want.keys.zset))),
         tuple(args),
         _taken,
-        # What an attempt took whose reply was lost is found again when its time is over.
-        Retry.ONCE,
+        # A second run could not tell what the first one took; held_messages does.
+        Retry.NEVER,
         tuple(want.keys.name for want in wants),
     )
 
@@ -111,8 +111,9 @@ def _taken(reply: Any) -> list[tuple[State, list[Received]]]:
     now, states = int(next(told)), next(told).decode()
     taken = []
     for state, bodies, again in zip(states, told, told, strict=True):
+        ids = protocol.decode_names(bodies[::2])
         received: list[Received] = [
-            (id, raw, 1, now) for id, raw in zip(bodies[::2], bodies[1::2], strict=True)
+            (id, raw, 1, now) for id, raw in zip(ids, bodies[1::2], strict=True)
         ]
         for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True):
             id, raw, *_ = received[place - 1]

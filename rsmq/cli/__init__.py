@@ -1,0 +1,1 @@
+"""Programs for the command line, a module each."""

@@ -1,0 +1,211 @@
+"""
+Workers' numbers for Prometheus: a middleware that counts, and gauges of the queues.
+
+    from rsmq.metrics import Metrics
+    worker = Worker(rsmq, middleware=[Metrics()])
+
+Needs the extra ``metrics``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import RedisError
+
+from rsmq.errors import MissingExtra, RSMQError
+from rsmq.model import Message
+from rsmq.worker import Middleware
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client import start_http_server as _start
+    from prometheus_client.core import GaugeMetricFamily
+except ImportError as error:
+    raise MissingExtra("metrics", "rsmq.metrics") from error
+
+if TYPE_CHECKING:
+    from rsmq.client import RSMQ
+    from rsmq.worker import Worker
+
+#: Seconds for which what was read of a queue is told again.
+_FRESH = 5.0
+#: Messages up to which a queue is walked through, to count those in flight and find the oldest.
+_WALKED = 100_000
+_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600)
+
+
+class Metrics(Middleware):
+    """
+    Counts what a worker does, by queue, and tells how its queues stand.
+
+    Counters: ``rsmq_messages_received_total``, ``_handled_total``, ``_failed_total`` (also by
+    ``exception``), ``_retried_total``, ``_dead_lettered_total`` (also by ``target``),
+    ``_dropped_total``, ``_released_total``, ``_leases_lost_total``. Histogram:
+    ``rsmq_handler_seconds``. Gauges: ``rsmq_handlers_running``; read from Redis when they are
+    asked for, at most each five seconds: ``rsmq_queue_messages`` (depth), ``rsmq_queue_visible``,
+    ``rsmq_queue_hidden``, and of queues of up to 100,000 messages ``rsmq_queue_in_flight`` and
+    ``rsmq_queue_oldest_seconds`` (0 without a message).
+    """
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        """
+        Make the metrics; one object may serve several workers.
+
+        Args:
+            registry: where they are registered.
+
+        Raises:
+            MissingExtra: prometheus-client is not installed.
+            ValueError: prometheus-client's own, if this registry has them already.
+        """
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"rsmq_{name}", text, ["queue", *labels], registry=registry)
+
+        self._received = counter("messages_received", "Messages received")
+        self._handled = counter("messages_handled", "Messages whose handlers returned")
+        self._failed = counter("messages_failed", "Messages that could not be handled", "exception")
+        self._retried = counter("messages_retried", "Messages hidden until a next attempt")
+        self._dead = counter("messages_dead_lettered", "Messages given up, by target", "target")
+        self._dropped = counter("messages_dropped", "Messages deleted without being handled")
+        self._released = counter("messages_released", "Messages given back")
+        self._lost = counter("leases_lost", "Messages that were let go, or were somebody else's")
+        self._seconds = Histogram(
+            "rsmq_handler_seconds",
+            "How long handlers take",
+            ["queue"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._running = Gauge(
+            "rsmq_handlers_running", "Handlers that run now", ["queue"], registry=registry
+        )
+        self._queues = _Queues()
+        registry.register(self._queues)
+
+    def before_start(self, worker: Worker) -> None:
+        self._queues.add(worker.rsmq, worker.queues)
+
+    def after_stop(self, worker: Worker) -> None:
+        self._queues.remove(worker.rsmq)
+
+    def after_receive(self, queue: str, messages: Sequence[Message]) -> None:
+        self._received.labels(queue).inc(len(messages))
+
+    def before_handle(self, message: Message) -> None:
+        self._running.labels(message.queue).inc()
+
+    def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
+        self._running.labels(message.queue).dec()
+        self._seconds.labels(message.queue).observe(seconds)
+        if error is None:
+            self._handled.labels(message.queue).inc()
+        else:
+            self._failed.labels(message.queue, type(error).__name__).inc()
+
+    def after_retry(self, message: Message, after: float, error: BaseException) -> None:
+        self._retried.labels(message.queue).inc()
+
+    def after_dead_letter(
+        self, message: Message, queue: str, reason: str, error: BaseException
+    ) -> None:
+        self._dead.labels(message.queue, queue).inc()
+
+    def after_drop(self, message: Message, reason: str, error: BaseException) -> None:
+        self._dropped.labels(message.queue).inc()
+
+    def after_release(self, queue: str, count: int) -> None:
+        self._released.labels(queue).inc(count)
+
+    def lease_lost(self, message: Message, reason: str) -> None:
+        self._lost.labels(message.queue).inc()
+
+
+class _Queues:
+    """Reads the queues of workers when they are asked for."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._watched: dict[RSMQ, list[str]] = {}
+        self._read_at = -_FRESH
+        self._read: list[tuple[str, dict[str, float]]] = []
+
+    def add(self, rsmq: RSMQ, queues: Sequence[str]) -> None:
+        with self._lock:
+            self._watched[rsmq] = list(queues)
+            self._read_at = -_FRESH
+
+    def remove(self, rsmq: RSMQ) -> None:
+        with self._lock:
+            self._watched.pop(rsmq, None)
+            self._read_at = -_FRESH
+
+    def describe(self) -> list[Any]:
+        """Nothing: so that registering does not read."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """The gauges, as they are now or were some seconds ago."""
+        with self._lock:
+            if time.monotonic() - self._read_at >= _FRESH:
+                self._read = [
+                    (queue, figures)
+                    for rsmq, queues in self._watched.items()
+                    for queue in queues
+                    for figures in _figures(rsmq, queue)
+                ]
+                self._read_at = time.monotonic()
+            read = self._read
+        for name, text in _GAUGES.items():
+            gauge = GaugeMetricFamily(f"rsmq_queue_{name}", text, labels=["queue"])
+            for queue, figures in read:
+                if name in figures:
+                    gauge.add_metric([queue], figures[name])
+            yield gauge
+
+
+_GAUGES = {
+    "messages": "Messages in the queue",
+    "visible": "Messages that are due",
+    "hidden": "Messages that are not due, delayed or in flight",
+    "in_flight": "Messages that are received and hidden",
+    "oldest_seconds": "Seconds since the oldest message was sent",
+}
+
+
+def _figures(rsmq: RSMQ, queue: str) -> Iterator[dict[str, float]]:
+    """How a queue stands; nothing if that can't be read now."""
+    try:
+        known = rsmq.get_queue_attributes(queue)
+        figures: dict[str, float] = {
+            "messages": known.messages,
+            "visible": known.visible_messages,
+            "hidden": known.hidden_messages,
+        }
+        if known.messages <= _WALKED:
+            counts = rsmq.count_messages(queue)
+            oldest = counts.oldest_sent_ms
+            figures["in_flight"] = counts.in_flight
+            age = 0.0 if oldest is None else time.time() - oldest / 1000
+            figures["oldest_seconds"] = max(age, 0.0)
+        yield figures
+    except (RedisError, RSMQError, OSError):
+        return
+
+
+def serve(port: int, host: str = "127.0.0.1") -> None:
+    """
+    Answer Prometheus over HTTP, in a thread.
+
+    Args:
+        port: from 1.
+        host: the address to listen at; only this machine's own by default.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    _start(port, addr=host)

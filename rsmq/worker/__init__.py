@@ -1,0 +1,63 @@
+"""
+Workers: write a function and have it called with the messages of a queue.
+
+    worker = Worker(RSMQ.from_url("redis://127.0.0.1:6379/0"), name="orders-1", concurrency=8)
+
+    @worker.listener("orders", codec=JSON, max_retries=5, dead_letter_queue="orders-dead")
+    def handle(order, message): ...
+
+    worker.run()
+
+The life of a message in a worker:
+
+    visible ──take──> held ──slot free──> handler runs ──returns──> deleted
+       ^               │                     │   │
+       │   a third of vt without a slot,     │   ├──raises──> hidden until its next attempt ──┐
+       │   or the worker stops               │   │                                            │
+       ├───────────────┘                     │   └──raises for the last time──> dead letter   │
+       │                                     │                                                │
+       └── killed: vt is over, or the next worker of the name starts ─────────────────────────┘
+"""
+
+from rsmq.worker.handling import current_message
+from rsmq.worker.lease import Delivery
+from rsmq.worker.logs import DetailedLogging, JSONLines, Logging, MessageFilter
+from rsmq.worker.middleware import Middleware
+from rsmq.worker.numbers import Numbers
+from rsmq.worker.outcome import (
+    DeadLetter,
+    Discard,
+    HandlerTimedOut,
+    Retry,
+    Unroutable,
+    exponential,
+    fixed,
+)
+from rsmq.worker.registry import WorkerInfo, held_by, list_workers
+from rsmq.worker.routing import event_payload, json_field
+from rsmq.worker.worker import Router, Worker
+
+__all__ = [
+    "DeadLetter",
+    "Delivery",
+    "DetailedLogging",
+    "Discard",
+    "HandlerTimedOut",
+    "JSONLines",
+    "Logging",
+    "MessageFilter",
+    "Middleware",
+    "Numbers",
+    "Retry",
+    "Router",
+    "Unroutable",
+    "Worker",
+    "WorkerInfo",
+    "current_message",
+    "event_payload",
+    "exponential",
+    "fixed",
+    "held_by",
+    "json_field",
+    "list_workers",
+]

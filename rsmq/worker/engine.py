@@ -1,0 +1,486 @@
+"""
+The worker's own loop: takes messages, writes what handlers did with them, extends what it holds.
+
+All calls to Redis are made here, one after the other, in one thread: so no extension can overtake
+the end of a message. Handlers run elsewhere; this loop obeys ``decide`` and ``wants``.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from rsmq import operations
+from rsmq.client import RSMQ
+from rsmq.errors import QueueNotFound, RSMQError, WorkerReplaced
+from rsmq.operations.workers import Identity, Received
+from rsmq.waiting import Waiter
+from rsmq.worker.backlog import SOON, Backlog
+from rsmq.worker.executor import Executor
+from rsmq.worker.holding import Holding
+from rsmq.worker.lane import Lane
+from rsmq.worker.lease import Job, Lease
+from rsmq.worker.middleware import Hooks
+from rsmq.worker.numbers import Numbers
+from rsmq.worker.outcome import TookItsProcessDown
+from rsmq.worker.plan import wants
+from rsmq.worker.registry import BEAT, TTL
+from rsmq.worker.settling import Settling, forget, give_back
+
+_log = logging.getLogger("rsmq.worker")
+
+#: Seconds between two looks at a queue's dead-letter policy, where the listener has none.
+_POLICY = 10.0
+#: The longest pause after Redis could not be reached, seconds.
+_TROUBLE = 2.0
+#: Seconds without an end after which one more is woken, where calls wait and somebody is idle.
+_STUCK = 0.005
+#: Ends that are written together at most where calls are short, before the loop is woken.
+_TOGETHER = 250
+
+
+class Engine:
+    """
+    The loop, to be run in a thread of its own.
+
+    Attributes:
+        backlog: the calls to be made.
+        over: set when the loop has ended.
+        failure: why, if it was not stopped.
+    """
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        rsmq: RSMQ,
+        identity: Identity,
+        lanes: Sequence[Lane],
+        hooks: Hooks,
+        slots: int,
+        facts: dict[str, Any],
+        worker: object,
+    ) -> None:
+        """
+        Make it; nothing is received before ``run``.
+
+        Args:
+            rsmq: the client.
+            identity: the worker's.
+            lanes: its listeners.
+            hooks: its middleware.
+            slots: calls at once at most.
+            facts: what it says of itself.
+            worker: told to hooks.
+        """
+        self.backlog = Backlog(lanes, slots)
+        self.over = threading.Event()
+        self.failure: BaseException | None = None
+        self._rsmq = rsmq
+        self._identity = identity
+        self._lanes = lanes
+        self._hooks = hooks
+        self._slots = slots
+        self._facts = facts
+        self._worker = worker
+        self._settling = Settling(rsmq, identity, hooks)
+        self._holding = Holding(rsmq, lanes, self._settling, self.backlog, hooks)
+        self._executors: Mapping[bool, Executor] = {}
+        self._ended: deque[Job] = deque()
+        self._ends = 0
+        self._bell = threading.Event()
+        self._asleep = False
+        self._enough = 1
+        self._alone: deque[Job] = deque()
+        self._waiter: Waiter | None = None
+        self._drained = False
+        self._astray = False  # whether messages may have been received that nobody knows of
+        self._beat_at = 0.0
+        self._policy_at = 0.0
+        self._retry_at = 0.0
+        self._troubles = 0
+        self._stuck_since = (0.0, -1)
+        self._stopping = self._told_of_stop = False
+        self._until = math.inf
+
+    @property
+    def numbers(self) -> Numbers:
+        """What has happened so far."""
+        return self._settling.numbers
+
+    def ended(self, job: Job) -> None:
+        """A call has ended; told by whoever made it."""
+        self._ended.append(job)
+        if self._asleep and len(self._ended) >= self._enough:
+            self._bell.set()
+
+    def idle(self) -> None:
+        """Somebody who makes calls has nothing to do."""
+        if self._asleep and (self._ended or self.backlog.shut):
+            self._bell.set()
+
+    def stop(self, grace: float) -> None:
+        """Receive no more, give back what has not begun, end when the rest has, or after grace."""
+        self._until = min(self._until, time.monotonic() + grace)
+        self._stopping = True
+        self._bell.set()
+
+    def run(self, executors: Mapping[bool, Executor]) -> None:
+        """
+        The loop.
+
+        Args:
+            executors: who makes the calls of async functions (True) and of plain ones.
+        """
+        self._executors = executors
+        try:
+            while not (self._stopping and self._wound_up()):
+                self._turn()
+            self._leave()
+        except WorkerReplaced as error:
+            self.failure = error
+            _log.error("worker %s stops: %s. %s", self._identity.name, error, error.hint)
+            self._holding.lose_all("another worker has this one's name")
+        except BaseException as error:  # noqa: BLE001 - it is told to who runs the worker
+            self.failure = error
+            _log.critical("worker %s fails", self._identity.name, exc_info=True)
+            self._holding.lose_all("the worker has failed")
+        finally:
+            self._wait_no_more()
+            self._hooks.call("after_stop", self._worker)
+            self.over.set()
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        self._note_ends()
+        if now >= self._retry_at:
+            try:
+                self._work(now)
+            except WorkerReplaced:
+                raise
+            except (RedisError, RSMQError, OSError) as error:
+                self._trouble(error)
+            else:
+                self._troubles = 0
+        self._rest()
+
+    def _work(self, now: float) -> None:
+        """What is to be done in Redis."""
+        if self._settling:
+            self._settling.write()
+        self._holding.renew(now)
+        if now >= self._beat_at:
+            self._beat(now)
+        if self._astray:
+            self._find_what_went_astray()
+        if self._stopping:
+            self._give_back_what_waits()
+        else:
+            self._take(now)
+
+    def _note_ends(self) -> None:
+        ended, settling = self._ended, self._settling
+        while ended:
+            job = ended.popleft()
+            self._ends += 1
+            if job.began is not None and job.ended is not None:
+                job.lane.took(job.ended - job.began)
+            if not job.let_go:
+                settling.ended(job)
+
+    def _trouble(self, error: BaseException) -> None:
+        self._troubles += 1
+        pause = min(0.05 * 2.0 ** min(self._troubles, 10), _TROUBLE)
+        chance = random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
+        self._retry_at = time.monotonic() + pause * chance
+        self._drained = False
+        if self._troubles in (1, 5) or self._troubles % 30 == 0:
+            _log.warning(
+                "worker %s goes on trying: %s: %s", self._identity.name, type(error).__name__, error
+            )
+        self._holding.lose_what_has_ended()
+
+    # Signs of life.
+
+    def _beat(self, now: float) -> None:
+        self._beat_at = now + BEAT
+        self._rsmq.run(operations.beat_worker(self._identity, self.info(), ttl=TTL))
+        self._holding.let_go_of_hung_calls(self._executors, now)
+        for lane in self._lanes:
+            if lane.closed == "p":  # perhaps it was resumed
+                lane.closed = ""
+                self._drained = False
+        if now >= self._policy_at:
+            self._policy_at = now + _POLICY
+            for lane in self._lanes:
+                if lane.closed:  # perhaps it was made again
+                    lane.closed = ""
+                    self._drained = False
+                with suppress(QueueNotFound):
+                    lane.adopt(self._rsmq.get_queue_attributes(lane.name))
+
+    def info(self) -> dict[str, Any]:
+        """What the worker says of itself."""
+        return {
+            **self._facts,
+            "queues": {lane.name: len(lane.held) for lane in self._lanes},
+            "handled": self.numbers.handled,
+            "failed": self.numbers.failed,
+        }
+
+    def _find_what_went_astray(self) -> None:
+        """Release what a take received whose reply was lost."""
+        held = self._rsmq.run_steps(
+            operations.held_messages(self._rsmq.namespace, self._identity.name)
+        )
+        known = {lane.name: lane.held for lane in self._lanes}
+        strays = {
+            queue: [
+                (id, count)
+                for id, count in receipts
+                if id not in known.get(queue, {}) or known[queue][id].count != count
+            ]
+            for queue, receipts in held.items()
+        }
+        self.numbers.released += give_back(self._rsmq, self._identity, strays)
+        self._astray = False
+
+    # Receiving.
+
+    def _take(self, now: float) -> None:
+        if self._alone and self._begin_alone():
+            return
+        lanes = [lane for lane in self._lanes if not lane.closed]
+        slots = self._free_slots()
+        asked = wants(lanes, slots, now) if lanes else []
+        waiter, queues = self._waiter, tuple(want.keys.zset for _, want in asked)
+        if self._drained and waiter is not None and not waiter.awake and waiter.queues == queues:
+            return
+        if not asked:
+            self._wait_no_more()
+            return
+        self._hooks.call("before_receive", [lane.name for lane, _ in asked])
+        sent = time.monotonic()
+        each_want = [want for _, want in asked]
+        operation = operations.take_messages(self._identity, each_want, slots)
+        try:
+            taken = self._rsmq.run(operation)
+        except (RedisError, OSError):
+            self._astray = True
+            raise
+        self._drained = not any(state in "+-" for state, _ in taken)
+        jobs: list[Job] = []
+        for (lane, _), (state, received) in zip(asked, taken, strict=True):
+            if state in ".+":
+                lane.asked_at = now
+            elif state in "pm":
+                self._close(lane, state)
+            if received:
+                jobs += self._received(lane, received, sent)
+        open_queues = tuple(want.keys.zset for lane, want in asked if not lane.closed)
+        self._wait_for_more(open_queues, found=any(received for _, received in taken))
+        if jobs:
+            self._begin(jobs)
+
+    def _free_slots(self) -> int:
+        with self.backlog.lock:
+            if self.backlog.shut:
+                return 0
+            return max(self._slots - self.backlog.running - self.backlog.ready(), 0)
+
+    def _close(self, lane: Lane, state: str) -> None:
+        lane.closed = state
+        if state == "m":
+            _log.warning("there is no queue %s; its listener waits for it", lane.name)
+
+    def _wait_for_more(self, queues: tuple[bytes, ...], *, found: bool) -> None:
+        """If no more is due now, be told when there is; one who was told says what came of it."""
+        waiter = self._waiter
+        if waiter is not None and waiter.awake:
+            if found:
+                self._rsmq.watcher.found(waiter)
+                waiter.looks = 0
+            else:
+                waiter.looks += 1
+        if not self._drained or not queues:
+            self._wait_no_more()
+        elif waiter is None or waiter.queues != queues:
+            self._wait_no_more()
+            self._waiter = Waiter(queues, self._bell.set)
+            self._rsmq.watcher.enter(self._waiter)
+        else:
+            self._rsmq.watcher.enter(waiter)
+
+    def _wait_no_more(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            self._rsmq.watcher.leave(waiter)
+
+    def _received(self, lane: Lane, received: list[Received], sent: float) -> list[Job]:
+        """Calls for messages that were received; those that are made alone are kept."""
+        renew_at, ends = sent + lane.vt / 3, sent + lane.vt
+        held = lane.held
+        lane.renew_at = min(lane.renew_at, renew_at)
+        self.numbers.received += len(received)
+        leases, most = [], lane.policy.max_retries
+        for id, raw, count, first in received:
+            lease = held[id] = Lease(id, raw, count, first, renew_at, ends)
+            if most is not None and count > most + 1:
+                job = Job(lane, [lease], sent)
+                job.alone = True
+                self._alone.append(job)
+            else:
+                leases.append(lease)
+        if self._hooks["after_receive"]:
+            messages = [held[id].message(lane.name, lane.codec) for id, *_ in received]
+            self._hooks.call("after_receive", lane.name, messages)
+        size = lane.size
+        return [Job(lane, leases[at : at + size], sent) for at in range(0, len(leases), size)]
+
+    def _begin(self, jobs: list[Job]) -> None:
+        with self.backlog.lock:
+            for job in jobs:
+                job.lane.ready.append(job)
+            for executor in self._executors.values():
+                executor.wake(0)
+
+    def _begin_alone(self) -> bool:
+        """
+        See to messages that were received more often than they may be; True while there are some.
+
+        Nobody has said what became of them: each is handled once more, with nothing beside it. So
+        one that takes its process down is known by that, and its neighbours are not taken for it.
+        """
+        backlog = self.backlog
+        with backlog.lock:
+            backlog.shut = True
+            if backlog.running:
+                return True
+        job = self._alone[0]
+        lane, lease = job.lane, job.leases[0]
+        if backlog.alone is job:  # about to begin
+            return True
+        if job.began is None and not lease.lost:
+            if not self._rsmq.run(operations.begin_alone(lane.keys, lease.id, lease.count)):
+                with backlog.lock:
+                    backlog.alone = job
+                    self._executors[lane.listener.handlers.is_async].wake(0)
+                return True
+            error = TookItsProcessDown(
+                f"received {lease.count} times, and its handler never ended, not even alone"
+            )
+            self._settling.alone(lease)
+            self._settling.failed(lane, lease, error)
+        self._alone.popleft()
+        if not self._alone:
+            with backlog.lock:
+                backlog.shut = False
+                for executor in self._executors.values():
+                    executor.wake(0)
+        self._settling.write()
+        return bool(self._alone)
+
+    # Stopping, and sleeping.
+
+    def _give_back_what_waits(self) -> None:
+        if not self._told_of_stop:
+            self._told_of_stop = True
+            self._hooks.call("before_stop", self._worker)
+        self._wait_no_more()
+        with self.backlog.lock:
+            for job in self._alone:
+                if job.began is None:
+                    self._settling.release(job.lane, job.leases)
+                    for lease in job.leases:
+                        self._settling.alone(lease)
+                        forget(job.lane, lease)
+                    if self.backlog.alone is job:
+                        self.backlog.alone = None
+            self._alone.clear()
+        for lane in self._lanes:
+            if lane.ready:
+                self._holding.give_back(lane, list(lane.ready))
+        if self._settling:
+            self._settling.write()
+
+    def _wound_up(self) -> bool:
+        """Whether nothing is left to be done, or no time."""
+        if time.monotonic() >= self._until:
+            return True
+        with self.backlog.lock:
+            busy = self.backlog.running or self.backlog.ready()
+        return not (busy or self._ended or self._settling or self._alone)
+
+    def _leave(self) -> None:
+        """Release what is still held, and give the name back."""
+        name = self._identity.name
+        self._note_ends()
+        left = 0
+        try:
+            self._settling.write()
+            left = self._holding.let_go_of_all("the worker stops")
+            self._settling.write()
+            self._rsmq.run(operations.leave_worker(self._identity))
+        except (RedisError, RSMQError, OSError) as error:
+            what = f"{type(error).__name__}: {error}"
+            _log.warning("worker %s could not give back what it holds: %s", name, what)
+        else:
+            if left:
+                _log.warning(
+                    "worker %s gives back %d messages that were not handled in time", name, left
+                )
+
+    def _rest(self) -> None:
+        """Sleep until there is something to do."""
+        now = time.monotonic()
+        if now < self._retry_at:
+            self._bell.wait(min(self._retry_at, max(self._until, now)) - now)
+            self._bell.clear()
+            return
+        pause = min(self._beat_at, self._holding.renew_at(), self._until) - now
+        enough = 1
+        if self._stopping:
+            pause = min(pause, 0.05)
+        else:
+            with self.backlog.lock:
+                ready = self.backlog.ready()
+            if not self._drained and not self._alone and self._would_ask(now):
+                return
+            if ready:
+                self._wake_one_more_if_stuck(now)
+                enough = self._ends_worth_waking_for()
+                pause = min(pause, _STUCK if enough == 1 else SOON)
+        self._enough = enough
+        self._asleep = True
+        if len(self._ended) < enough and not (self._waiter is not None and self._waiter.awake):
+            self._bell.wait(max(pause, 0))
+        self._asleep = False
+        self._bell.clear()
+
+    def _would_ask(self, now: float) -> bool:
+        lanes = [lane for lane in self._lanes if not lane.closed]
+        return bool(lanes and wants(lanes, self._free_slots(), now))
+
+    def _wake_one_more_if_stuck(self, now: float) -> None:
+        since, ends = self._stuck_since
+        if ends != self._ends:
+            self._stuck_since = now, self._ends
+        elif now - since >= _STUCK:
+            self._stuck_since = now, self._ends
+            with self.backlog.lock:
+                for is_async, executor in self._executors.items():
+                    if self.backlog.ready(is_async):
+                        executor.wake(1)
+
+    def _ends_worth_waking_for(self) -> int:
+        """How many calls may end before this loop is woken: what ends soon is written together."""
+        means = [lane.mean for lane in self._lanes if lane.ready or lane.running]
+        shortest = min((mean for mean in means if mean is not None), default=SOON)
+        return max(1, min(_TOGETHER, int(SOON / max(shortest, 1e-7))))

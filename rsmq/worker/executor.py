@@ -1,0 +1,18 @@
+"""
+What the loop asks of those who make calls: ``threads.py`` and ``tasks.py``, and a pool of processes
+one day.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Executor(Protocol):
+    """Makes the calls that are in a backlog, whose lock is held by who calls these."""
+
+    def wake(self, at_least: int) -> None:
+        """There are calls to be made, by so many more at least."""
+
+    def forget(self) -> None:
+        """Who makes a call that hangs counts no more."""

@@ -1,0 +1,124 @@
+"""
+A call of a handler, from the body's decoding to what it raised: for threads and for tasks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from rsmq.errors import BodyNotDecodable
+from rsmq.worker.lease import Delivery, Job, Lease
+from rsmq.worker.middleware import Hooks
+
+#: The messages that are being handled here: for log lines of handlers.
+current: ContextVar[Job | None] = ContextVar("rsmq_job", default=None)
+
+
+def current_message() -> Delivery | None:
+    """The message that is being handled in this thread or task; None outside, and for a batch."""
+    job = current.get()
+    if job is None or job.ended is not None or job.lane.listener.batch:
+        return None
+    return job.leases[0].message(job.lane.name, job.lane.codec)
+
+
+class Handling:
+    """Makes calls, and notes their ends."""
+
+    def __init__(self, hooks: Hooks, ended: Callable[[Job], object]) -> None:
+        """
+        Make one.
+
+        Args:
+            hooks: the worker's.
+            ended: told of each call that ended.
+        """
+        self._before = hooks["before_handle"]
+        self._after = hooks["after_handle"]
+        self._hooks = hooks
+        self._ended = ended
+
+    def call(self, job: Job) -> None:
+        """Call a plain function."""
+        current.set(job)
+        try:
+            call = self._prepared(job)
+            if call is not None:
+                handler, args = call
+                handler(*args)
+        except BaseException as error:  # noqa: BLE001 - what becomes of it is decided elsewhere
+            job.error = error
+        self._end(job)
+
+    async def await_(self, job: Job) -> None:
+        """Await an async function."""
+        current.set(job)
+        try:
+            call = self._prepared(job)
+            if call is not None:
+                handler, args = call
+                await handler(*args)
+        except BaseException as error:  # noqa: BLE001 - as above
+            job.error = error
+        self._end(job)
+
+    def _prepared(self, job: Job) -> tuple[Any, tuple[Any, ...]] | None:
+        """The handler and its arguments; None where there is nothing to be handled."""
+        lane = job.lane
+        leases = job.leases
+        if lane.listener.batch is not None:
+            return self._batch(job)
+        lease = leases[0]
+        try:
+            body = lane.codec.decode(lease.raw)
+        except Exception as error:
+            raise BodyNotDecodable(lane.name, lease.id, lease.raw) from error
+        handler, takes_message, body = lane.listener.handlers.of(body)
+        if not takes_message and not self._before:
+            return handler, (body,)
+        message = lease.message(lane.name, lane.codec)
+        for before in self._before:
+            before(message)
+        return handler, (body, message) if takes_message else (body,)
+
+    def _batch(self, job: Job) -> tuple[Any, tuple[Any, ...]] | None:
+        lane = job.lane
+        bodies, messages = [], []
+        for lease in job.leases:
+            try:
+                body = lane.codec.decode(lease.raw)
+            except Exception as error:  # noqa: BLE001 - of this message alone
+                lease.error = BodyNotDecodable(lane.name, lease.id, lease.raw)
+                lease.error.__cause__ = error
+                continue
+            message = lease.message(lane.name, lane.codec)
+            try:
+                for before in self._before:
+                    before(message)
+            except Exception as error:  # noqa: BLE001 - of this message alone
+                lease.error = error
+                continue
+            bodies.append(body)
+            messages.append(message)
+        if not bodies:
+            return None
+        handler, takes_message, _ = lane.listener.handlers.of(None)
+        return handler, (bodies, messages) if takes_message else (bodies,)
+
+    def _end(self, job: Job) -> None:
+        job.ended = ended = time.monotonic()
+        if self._after:
+            lane = job.lane
+            seconds = ended - (job.began or ended)
+            for lease in job.leases:
+                message = lease.message(lane.name, lane.codec)
+                self._hooks.call("after_handle", message, error_of(job, lease), seconds)
+        self._ended(job)
+
+
+def error_of(job: Job, lease: Lease) -> BaseException | None:
+    """What was wrong with a message of a call: of its own, or of the call."""
+    return lease.error if lease.error is not None else job.error

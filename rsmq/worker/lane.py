@@ -1,0 +1,93 @@
+"""
+A listener at work: what is ready for its handler, what is under way, and how long a call takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from rsmq.codecs import Codec
+from rsmq.model import QueueAttributes
+from rsmq.protocol import QueueKeys
+from rsmq.worker.lease import Job, Lease
+from rsmq.worker.listener import Listener
+from rsmq.worker.outcome import Policy
+
+#: Messages that wait for a slot are what is handled in this time, seconds, or in this part of the
+#: visibility timeout; at most so many.
+AHEAD = 0.1
+AHEAD_OF_VT = 0.1
+MOST_AHEAD = 1000
+#: How much of the mean duration of a call the latest one makes up.
+_WEIGHT = 0.1
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """
+    A listener at work.
+
+    Attributes:
+        listener: which.
+        keys: its queue's.
+        vt: its visibility timeout, seconds.
+        codec: how bodies become values.
+        limit: calls at once at most.
+        policy: its listener's; where that names no dead-letter queue, the queue's own.
+        ready: calls to be made.
+        running: calls under way.
+        held: all messages that are not settled, by id.
+        renew_at: when the first of them is to be extended; monotonic seconds.
+        asked_at: when the queue was looked at last.
+        closed: whether the queue is paused or missing, as far as is known.
+        mean: how long a call takes, seconds; None before the first.
+    """
+
+    listener: Listener
+    keys: QueueKeys
+    vt: float
+    codec: Codec
+    limit: int
+    policy: Policy
+    ready: deque[Job] = field(default_factory=deque)
+    running: int = 0
+    held: dict[str, Lease] = field(default_factory=dict)
+    renew_at: float = math.inf
+    asked_at: float = 0.0
+    closed: str = ""
+    mean: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.listener.queue
+
+    @property
+    def size(self) -> int:
+        """Messages of a call."""
+        return self.listener.batch or 1
+
+    @property
+    def ahead(self) -> int:
+        """How many messages may wait for a slot: few enough to be begun soon."""
+        if self.mean is None:
+            return 0
+        time = min(AHEAD, self.vt * AHEAD_OF_VT)
+        calls = time / max(self.mean, 1e-7) * self.limit
+        return int(min(calls * self.size, MOST_AHEAD))
+
+    def took(self, seconds: float) -> None:
+        """A call has taken so long."""
+        mean = self.mean
+        self.mean = seconds if mean is None else mean + _WEIGHT * (seconds - mean)
+
+    def adopt(self, attributes: QueueAttributes) -> None:
+        """Where the listener says nothing of dead letters, obey the policy that its queue has."""
+        policy = self.listener.policy
+        target, limit = attributes.dead_letter_queue, attributes.max_receives
+        if policy.dead_letter_queue is None and not policy.drop:
+            if target is not None and limit is not None and target != self.name:
+                policy = replace(policy, dead_letter_queue=target, max_retries=max(limit - 1, 0))
+            self.policy = policy

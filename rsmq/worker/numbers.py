@@ -1,0 +1,38 @@
+"""
+What has happened in a worker, counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Numbers:
+    """
+    What has happened since the worker began, in messages.
+
+    Attributes:
+        received: received.
+        handled: handled and deleted.
+        failed: whose handler raised, or could not be called.
+        retried: hidden until a next attempt.
+        dead: moved to a dead-letter queue, or to that of unroutable ones.
+        dropped: deleted without having been handled.
+        lost: somebody else's in the end.
+        released: given back.
+        hung: whose handler ran longer than max_runtime.
+    """
+
+    received: int = 0
+    handled: int = 0
+    failed: int = 0
+    retried: int = 0
+    dead: int = 0
+    dropped: int = 0
+    lost: int = 0
+    released: int = 0
+    hung: int = 0
+
+    def __str__(self) -> str:
+        return ", ".join(f"{getattr(self, name)} {name}" for name in self.__slots__)

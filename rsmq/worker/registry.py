@@ -1,0 +1,176 @@
+"""
+Workers by name: who is alive, what each holds, and when a name may be taken over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rsmq import operations
+from rsmq.client import RSMQ
+from rsmq.errors import WorkerExists
+from rsmq.operations.workers import Identity, Predecessor
+
+#: Seconds between two signs of life, and without one until a worker counts as dead.
+BEAT = 1.0
+TTL = 5.0
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PROCESSES = Path("/proc/self/ns/pid")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """
+    A worker, as it said of itself last.
+
+    Attributes:
+        name: its name.
+        alive: whether it gave a sign of life within the last five seconds.
+        since_ms: Unix ms when it began, by its own clock.
+        host: the name of its machine.
+        pid: its process there.
+        queues: how many messages of each of its queues it held then.
+        handled: how many it had handled.
+        failed: how often a handler had failed.
+    """
+
+    name: str
+    alive: bool
+    since_ms: int
+    host: str
+    pid: int
+    queues: dict[str, int]
+    handled: int
+    failed: int
+
+
+def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
+    """
+    The workers of a namespace, by name: those that are alive, and those that died within a day.
+
+    One that stopped in order is not among them. One atomic reading.
+
+    Args:
+        rsmq: a client of the namespace.
+    """
+    now, stored = rsmq.run(operations.list_workers(rsmq.namespace))
+    found = []
+    for name, entry in sorted(stored.items()):
+        until, _, rest = entry.partition(b":")
+        info: dict[str, Any] = {}
+        with contextlib.suppress(ValueError):  # written by somebody else
+            info = json.loads(rest.partition(b":")[2])
+        found.append(
+            WorkerInfo(
+                name=name,
+                alive=int(until) > now,
+                since_ms=int(info.get("since_ms", 0)),
+                host=str(info.get("host", "")),
+                pid=int(info.get("pid", 0)),
+                queues=dict(info.get("queues", {})),
+                handled=int(info.get("handled", 0)),
+                failed=int(info.get("failed", 0)),
+            )
+        )
+    return found
+
+
+def held_by(rsmq: RSMQ, name: str) -> dict[str, list[str]]:
+    """
+    The ids of the messages that a worker holds now, or held when it died, by queue.
+
+    Args:
+        rsmq: a client of the namespace.
+        name: the worker's name.
+
+    Raises:
+        MissingParameter: the name is None or empty.
+        InvalidFormat: the name has other characters than a queue's.
+    """
+    held = rsmq.run_steps(operations.held_messages(rsmq.namespace, name))
+    return {queue: [id for id, _ in receipts] for queue, receipts in held.items()}
+
+
+def place() -> str:
+    """Where this process's number is its own: the same machine, since the same start."""
+    try:
+        return f"{_BOOT.read_text().strip()} {os.readlink(_PROCESSES)}"  # noqa: PTH115 - no path
+    except OSError:
+        return ""
+
+
+def born(pid: int) -> str:
+    """When a process of this place began, as the system counts; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def facts() -> dict[str, Any]:
+    """What a worker says of itself, that does not change."""
+    pid = os.getpid()
+    return {
+        "host": socket.gethostname(),
+        "pid": pid,
+        "place": place(),
+        "born": born(pid),
+        "since_ms": round(time.time() * 1000),
+    }
+
+
+def died(says: str) -> bool:
+    """Whether it can be seen from here that the worker that says this has died."""
+    try:
+        info = json.loads(says)
+    except ValueError:
+        return False
+    here = place()
+    if not here or info.get("place") != here:
+        return False
+    return not info.get("born") or born(int(info.get("pid", 0))) != info["born"]
+
+
+def enter(rsmq: RSMQ, worker: Identity, info: dict[str, Any]) -> None:
+    """
+    Take a worker's name, once it is free.
+
+    One that died not long ago still counts as alive: unless it can be seen to be dead, this waits
+    until its time is over. One that gives another sign of life meanwhile is alive.
+
+    Raises:
+        WorkerExists: another worker of the name is alive.
+    """
+    first: Predecessor | None = None
+    dead = ""
+    until = 0.0
+    while True:
+        other = rsmq.run(operations.enter_worker(worker, info, ttl=TTL, dead=dead))
+        if other is None:
+            return
+        if died(other.says):
+            dead = other.token
+            continue
+        if first is None:
+            first = other
+            until = time.monotonic() + other.left_ms / 1000
+        ends = time.monotonic() + other.left_ms / 1000
+        if other.token != first.token or ends > until + BEAT / 4:
+            raise WorkerExists(worker.name, _shown(other.says))
+        time.sleep(min(BEAT / 4, max(other.left_ms / 1000, 0.01)))
+
+
+def _shown(says: str) -> str:
+    try:
+        info = json.loads(says)
+        return f"host {info['host']}, process {info['pid']}"
+    except (KeyError, TypeError, ValueError):
+        return says[:80]

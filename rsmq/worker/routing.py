@@ -1,0 +1,40 @@
+"""
+Which handler a message goes to: by a type that it carries.
+
+A route is a function of the decoded body that returns the type, and what the handler gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+#: From a body to its type (None if it has none) and what its handler gets.
+Route: TypeAlias = Callable[[Any], tuple[str | None, Any]]
+
+
+def event_payload(body: Any) -> tuple[str | None, Any]:
+    """
+    The route of bodies like ``created:{"id": 1}``: what stands before the first colon is the type.
+
+    Handlers get what stands behind it. A body without a colon has no type.
+    """
+    if not isinstance(body, str):
+        return None, body
+    event, colon, payload = body.partition(":")
+    return (event, payload) if colon else (None, body)
+
+
+def json_field(name: str) -> Route:
+    """
+    A route of bodies that are objects: a field has the type, and handlers get the whole object.
+
+    Args:
+        name: the field's name.
+    """
+
+    def route(body: Any) -> tuple[str | None, Any]:
+        found = body.get(name) if isinstance(body, Mapping) else None
+        return (found if isinstance(found, str) else None), body
+
+    return route

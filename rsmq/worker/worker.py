@@ -1,0 +1,557 @@
+"""
+``Worker``: what people use. It checks what they say, and starts and stops the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar
+
+from rsmq import operations, protocol
+from rsmq.client import RSMQ
+from rsmq.codecs import Codec
+from rsmq.errors import InvalidFormat, show
+from rsmq.operations.workers import Identity
+from rsmq.worker.engine import Engine
+from rsmq.worker.handling import Handling
+from rsmq.worker.lane import Lane
+from rsmq.worker.listener import (
+    MAX_CONCURRENCY,
+    MAX_RUNTIME,
+    Handlers,
+    Listener,
+    checked_vt,
+    listener,
+)
+from rsmq.worker.logs import Logging
+from rsmq.worker.middleware import Hooks, Middleware
+from rsmq.worker.numbers import Numbers
+from rsmq.worker.registry import enter, facts
+from rsmq.worker.routing import Route
+from rsmq.worker.settling import give_back
+from rsmq.worker.tasks import Tasks
+from rsmq.worker.threads import Threads
+
+_log = logging.getLogger("rsmq.worker")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Seconds between two lines with numbers.
+_NUMBERS = 60.0
+_OTHERS = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_HOST = 100
+
+
+class Router:
+    """
+    The handlers of one queue, by the type of its messages.
+
+    Made by ``Worker.router``.
+    """
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+
+    def on(self, *types: str) -> Callable[[Function], Function]:
+        """
+        A decorator: the function handles messages of these types.
+
+        Args:
+            types: one or several, as the route tells them.
+
+        Raises:
+            InvalidFormat: there is a handler of one of them already; or it is no function of one
+                or two arguments; or others of this queue are async and it is not, or the other way.
+        """
+
+        def register(function: Function) -> Function:
+            if not types or not all(isinstance(kind, str) for kind in types):
+                raise InvalidFormat(
+                    "type", value=show(types), hint="on() takes one or several types, each a str."
+                )
+            for kind in types:
+                self._handlers.add(kind, function)
+            return function
+
+        return register
+
+
+class Worker:
+    """
+    Calls functions with the messages of queues.
+
+    A handler that returns has its message deleted; one that raises has it back after a pause, by a
+    change of visibility on the message itself, so that the receive count is the number of the
+    attempt, for other clients too. While a handler runs, the message's visibility timeout is
+    extended at a third of it. At least once: a message may be handled twice, after a crash or a
+    lost lease.
+
+    Plain functions run in threads, async ones as tasks of one event loop. One thread of the worker
+    talks to Redis; what other threads do to it is safe.
+
+    Attributes:
+        rsmq: the client.
+        name: its name; None until it starts, if it was given none.
+        concurrency: calls of handlers at once at most.
+        grace: seconds that handlers have to end when the worker stops.
+    """
+
+    def __init__(
+        self,
+        rsmq: RSMQ,
+        *,
+        name: str | None = None,
+        concurrency: int = 8,
+        grace: float = 30.0,
+        middleware: Iterable[Middleware] = (),
+    ) -> None:
+        """
+        Make a worker; it does nothing before ``run`` or ``start``.
+
+        Args:
+            rsmq: a synchronous client, also for async handlers. Close it after the worker.
+            name: 1 to 160 characters of ``A-Z a-z 0-9 _ -``, the same at every start and of one
+                live worker only: what a worker of this name held when it was killed is given back
+                at once when the next one starts. None makes a name up, and such messages come back
+                with their visibility timeout.
+            concurrency: calls of handlers at once at most, in threads and tasks together, from 1
+                to 10,000.
+            grace: seconds from 0 that running handlers have to end when the worker stops; what is
+                left then is given back.
+            middleware: hooks, called in this order; ``Logging`` comes first by itself.
+
+        Raises:
+            MissingParameter, InvalidFormat: name or client is not what it must be.
+            InvalidValue: concurrency or grace is out of range.
+        """
+        if not isinstance(rsmq, RSMQ):
+            raise InvalidFormat(
+                "client",
+                value=type(rsmq).__name__,
+                hint=f"A worker takes an RSMQ, not {type(rsmq).__name__}: async handlers run on an "
+                "event loop all the same.",
+            )
+        self.rsmq = rsmq
+        self.name = name
+        self.concurrency = concurrency
+        self.grace = grace
+        self._middleware = [Logging(), *middleware]
+        self._listeners: dict[str, Listener] = {}
+        self._engine: Engine | None = None
+        self._threads: Threads | None = None
+        self._tasks: Tasks | None = None
+        self._signals = 0
+        self._check()
+
+    def _check(self) -> None:
+        protocol.whole("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
+        protocol.milliseconds("grace", self.grace)
+        if self.name is not None:
+            self.rsmq.namespace.held(self.name)
+
+    def use(self, middleware: Middleware) -> None:
+        """
+        Add a middleware, after the others; before the worker starts.
+
+        Args:
+            middleware: hooks.
+        """
+        self._middleware.append(middleware)
+
+    def listener(
+        self,
+        queue: str,
+        *,
+        vt: float | None = None,
+        codec: Codec | None = None,
+        batch: int | None = None,
+        concurrency: int | None = None,
+        priority: int = 0,
+        max_retries: int | None = None,
+        backoff: object = None,
+        no_retry: type[BaseException] | Iterable[type[BaseException]] = (),
+        dead_letter_queue: str | None = None,
+        drop: bool = False,
+        max_runtime: float = MAX_RUNTIME,
+        create: bool = False,
+    ) -> Callable[[Function], Function]:
+        """
+        A decorator: the function is called with the messages of a queue.
+
+        It takes the decoded body, or the body and the message (a ``Delivery``); with ``batch``
+        lists of both.
+
+        Args:
+            queue: the queue's name; one listener a queue.
+            vt: the visibility timeout, seconds from 0.1: after a crash the message comes back when
+                it is over. None is the queue's own.
+            codec: how bodies are decoded; None is the client's.
+            batch: 1 to 10,000: the function takes lists of up to so many messages. All are done
+                when it returns, but those of which ``message.fail(error)`` says otherwise; when it
+                raises, the others have failed too. None is one message a call.
+            concurrency: calls of this function at once at most; None is the worker's.
+            priority: messages of a higher one go first, always; but a queue that has waited for
+                ten seconds has one call in between.
+            max_retries: how often a message is tried again, from 0: it is handled once more than
+                that. None is 5 where there is a dead_letter_queue or drop, what the queue's own
+                dead-letter policy says if it has one, and else for ever.
+            backoff: the pause before the next attempt: ``exponential(first, cap)``,
+                ``fixed(seconds)``, seconds, a list of seconds by attempt (the last one repeats),
+                or a function of the attempt, from 1. None is exponential(1, 300).
+            no_retry: exceptions after which a message is not tried again.
+            dead_letter_queue: where a message goes after the last attempt, with why it died. It
+                must exist, or be created. None is that of the queue's own policy.
+            drop: True deletes it instead.
+            max_runtime: the longest time a call may take, seconds, found out to a second. After
+                that the message counts as failed, and what the function does is waited for no
+                longer: a thread stays until it ends by itself, a task is cancelled.
+            create: True creates the queue, and the dead-letter queue, where they are missing.
+
+        Raises:
+            MissingParameter: the queue's name is empty.
+            InvalidFormat: a name, the function or something else is not what it must be; or the
+                queue has a listener already; or max_retries is given and nothing says what
+                becomes of a message then.
+            InvalidValue: a number is out of range.
+        """
+
+        def register(function: Function) -> Function:
+            handlers = Handlers()
+            handlers.add("", function)
+            self._listen(
+                listener(
+                    queue,
+                    handlers,
+                    vt=vt,
+                    codec=codec,
+                    batch=batch,
+                    concurrency=concurrency,
+                    priority=priority,
+                    max_retries=max_retries,
+                    backoff=backoff,
+                    no_retry=no_retry,
+                    dead_letter_queue=dead_letter_queue,
+                    unroutable=None,
+                    drop=drop,
+                    max_runtime=max_runtime,
+                    create=create,
+                )
+            )
+            return function
+
+        return register
+
+    def router(
+        self,
+        queue: str,
+        *,
+        by: Route,
+        unroutable: str | None = None,
+        vt: float | None = None,
+        codec: Codec | None = None,
+        concurrency: int | None = None,
+        priority: int = 0,
+        max_retries: int | None = None,
+        backoff: object = None,
+        no_retry: type[BaseException] | Iterable[type[BaseException]] = (),
+        dead_letter_queue: str | None = None,
+        drop: bool = False,
+        max_runtime: float = MAX_RUNTIME,
+        create: bool = False,
+    ) -> Router:
+        """
+        A listener with a function for each type of message: ``router.on("created")`` decorates.
+
+        Args:
+            queue: as of ``listener``, like all that is not named here.
+            by: tells the type of a decoded body and what its function gets of it:
+                ``event_payload``, ``json_field("type")``, or a function of the body that returns
+                (type, payload), with None for no type.
+            unroutable: where messages go for which there is no function, with why. It must exist,
+                or be created. None is the dead-letter queue.
+            vt: see ``listener``.
+            codec: see ``listener``.
+            concurrency: see ``listener``.
+            priority: see ``listener``.
+            max_retries: see ``listener``.
+            backoff: see ``listener``.
+            no_retry: see ``listener``.
+            dead_letter_queue: see ``listener``.
+            drop: see ``listener``; unroutable messages too.
+            max_runtime: see ``listener``.
+            create: see ``listener``.
+
+        Raises:
+            As of ``listener``.
+        """
+        if not callable(by):
+            raise InvalidFormat(
+                "by",
+                value=show(by),
+                hint="It is event_payload, json_field(name), or a function of the body that "
+                f"returns (type, payload); got {show(by)}.",
+            )
+        handlers = Handlers(by)
+        self._listen(
+            listener(
+                queue,
+                handlers,
+                vt=vt,
+                codec=codec,
+                batch=None,
+                concurrency=concurrency,
+                priority=priority,
+                max_retries=max_retries,
+                backoff=backoff,
+                no_retry=no_retry,
+                dead_letter_queue=dead_letter_queue,
+                unroutable=unroutable,
+                drop=drop,
+                max_runtime=max_runtime,
+                create=create,
+            )
+        )
+        return Router(handlers)
+
+    def _listen(self, new: Listener) -> None:
+        for name in (new.queue, *new.others):
+            self.rsmq.namespace.queue(name)
+        if new.queue in self._listeners:
+            raise InvalidFormat(
+                "queue",
+                value=new.queue,
+                hint=f"Queue {show(new.queue)} has a listener already; router() calls several "
+                "functions, by the type of the message.",
+            )
+        self._listeners[new.queue] = new
+
+    @property
+    def numbers(self) -> Numbers:
+        """What has happened since the last start, as it is now."""
+        return self._engine.numbers if self._engine is not None else Numbers()
+
+    @property
+    def queues(self) -> list[str]:
+        """The names of the queues that have listeners."""
+        return list(self._listeners)
+
+    def start(self, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """
+        Begin to receive, in threads of its own; returns when it does.
+
+        Args:
+            loop: the running event loop on which async handlers run; None makes one, in a thread.
+
+        Raises:
+            QueueNotFound: a queue is missing that is not to be created.
+            InvalidFormat: there are no listeners, or the worker runs already.
+            InvalidValue: concurrency or grace is out of range, or a queue's own vt is too short.
+            WorkerExists: another worker of the name is alive. One that was killed counts as alive
+                for five seconds where its process can't be looked for; this waits for that.
+            Errors of redis-py: the server can't be reached.
+        """
+        if self._engine is not None and not self._engine.over.is_set():
+            raise InvalidFormat("worker", value=self.name, hint="It runs already.")
+        if not self._listeners or not all(
+            each.handlers.by_type for each in self._listeners.values()
+        ):
+            raise InvalidFormat(
+                "worker",
+                hint="It has nothing to call: decorate a function with worker.listener(queue), or "
+                "one of a router with router.on(type).",
+            )
+        self._check()
+        lanes = [self._lane(each) for each in self._listeners.values()]
+        self.name = self.name or _made_up_name()
+        identity = Identity(self.rsmq.namespace, self.name, secrets.token_hex(8))
+        about = facts()
+        enter(self.rsmq, identity, about)
+        self._take_over(identity)
+        hooks = Hooks(self._middleware)
+        engine = self._engine = Engine(
+            self.rsmq, identity, lanes, hooks, self.concurrency, about, self
+        )
+        handling = Handling(hooks, engine.ended)
+        threads = self._threads = Threads(engine.backlog, handling, engine.idle, self.concurrency)
+        tasks = self._tasks = Tasks(engine.backlog, handling, engine.idle, self.concurrency)
+        if any(each.handlers.is_async for each in self._listeners.values()):
+            tasks.start(loop)
+        hooks.call("before_start", self)
+        _log.info(
+            "worker %s begins: %s, concurrency %d",
+            self.name,
+            ", ".join(self._listeners),
+            self.concurrency,
+        )
+        threading.Thread(
+            target=engine.run,
+            args=({False: threads, True: tasks},),
+            name="rsmq-worker",
+            daemon=True,
+        ).start()
+
+    def _lane(self, each: Listener) -> Lane:
+        if each.create:
+            for name in (each.queue, *each.others):
+                self.rsmq.create_queue(name, exist_ok=True)
+        attributes = self.rsmq.get_queue_attributes(each.queue)
+        for name in each.others:
+            self.rsmq.get_queue_attributes(name)
+        lane = Lane(
+            each,
+            self.rsmq.namespace.queue(each.queue),
+            checked_vt(attributes.vt) if each.vt is None else each.vt,
+            each.codec or self.rsmq.codec,
+            min(each.concurrency or self.concurrency, self.concurrency),
+            each.policy,
+        )
+        lane.adopt(attributes)
+        if lane.policy.dead_letter_queue is None and not lane.policy.drop:
+            _log.info(
+                "queue %s has no dead_letter_queue: what fails is tried again for ever", each.queue
+            )
+        return lane
+
+    def _take_over(self, identity: Identity) -> None:
+        """Give back what a dead predecessor of the name held."""
+        held = self.rsmq.run_steps(operations.held_messages(self.rsmq.namespace, identity.name))
+        released = give_back(self.rsmq, identity, held)
+        if released:
+            _log.warning(
+                "worker %s: its predecessor died with %d messages, which are due again",
+                identity.name,
+                released,
+            )
+
+    def stop(self, grace: float | None = None) -> None:
+        """
+        Receive no more, let running handlers end, and give back what is left; returns after that.
+
+        Args:
+            grace: seconds that running handlers have; None is the worker's.
+
+        Raises:
+            InvalidValue: grace is out of range.
+        """
+        seconds = self.grace if grace is None else protocol.milliseconds("grace", grace) / 1000
+        engine = self._engine
+        if engine is None:
+            return
+        engine.stop(seconds)
+        engine.over.wait()
+        self._end()
+
+    def _end(self) -> None:
+        if self._threads is not None:
+            self._threads.stop()
+        if self._tasks is not None:
+            self._tasks.stop()
+
+    def run(self) -> None:
+        """
+        Work until SIGTERM or SIGINT, or stop() in another thread; in the main thread.
+
+        The first signal stops receiving and gives running handlers ``grace`` seconds; what is left
+        is given back, in order, with its receive count as it is. A second signal ends the process
+        at once. Outside the main thread no signals are looked at.
+
+        Raises:
+            As of ``start``; and what made the worker fail, such as WorkerReplaced.
+        """
+        with self._stopping_by_signals():
+            self.start()
+            engine = self._engine
+            assert engine is not None  # noqa: S101 - it has started
+            said = ""
+            while not engine.over.wait(_NUMBERS):
+                if str(self.numbers) != said:
+                    said = str(self.numbers)
+                    _log.info("worker %s: %s", self.name, said)
+            self._end()
+        _log.info("worker %s ends: %s", self.name, self.numbers)
+        if engine.failure is not None:
+            raise engine.failure
+
+    async def run_async(self) -> None:
+        """
+        Work inside a running event loop, on which async handlers run, until it is cancelled.
+
+        A cancellation stops it as stop() does. No signals are looked at.
+
+        Raises:
+            As of ``run``.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.to_thread(self.start, loop=loop)
+            engine = self._engine
+            while engine is not None and not engine.over.is_set():  # noqa: ASYNC110 - threads set it
+                await asyncio.sleep(0.1)
+            if engine is not None and engine.failure is not None:
+                raise engine.failure
+        finally:
+            await asyncio.shield(asyncio.to_thread(self.stop))
+
+    @contextmanager
+    def _stopping_by_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._signals = 0
+        before = {}
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                before[number] = signal.signal(number, self._signalled)
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _signalled(self, number: int, _frame: FrameType | None) -> None:
+        self._signals += 1
+        engine = self._engine
+        name = signal.Signals(number).name
+        if self._signals > 1 or engine is None or engine.over.is_set():
+            _log.warning("worker %s ends at once, by %s", self.name, name)
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):
+                    stream.flush()
+            os._exit(128 + number)
+        _log.info(
+            "worker %s stops, by %s: handlers have %g s to end; again to end at once",
+            self.name,
+            name,
+            self.grace,
+        )
+        engine.stop(self.grace)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"Worker({self.rsmq!r}, name={self.name!r}, concurrency={self.concurrency})"
+
+
+def _made_up_name() -> str:
+    host = _OTHERS.sub("-", socket.gethostname())[:_LONGEST_HOST] or "worker"
+    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
