@@ -25,17 +25,35 @@ from scripts.benchmark.server import Server
 from scripts.benchmark.targets import TARGETS
 from scripts.benchmark.throughput import Throughput
 from scripts.benchmark.wakeup import WakeUp
+from scripts.benchmark.workers import Workers
 
-PYRSMQ_PYTHON = HERE / "python" / ".venv" / "bin" / "python"
+
+def _python(program: str, environment: str = "") -> list[str]:
+    """A program in Python, in the environment that the benchmark runs in or in another one."""
+    path = str(HERE / "python" / program)
+    if not environment:
+        return [sys.executable, path]
+    # -E: PYTHONPATH might lead to this library, whose package has the name of PyRSMQ's.
+    return [str(HERE / "python" / environment / "bin" / "python"), "-E", path]
+
+
 CONTENDERS = {
-    "ours": [sys.executable, str(HERE / "python" / "ours.py")],
-    "waiting": [sys.executable, str(HERE / "python" / "waiting.py")],
-    # -E: PYTHONPATH might lead to this library, whose package has the same name.
-    "pyrsmq": [str(PYRSMQ_PYTHON), "-E", str(HERE / "python" / "pyrsmq.py")],
+    "ours": _python("ours.py"),
+    "waiting": _python("waiting.py"),
+    "pyrsmq": _python("pyrsmq.py", ".venv"),
     "node": ["node", str(HERE / "node" / "rsmq.js")],
     "bullmq": ["node", str(HERE / "node" / "bullmq.js")],
     "php": ["php", str(HERE / "php" / "rsmq.php")],
+    "our_worker": _python("our_worker.py"),
+    "rq": _python("rq_worker.py", ".venv-workers"),
+    "dramatiq": _python("dramatiq_worker.py", ".venv-workers"),
+    "saq": _python("saq_worker.py", ".venv-workers"),
+    "arq": _python("arq_worker.py", ".venv-workers"),
 }
+CLIENTS = ("ours", "node", "pyrsmq", "php", "bullmq")
+WORKERS = ("ours", "our_worker", "rq", "dramatiq", "saq", "arq", "bullmq")
+WAITERS = ("node", "waiting")
+OURS = ("ours", "our_worker", "waiting")
 
 
 @dataclass(frozen=True)
@@ -44,6 +62,8 @@ class Method:
 
     rounds: int
     slice_seconds: float
+    worker_rounds: int
+    worker_slice_seconds: float
     wake_up_rounds: int
     wake_up_messages: int
     depth_rounds: int
@@ -53,6 +73,8 @@ class Method:
 WHOLE = Method(
     rounds=25,
     slice_seconds=0.1,
+    worker_rounds=10,
+    worker_slice_seconds=0.3,
     wake_up_rounds=20,
     wake_up_messages=20,
     depth_rounds=30,
@@ -61,6 +83,8 @@ WHOLE = Method(
 QUICK = Method(
     rounds=2,
     slice_seconds=0.01,
+    worker_rounds=2,
+    worker_slice_seconds=0.01,
     wake_up_rounds=2,
     wake_up_messages=5,
     depth_rounds=2,
@@ -73,29 +97,44 @@ def measure(method: Method, track: Track) -> dict[str, Any]:
     machine.settle_on_one_processor()
     found: dict[str, Any] = {"machine": machine.facts()}
     with ExitStack() as stack:
-        server, contenders = _started(stack)
-        found["versions"] = machine.versions(server, contenders)
+        server, contenders = _started(stack, CLIENTS)
+        found["versions"] = machine.versions(server) | _versions_of(contenders)
         found["throughput"] = Throughput(server, contenders).measure(
             method.rounds, method.slice_seconds, track
         )
         found["depth"] = depth.measure(server, method.depths, method.depth_rounds, track)
+    found["workers"] = _workers(method, track, found["versions"])
     # Who sends and who waits seldom share a processor, and one alone would make them take turns.
     machine.use_all_processors()
     with ExitStack() as stack:
-        server, contenders = _started(stack)
+        server, contenders = _started(stack, WAITERS)
         found["wake_up"] = WakeUp(server, contenders["node"], contenders["waiting"]).measure(
             method.wake_up_rounds, method.wake_up_messages, track
         )
+    found["workers_on_all"] = _workers(method, track, found["versions"])
     return found
 
 
-def _started(stack: ExitStack) -> tuple[Server, dict[str, Contender]]:
-    """A server, and the clients beside it, all new."""
+def _workers(method: Method, track: Track, versions: dict[str, str]) -> list[dict[str, Any]]:
+    """The workers on as many processors as we have now; adds what they run on to ``versions``."""
+    with ExitStack() as stack:
+        server, contenders = _started(stack, WORKERS)
+        versions |= _versions_of(contenders)
+        return Workers(server, contenders).measure(
+            method.worker_rounds, method.worker_slice_seconds, track
+        )
+
+
+def _started(stack: ExitStack, names: tuple[str, ...]) -> tuple[Server, dict[str, Contender]]:
+    """A server, and some clients beside it, all new."""
     server = stack.enter_context(Server())
     return server, {
-        name: stack.enter_context(Contender(name, command, server.port))
-        for name, command in CONTENDERS.items()
+        name: stack.enter_context(Contender(name, CONTENDERS[name], server.port)) for name in names
     }
+
+
+def _versions_of(contenders: dict[str, Contender]) -> dict[str, str]:
+    return machine.versions_of(each for name, each in contenders.items() if name not in OURS)
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -44,17 +45,22 @@ def settle_on_one_processor() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def versions(server: Server, contenders: dict[str, Contender]) -> dict[str, str]:
-    """The programs and packages."""
-    found = {
+def versions(server: Server) -> dict[str, str]:
+    """The server, and what this library runs on."""
+    return {
         "Redis": server.client.info("server")["redis_version"],
         "Python": platform.python_version(),
         "rsmq": version("rsmq"),
         "redis-py": version("redis"),
         "hiredis": version("hiredis"),
     }
-    for name in ("node", "pyrsmq", "php", "bullmq"):
-        found |= contenders[name].ask("versions")
+
+
+def versions_of(contenders: Iterable[Contender]) -> dict[str, str]:
+    """The programs and packages that others run on."""
+    found = {}
+    for contender in contenders:
+        found |= contender.ask("versions")
     return found
 
 

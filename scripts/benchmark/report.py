@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scripts.benchmark.cases import CASES, LARGE, LIMITS, OURS, SMALL, Action
+from scripts.benchmark.worker_cases import BESIDE_LOOP, LOOP
 
 Results = dict[str, Any]
 
@@ -24,6 +25,8 @@ def report(results: Results) -> str:
             _throughput(results, "send"),
             "## Messages a second: receive and delete\n",
             _throughput(results, "receive"),
+            "## Workers\n",
+            _workers(results),
             "## Wake-up\n",
             _wake_up(results),
             "## Depth\n",
@@ -104,6 +107,36 @@ def _cpu(client: float | None, server: float) -> str:
 def _digits(number: float) -> str:
     """Three digits of a number that are worth something."""
     return f"{float(f'{number:.3g}'):,.0f}"
+
+
+def _workers(results: Results) -> str:
+    method = results["method"]
+    rows = [
+        [
+            one["contender"],
+            f"{one['at_a_time']}",
+            *_beside_ours(one),
+            _cpu(one["client_cpu_us"], one["server_cpu_us"]),
+            *_beside_ours(every),
+        ]
+        for one, every in zip(results["workers"], results["workers_on_all"], strict=True)
+    ]
+    against = ["our threads against it", "our asyncio against it"]
+    heads = ["at a time", "jobs a second", *against, "CPU", "on all processors", *against]
+    return (
+        _table(["", *heads], rows)
+        + "\nBodies of 100 B, and a handler that does nothing; from before the worker starts to "
+        f"the last job acknowledged.\nMedians of {method['worker_rounds']} slices of about "
+        f"{method['worker_slice_seconds'] * 1000:g} ms. `{LOOP}` is a plain loop of "
+        f"receive_messages and delete_messages,\nand beside it our workers have {BESIDE_LOOP} "
+        "jobs at a time. Against other workers the targets hold the lower of the two ratios.\n"
+        "CPU: µs a job, client / server.\n"
+    )
+
+
+def _beside_ours(each: dict[str, Any]) -> list[str]:
+    against = (each["threads_against_it"], each["asyncio_against_it"])
+    return [_rate(each["jobs_per_second"]), *(f"{ratio:.2f}x" for ratio in against)]
 
 
 def _wake_up(results: Results) -> str:

@@ -21,6 +21,19 @@ from scripts.benchmark.cases import (
 )
 from scripts.benchmark.throughput import rate
 from scripts.benchmark.wakeup import BLPOP, MANY_WAITERS, ONE_WAITER
+from scripts.benchmark.worker_cases import (
+    ARQ,
+    ASYNCIO,
+    BESIDE_LOOP,
+    BULLMQ,
+    DRAMATIQ,
+    LOOP,
+    LOOP_STEP,
+    RQ,
+    SAQ,
+    THREADS,
+)
+from scripts.benchmark.workers import job_rate
 
 BATCHES_100 = BATCHES.format(100)
 SHALLOW, DEEP = 10_000, 1_000_000
@@ -102,11 +115,41 @@ def _woken(bound: float) -> Target:
     return Target("wake-up by a Node send, p50, against BLPOP by LPUSH", "≤", bound, "x", reach)
 
 
+def _share_of_loop(ours: str) -> Target:
+    def reach(results: Results) -> float:
+        found = results["workers"]
+        return job_rate(found, ours, BESIDE_LOOP) / job_rate(found, LOOP, LOOP_STEP)
+
+    return Target(
+        f"worker, {_kind(ours)}, {BESIDE_LOOP} at a time, against "
+        f"receive_messages + delete_messages, {LOOP_STEP} a call",
+        "≥",
+        0.6,
+        "x",
+        reach,
+    )
+
+
+def _ahead(ours: str, theirs: str, at_a_time: int) -> Target:
+    def reach(results: Results) -> float:
+        return min(
+            job_rate(found, ours, at_a_time) / job_rate(found, theirs, at_a_time)
+            for found in (results["workers"], results["workers_on_all"])
+        )
+
+    case = f"worker, {_kind(ours)}, {at_a_time} at a time, against {theirs.partition(',')[0]}"
+    return Target(case, "≥", 1, "x", reach)
+
+
+def _kind(ours: str) -> str:
+    return ours.partition(", ")[2]
+
+
 def _receives(kind: str, bound: float) -> Target:
     def reach(results: Results) -> float:
         return results["wake_up"][kind]["receives_per_message"]
 
-    return Target(f"receives a message, {kind.partition(', ')[2]}", "≤", bound, "", reach)
+    return Target(f"receives a message, {_kind(kind)}", "≤", bound, "", reach)
 
 
 TARGETS = [
@@ -142,6 +185,13 @@ TARGETS = [
         NODE_100,
     ),
     _faster("asyncio, 100 sends at a time, against Node's 100", 0.9, "send", ASYNCIO_100, NODE_100),
+    _share_of_loop(THREADS),
+    _share_of_loop(ASYNCIO),
+    _ahead(THREADS, RQ, 1),
+    *(_ahead(THREADS, DRAMATIQ, at_a_time) for at_a_time in (8, 100)),
+    *(_ahead(ASYNCIO, SAQ, at_a_time) for at_a_time in (8, 100)),
+    *(_ahead(ASYNCIO, ARQ, at_a_time) for at_a_time in (8, 100)),
+    *(_ahead(ASYNCIO, BULLMQ, at_a_time) for at_a_time in (1, 8, 100)),
     _woken(2.5),
     _receives(ONE_WAITER, 2),
     _receives(MANY_WAITERS, 5),

@@ -9,8 +9,6 @@ alike. Queues are filled before a slice, and looked at after it.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from rsmq import RSMQ
@@ -20,18 +18,9 @@ from scripts.benchmark.figures import Track, summary
 from scripts.benchmark.limit import RedisBenchmark
 from scripts.benchmark.queues import body_of, fill
 from scripts.benchmark.server import Server
+from scripts.benchmark.slices import Slice, count_for, microseconds
 
 QUEUE = "bench"
-WARM_UP_SLICES = 3
-
-
-@dataclass(frozen=True)
-class Slice:
-    """What one slice took, seconds."""
-
-    wall: float
-    client_cpu: float | None
-    server_cpu: float
 
 
 class Throughput:
@@ -61,13 +50,9 @@ class Throughput:
         return results
 
     def _count_for(self, case: Case, size: int, slice_seconds: float) -> int:
-        """About how many messages fill a slice of time, once the case is warm."""
-        steps, spent = 1, 0.0
-        while spent < WARM_UP_SLICES * slice_seconds:
-            took = self._slice(case, size, steps * case.step).wall
-            spent += took
-            steps = max(round(steps * slice_seconds / max(took, slice_seconds / 10)), 1)
-        return steps * case.step
+        return count_for(
+            lambda count: self._slice(case, size, count).wall, case.step, slice_seconds
+        )
 
     def _slice(self, case: Case, size: int, count: int) -> Slice:
         self._server.client.flushdb()
@@ -117,15 +102,12 @@ def rate(results: list[dict[str, Any]], action: Action, contender: str, size: in
 
 
 def _result(case: Case, size: int, count: int, slices: list[Slice]) -> dict[str, Any]:
-    def us(seconds: list[float | None]) -> float | None:
-        return None if None in seconds else median(seconds) / count * 1e6
-
     return {
         "action": case.action,
         "contender": case.label,
         "body_bytes": size,
         "messages_per_slice": count,
         "messages_per_second": summary([count / each.wall for each in slices]),
-        "client_cpu_us": us([each.client_cpu for each in slices]),
-        "server_cpu_us": us([each.server_cpu for each in slices]),
+        "client_cpu_us": microseconds([each.client_cpu for each in slices], count),
+        "server_cpu_us": microseconds([each.server_cpu for each in slices], count),
     }

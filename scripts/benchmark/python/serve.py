@@ -20,13 +20,26 @@ def serve(**operations: Callable[..., dict[str, Any]]) -> None:
         print(json.dumps(answer), flush=True)
 
 
+class Stopwatch:
+    """Takes the time from when it is made."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, Any] = {}
+        self._cpu, self._begin = time.process_time(), time.perf_counter()
+
+    def stop(self) -> None:
+        """Take the time."""
+        seconds = time.perf_counter() - self._begin
+        self._taken = {"seconds": seconds, "cpu_seconds": time.process_time() - self._cpu}
+
+    def answer(self, characters: int) -> dict[str, Any]:
+        """How long it took until the stop, and how many characters of bodies were read."""
+        return {**self._taken, "characters": characters}
+
+
 def timed(work: Callable[[], int]) -> dict[str, Any]:
     """Do the work; how long it took, and how many characters of bodies it read."""
-    cpu, begin = time.process_time(), time.perf_counter()
+    stopwatch = Stopwatch()
     characters = work()
-    seconds = time.perf_counter() - begin
-    return {
-        "seconds": seconds,
-        "cpu_seconds": time.process_time() - cpu,
-        "characters": characters,
-    }
+    stopwatch.stop()
+    return stopwatch.answer(characters)

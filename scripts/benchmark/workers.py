@@ -1,0 +1,120 @@
+"""
+How many jobs a second workers do whose handler does nothing.
+
+From before a worker starts, with connections that are there if it can keep any, to the last job
+handled and acknowledged. As with throughput: a fixed number of jobs in a slice, all cases once in
+each round, in random order; queues are filled before a slice, each in its library's own way, and
+looked at before and after it.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from rsmq import RSMQ
+from scripts.benchmark.cases import SMALL, Case
+from scripts.benchmark.contender import Contender, ContenderFailed
+from scripts.benchmark.figures import Track, summary
+from scripts.benchmark.queues import body_of, fill
+from scripts.benchmark.server import Server
+from scripts.benchmark.slices import Slice, count_for, microseconds
+from scripts.benchmark.worker_cases import ASYNCIO, BESIDE_LOOP, LOOP, THREADS, WORKER_CASES
+
+QUEUE = "bench"
+# Where the jobs of the others are that wait or are under way.
+UNDONE = {
+    "rq": (("LLEN", f"rq:queue:{QUEUE}"), ("ZCARD", f"rq:wip:{QUEUE}")),
+    "dramatiq": (("HLEN", f"dramatiq:{QUEUE}.msgs"),),
+    "saq": (("ZCARD", f"saq:{QUEUE}:incomplete"),),
+    "arq": (("ZCARD", QUEUE),),
+    "bullmq": (("LLEN", f"bull:{QUEUE}:wait"), ("LLEN", f"bull:{QUEUE}:active")),
+}
+
+
+class Workers:
+    """The cases, and who does them."""
+
+    def __init__(self, server: Server, contenders: dict[str, Contender]) -> None:
+        self._server = server
+        self._contenders = contenders
+        self._rsmq = RSMQ(server.client)
+
+    def measure(self, rounds: int, slice_seconds: float, track: Track) -> list[dict[str, Any]]:
+        """All cases."""
+        counts = {
+            case: self._count_for(case, slice_seconds)
+            for case in track(WORKER_CASES, description="Jobs in a slice")
+        }
+        slices: dict[Case, list[Slice]] = {case: [] for case in WORKER_CASES}
+        schedule = [
+            case for _ in range(rounds) for case in random.sample(WORKER_CASES, len(WORKER_CASES))
+        ]
+        for case in track(schedule, description="Jobs a second"):
+            slices[case].append(self._slice(case, counts[case]))
+        results = [_result(case, counts[case], slices[case]) for case in WORKER_CASES]
+        for result in results:
+            at_a_time = BESIDE_LOOP if result["contender"] == LOOP else result["at_a_time"]
+            theirs = result["jobs_per_second"]["median"]
+            for name, label in (("threads", THREADS), ("asyncio", ASYNCIO)):
+                result[f"{name}_against_it"] = job_rate(results, label, at_a_time) / theirs
+        return results
+
+    def _count_for(self, case: Case, slice_seconds: float) -> int:
+        return count_for(lambda count: self._slice(case, count).wall, case.step, slice_seconds)
+
+    def _slice(self, case: Case, count: int) -> Slice:
+        self._server.client.flushdb()
+        body = body_of(SMALL)
+        if case.process in UNDONE:
+            self._contenders[case.process].ask("fill", queue=QUEUE, body=body, count=count)
+        else:
+            self._rsmq.create_queue(QUEUE)
+            fill(self._rsmq, QUEUE, SMALL, count)
+        self._check(case, "waiting", self._undone(case), count)
+        cpu = self._server.cpu_seconds()
+        answer = self._contenders[case.process].ask(
+            "run",
+            action=case.action,
+            way=case.way,
+            queue=QUEUE,
+            body=body,
+            count=count,
+            step=case.step,
+        )
+        server_cpu = self._server.cpu_seconds() - cpu
+        self._check(case, "handled", answer["characters"] / SMALL, count)
+        self._check(case, "left", self._undone(case), 0)
+        return Slice(answer["seconds"], answer["cpu_seconds"], server_cpu)
+
+    def _undone(self, case: Case) -> int:
+        if case.process not in UNDONE:
+            return self._rsmq.get_queue_attributes(QUEUE).messages
+        client = self._server.client
+        return sum(client.execute_command(*command) for command in UNDONE[case.process])
+
+    def _check(self, case: Case, what: str, found: float, expected: int) -> None:
+        if found != expected:
+            raise ContenderFailed(
+                f"{case.label}, {case.step} at a time: {found:g} jobs {what}, not {expected}."
+            )
+
+
+def job_rate(results: list[dict[str, Any]], contender: str, at_a_time: int) -> float:
+    """Jobs a second, median."""
+    return next(
+        each["jobs_per_second"]["median"]
+        for each in results
+        if (each["contender"], each["at_a_time"]) == (contender, at_a_time)
+    )
+
+
+def _result(case: Case, count: int, slices: list[Slice]) -> dict[str, Any]:
+    return {
+        "contender": case.label,
+        "at_a_time": case.step,
+        "jobs_per_slice": count,
+        "jobs_per_second": summary([count / each.wall for each in slices]),
+        "client_cpu_us": microseconds([each.client_cpu for each in slices], count),
+        "server_cpu_us": microseconds([each.server_cpu for each in slices], count),
+    }
