@@ -108,6 +108,20 @@ def received_message(  # noqa: PLR0917 - those of Message
 ) -> Message:
     """``Message(...)``, in half of the time that a frozen class takes."""
     message = _new(Message)
+    fill_message(message, queue, id, raw, count, first_received_ms, codec)
+    return message
+
+
+def fill_message(  # noqa: PLR0917 - as above
+    message: Message,
+    queue: str,
+    id: str,
+    raw: bytes,
+    count: int,
+    first_received_ms: int | None,
+    codec: Codec,
+) -> None:
+    """Give a new message, or one of a class of its kind, what it has."""
     _set_queue(message, queue)
     _set_id(message, id)
     _set_raw(message, raw)
@@ -115,7 +129,6 @@ def received_message(  # noqa: PLR0917 - those of Message
     _set_first(message, first_received_ms)
     _set_codec(message, codec)
     _set_body(message, _NOT_DECODED)
-    return message
 
 
 @dataclass(frozen=True, slots=True)

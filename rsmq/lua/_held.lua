@@ -1,12 +1,37 @@
 -- What a worker holds: a hash of message ids, each with receive count and queue as 'count:queue', and
 -- under '' who has the worker's name now.
 
--- Notes of messages what they are held by no more; `told` has a digit of each, as in _receipts.lua.
--- Those that were received again since may be held again, by this worker or by a successor.
-local function forget_held(held, ids, values, told)
+-- Of messages those that have this receive count still, and their places. Adds to `told` for each: 1 it
+-- has, 0 it is gone, 2 it was received again since.
+local function held_still(hash, zset, ids, count, told)
+  local names, fit, places = {}, {}, {}
+  for each = 1, #ids do
+    names[each] = ids[each] .. ':rc'
+  end
+  local counts = values_of('HMGET', hash, names)
+  for each = 1, #ids do
+    if counts[each] == count then
+      told[each], fit[#fit + 1], places[#places + 1] = '1', ids[each], each
+    else
+      told[each] = redis.call('ZSCORE', zset, ids[each]) and '2' or '0'
+    end
+  end
+  return fit, places
+end
+
+-- Gives scores to those members that are there.
+local function score_present(zset, members)
+  for at = 1, #members, 4000 do
+    redis.call('ZADD', zset, 'XX', unpack(members, at, math.min(at + 3999, #members)))
+  end
+end
+
+-- Forgets that messages are held, of which `value` was noted; `told` has a digit of each, as above. Those
+-- that were received again since may be held again, by this worker or by a successor.
+local function forget_held(held, ids, value, told)
   local gone = {}
   for each = 1, #ids do
-    if told[each] ~= '2' or redis.call('HGET', held, ids[each]) == values[each] then
+    if told[each] ~= '2' or redis.call('HGET', held, ids[each]) == value then
       gone[#gone + 1] = ids[each]
     end
   end

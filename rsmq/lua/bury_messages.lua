@@ -45,23 +45,24 @@ allow_removal(zset, hash)
 local mine = has_name(held, token)
 local room = room_for_reasons(reasons, to_zset, tonumber(bound))
 
-local now, told, ids, values = digits(server_time_ms()), {}, {}, {}
+local now, answer = digits(server_time_ms()), {}
 for at = 5, #messages, 3 do
   local id, count, reason = messages[at], messages[at + 1], messages[at + 2]
-  ids[#ids + 1], values[#values + 1] = id, count .. ':' .. name
-  local fields = redis.call('HMGET', hash, id .. ':rc', id)
-  local there = fields[2] and redis.call('ZSCORE', zset, id)
-  told[#ids] = not there and '0' or fields[1] ~= count and '2' or '1'
-  if told[#ids] == '1' then
+  local told = {}
+  held_still(hash, zset, {id}, count, told)
+  if told[1] == '1' and redis.call('HEXISTS', hash, id) == 0 then
+    told[1] = '0'
+  elseif told[1] == '1' then
     transfer(zset, hash, {zset = to_zset, hash = to_hash}, id, now)
     if room > 0 then
       redis.call('HSET', reasons, id, now .. ':' .. reason)
       room = room - 1
     end
   end
+  if mine then
+    forget_held(held, {id}, count .. ':' .. name, told)
+  end
+  answer[#answer + 1] = told[1]
 end
 keep_for(reasons, lifetime)
-if mine then
-  forget_held(held, ids, values, told)
-end
-return table.concat(told)
+return table.concat(answer)

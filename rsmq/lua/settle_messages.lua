@@ -18,7 +18,6 @@
 -- @include _due.lua
 -- @include _full.lua
 -- @include _variadic.lua
--- @include _receipts.lua
 -- @include _workers.lua
 -- @include _held.lua
 
@@ -36,29 +35,30 @@ local now = server_time_ms()
 local answer, from = {}, 2
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local done, name, number = messages[from], messages[from + 1], messages[from + 2]
-  local stride, count, first = done == 'delete' and 1 or 2, messages[from + 3], from + 4
-  local told, all, values = {}, {}, {}
-  for place = first, first + number * stride - 1, stride do
-    all[#all + 1], values[#values + 1] = messages[place], count .. ':' .. name
+  local done, name = messages[from], messages[from + 1]
+  local number, count = tonumber(messages[from + 2]), messages[from + 3]
+  local stride = done == 'delete' and 1 or 2
+  local ids, told = {}, {}
+  for each = 1, number do
+    ids[each] = messages[from + 4 + (each - 1) * stride]
   end
-  local test = done == 'delete' and 'ZREM' or 'ZSCORE'
-  local ids, after, places = fitting(hash, zset, messages, from + 2, stride, test, told)
-  from = after
+  local fit, places = held_still(hash, zset, ids, count, told)
   if done == 'delete' then
-    variadic('HDEL', hash, fields_of(ids))
+    variadic('ZREM', zset, fit)
+    variadic('HDEL', hash, fields_of(fit))
   else
     local members = {}
-    for each, id in ipairs(ids) do
-      local ms = tonumber(messages[places[each] + 1])
+    for each, id in ipairs(fit) do
+      local ms = tonumber(messages[from + 5 + (places[each] - 1) * stride])
       local score = done == 'hide' and now + ms or math.min(ms or now, now)
       members[2 * each - 1], members[2 * each] = digits(score), id
     end
-    variadic('ZADD', zset, members)
+    score_present(zset, members)
   end
   if mine then
-    forget_held(held, all, values, told)
+    forget_held(held, ids, count .. ':' .. name, told)
   end
+  from = from + 4 + number * stride
   answer[#answer + 1] = table.concat(told)
 end
 return table.concat(answer)

@@ -34,11 +34,30 @@ _ROOM = digits(4 * 1024 * 1024)
 #: looked at for want of slots.
 State: TypeAlias = Literal[".", "+", "p", "m", "-"]
 
-#: Of a message as it is received: id, body, receive count, and ms of the first receive.
-Received: TypeAlias = tuple[str, bytes, int, int | None]
 
 #: A receipt: id and receive count.
 Receipt: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """
+    What a worker received of a queue.
+
+    Attributes:
+        state: what is known of the queue.
+        ids: the messages' ids.
+        raws: their bodies.
+        now: the server's time in ms.
+        again: of those that were received before, by their places: receive count, and ms of the
+            first receive.
+    """
+
+    state: State
+    ids: list[str]
+    raws: list[bytes]
+    now: int
+    again: dict[int, tuple[int, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +101,8 @@ class Identity:
         return self.namespace.held(self.name)
 
 
-def take_messages(
-    worker: Identity, wants: Sequence[Want], slots: int
-) -> Operation[list[tuple[State, list[Received]]]]:
-    """Receive messages that are due, of earlier queues first; of each queue its state and them."""
+def take_messages(worker: Identity, wants: Sequence[Want], slots: int) -> Operation[list[Taken]]:
+    """Receive messages that are due, of earlier queues first; what came of each."""
     args = [worker.token.encode(), digits(slots), _ROOM]
     for want in wants:
         args += (
@@ -106,20 +123,22 @@ def take_messages(
     )
 
 
-def _taken(reply: Any) -> list[tuple[State, list[Received]]]:
+def _taken(reply: Any) -> list[Taken]:
     told = iter(reply)
     now, states = int(next(told)), next(told).decode()
-    taken = []
-    for state, bodies, again in zip(states, told, told, strict=True):
-        ids = protocol.decode_names(bodies[::2])
-        received: list[Received] = [
-            (id, raw, 1, now) for id, raw in zip(ids, bodies[1::2], strict=True)
-        ]
-        for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True):
-            id, raw, *_ = received[place - 1]
-            received[place - 1] = (id, raw, count, stored_integer(first))
-        taken.append((state, received))
-    return taken
+    return [
+        Taken(
+            state,
+            protocol.decode_names(bodies[::2]),
+            bodies[1::2],
+            now,
+            {
+                place - 1: (count, stored_integer(first))
+                for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True)
+            },
+        )
+        for state, bodies, again in zip(states, told, told, strict=True)
+    ]
 
 
 #: What is done with messages of a queue that were received equally often.

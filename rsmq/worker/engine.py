@@ -22,13 +22,13 @@ from redis.exceptions import RedisError
 from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError, WorkerReplaced
-from rsmq.operations.workers import Identity, Received
+from rsmq.operations.workers import Identity, Taken
 from rsmq.waiting import Waiter
 from rsmq.worker.backlog import SOON, Backlog
 from rsmq.worker.executor import Executor
 from rsmq.worker.holding import Holding
 from rsmq.worker.lane import Lane
-from rsmq.worker.lease import Job, Lease
+from rsmq.worker.lease import Batch, Job, Single
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import TookItsProcessDown
@@ -275,17 +275,17 @@ class Engine:
         except (RedisError, OSError):
             self._astray = True
             raise
-        self._drained = not any(state in "+-" for state, _ in taken)
+        self._drained = not any(each.state in "+-" for each in taken)
         jobs: list[Job] = []
-        for (lane, _), (state, received) in zip(asked, taken, strict=True):
-            if state in ".+":
+        for (lane, _), each in zip(asked, taken, strict=True):
+            if each.state in ".+":
                 lane.asked_at = now
-            elif state in "pm":
-                self._close(lane, state)
-            if received:
-                jobs += self._received(lane, received, sent)
+            elif each.state in "pm":
+                self._close(lane, each.state)
+            if each.ids:
+                jobs += self._received(lane, each, sent)
         open_queues = tuple(want.keys.zset for lane, want in asked if not lane.closed)
-        self._wait_for_more(open_queues, found=any(received for _, received in taken))
+        self._wait_for_more(open_queues, found=any(each.ids for each in taken))
         if jobs:
             self._begin(jobs)
 
@@ -323,26 +323,47 @@ class Engine:
         if waiter is not None:
             self._rsmq.watcher.leave(waiter)
 
-    def _received(self, lane: Lane, received: list[Received], sent: float) -> list[Job]:
+    def _received(self, lane: Lane, taken: Taken, sent: float) -> list[Job]:
         """Calls for messages that were received; those that are made alone are kept."""
-        renew_at, ends = sent + lane.vt / 3, sent + lane.vt
-        held = lane.held
-        lane.renew_at = min(lane.renew_at, renew_at)
-        self.numbers.received += len(received)
-        leases, most = [], lane.policy.max_retries
-        for id, raw, count, first in received:
-            lease = held[id] = Lease(id, raw, count, first, renew_at, ends)
-            if most is not None and count > most + 1:
-                job = Job(lane, [lease], sent)
-                job.alone = True
-                self._alone.append(job)
-            else:
-                leases.append(lease)
+        held, now = lane.held, taken.now
+        lane.renew_at = min(lane.renew_at, sent + lane.vt / 3)
+        self.numbers.received += len(taken.ids)
+        singles = [
+            Single(lane, id, raw, 1, now, sent)
+            for id, raw in zip(taken.ids, taken.raws, strict=True)
+        ]
+        for place, (count, first) in taken.again.items():
+            single = singles[place]
+            single.count, single.first_received_ms = count, first
+            single.alone = lane.policy.exceeded(count)
         if self._hooks["after_receive"]:
-            messages = [held[id].message(lane.name, lane.codec) for id, *_ in received]
+            messages = [single.message(lane.name, lane.codec) for single in singles]
             self._hooks.call("after_receive", lane.name, messages)
-        size = lane.size
-        return [Job(lane, leases[at : at + size], sent) for at in range(0, len(leases), size)]
+        alone = [single for single in singles if single.alone] if taken.again else []
+        if alone:
+            singles = [single for single in singles if not single.alone]
+        size = lane.listener.batch
+        if size is None:
+            for single in singles:
+                held[single.id] = single
+            jobs: list[Job] = [*singles]
+        else:
+            parts = [singles[at : at + size] for at in range(0, len(singles), size)]
+            jobs = [Batch(lane, part, sent) for part in parts]
+        for job in alone if size is None else [*jobs, *self._batches_of_one(lane, alone, sent)]:
+            for lease in job.leases:
+                held[lease.id] = lease
+            if job.alone:
+                self._alone.append(job)
+        return jobs
+
+    def _batches_of_one(self, lane: Lane, singles: list[Single], sent: float) -> list[Job]:
+        batches: list[Job] = []
+        for single in singles:
+            batch = Batch(lane, [single], sent)
+            batch.alone = True
+            batches.append(batch)
+        return batches
 
     def _begin(self, jobs: list[Job]) -> None:
         with self.backlog.lock:

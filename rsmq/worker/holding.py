@@ -129,8 +129,7 @@ class Holding:
             self._settling.end(lane, lease, outcome, error)
             if job.alone:
                 self._settling.alone(lease)
-        if job.cancel is not None:
-            job.cancel()
+        lane.cancel(job)
 
     def let_go_of_all(self, why: str) -> int:
         """Release what is still held, whatever its handlers do; how many messages."""
@@ -145,7 +144,6 @@ class Holding:
                 self._settling.release(lane, [lease])
                 if job.alone:
                     self._settling.alone(lease)
-                if job.cancel is not None:
-                    job.cancel()
+                lane.cancel(job)
                 number += 1
         return number

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from rsmq.codecs import Codec
@@ -43,6 +44,7 @@ class Lane:
         asked_at: when the queue was looked at last.
         closed: whether the queue is paused or missing, as far as is known.
         mean: how long a call takes, seconds; None before the first.
+        cancel: ends a call, where that is possible.
     """
 
     listener: Listener
@@ -58,6 +60,7 @@ class Lane:
     asked_at: float = 0.0
     closed: str = ""
     mean: float | None = None
+    cancel: Callable[[Job], object] = field(default=lambda _job: None)
 
     @property
     def name(self) -> str:

@@ -1,78 +1,204 @@
 """
-A message that this worker holds, and what its handler sees of it.
+A message that this worker holds, the call that is made for it, and what its handler sees.
+
+Most calls are for one message: then both are one object, of which there is one a message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
-from rsmq.model import Message
+from rsmq.model import Message, fill_message
 
 if TYPE_CHECKING:
     from rsmq.worker.lane import Lane
 
 
-class Lease:
+class Lease(Protocol):
     """
-    A message that this worker holds.
+    A message that this worker holds. All times are of the process's monotonic clock, seconds.
 
     Attributes:
         id: the message's id.
         raw: its body.
         count: its receive count, which is the attempt.
         first_received_ms: Unix ms of its first receive; None if another client stored none.
-        renew_at: when its visibility timeout is to be extended; all times are of the process's
-            monotonic clock, seconds.
+        renew_at: when its visibility timeout is to be extended.
         ends: when it ends if it is not extended.
         lost: whether it may be somebody else's by now.
-        error: what the handler said of this message alone; None for nothing.
+        error: what was wrong with it; None for nothing.
         job: the call that it is for.
     """
 
+    id: str
+    raw: bytes
+    count: int
+    first_received_ms: int | None
+    renew_at: float
+    ends: float
+    lost: bool
+    error: BaseException | None
+
+    @property
+    def job(self) -> Job:
+        """The call that it is for."""
+
+    def message(self, queue: str, codec: Codec) -> Delivery:
+        """What its handler sees."""
+
+
+class _Seen:
+    """What a handler sees of a lease."""
+
+    __slots__ = ()
+
+    def message(self: Lease, queue: str, codec: Codec) -> Delivery:
+        """What its handler sees."""
+        delivery = _new(Delivery)
+        fill_message(delivery, queue, self.id, self.raw, self.count, self.first_received_ms, codec)
+        _set_lease(delivery, self)
+        return delivery
+
+
+class Job(Protocol):
+    """
+    A call of a handler, to be made or under way.
+
+    Attributes:
+        lane: whose handler.
+        alone: whether nothing else is handled beside it.
+        taken: when its messages were received, monotonic seconds.
+        began: when the handler was called; None before.
+        ended: when it ended; None before.
+        error: what it raised; None if it returned.
+        let_go: whether nobody waits for its end any more.
+        task: what makes it, where that can be cancelled.
+    """
+
+    lane: Lane
+    alone: bool
+    taken: float
+    began: float | None
+    ended: float | None
+    error: BaseException | None
+    let_go: bool
+    task: Any
+
+    @property
+    def leases(self) -> Sequence[Lease]:
+        """The messages of the call: one, or those of a batch."""
+
+
+class Single(_Seen):
+    """A message, and the call that is made for it alone."""
+
     __slots__ = (
+        "alone",
+        "began",
         "count",
-        "delivery",
+        "ended",
         "ends",
         "error",
         "first_received_ms",
         "id",
-        "job",
+        "lane",
+        "let_go",
+        "lost",
+        "raw",
+        "renew_at",
+        "taken",
+        "task",
+    )
+
+    def __init__(  # noqa: PLR0917 - made for every message
+        self,
+        lane: Lane,
+        id: str,
+        raw: bytes,
+        count: int,
+        first_received_ms: int | None,
+        taken: float,
+    ) -> None:
+        self.lane = lane
+        self.id = id
+        self.raw = raw
+        self.count = count
+        self.first_received_ms = first_received_ms
+        self.taken = taken
+        self.renew_at = taken + lane.vt / 3
+        self.ends = taken + lane.vt
+        self.lost = self.alone = self.let_go = False
+        self.began: float | None = None
+        self.ended: float | None = None
+        self.error: BaseException | None = None
+        self.task: Any = None
+
+    @property
+    def job(self) -> Single:
+        """Itself."""
+        return self
+
+    @property
+    def leases(self) -> Sequence[Lease]:
+        """Itself."""
+        return (self,)
+
+
+class OfBatch(_Seen):
+    """A message of a batch."""
+
+    __slots__ = (
+        "_job",
+        "count",
+        "ends",
+        "error",
+        "first_received_ms",
+        "id",
         "lost",
         "raw",
         "renew_at",
     )
 
-    def __init__(  # noqa: PLR0917 - made for every message
-        self,
-        id: str,
-        raw: bytes,
-        count: int,
-        first_received_ms: int | None,
-        renew_at: float,
-        ends: float,
-    ) -> None:
-        self.id = id
-        self.raw = raw
-        self.count = count
-        self.first_received_ms = first_received_ms
-        self.renew_at = renew_at
-        self.ends = ends
+    def __init__(self, job: Batch, single: Single) -> None:
+        """As a message that was received by itself."""
+        self._job = job
+        self.id = single.id
+        self.raw = single.raw
+        self.count = single.count
+        self.first_received_ms = single.first_received_ms
+        self.renew_at = single.renew_at
+        self.ends = single.ends
         self.lost = False
         self.error: BaseException | None = None
-        self.delivery: Delivery | None = None
-        self.job: Job
 
-    def message(self, queue: str, codec: Codec) -> Delivery:
-        """What its handler sees."""
-        if self.delivery is None:
-            delivery = self.delivery = Delivery(
-                queue, self.id, self.raw, self.count, self.first_received_ms, codec
-            )
-            _set_lease(delivery, self)
-        return self.delivery
+    @property
+    def job(self) -> Batch:
+        """The call."""
+        return self._job
+
+
+class Batch:
+    """A call that is made for several messages."""
+
+    __slots__ = ("_leases", "alone", "began", "ended", "error", "lane", "let_go", "taken", "task")
+
+    def __init__(self, lane: Lane, singles: Sequence[Single], taken: float) -> None:
+        self.lane = lane
+        self.taken = taken
+        self.alone = self.let_go = False
+        self.began: float | None = None
+        self.ended: float | None = None
+        self.error: BaseException | None = None
+        self.task: Any = None
+        self._leases = [OfBatch(self, single) for single in singles]
+
+    @property
+    def leases(self) -> Sequence[Lease]:
+        """The messages."""
+        return self._leases
 
 
 class Delivery(Message):
@@ -122,46 +248,5 @@ class Delivery(Message):
         self._lease.error = error
 
 
+_new = object.__new__
 _set_lease = Delivery.__dict__["_lease"].__set__
-
-
-class Job:
-    """
-    A call of a handler, to be made or under way.
-
-    Attributes:
-        lane: whose handler.
-        leases: the messages of the call: one, or those of a batch.
-        alone: whether nothing else is handled beside it.
-        taken: when its messages were received, monotonic seconds.
-        began: when the handler was called; None before.
-        ended: when it ended; None before.
-        error: what it raised; None if it returned.
-        let_go: whether nobody waits for its end any more.
-        cancel: stops it, where that is possible.
-    """
-
-    __slots__ = (
-        "alone",
-        "began",
-        "cancel",
-        "ended",
-        "error",
-        "lane",
-        "leases",
-        "let_go",
-        "taken",
-    )
-
-    def __init__(self, lane: Lane, leases: list[Lease], taken: float) -> None:
-        self.lane = lane
-        self.leases = leases
-        self.taken = taken
-        self.alone = False
-        self.began: float | None = None
-        self.ended: float | None = None
-        self.error: BaseException | None = None
-        self.let_go = False
-        self.cancel: Callable[[], object] | None = None
-        for lease in leases:
-            lease.job = self

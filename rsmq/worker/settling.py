@@ -115,9 +115,8 @@ class Settling:
             lease.lost = True
             self.numbers.lost += 1
             self._hooks.call("lease_lost", lease.message(lane.name, lane.codec), why)
-            job = lease.job
-            if job.cancel is not None and all(each.lost for each in job.leases):
-                job.cancel()
+            if all(each.lost for each in lease.job.leases):
+                lane.cancel(lease.job)
         forget(lane, lease)
 
     def write(self) -> None:
@@ -125,25 +124,28 @@ class Settling:
         while self._dead:
             self._bury()
         groups: list[Group] = []
-        ends: list[list[_End]] = []
+        ends: list[tuple[Lane, list[Lease], Outcome, BaseException | None]] = []
         for (lane, count), leases in self._done.items():
             self._tell_of_messages("before_delete", lane, leases)
             for at in range(0, len(leases), _A_CALL):
                 part = leases[at : at + _A_CALL]
                 groups.append((lane.keys, "delete", count, [lease.id for lease in part]))
-                ends.append([_End(lane, lease, _DONE, None) for lease in part])
+                ends.append((lane, part, _DONE, None))
         for end in self._others:
             groups.append(self._group_of(end))
-            ends.append([end])
+            ends.append((end.lane, [end.lease], end.outcome, end.error))
         for (lane, count), leases in self._released.items():
             groups.append((lane.keys, "release", count, [lease.id for lease in leases]))
-            ends.append([_End(lane, lease, _DONE, None) for lease in leases])
+            ends.append((lane, leases, _DONE, None))
         if groups:
             told = self._rsmq.run(operations.settle_messages(self._identity, groups))
             self._done, self._others, self._released = {}, [], {}
-            digits = iter(told)
-            for (_, done, *_), ended in zip(groups, ends, strict=True):
-                self._written(done, [(end, next(digits)) for end in ended])
+            at = 0
+            for (_, done, *_), (lane, leases, outcome, error) in zip(groups, ends, strict=True):
+                fitting = self._fitting(lane, leases, told[at : at + len(leases)])
+                at += len(leases)
+                if fitting:
+                    self._written(done, lane, fitting, outcome, error)
         while self._alone:
             lease = self._alone[-1]
             self._rsmq.run(operations.end_alone(lease.job.lane.keys, lease.id))
@@ -158,35 +160,44 @@ class Settling:
         self._tell_of_messages("before_delete", lane, [lease])
         return lane.keys, "delete", lease.count, [lease.id]
 
-    def _written(self, done: str, told: list[tuple[_End, int]]) -> None:
-        """What the script did with messages of one group."""
-        fitting = []
-        for end, digit in told:
-            if digit == _SINCE:
-                self.lose(end.lane, end.lease, "somebody has received it since")
-            else:
-                fitting.append(end)
-                forget(end.lane, end.lease)
-        if not fitting:
-            return
-        first = fitting[0]
-        lane, outcome = first.lane, first.outcome
+    def _fitting(self, lane: Lane, leases: list[Lease], told: bytes) -> list[Lease]:
+        """Those that were this worker's until now; it holds none of them any more."""
+        if _SINCE in told:
+            for lease, digit in zip(leases, told, strict=True):
+                if digit == _SINCE:
+                    self.lose(lane, lease, "somebody has received it since")
+            leases = [lease for lease, digit in zip(leases, told, strict=True) if digit != _SINCE]
+        held = lane.held
+        for lease in leases:
+            if held.get(lease.id) is lease:
+                del held[lease.id]
+        return leases
+
+    def _written(
+        self,
+        done: str,
+        lane: Lane,
+        leases: list[Lease],
+        outcome: Outcome,
+        error: BaseException | None,
+    ) -> None:
+        """What was decided of messages of one group is so in Redis."""
+        first = leases[0]
         if done == "release":
-            self.numbers.released += len(fitting)
-            self._hooks.call("after_release", lane.name, len(fitting))
-            return
-        if isinstance(outcome, Again):
+            self.numbers.released += len(leases)
+            self._hooks.call("after_release", lane.name, len(leases))
+        elif isinstance(outcome, Again):
             self.numbers.retried += 1
-            message = first.lease.message(lane.name, lane.codec)
-            self._hooks.call("after_retry", message, outcome.after, first.error)
-            return
-        self._tell_of_messages("after_delete", lane, [end.lease for end in fitting])
-        if isinstance(outcome, Dropped):
-            self.numbers.dropped += 1
-            message = first.lease.message(lane.name, lane.codec)
-            self._hooks.call("after_drop", message, outcome.why, first.error)
+            message = first.message(lane.name, lane.codec)
+            self._hooks.call("after_retry", message, outcome.after, error)
         else:
-            self.numbers.handled += len(fitting)
+            self._tell_of_messages("after_delete", lane, leases)
+            if isinstance(outcome, Dropped):
+                self.numbers.dropped += 1
+                message = first.message(lane.name, lane.codec)
+                self._hooks.call("after_drop", message, outcome.why, error)
+            else:
+                self.numbers.handled += len(leases)
 
     def _tell_of_messages(self, hook: str, lane: Lane, leases: Iterable[Lease]) -> None:
         if self._hooks[hook]:

@@ -92,6 +92,10 @@ class Tasks:
         """Of a call that hangs: its task counts no more. The backlog's lock is held."""
         self._hung += 1
 
+    def cancel(self, job: Job) -> None:
+        """End a call, at its next await; from any thread."""
+        self._from_elsewhere(partial(_cancel, job))
+
     def stop(self) -> None:
         """End those that are idle, and the others when their calls have ended."""
         self._stopped = True
@@ -133,7 +137,7 @@ class Tasks:
                 self._on_idle()
                 await sleeping
                 continue
-            job.cancel = partial(self._from_elsewhere, partial(_cancel, task, job))
+            job.task = task
             await self._handling.await_(job)
             if task is not None:
                 while task.cancelling():  # that was the handler's
@@ -148,6 +152,6 @@ class Tasks:
                     backlog.end(job)
 
 
-def _cancel(task: asyncio.Task[None] | None, job: Job) -> None:
-    if task is not None and job.ended is None:
-        task.cancel()
+def _cancel(job: Job) -> None:
+    if job.task is not None and job.ended is None:
+        job.task.cancel()

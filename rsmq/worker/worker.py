@@ -387,6 +387,9 @@ class Worker:
         tasks = self._tasks = Tasks(engine.backlog, handling, engine.idle, self.concurrency)
         if any(each.handlers.is_async for each in self._listeners.values()):
             tasks.start(loop)
+        for lane in lanes:
+            if lane.listener.handlers.is_async:
+                lane.cancel = tasks.cancel
         hooks.call("before_start", self)
         _log.info(
             "worker %s begins: %s, concurrency %d",
