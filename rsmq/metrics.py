@@ -84,23 +84,28 @@ class Metrics(Middleware):
         self._running = Gauge(
             "rsmq_handlers_running", "Handlers that run now", ["queue"], registry=registry
         )
+        self._begun: set[tuple[str, str]] = set()
         self._queues = _Queues()
         registry.register(self._queues)
 
     def before_start(self, worker: Worker) -> None:
-        self._queues.add(worker.rsmq, worker.queues)
+        self._queues.add(worker)
 
     def after_stop(self, worker: Worker) -> None:
-        self._queues.remove(worker.rsmq)
+        self._queues.remove(worker)
 
     def after_receive(self, queue: str, messages: Sequence[Message]) -> None:
         self._received.labels(queue).inc(len(messages))
 
     def before_handle(self, message: Message) -> None:
         self._running.labels(message.queue).inc()
+        self._begun.add((message.queue, message.id))
 
     def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
-        self._running.labels(message.queue).dec()
+        begun = (message.queue, message.id)
+        if begun in self._begun:  # a middleware before this one may have refused it
+            self._begun.discard(begun)
+            self._running.labels(message.queue).dec()
         self._seconds.labels(message.queue).observe(seconds)
         if error is None:
             self._handled.labels(message.queue).inc()
@@ -130,18 +135,18 @@ class _Queues:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._watched: dict[RSMQ, list[str]] = {}
+        self._watched: list[Worker] = []
         self._read_at = -_FRESH
         self._read: list[tuple[str, dict[str, float]]] = []
 
-    def add(self, rsmq: RSMQ, queues: Sequence[str]) -> None:
+    def add(self, worker: Worker) -> None:
         with self._lock:
-            self._watched[rsmq] = list(queues)
+            self._watched.append(worker)
             self._read_at = -_FRESH
 
-    def remove(self, rsmq: RSMQ) -> None:
+    def remove(self, worker: Worker) -> None:
         with self._lock:
-            self._watched.pop(rsmq, None)
+            self._watched = [each for each in self._watched if each is not worker]
             self._read_at = -_FRESH
 
     def describe(self) -> list[Any]:
@@ -152,10 +157,11 @@ class _Queues:
         """The gauges, as they are now or were some seconds ago."""
         with self._lock:
             if time.monotonic() - self._read_at >= _FRESH:
+                # A queue may be that of several workers.
+                queues = {queue: worker.rsmq for worker in self._watched for queue in worker.queues}
                 self._read = [
                     (queue, figures)
-                    for rsmq, queues in self._watched.items()
-                    for queue in queues
+                    for queue, rsmq in queues.items()
                     for figures in _figures(rsmq, queue)
                 ]
                 self._read_at = time.monotonic()

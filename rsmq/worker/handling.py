@@ -4,6 +4,7 @@ A call of a handler, from the body's decoding to what it raised: for threads and
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -37,54 +38,59 @@ class Handling:
             ended: told of each call that ended.
         """
         self._before = hooks["before_handle"]
-        self._after = hooks["after_handle"]
         self._hooks = hooks
+        self._hooked = bool(self._before or hooks["after_handle"])
         self._ended = ended
 
     def call(self, job: Job) -> None:
         """Call a plain function."""
         current.set(job)
+        seen: list[Delivery] = []
         try:
-            call = self._prepared(job)
+            call = self._prepared(job, seen)
             if call is not None:
                 handler, args = call
-                handler(*args)
+                result = handler(*args)
+                if result is not None:
+                    _refuse_what_did_not_run(result)
         except BaseException as error:  # noqa: BLE001 - what becomes of it is decided elsewhere
             job.error = error
-        self._end(job)
+        self._end(job, seen)
 
     async def await_(self, job: Job) -> None:
         """Await an async function."""
         current.set(job)
+        seen: list[Delivery] = []
         try:
-            call = self._prepared(job)
+            call = self._prepared(job, seen)
             if call is not None:
                 handler, args = call
                 await handler(*args)
         except BaseException as error:  # noqa: BLE001 - as above
             job.error = error
-        self._end(job)
+        self._end(job, seen)
 
-    def _prepared(self, job: Job) -> tuple[Any, tuple[Any, ...]] | None:
+    def _prepared(self, job: Job, seen: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
         """The handler and its arguments; None where there is nothing to be handled."""
         lane = job.lane
-        leases = job.leases
         if lane.listener.batch is not None:
-            return self._batch(job)
-        lease = leases[0]
+            return self._batch(job, seen)
+        lease = job.leases[0]
         try:
             body = lane.codec.decode(lease.raw)
         except Exception as error:
             raise BodyNotDecodable(lane.name, lease.id, lease.raw) from error
         handler, takes_message, body = lane.listener.handlers.of(body)
-        if not takes_message and not self._before:
+        if not takes_message and not self._hooked:
             return handler, (body,)
         message = lease.message(lane.name, lane.codec)
-        for before in self._before:
-            before(message)
+        if self._hooked:
+            seen.append(message)
+            for before in self._before:
+                before(message)
         return handler, (body, message) if takes_message else (body,)
 
-    def _batch(self, job: Job) -> tuple[Any, tuple[Any, ...]] | None:
+    def _batch(self, job: Job, seen: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
         lane = job.lane
         bodies, messages = [], []
         for lease in job.leases:
@@ -95,6 +101,7 @@ class Handling:
                 lease.error.__cause__ = error
                 continue
             message = lease.message(lane.name, lane.codec)
+            seen.append(message)
             try:
                 for before in self._before:
                     before(message)
@@ -108,15 +115,30 @@ class Handling:
         handler, takes_message, _ = lane.listener.handlers.of(None)
         return handler, (bodies, messages) if takes_message else (bodies,)
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: Job, seen: list[Delivery]) -> None:
         job.ended = ended = time.monotonic()
-        if self._after:
-            lane = job.lane
+        if seen and self._hooked:
             seconds = ended - (job.began or ended)
-            for lease in job.leases:
-                message = lease.message(lane.name, lane.codec)
-                self._hooks.call("after_handle", message, error_of(job, lease), seconds)
+            for message in seen:
+                error = message.error if message.error is not None else job.error
+                self._hooks.call("after_handle", message, error, seconds)
         self._ended(job)
+
+
+def _refuse_what_did_not_run(result: Any) -> None:
+    """
+    Close what a function returned instead of doing its work, as an async one behind a plain one.
+
+    Raises:
+        TypeError: it did.
+    """
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if hasattr(result, "close"):
+            result.close()
+        raise TypeError(
+            f"the handler returned a {type(result).__name__} and ran nothing of it: declare it "
+            "with async def, also where it is decorated"
+        )
 
 
 def error_of(job: Job, lease: Lease) -> BaseException | None:

@@ -226,6 +226,11 @@ class Delivery(Message):
         return self._lease.lost
 
     @property
+    def error(self) -> BaseException | None:
+        """What was said to ``fail``, or could not be done with it; None for nothing."""
+        return self._lease.error
+
+    @property
     def attempt(self) -> int:
         """The receive count under its other name: from 1."""
         return self.receive_count

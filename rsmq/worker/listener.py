@@ -4,6 +4,7 @@ What a listener says: its queue, its handler, and how both are to be treated.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -57,6 +58,12 @@ class Handlers:
             raise InvalidFormat(
                 "handler", value=kind, hint=f"There is a handler for {show(kind)} already."
             )
+        if _is_generator(handler):
+            raise InvalidFormat(
+                "handler",
+                value=show(handler),
+                hint=f"{show(handler)} has a yield: calling it would run nothing of it.",
+            )
         is_async = _is_async(handler)
         if self.by_type and is_async != self.is_async:
             raise InvalidFormat(
@@ -86,20 +93,28 @@ class Handlers:
         return *found, payload
 
 
+def _is_generator(handler: Handler) -> bool:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler)
+
+
 def _is_async(handler: Handler) -> bool:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004 - an object's own, which may be async
     )
 
 
 def _takes_message(handler: Handler) -> bool:
-    """Whether a handler takes a second argument."""
+    """Whether a handler takes a second argument, or can do with one and does not call it so."""
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # one written in C
         return False
     try:
-        signature.bind(None, None)
+        bound = signature.bind(None, None)
     except TypeError:
         try:
             signature.bind(None)
@@ -111,7 +126,8 @@ def _takes_message(handler: Handler) -> bool:
                 f"handle(body, message); {show(handler)} takes {signature}.",
             ) from None
         return False
-    return True
+    second = signature.parameters[list(bound.arguments)[-1]]
+    return second.default is second.empty or second.name in ("message", "messages")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,7 +264,8 @@ def _runtime(value: object) -> float:
 def _exceptions(
     given: type[BaseException] | Iterable[type[BaseException]],
 ) -> tuple[type[BaseException], ...]:
-    kinds = (given,) if isinstance(given, type) else tuple(given)
+    listed = isinstance(given, Iterable) and not isinstance(given, str | bytes | type)
+    kinds: tuple[Any, ...] = tuple(given) if listed else (given,)  # type: ignore[arg-type]
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise InvalidFormat(

@@ -13,6 +13,7 @@ from typing import Any
 from rsmq.model import Message
 from rsmq.worker.handling import current_message
 from rsmq.worker.middleware import Middleware
+from rsmq.worker.outcome import text_of
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -90,7 +91,7 @@ def fields(message: Message) -> dict[str, Any]:
 
 def brief(error: BaseException | None) -> str:
     """An exception in one line."""
-    text = " ".join(str(error).split())
+    text = " ".join(text_of(error).split()) if error is not None else ""
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

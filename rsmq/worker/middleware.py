@@ -41,7 +41,11 @@ class Middleware:
         """Before the handler is called, of a batch for each message."""
 
     def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
-        """After the handler ended, with what it raised and how long it took."""
+        """
+        After the handler ended, with what it raised and how long it took.
+
+        For every message for which before_handle was called, of whatever middleware.
+        """
 
     def before_retry(self, message: Message, after: float, error: BaseException) -> None:
         """Before a message is hidden until its next attempt."""

@@ -23,15 +23,25 @@ FIRST, CAP = 1.0, 300.0
 
 class Retry(Exception):
     """
-    Raised by a handler that wants its message again later.
+    Raised by a handler that wants its message again later; it counts as an attempt.
 
     Attributes:
         after: seconds; None is the listener's back-off.
     """
 
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
+        """
+        Make one.
+
+        Args:
+            reason: for the log.
+            after: seconds from 0 to 9,999,999.
+
+        Raises:
+            InvalidValue: after is no such number.
+        """
         super().__init__(reason)
-        self.after = after
+        self.after = None if after is None else _checked("after", after)
 
 
 class Discard(Exception):
@@ -144,24 +154,34 @@ def decide(  # noqa: PLR0911 - a table, line by line
     if isinstance(error, Discard):
         return Dropped(f"discarded by its handler{_reason(error)}")
     if isinstance(error, Unroutable) and policy.unroutable is not None:
-        return Dead(policy.unroutable, str(error))
+        return Dead(policy.unroutable, text_of(error))
     if isinstance(error, DeadLetter):
         return _dead(f"given up by its handler{_reason(error)}", attempt, policy)
     if isinstance(error, BodyNotDecodable | Unroutable | TookItsProcessDown):
-        return _dead(str(error), attempt, policy)
+        return _dead(text_of(error), attempt, policy)
     what = f"{type(error).__name__} on attempt {attempt}"
-    if policy.no_retry and isinstance(error, policy.no_retry):
+    asked = isinstance(error, Retry)
+    if policy.no_retry and isinstance(error, policy.no_retry) and not asked:
         return _dead(f"{what}, which is not retried", attempt, policy)
     if policy.max_retries is not None and attempt > policy.max_retries:
         return _dead(f"{what}, the last", attempt, policy)
     if isinstance(error, Retry):
-        after = _pause(policy, attempt) if error.after is None else _seconds(error.after)
+        after = _pause(policy, attempt) if error.after is None else error.after
         return Again(after, f"asked for by its handler{_reason(error)}")
     return Again(_pause(policy, attempt), what)
 
 
+def text_of(error: BaseException) -> str:
+    """What an exception says; nothing if it can't."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - what a program raises must not cost its worker
+        return ""
+
+
 def _reason(error: BaseException) -> str:
-    return f": {error}" if str(error) else ""
+    text = text_of(error)
+    return f": {text}" if text else ""
 
 
 def _dead(why: str, attempt: int, policy: Policy) -> Outcome:
@@ -174,13 +194,9 @@ def _dead(why: str, attempt: int, policy: Policy) -> Outcome:
 
 def _pause(policy: Policy, attempt: int) -> float:
     try:
-        return _seconds(policy.backoff(attempt))
+        return _checked("backoff", policy.backoff(attempt))
     except Exception:  # noqa: BLE001 - what a listener gave must not cost a message
         return min(FIRST * 2.0 ** min(attempt - 1, 30), CAP)
-
-
-def _seconds(value: float) -> float:
-    return min(max(float(value), 0.0), float(MAX_SECONDS))
 
 
 def fixed(seconds: float) -> Backoff:

@@ -14,14 +14,14 @@ from typing import Any
 
 from rsmq import operations
 from rsmq.client import RSMQ
-from rsmq.errors import QueueNotFound
+from rsmq.errors import BodyNotDecodable, QueueNotFound
 from rsmq.operations.workers import Group, Identity, Receipt
 from rsmq.worker.handling import error_of
 from rsmq.worker.lane import Lane
 from rsmq.worker.lease import Job, Lease
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
-from rsmq.worker.outcome import Again, Dead, Done, Dropped, Outcome, decide
+from rsmq.worker.outcome import CAP, Again, Dead, Done, Dropped, Outcome, decide, text_of
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -91,7 +91,12 @@ class Settling:
 
     def failed(self, lane: Lane, lease: Lease, error: BaseException | None) -> None:
         """A message could not be handled: decide what becomes of it."""
-        self.end(lane, lease, decide(error, lease.count, lane.policy), error)
+        try:
+            outcome = decide(error, lease.count, lane.policy)
+        except Exception:  # noqa: BLE001 - one message must not end the worker
+            _log.exception("%s %s: nothing could be decided", lane.name, lease.id)
+            outcome = Again(CAP, "nothing could be decided")
+        self.end(lane, lease, outcome, error)
 
     def end(self, lane: Lane, lease: Lease, outcome: Outcome, error: BaseException | None) -> None:
         """What becomes of a message is decided."""
@@ -244,12 +249,15 @@ class Settling:
     def _reason(self, end: _End) -> dict[str, Any]:
         """Why a message died, as ``DeadLetterReason`` has it."""
         error = end.error
-        cause = error if error is None or error.__cause__ is None else error.__cause__
+        cause = error.__cause__ if isinstance(error, BodyNotDecodable) else error
+        exception = None if cause is None else f"{type(cause).__name__}: {text_of(cause)}"
         trace = "" if error is None else "".join(traceback.format_exception(error))
         return {
             "queue": end.lane.name,
             "text": end.outcome.why[:_TEXT] if isinstance(end.outcome, Dead) else "",
-            "exception": None if cause is None else f"{type(cause).__name__}: {cause}"[:_TEXT],
+            "exception": None
+            if cause is None
+            else f"{type(cause).__name__}: {text_of(cause)}"[:_TEXT],
             "traceback": trace[-_TRACEBACK:] or None,
             "worker": self._identity.name,
             "attempts": end.lease.count,

@@ -24,7 +24,7 @@ from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.operations.workers import Identity
 from rsmq.worker.engine import Engine
-from rsmq.worker.handling import Handling
+from rsmq.worker.handling import Handling, current
 from rsmq.worker.lane import Lane
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
@@ -74,12 +74,12 @@ class Router:
             InvalidFormat: there is a handler of one of them already; or it is no function of one
                 or two arguments; or others of this queue are async and it is not, or the other way.
         """
+        if not types or not all(isinstance(kind, str) for kind in types):
+            raise InvalidFormat(
+                "type", value=show(types), hint="on() takes one or several types, each a str."
+            )
 
         def register(function: Function) -> Function:
-            if not types or not all(isinstance(kind, str) for kind in types):
-                raise InvalidFormat(
-                    "type", value=show(types), hint="on() takes one or several types, each a str."
-                )
             for kind in types:
                 self._handlers.add(kind, function)
             return function
@@ -151,6 +151,7 @@ class Worker:
         self._engine: Engine | None = None
         self._threads: Threads | None = None
         self._tasks: Tasks | None = None
+        self._thread: threading.Thread | None = None
         self._signals = 0
         self._check()
 
@@ -225,6 +226,7 @@ class Worker:
                 becomes of a message then.
             InvalidValue: a number is out of range.
         """
+        self._check_queue(queue)
 
         def register(function: Function) -> Function:
             handlers = Handlers()
@@ -302,6 +304,7 @@ class Worker:
                 hint="It is event_payload, json_field(name), or a function of the body that "
                 f"returns (type, payload); got {show(by)}.",
             )
+        self._check_queue(queue)
         handlers = Handlers(by)
         self._listen(
             listener(
@@ -323,6 +326,16 @@ class Worker:
             )
         )
         return Router(handlers)
+
+    def _check_queue(self, queue: object) -> None:
+        """Now, and not when the function is there: it never is where the brackets were left out."""
+        if callable(queue):
+            raise InvalidFormat(
+                "queue",
+                value=show(queue),
+                hint='Name the queue: @worker.listener("orders"), with brackets.',
+            )
+        self.rsmq.namespace.queue(queue)  # type: ignore[arg-type]
 
     def _listen(self, new: Listener) -> None:
         for name in (new.queue, *new.others):
@@ -397,12 +410,13 @@ class Worker:
             ", ".join(self._listeners),
             self.concurrency,
         )
-        threading.Thread(
+        self._thread = threading.Thread(
             target=engine.run,
             args=({False: threads, True: tasks},),
             name="rsmq-worker",
             daemon=True,
-        ).start()
+        )
+        self._thread.start()
 
     def _lane(self, each: Listener) -> Lane:
         if each.create:
@@ -441,6 +455,8 @@ class Worker:
         """
         Receive no more, let running handlers end, and give back what is left; returns after that.
 
+        In a handler or a hook of this worker it only asks for that, and returns at once.
+
         Args:
             grace: seconds that running handlers have; None is the worker's.
 
@@ -452,6 +468,10 @@ class Worker:
         if engine is None:
             return
         engine.stop(seconds)
+        job = current.get()
+        in_handler = job is not None and job.ended is None
+        if in_handler or threading.current_thread() is self._thread:
+            return
         engine.over.wait()
         self._end()
 
@@ -496,15 +516,24 @@ class Worker:
             As of ``run``.
         """
         loop = asyncio.get_running_loop()
+        starting = asyncio.ensure_future(asyncio.to_thread(self.start, loop=loop))
         try:
-            await asyncio.to_thread(self.start, loop=loop)
+            await asyncio.shield(starting)
             engine = self._engine
             while engine is not None and not engine.over.is_set():  # noqa: ASYNC110 - threads set it
                 await asyncio.sleep(0.1)
             if engine is not None and engine.failure is not None:
                 raise engine.failure
         finally:
-            await asyncio.shield(asyncio.to_thread(self.stop))
+            # Also where it was cancelled while it began: a thread can't be called off.
+            await asyncio.shield(asyncio.ensure_future(self._stop_when_started(starting)))
+
+    async def _stop_when_started(self, starting: asyncio.Future[None]) -> None:
+        try:
+            await starting
+        except Exception:  # noqa: BLE001 - told already, or nobody is there to be told
+            return
+        await asyncio.to_thread(self.stop)
 
     @contextmanager
     def _stopping_by_signals(self) -> Iterator[None]:
