@@ -255,9 +255,7 @@ class Settling:
         return {
             "queue": end.lane.name,
             "text": end.outcome.why[:_TEXT] if isinstance(end.outcome, Dead) else "",
-            "exception": None
-            if cause is None
-            else f"{type(cause).__name__}: {text_of(cause)}"[:_TEXT],
+            "exception": exception and exception[:_TEXT],
             "traceback": trace[-_TRACEBACK:] or None,
             "worker": self._identity.name,
             "attempts": end.lease.count,
