@@ -10,10 +10,17 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from rsmq.errors import BodyNotDecodable
 from rsmq.model import Message
 from rsmq.worker.handling import current_message
 from rsmq.worker.middleware import Middleware
-from rsmq.worker.outcome import text_of
+from rsmq.worker.outcome import (
+    DeadLetter,
+    Discard,
+    TookItsProcessDown,
+    Unroutable,
+    text_of,
+)
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -42,25 +49,23 @@ class Logging(Middleware):
         self, message: Message, queue: str, reason: str, error: BaseException
     ) -> None:
         _log.error(
-            "%s %s: to %s after attempt %d: %s: %s",
+            "%s %s: to %s after attempt %d: %s",
             message.queue,
             message.id,
             queue,
             message.receive_count,
-            reason,
-            brief(error),
+            whole(reason, error),
             extra=fields(message),
-            exc_info=error,
+            exc_info=None if isinstance(error, SAID) else error,
         )
 
     def after_drop(self, message: Message, reason: str, error: BaseException) -> None:
         _log.warning(
-            "%s %s: dropped after attempt %d: %s: %s",
+            "%s %s: dropped after attempt %d: %s",
             message.queue,
             message.id,
             message.receive_count,
-            reason,
-            brief(error),
+            whole(reason, error),
             extra=fields(message),
         )
 
@@ -87,6 +92,15 @@ class DetailedLogging(Middleware):
 def fields(message: Message) -> dict[str, Any]:
     """What a record says of a message."""
     return {"queue": message.queue, "message_id": message.id, "attempt": message.receive_count}
+
+
+#: Exceptions that say all that there is to be said.
+SAID = (BodyNotDecodable, DeadLetter, Discard, TookItsProcessDown, Unroutable)
+
+
+def whole(reason: str, error: BaseException) -> str:
+    """A reason, with the exception where that says more."""
+    return reason if isinstance(error, SAID) else f"{reason}: {brief(error)}"
 
 
 def brief(error: BaseException | None) -> str:

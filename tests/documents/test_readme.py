@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from rsmq import RSMQ
+from rsmq import JSON, RSMQ
+from rsmq.worker import list_workers
 from tests.contract.conftest import ACL_RULES, ADMIN, CONSUMER, PRODUCER
 
 ROOT = Path(__file__).parents[2]
@@ -32,11 +35,30 @@ def test_a_block_runs_as_pasted(block, server, tmp_path):
             "port=6379", f"port={server.port}"
         )
     )
-    result = subprocess.run(
-        [sys.executable, "-W", "error", program], capture_output=True, text=True, check=False
+    running = subprocess.Popen(
+        [sys.executable, "-W", "error", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+    if "worker.run()" in block:  # until it is told to stop
+        with RSMQ.from_url(server.url) as rsmq:
+            until(lambda: any(each.alive for each in list_workers(rsmq)))
+            rsmq.send_message("orders", {"number": 1}, codec=JSON)
+            until(lambda: rsmq.get_queue_attributes("orders").messages == 0)
+        running.send_signal(signal.SIGTERM)
+    out, error = running.communicate(timeout=30)
 
-    assert (result.returncode, result.stderr) == (0, "")
+    assert (running.returncode, error) == (0, "")
+    assert "worker.run()" not in block or out == "order 1 attempt 1\n"
+
+
+def until(true):
+    """Wait for what a program does."""
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_the_first_block_prints_what_it_sent():
@@ -53,6 +75,9 @@ def test_the_readme_lists_every_method():
         "run",
         "run_steps",
         "from_url",
+        "namespace",
+        "codec",
+        "watcher",
     }
 
     assert listed == public

@@ -1,0 +1,45 @@
+"""
+A function that takes many messages at once, and a hook that counts: worker_batches.py [PORT].
+
+Expect 999 readings stored, in batches of up to 100, and 11 dropped that are no numbers.
+"""
+
+import sys
+import time
+
+from rsmq import RSMQ
+from rsmq.worker import Discard, Middleware, Worker
+
+port = sys.argv[1] if len(sys.argv) > 1 else "6379"
+rsmq = RSMQ.from_url(f"redis://127.0.0.1:{port}/0")
+stored = []
+
+
+class Dropped(Middleware):
+    """Counts what is dropped."""
+
+    count = 0
+
+    def after_drop(self, message, reason, error):
+        self.count += 1
+
+
+dropped = Dropped()
+worker = Worker(rsmq, concurrency=2, middleware=[dropped])
+
+
+@worker.listener("example-readings", batch=100, create=True)
+def store(readings, messages):
+    for reading, message in zip(readings, messages, strict=True):
+        if not reading.isdigit():
+            message.fail(Discard("not a number"))  # the others are done all the same
+    stored.extend(reading for reading in readings if reading.isdigit())
+
+
+rsmq.create_queue("example-readings", exist_ok=True)
+rsmq.send_messages("example-readings", [str(n) if n % 100 else "?" for n in range(1010)])
+with worker:
+    while len(stored) + dropped.count < 1010:
+        time.sleep(0.01)
+print(len(stored), "stored,", dropped.count, "dropped")
+rsmq.delete_queue("example-readings")
