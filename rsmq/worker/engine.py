@@ -474,6 +474,8 @@ class Engine:
                 ready = self.backlog.ready()
             if not self._drained and not self._alone and self._would_ask(now):
                 return
+            if self._alone:  # nobody tells when the last of the others has ended
+                pause = min(pause, _STUCK)
             if ready:
                 self._wake_one_more_if_stuck(now)
                 enough = self._ends_worth_waking_for()

@@ -13,6 +13,7 @@ from typing import Any
 from rsmq.errors import BodyNotDecodable
 from rsmq.worker.lease import Delivery, Job, Lease
 from rsmq.worker.middleware import Hooks
+from rsmq.worker.outcome import LeaseOver
 
 #: The messages that are being handled here: for log lines of handlers.
 current: ContextVar[Job | None] = ContextVar("rsmq_job", default=None)
@@ -73,9 +74,11 @@ class Handling:
     def _prepared(self, job: Job, seen: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
         """The handler and its arguments; None where there is nothing to be handled."""
         lane = job.lane
+        lease = job.leases[0]
+        if job.began is not None and lease.ends <= job.began:
+            raise LeaseOver
         if lane.listener.batch is not None:
             return self._batch(job, seen)
-        lease = job.leases[0]
         try:
             body = lane.codec.decode(lease.raw)
         except Exception as error:

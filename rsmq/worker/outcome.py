@@ -64,6 +64,10 @@ class TookItsProcessDown(Exception):
     """A message never ended, not even when it was handled with nothing beside it."""
 
 
+class LeaseOver(Exception):
+    """A message waited for its call until its visibility timeout was over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """Handled: it is deleted."""

@@ -21,7 +21,17 @@ from rsmq.worker.lane import Lane
 from rsmq.worker.lease import Job, Lease
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
-from rsmq.worker.outcome import CAP, Again, Dead, Done, Dropped, Outcome, decide, text_of
+from rsmq.worker.outcome import (
+    CAP,
+    Again,
+    Dead,
+    Done,
+    Dropped,
+    LeaseOver,
+    Outcome,
+    decide,
+    text_of,
+)
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -31,7 +41,6 @@ _A_CALL = 2000
 _TRACEBACK = 4000
 _TEXT = 500
 
-_DONE = Done()
 _SINCE = ord("2")  # somebody has received it since
 
 
@@ -66,11 +75,15 @@ class Settling:
         self._dead: list[_End] = []
         #: By lane and receive count: those that are given back.
         self._released: dict[tuple[Lane, int], list[Lease]] = {}
+        #: By lane and receive count: those that are somebody else's, or due.
+        self._lost: dict[tuple[Lane, int], list[Lease]] = {}
         #: Those that were handled alone.
         self._alone: list[Lease] = []
 
     def __bool__(self) -> bool:
-        return bool(self._done or self._others or self._dead or self._released or self._alone)
+        return bool(
+            self._done or self._others or self._dead or self._released or self._lost or self._alone
+        )
 
     def ended(self, job: Job) -> None:
         """A call has ended: decide what becomes of its messages."""
@@ -80,6 +93,8 @@ class Settling:
         for lease in job.leases:
             if lease.lost:
                 forget(lane, lease)
+            elif isinstance(job.error, LeaseOver):
+                self.lose(lane, lease, "it had to wait for its call for too long")
             elif job.error is None and lease.error is None:
                 key = (lane, lease.count)
                 if key in self._done:
@@ -122,6 +137,8 @@ class Settling:
             self._hooks.call("lease_lost", lease.message(lane.name, lane.codec), why)
             if all(each.lost for each in lease.job.leases):
                 lane.cancel(lease.job)
+            # Whoever has it now: it is noted no longer as held here.
+            self._lost.setdefault((lane, lease.count), []).append(lease)
         forget(lane, lease)
 
     def write(self) -> None:
@@ -129,41 +146,85 @@ class Settling:
         while self._dead:
             self._bury()
         groups: list[Group] = []
-        ends: list[tuple[Lane, list[Lease], Outcome, BaseException | None]] = []
+        told_of: list[tuple[Lane, list[Lease], list[_End] | None]] = []
         for (lane, count), leases in self._done.items():
             self._tell_of_messages("before_delete", lane, leases)
             for at in range(0, len(leases), _A_CALL):
                 part = leases[at : at + _A_CALL]
                 groups.append((lane.keys, "delete", count, [lease.id for lease in part]))
-                ends.append((lane, part, _DONE, None))
-        for end in self._others:
-            groups.append(self._group_of(end))
-            ends.append((end.lane, [end.lease], end.outcome, end.error))
-        for (lane, count), leases in self._released.items():
-            groups.append((lane.keys, "release", count, [lease.id for lease in leases]))
-            ends.append((lane, leases, _DONE, None))
+                told_of.append((lane, part, None))
+        for ends in self._others_together():
+            groups.append(self._group_of(ends))
+            told_of.append((ends[0].lane, [end.lease for end in ends], ends))
+        for given_back in (self._released, self._lost):
+            for (lane, count), leases in given_back.items():
+                groups.append((lane.keys, "release", count, [lease.id for lease in leases]))
+                told_of.append((lane, leases, None))
         if groups:
             told = self._rsmq.run(operations.settle_messages(self._identity, groups))
-            self._done, self._others, self._released = {}, [], {}
+            lost = len(self._lost)
+            self._done, self._others, self._released, self._lost = {}, [], {}, {}
             at = 0
-            for (_, done, *_), (lane, leases, outcome, error) in zip(groups, ends, strict=True):
-                fitting = self._fitting(lane, leases, told[at : at + len(leases)])
+            for (_, done, *_), (lane, leases, of) in zip(
+                groups[: len(groups) - lost], told_of, strict=False
+            ):
+                self._written(done, lane, leases, of, told[at : at + len(leases)])
                 at += len(leases)
-                if fitting:
-                    self._written(done, lane, fitting, outcome, error)
         while self._alone:
             lease = self._alone[-1]
             self._rsmq.run(operations.end_alone(lease.job.lane.keys, lease.id))
             self._alone.pop()
 
-    def _group_of(self, end: _End) -> Group:
-        lane, lease, outcome = end.lane, end.lease, end.outcome
-        if isinstance(outcome, Again):
-            message = lease.message(lane.name, lane.codec)
-            self._hooks.call("before_retry", message, outcome.after, end.error)
-            return lane.keys, "hide", lease.count, [(lease.id, round(outcome.after * 1000))]
-        self._tell_of_messages("before_delete", lane, [lease])
-        return lane.keys, "delete", lease.count, [lease.id]
+    def _others_together(self) -> Iterable[list[_End]]:
+        """Those that come back or are dropped, by lane, receive count and what is done."""
+        together: dict[tuple[Lane, int, bool], list[_End]] = {}
+        for end in self._others:
+            key = (end.lane, end.lease.count, isinstance(end.outcome, Again))
+            together.setdefault(key, []).append(end)
+        return together.values()
+
+    def _group_of(self, ends: list[_End]) -> Group:
+        lane, count = ends[0].lane, ends[0].lease.count
+        pairs = []
+        for end in ends:
+            if isinstance(end.outcome, Again):
+                message = end.lease.message(lane.name, lane.codec)
+                self._hooks.call("before_retry", message, end.outcome.after, end.error)
+                pairs.append((end.lease.id, round(end.outcome.after * 1000)))
+        if pairs:
+            return lane.keys, "hide", count, pairs
+        self._tell_of_messages("before_delete", lane, [end.lease for end in ends])
+        return lane.keys, "delete", count, [end.lease.id for end in ends]
+
+    def _written(
+        self, done: str, lane: Lane, leases: list[Lease], ends: list[_End] | None, told: bytes
+    ) -> None:
+        """What was decided of messages of one group is so in Redis, as far as they were ours."""
+        fitting = self._fitting(lane, leases, told)
+        if not fitting:
+            return
+        if done == "release":
+            self.numbers.released += len(fitting)
+            self._hooks.call("after_release", lane.name, len(fitting))
+            return
+        if done == "delete":
+            self._tell_of_messages("after_delete", lane, fitting)
+        if ends is None:
+            self.numbers.handled += len(fitting)
+            return
+        ours = set(map(id, fitting))
+        for end in ends:
+            if id(end.lease) in ours:
+                self._other_written(end)
+
+    def _other_written(self, end: _End) -> None:
+        message = end.lease.message(end.lane.name, end.lane.codec)
+        if isinstance(end.outcome, Again):
+            self.numbers.retried += 1
+            self._hooks.call("after_retry", message, end.outcome.after, end.error)
+        elif isinstance(end.outcome, Dropped):
+            self.numbers.dropped += 1
+            self._hooks.call("after_drop", message, end.outcome.why, end.error)
 
     def _fitting(self, lane: Lane, leases: list[Lease], told: bytes) -> list[Lease]:
         """Those that were this worker's until now; it holds none of them any more."""
@@ -177,32 +238,6 @@ class Settling:
             if held.get(lease.id) is lease:
                 del held[lease.id]
         return leases
-
-    def _written(
-        self,
-        done: str,
-        lane: Lane,
-        leases: list[Lease],
-        outcome: Outcome,
-        error: BaseException | None,
-    ) -> None:
-        """What was decided of messages of one group is so in Redis."""
-        first = leases[0]
-        if done == "release":
-            self.numbers.released += len(leases)
-            self._hooks.call("after_release", lane.name, len(leases))
-        elif isinstance(outcome, Again):
-            self.numbers.retried += 1
-            message = first.message(lane.name, lane.codec)
-            self._hooks.call("after_retry", message, outcome.after, error)
-        else:
-            self._tell_of_messages("after_delete", lane, leases)
-            if isinstance(outcome, Dropped):
-                self.numbers.dropped += 1
-                message = first.message(lane.name, lane.codec)
-                self._hooks.call("after_drop", message, outcome.why, error)
-            else:
-                self.numbers.handled += len(leases)
 
     def _tell_of_messages(self, hook: str, lane: Lane, leases: Iterable[Lease]) -> None:
         if self._hooks[hook]:
