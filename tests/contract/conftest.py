@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import contextmanager
 
 import freezegun
 import pytest
@@ -30,7 +31,7 @@ CONSUMER = f"{PRODUCER} +hget +hdel +zrem +zscore +zrangebyscore"
 WAITING = "+client|tracking +sismember"
 ADMIN = f"{CONSUMER} +hsetnx +sadd +srem +smembers +unlink +zcard +zcount +zrange +hexists"
 
-_PRODUCING = {"send_message", "send_messages"}
+_PRODUCING = {"send_message", "send_messages", "publish"}
 _CONSUMING = {
     "receive_message",
     "receive_messages",
@@ -167,6 +168,16 @@ class Env:
                 b"string": self.raw.get,
             }[kind](key)
         return dump
+
+    @contextmanager
+    def full(self):
+        """The server's memory is full; an embedded server's never is."""
+        with self.server.raw() as raw:
+            raw.config_set("maxmemory", 1)
+            try:
+                yield
+            finally:
+                raw.config_set("maxmemory", 0)
 
     def now_ms(self):
         """The server's clock."""

@@ -31,6 +31,10 @@ CALLS = {
     "send many": (lambda rsmq: rsmq.send_messages("q", SMALL), 1),
     "send many named": (lambda rsmq: rsmq.send_messages("q", LARGE, dedup_ids=[None] * 20), 1),
     "send many large": (lambda rsmq: rsmq.send_messages("q", LARGE), 2),
+    "publish": (lambda rsmq: rsmq.publish(["q", "p"], "m"), 1),
+    "publish large": (lambda rsmq: rsmq.publish(["q", "p"], "x" * 60_000), 1),
+    "pause": (lambda rsmq: rsmq.pause_queue("q"), 1),
+    "resume": (lambda rsmq: rsmq.resume_queue("q"), 1),
     "receive many": (lambda rsmq: rsmq.receive_messages(["q", "p"], 20), 1),
     "pop many": (lambda rsmq: rsmq.pop_messages(["q", "p"], 20), 1),
     "delete many": (lambda rsmq: rsmq.delete_messages("q", ["i" * 32] * 20), 1),
@@ -98,7 +102,9 @@ def test_a_call_waits_for_the_server_so_often(alone, rsmq, name):
         assert scripts(raw) - before == trips
 
 
-@pytest.mark.parametrize("name", ["send", "receive", "pop", "delete", "send many", "receive many"])
+@pytest.mark.parametrize(
+    "name", ["send", "receive", "pop", "delete", "send many", "receive many", "publish"]
+)
 def test_a_call_sends_its_script_and_nothing_else(alone, rsmq, name):
     call, _ = CALLS[name]
     call(rsmq)

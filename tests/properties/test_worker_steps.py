@@ -1,0 +1,353 @@
+"""
+Random programs of workers and of a client that knows of none, against a model in a page of Python.
+
+What a worker holds is noted beside the queues. A note may be of what is held no more; but what a
+worker holds is always noted, and nothing is ever lost or there twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+
+from rsmq import RSMQ, WorkerReplaced, embedded, operations
+from rsmq.operations.workers import Identity, Want
+from rsmq.protocol import Namespace
+from tests.scale import scaled
+
+_numbers = itertools.count()
+
+ATTRIBUTES = {"vt", "delay", "maxsize", "created", "modified", "totalsent", "totalrecv"}
+QUEUES = ("q", "p", "dead")
+NAMES = st.sampled_from(["a", "b"])
+# Times of calls are far apart, so that no moment of the run itself can matter.
+HIDDEN = st.sampled_from([0, 100, 200])
+
+
+class WorkerMachine(RuleBasedStateMachine):
+    """The steps; ``connect`` is given by the test."""
+
+    connect = None
+    receipts = Bundle("receipts")  # queue, id, receive count
+    received = Bundle("received")  # messages of the plain client
+
+    def __init__(self):
+        super().__init__()
+        self.namespace = Namespace(f"w{next(_numbers)}")
+        self.rsmq, self.raw, self.end = self.connect(self.namespace.name)
+        self.messages = {}
+        self.totals = dict.fromkeys(QUEUES, 0)
+        self.workers = {}
+        #: Of each name what it holds: id to queue and receive count; and whatever it ever held.
+        self.holds = {"a": {}, "b": {}}
+        self.ever = {"a": set(), "b": set()}
+
+    def teardown(self):
+        self.end()
+
+    @initialize()
+    def begin(self):
+        for name in QUEUES:
+            self.rsmq.create_queue(name)
+        for name in self.holds:
+            self.replace(name)
+
+    @rule(name=NAMES)
+    def replace(self, name):
+        """A successor of the name is told what its predecessor held."""
+        before = self.workers.get(name)
+        now = Identity(self.namespace, name, f"t{next(_numbers)}")
+        dead = before.token if before else ""
+        assert self.rsmq.run(operations.enter_worker(now, {}, ttl=10, dead=dead)) is None
+        self.workers[name] = now
+        if before is not None:
+            with pytest.raises(WorkerReplaced):
+                self.rsmq.run(operations.take_messages(before, [], 1))
+        found = self.rsmq.run_steps(operations.held_messages(self.namespace, name))
+        told = {(queue, *receipt) for queue, of_queue in found.items() for receipt in of_queue}
+        assert told == {
+            (*value.split(":")[::-1][:1], id, int(value.split(":")[0]))
+            for id, value in self.noted(name).items()
+        }
+
+    def now(self):
+        seconds, microseconds = self.raw.time()
+        return seconds * 1000 + microseconds // 1000
+
+    def zset(self, queue):
+        return f"{self.namespace.name}:{queue}"
+
+    def scores(self, queue):
+        stored = self.raw.zrange(self.zset(queue), 0, -1, withscores=True)
+        return {id.decode(): score for id, score in stored}
+
+    def due(self, queue):
+        now = self.now()
+        return [id for id, score in self.scores(queue).items() if score <= now]
+
+    def noted(self, name):
+        stored = self.raw.hgetall(self.namespace.held(name))
+        return {id.decode(): value.decode() for id, value in stored.items() if id}
+
+    def was_received(self, queue, id, raw, count):
+        message = self.messages[id]
+        message["count"] += 1
+        self.totals[queue] += 1
+        assert (queue, raw.decode(), count) == (
+            message["queue"], message["body"], message["count"],
+        )  # fmt: skip
+
+    @rule(
+        queue=st.sampled_from(["q", "p"]), number=st.integers(1, 4), delay=st.sampled_from([0, 100])
+    )
+    def send(self, queue, number, delay):
+        bodies = [f"{queue}{place}" for place in range(number)]
+        for id, body in zip(
+            self.rsmq.send_messages(queue, bodies, delay=delay), bodies, strict=True
+        ):
+            self.messages[id] = {"queue": queue, "body": body, "count": 0}
+
+    @rule(
+        target=receipts,
+        name=NAMES,
+        queues=st.permutations(QUEUES).flatmap(
+            lambda names: st.integers(1, 3).map(lambda number: names[:number])
+        ),
+        slots=st.integers(0, 4),
+        ahead=st.integers(0, 2),
+        vt=HIDDEN,
+    )
+    def take(self, name, queues, slots, ahead, vt):
+        wants = [Want(self.namespace.queue(queue), vt * 1000, 1, ahead, 100) for queue in queues]
+        waiting = [self.due(queue) for queue in queues]
+        before = self.now()
+        taken = self.rsmq.run(operations.take_messages(self.workers[name], wants, slots))
+        after = self.now()
+        left, number = slots, 0
+        receipts = []
+        for queue, due, told in zip(queues, waiting, taken, strict=True):
+            expected = due[: left + ahead] if left or not number else []
+            assert told.ids == expected
+            left, number = max(left - len(expected), 0), number + len(expected)
+            scores = self.scores(queue)
+            for place, (id, raw) in enumerate(zip(told.ids, told.raws, strict=True)):
+                count, _ = told.again.get(place, (1, told.now))
+                self.was_received(queue, id, raw, count)
+                assert before <= scores[id] - vt * 1000 <= after
+                self.holds[name][id] = (queue, count)
+                self.ever[name].add((id, f"{count}:{queue}"))
+                receipts.append((queue, id, count))
+        return multiple(*receipts)
+
+    def told(self, queue, id, count):
+        """What the scripts say of a receipt."""
+        message = self.messages.get(id)
+        if message is None or message["queue"] != queue:
+            return b"0"
+        return b"1" if message["count"] == count else b"2"
+
+    def ended(self, name, receipts, *, late):
+        """The worker has ended what it did with these; but for one that was replaced."""
+        for queue, id, count in receipts:
+            if not late and self.holds[name].get(id) == (queue, count):
+                del self.holds[name][id]
+
+    def asker(self, name, *, late):
+        return Identity(self.namespace, name, "late") if late else self.workers[name]
+
+    @rule(
+        name=NAMES,
+        chosen=st.lists(receipts, min_size=1, max_size=5, unique=True),
+        done=st.lists(st.sampled_from(["delete", "hide", "release"]), min_size=5, max_size=5),
+        ms=HIDDEN,
+        late=st.integers(0, 5).map(lambda number: number == 0),
+    )
+    def settle(self, name, chosen, done, ms, late):
+        groups = {}
+        for receipt, how in zip(chosen, done, strict=False):
+            groups.setdefault((receipt[0], how, receipt[2]), []).append(receipt)
+        before = self.noted(name)
+        began = self.now()
+        reply = self.rsmq.run(
+            operations.settle_messages(
+                self.asker(name, late=late),
+                [
+                    (
+                        self.namespace.queue(queue), how, count,
+                        [(id, ms * 1000) if how == "hide" else id for _, id, _ in of_group],
+                    )
+                    for (queue, how, count), of_group in groups.items()
+                ],
+            )
+        )  # fmt: skip
+        expected = b""
+        for (queue, how, _), of_group in groups.items():
+            for _, id, count in of_group:
+                told = self.told(queue, id, count)
+                expected += told
+                if told != b"1":
+                    continue
+                if how == "delete":
+                    del self.messages[id]
+                elif how == "hide":
+                    assert began <= self.scores(queue)[id] - ms * 1000 <= self.now()
+                else:
+                    assert self.scores(queue)[id] == int(id[:10], 36) // 1000
+        assert reply == expected
+        self.ended(name, chosen, late=late)
+        if late:
+            assert self.noted(name) == before
+
+    @rule(
+        name=NAMES,
+        chosen=st.lists(receipts, min_size=1, max_size=4, unique=True),
+        late=st.integers(0, 5).map(lambda number: number == 0),
+    )
+    def bury(self, name, chosen, late):
+        queue = chosen[0][0]
+        if queue == "dead":
+            return
+        chosen = [receipt for receipt in chosen if receipt[0] == queue]
+        why = {"text": "why"}
+        before = self.noted(name)
+        reply = self.rsmq.run(
+            operations.bury_messages(
+                self.asker(name, late=late),
+                self.namespace.queue(queue),
+                self.namespace.queue("dead"),
+                [(id, count, why) for _, id, count in chosen],
+            )
+        )
+        expected = b""
+        for _, id, count in chosen:
+            told = self.told(queue, id, count)
+            expected += told
+            if told == b"1":
+                self.messages[id]["queue"] = "dead"
+                record = self.raw.hget(self.namespace.queue("dead").reasons, id)
+                assert json.loads(record.partition(b":")[2]) == why
+        assert reply == expected
+        self.ended(name, chosen, late=late)
+        if late:
+            assert self.noted(name) == before
+
+    @rule(target=received, queue=st.sampled_from(QUEUES), number=st.integers(1, 3), vt=HIDDEN)
+    def receive(self, queue, number, vt):
+        due = self.due(queue)
+        messages = self.rsmq.receive_messages(queue, number, vt=vt)
+        assert [message.id for message in messages] == due[:number]
+        for message in messages:
+            self.was_received(queue, message.id, message.raw, message.receive_count)
+        return multiple(*messages)
+
+    @rule(target=received, queue=st.sampled_from(QUEUES), vt=HIDDEN)
+    def receive_one(self, queue, vt):
+        due = self.due(queue)
+        message = self.rsmq.receive_message(queue, vt=vt)
+        assert (message and message.id) == next(iter(due), None)
+        if message is None:
+            return multiple()
+        self.was_received(queue, message.id, message.raw, message.receive_count)
+        return message
+
+    @rule(message=received)
+    def delete(self, message):
+        told = self.told(message.queue, message.id, message.receive_count)
+        assert self.rsmq.delete_message(message) is (told == b"1")
+        if told == b"1":
+            del self.messages[message.id]
+
+    @rule(receipt=receipts)
+    def delete_whoever_holds_it(self, receipt):
+        queue, id, count = receipt
+        there = self.told(queue, id, count) != b"0"
+        assert self.rsmq.delete_message(queue, id) is there
+        if there:
+            del self.messages[id]
+
+    @rule(message=received, vt=HIDDEN)
+    def change_visibility(self, message, vt):
+        told = self.told(message.queue, message.id, message.receive_count)
+        assert self.rsmq.change_message_visibility(message, vt) is (told == b"1")
+
+    @rule(receipt=receipts, vt=HIDDEN)
+    def change_visibility_whoever_holds_it(self, receipt, vt):
+        queue, id, count = receipt
+        there = self.told(queue, id, count) != b"0"
+        assert self.rsmq.change_message_visibility(queue, id, vt) is there
+
+    @rule(seconds=st.sampled_from([50, 150, 250]))
+    def time_passes(self, seconds):
+        for queue in QUEUES:
+            earlier = {id: score - seconds * 1000 for id, score in self.scores(queue).items()}
+            if earlier:
+                self.raw.zadd(self.zset(queue), earlier)
+
+    @invariant()
+    def no_message_is_lost_or_there_twice(self):
+        for queue in QUEUES if self.workers else ():
+            fields = {
+                name.decode(): value.decode()
+                for name, value in self.raw.hgetall(f"{self.zset(queue)}:Q").items()
+            }
+            expected = {}
+            for id, message in self.messages.items():
+                if message["queue"] == queue:
+                    expected[id] = message["body"]
+                    if message["count"]:
+                        expected[f"{id}:rc"] = str(message["count"])
+                        expected[f"{id}:fr"] = fields.get(f"{id}:fr")
+            assert {name: fields[name] for name in fields if name not in ATTRIBUTES} == expected
+            assert self.scores(queue).keys() == {id for id in expected if ":" not in id}
+            assert int(fields.get("totalrecv", 0)) == self.totals[queue]
+
+    @invariant()
+    def what_a_worker_holds_is_noted(self):
+        for name, holds in self.holds.items():
+            noted = self.noted(name)
+            assert noted.items() <= self.ever[name]
+            for id, (queue, count) in holds.items():
+                if self.told(queue, id, count) == b"1":
+                    assert noted.get(id) == f"{count}:{queue}"
+
+
+@pytest.mark.timeout(scaled(60, 7200))
+@pytest.mark.parametrize("backend", ["redis", "memory"])
+def test_workers_behave_as_the_model(backend, request):
+    server = request.getfixturevalue("server") if backend == "redis" else None
+
+    def connect(_, ns):
+        url = server.url if server else f"memory://{ns}"
+        raw = server.raw() if server else embedded.client(url)
+        client = RSMQ.from_url(url, ns=ns)
+
+        def end():
+            client.close()
+            raw.close()
+
+        return client, raw, end
+
+    machine = type("Machine", (WorkerMachine,), {"connect": connect})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=scaled(30, 2000),
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        ),
+    )
