@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from rsmq.errors import MissingExtra, RSMQError
 from rsmq.model import Message
-from rsmq.worker import Middleware
+from rsmq.worker import Discard, Middleware
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -84,7 +84,7 @@ class Metrics(Middleware):
         self._running = Gauge(
             "rsmq_handlers_running", "Handlers that run now", ["queue"], registry=registry
         )
-        self._begun: set[tuple[str, str]] = set()
+        self._begun: set[int] = set()
         self._queues = _Queues()
         registry.register(self._queues)
 
@@ -99,28 +99,32 @@ class Metrics(Middleware):
 
     def before_handle(self, message: Message) -> None:
         self._running.labels(message.queue).inc()
-        self._begun.add((message.queue, message.id))
+        self._begun.add(id(message))
 
     def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
-        begun = (message.queue, message.id)
-        if begun in self._begun:  # a middleware before this one may have refused it
-            self._begun.discard(begun)
+        if id(message) in self._begun:  # a middleware before this one may have refused it
+            self._begun.discard(id(message))
             self._running.labels(message.queue).dec()
         self._seconds.labels(message.queue).observe(seconds)
         if error is None:
             self._handled.labels(message.queue).inc()
-        else:
+
+    def _count_failure(self, message: Message, error: BaseException) -> None:
+        if not isinstance(error, Discard):
             self._failed.labels(message.queue, type(error).__name__).inc()
 
     def after_retry(self, message: Message, after: float, error: BaseException) -> None:
+        self._count_failure(message, error)
         self._retried.labels(message.queue).inc()
 
     def after_dead_letter(
         self, message: Message, queue: str, reason: str, error: BaseException
     ) -> None:
+        self._count_failure(message, error)
         self._dead.labels(message.queue, queue).inc()
 
     def after_drop(self, message: Message, reason: str, error: BaseException) -> None:
+        self._count_failure(message, error)
         self._dropped.labels(message.queue).inc()
 
     def after_release(self, queue: str, count: int) -> None:

@@ -11,7 +11,7 @@ local function due_messages(zset, hash, now, want, room, first, dead)
   local due = {told = told, again = again, number = 0, size = 0, cleared = 0}
   local number, stepped_over, cleared, page, largest = 0, 0, 0, 8, 0
   while number < want and stepped_over < 1000 and cleared < 1000 do
-    page = math.min(page * 2, want - number, 1000, math.floor((room - due.size) / (largest + 1)))
+    page = math.min(page * 2, want - number, 1000 - cleared, math.floor((room - due.size) / (largest + 1)))
     local found = redis.call('ZRANGEBYSCORE', zset, '-inf', digits(now),
       'LIMIT', number + stepped_over, math.max(page, 1))
     local names, ids = {}, #found

@@ -26,12 +26,12 @@ local function score_present(zset, members)
   end
 end
 
--- Forgets that messages are held, of which `value` was noted; `told` has a digit of each, as above. Those
--- that were received again since may be held again, by this worker or by a successor.
-local function forget_held(held, ids, value, told)
-  local gone = {}
+-- Forgets that messages are held, of which `value` was noted. What was noted since stays: they may be held
+-- again, by this worker or by a successor.
+local function forget_held(held, ids, value)
+  local noted, gone = values_of('HMGET', held, ids), {}
   for each = 1, #ids do
-    if told[each] ~= '2' or redis.call('HGET', held, ids[each]) == value then
+    if noted[each] == value then
       gone[#gone + 1] = ids[each]
     end
   end

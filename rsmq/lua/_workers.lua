@@ -11,7 +11,9 @@ end
 local function has_name(held, token)
   local holder = redis.call('HGET', held, '')
   if not holder then
+    redis.call('HDEL', held, ':') -- no message has this id: when memory is full, it allows the next
     redis.call('HSET', held, '', token)
+    redis.call('PEXPIRE', held, '86400000') -- should no beat follow
   end
   return not holder or holder == token
 end

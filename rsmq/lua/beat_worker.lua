@@ -21,6 +21,7 @@ local name, token, ttl, lifetime, info = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARG
 if not has_name(held, token) then
   return redis.error_reply('WORKERREPLACED ' .. held)
 end
+redis.call('HDEL', workers, '') -- no worker has this name: when memory is full, it allows the next
 redis.call('HSET', workers, name, digits(server_time_ms() + ttl) .. ':' .. token .. ':' .. info)
 keep_for(workers, lifetime)
 keep_for(held, lifetime)

@@ -38,8 +38,8 @@ local stored = queue(to_hash, 'totalsent')
 if not stored then
   return queue_not_found(to_hash)
 end
-require_integer(to_hash, 'totalsent', stored[4])
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
+require_integer(to_hash, 'totalsent', stored[4])
 redis.call('ZADD', to_zset, 'XX', '0', '')
 allow_removal(zset, hash)
 local mine = has_name(held, token)
@@ -50,7 +50,8 @@ for at = 5, #messages, 3 do
   local id, count, reason = messages[at], messages[at + 1], messages[at + 2]
   local told = {}
   held_still(hash, zset, {id}, count, told)
-  if told[1] == '1' and redis.call('HEXISTS', hash, id) == 0 then
+  local whole = redis.call('ZSCORE', zset, id) and redis.call('HEXISTS', hash, id) == 1
+  if told[1] == '1' and not whole then
     told[1] = '0'
   elseif told[1] == '1' then
     transfer(zset, hash, {zset = to_zset, hash = to_hash}, id, now)
@@ -60,7 +61,7 @@ for at = 5, #messages, 3 do
     end
   end
   if mine then
-    forget_held(held, {id}, count .. ':' .. name, told)
+    forget_held(held, {id}, count .. ':' .. name)
   end
   answer[#answer + 1] = told[1]
 end

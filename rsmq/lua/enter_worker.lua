@@ -25,6 +25,7 @@ local to, holder, says = worker_of(workers, name)
 if to and to > now and holder ~= token and holder ~= dead then
   return {to - now, holder, says}
 end
+redis.call('HDEL', workers, '') -- no worker has this name: when memory is full, it allows the rest
 local known = redis.call('HGETALL', workers)
 for at = 1, #known, 2 do -- those that died long ago
   local ended = tonumber(string.match(known[at + 1], '^%d+') or 0)

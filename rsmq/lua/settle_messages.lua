@@ -56,7 +56,7 @@ for at = 2, #queues, 2 do
     score_present(zset, members)
   end
   if mine then
-    forget_held(held, ids, count .. ':' .. name, told)
+    forget_held(held, ids, count .. ':' .. name)
   end
   from = from + 4 + number * stride
   answer[#answer + 1] = table.concat(told)

@@ -37,8 +37,8 @@ for at = 2, #queues, 2 do
   local stored = queue(hash, 'totalrecv', 'x:paused')
   states[at / 2] = not stored and 'm' or stored[5] and 'p' or '-'
   if states[at / 2] == '-' then
-    require_integer(hash, 'totalrecv', stored[4])
     allow_removal(zset, hash)
+    require_integer(hash, 'totalrecv', stored[4])
   end
 end
 if not has_name(held, token) then

@@ -95,7 +95,7 @@ def reason_of(stored: bytes | None) -> DeadLetterReason | None:
     ms, _, why = stored.partition(b":")
     try:
         return DeadLetterReason(**json.loads(why), died_ms=int(ms))
-    except (TypeError, ValueError):  # written by somebody else
+    except (TypeError, ValueError, RecursionError):  # written by somebody else
         return None
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from rsmq import protocol
+from rsmq.errors import InvalidFormat
 from rsmq.lua import load
 from rsmq.operations.arguments import digits, sent_ms
 from rsmq.operations.operation import Operation, Retry, Steps
@@ -197,7 +198,16 @@ def bury_messages(
 
     Returns:
         A digit for each, as of ``settle_messages``.
+
+    Raises:
+        InvalidFormat: both are the same queue.
     """
+    if queue == target:
+        raise InvalidFormat(
+            "dead_letter_queue",
+            value=target.name,
+            hint="It must be another queue than that of the messages.",
+        )
     args = [
         worker.token.encode(),
         protocol.encode_name(queue.name),
@@ -323,13 +333,13 @@ def _held(key: bytes) -> Steps[dict[str, list[Receipt]]]:
     return by_queue
 
 
-def begin_alone(keys: QueueKeys, id: str, count: int) -> Operation[bool]:
-    """Note that a message will be handled alone; True if it was so before and never ended."""
+def begin_alone(keys: QueueKeys, id: str, count: int) -> Operation[int]:
+    """Note that a message will be handled alone; how often it was so before and never ended."""
     return Operation(
         load("begin_alone"),
         (keys.alone,),
         (protocol.encode_name(id), digits(count), digits(ALONE_LIVES * 1000)),
-        lambda reply: reply is not None,
+        int,
         Retry.ALWAYS,
         (keys.name,),
     )

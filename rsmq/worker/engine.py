@@ -42,6 +42,10 @@ _log = logging.getLogger("rsmq.worker")
 _POLICY = 10.0
 #: The longest pause after Redis could not be reached, seconds.
 _TROUBLE = 2.0
+#: How often a message may be handled with nothing beside it without an end, before it is given up.
+ALONE = 3
+#: Seconds after a death in which nothing is taken ahead.
+CAREFUL = 10.0
 #: Seconds without an end after which one more is woken, where calls wait and somebody is idle.
 _STUCK = 0.005
 #: Ends that are written together at most where calls are short, before the loop is woken.
@@ -376,37 +380,51 @@ class Engine:
         """
         See to messages that were received more often than they may be; True while there are some.
 
-        Nobody has said what became of them: each is handled once more, with nothing beside it. So
-        one that takes its process down is known by that, and its neighbours are not taken for it.
+        Nobody has said what became of them: each is handled with nothing beside it. So one that
+        takes its process down, again and again, is known by that, and its neighbours are not taken
+        for it.
         """
+        self.be_careful()
         backlog = self.backlog
-        with backlog.lock:
-            backlog.shut = True
-            if backlog.running:
-                return True
-        job = self._alone[0]
-        lane, lease = job.lane, job.leases[0]
-        if backlog.alone is job:  # about to begin
-            return True
-        if job.began is None and not lease.lost:
-            if not self._rsmq.run(operations.begin_alone(lane.keys, lease.id, lease.count)):
+        while self._alone:
+            job = self._alone[0]
+            lane, lease = job.lane, job.leases[0]
+            with backlog.lock:
+                backlog.shut = True
+                if backlog.running or (backlog.alone is job and job.began is None):
+                    return True  # others end, or it is about to begin
+            if job.began is not None or lease.lost:
+                self._alone.popleft()
+                continue
+            before = self._rsmq.run(operations.begin_alone(lane.keys, lease.id, lease.count))
+            if before < ALONE:
                 with backlog.lock:
                     backlog.alone = job
                     self._executors[lane.listener.handlers.is_async].wake(0)
                 return True
+            self._alone.popleft()
             error = TookItsProcessDown(
-                f"received {lease.count} times, and its handler never ended, not even alone"
+                f"received {lease.count} times, and begun {before} times with nothing beside it; "
+                "its handler never ended"
             )
             self._settling.alone(lease)
             self._settling.failed(lane, lease, error)
-        self._alone.popleft()
-        if not self._alone:
-            with backlog.lock:
-                backlog.shut = False
-                for executor in self._executors.values():
-                    executor.wake(0)
-        self._settling.write()
-        return bool(self._alone)
+            self._settling.write()
+        with backlog.lock:
+            backlog.shut = False
+            for executor in self._executors.values():
+                executor.wake(0)
+        return False
+
+    def be_careful(self) -> None:
+        """
+        Take nothing ahead for a while.
+
+        A worker has died here, perhaps of a message that is still there: what is held beside it
+        dies with it, and is received once more.
+        """
+        for lane in self._lanes:
+            lane.careful_until = time.monotonic() + CAREFUL
 
     # Stopping, and sleeping.
 
@@ -475,7 +493,7 @@ class Engine:
             if not self._drained and not self._alone and self._would_ask(now):
                 return
             if self._alone:  # nobody tells when the last of the others has ended
-                pause = min(pause, _STUCK)
+                pause = min(pause, SOON)
             if ready:
                 self._wake_one_more_if_stuck(now)
                 enough = self._ends_worth_waking_for()

@@ -5,6 +5,7 @@ A listener at work: what is ready for its handler, what is under way, and how lo
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,7 @@ class Lane:
         asked_at: when the queue was looked at last.
         closed: whether the queue is paused or missing, as far as is known.
         mean: how long a call takes, seconds; None before the first.
+        careful_until: until when nothing is taken ahead.
         cancel: ends a call, where that is possible.
     """
 
@@ -60,6 +62,7 @@ class Lane:
     asked_at: float = 0.0
     closed: str = ""
     mean: float | None = None
+    careful_until: float = 0.0
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
 
     @property
@@ -75,10 +78,10 @@ class Lane:
     @property
     def ahead(self) -> int:
         """How many messages may wait for a slot: few enough to be begun soon."""
-        if self.mean is None:
+        if self.mean is None or time.monotonic() < self.careful_until:
             return 0
-        time = min(AHEAD, self.vt * AHEAD_OF_VT)
-        calls = time / max(self.mean, 1e-7) * self.limit
+        seconds = min(AHEAD, self.vt * AHEAD_OF_VT)
+        calls = seconds / max(self.mean, 1e-7) * self.limit
         return int(min(calls * self.size, MOST_AHEAD))
 
     def took(self, seconds: float) -> None:

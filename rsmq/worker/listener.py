@@ -54,10 +54,7 @@ class Handlers:
             raise InvalidFormat(
                 "handler", value=show(handler), hint=f"It is a function; got {show(handler)}."
             )
-        if kind in self.by_type:
-            raise InvalidFormat(
-                "handler", value=kind, hint=f"There is a handler for {show(kind)} already."
-            )
+        self.check([kind])
         if _is_generator(handler):
             raise InvalidFormat(
                 "handler",
@@ -73,6 +70,19 @@ class Handlers:
             )
         self.by_type[kind] = (handler, _takes_message(handler))
         self.is_async = is_async
+
+    def check(self, kinds: Iterable[str]) -> None:
+        """
+        Hold types against those that have a handler.
+
+        Raises:
+            InvalidFormat: one has.
+        """
+        for kind in kinds:
+            if kind in self.by_type:
+                raise InvalidFormat(
+                    "handler", value=kind, hint=f"There is a handler for {show(kind)} already."
+                )
 
     def of(self, body: Any) -> tuple[Handler, bool, Any]:
         """

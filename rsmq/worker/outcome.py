@@ -38,8 +38,11 @@ class Retry(Exception):
             after: seconds from 0 to 9,999,999.
 
         Raises:
+            InvalidFormat: reason is a number: that is Retry(after=30).
             InvalidValue: after is no such number.
         """
+        if isinstance(reason, int | float):
+            raise InvalidFormat("reason", value=reason, hint=f"Say Retry(after={reason}).")
         super().__init__(reason)
         self.after = None if after is None else _checked("after", after)
 
@@ -170,8 +173,7 @@ def decide(  # noqa: PLR0911 - a table, line by line
     if policy.max_retries is not None and attempt > policy.max_retries:
         return _dead(f"{what}, the last", attempt, policy)
     if isinstance(error, Retry):
-        after = _pause(policy, attempt) if error.after is None else error.after
-        return Again(after, f"asked for by its handler{_reason(error)}")
+        return Again(_asked(error, attempt, policy), f"asked for by its handler{_reason(error)}")
     return Again(_pause(policy, attempt), what)
 
 
@@ -194,6 +196,15 @@ def _dead(why: str, attempt: int, policy: Policy) -> Outcome:
     if policy.drop:
         return Dropped(why)
     return Again(_pause(policy, attempt), f"{why}; there is no dead_letter_queue")
+
+
+def _asked(error: Retry, attempt: int, policy: Policy) -> float:
+    if error.after is None:
+        return _pause(policy, attempt)
+    try:
+        return _checked("after", error.after)
+    except InvalidValue:  # it may have been set later
+        return _pause(policy, attempt)
 
 
 def _pause(policy: Policy, attempt: int) -> float:

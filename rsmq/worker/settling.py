@@ -25,7 +25,7 @@ from rsmq.worker.outcome import (
     CAP,
     Again,
     Dead,
-    Done,
+    Discard,
     Dropped,
     LeaseOver,
     Outcome,
@@ -115,7 +115,7 @@ class Settling:
 
     def end(self, lane: Lane, lease: Lease, outcome: Outcome, error: BaseException | None) -> None:
         """What becomes of a message is decided."""
-        if not isinstance(outcome, Done):
+        if not isinstance(error, Discard):
             self.numbers.failed += 1
         kind = self._dead if isinstance(outcome, Dead) else self._others
         kind.append(_End(lane, lease, outcome, error))

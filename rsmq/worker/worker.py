@@ -80,6 +80,7 @@ class Router:
             )
 
         def register(function: Function) -> Function:
+            self._handlers.check(types)
             for kind in types:
                 self._handlers.add(kind, function)
             return function
@@ -390,11 +391,13 @@ class Worker:
         identity = Identity(self.rsmq.namespace, self.name, secrets.token_hex(8))
         about = facts()
         enter(self.rsmq, identity, about)
-        self._take_over(identity)
+        died_before = self._take_over(identity)
         hooks = Hooks(self._middleware)
         engine = self._engine = Engine(
             self.rsmq, identity, lanes, hooks, self.concurrency, about, self
         )
+        if died_before:
+            engine.be_careful()
         handling = Handling(hooks, engine.ended)
         threads = self._threads = Threads(engine.backlog, handling, engine.idle, self.concurrency)
         tasks = self._tasks = Tasks(engine.backlog, handling, engine.idle, self.concurrency)
@@ -440,8 +443,8 @@ class Worker:
             )
         return lane
 
-    def _take_over(self, identity: Identity) -> None:
-        """Give back what a dead predecessor of the name held."""
+    def _take_over(self, identity: Identity) -> bool:
+        """Give back what a dead predecessor of the name held; True if there was something."""
         held = self.rsmq.run_steps(operations.held_messages(self.rsmq.namespace, identity.name))
         released = give_back(self.rsmq, identity, held)
         if released:
@@ -450,6 +453,7 @@ class Worker:
                 identity.name,
                 released,
             )
+        return bool(held)
 
     def stop(self, grace: float | None = None) -> None:
         """

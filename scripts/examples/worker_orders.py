@@ -29,7 +29,7 @@ def handle(order, message):
         raise DeadLetter("a negative total")
     if order["number"] == 2 and message.attempt == 1:
         raise ConnectionError("the shop does not answer")
-    print("order", order["number"], "done at attempt", message.attempt, flush=True)
+    print(f"order {order['number']} done at attempt {message.attempt}\n", end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -1104,14 +1104,15 @@ def test_what_was_begun_alone_and_never_ended_is_known(env, queue):
     def begin(id, count):
         return env.rsmq.run(operations.begin_alone(keys, id, count))
 
-    assert begin("a" * 32, 2) is False
-    assert env.raw.hgetall(keys.alone) == {b"a" * 32: b"2"}
+    assert begin("a" * 32, 2) == 0
+    assert env.raw.hgetall(keys.alone) == {b"a" * 32: b"1:2"}
     assert 7 * DAY - 5000 < env.raw.pttl(keys.alone) <= 7 * DAY
-    assert begin("a" * 32, 2) is False  # the reply of the first attempt was lost
-    assert begin("b" * 32, 1) is False
-    assert begin("a" * 32, 3) is True
-    assert begin("a" * 32, 4) is True
-    assert env.raw.hgetall(keys.alone) == {b"a" * 32: b"2", b"b" * 32: b"1"}
+    assert begin("a" * 32, 2) == 0  # the reply of the first attempt was lost
+    assert begin("b" * 32, 1) == 0
+    assert begin("a" * 32, 3) == 1
+    assert begin("a" * 32, 4) == 2
+    assert begin("a" * 32, 4) == 2
+    assert env.raw.hgetall(keys.alone) == {b"a" * 32: b"3:4", b"b" * 32: b"1:1"}
 
 
 def test_what_has_ended_alone_is_forgotten(env, queue):
@@ -1122,7 +1123,7 @@ def test_what_has_ended_alone_is_forgotten(env, queue):
     assert env.rsmq.run(operations.end_alone(keys, "a" * 32)) is True
     assert env.rsmq.run(operations.end_alone(keys, "a" * 32)) is False
     assert env.raw.hkeys(keys.alone) == [b"b" * 32]
-    assert env.rsmq.run(operations.begin_alone(keys, "a" * 32, 2)) is False
+    assert env.rsmq.run(operations.begin_alone(keys, "a" * 32, 2)) == 0
     for id in ("a" * 32, "b" * 32):
         env.rsmq.run(operations.end_alone(keys, id))
     assert not env.raw.exists(keys.alone)
