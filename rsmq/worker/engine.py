@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -103,8 +104,6 @@ class Engine:
         self._asleep = False
         self._enough = 1
         self._alone: deque[Job] = deque()
-        self._waiter: Waiter | None = None
-        self._drained = False
         self._astray = False  # whether messages may have been received that nobody knows of
         self._beat_at = 0.0
         self._policy_at = 0.0
@@ -157,7 +156,8 @@ class Engine:
             _log.critical("worker %s fails", self._identity.name, exc_info=True)
             self._holding.lose_all("the worker has failed")
         finally:
-            self._wait_no_more()
+            for lane in self._lanes:
+                self._wait_no_more(lane)
             self._hooks.call("after_stop", self._worker)
             self.over.set()
 
@@ -204,7 +204,6 @@ class Engine:
         pause = min(0.05 * 2.0 ** min(self._troubles, 10), _TROUBLE)
         chance = random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
         self._retry_at = time.monotonic() + pause * chance
-        self._drained = False
         if self._troubles in (1, 5) or self._troubles % 30 == 0:
             _log.warning(
                 "worker %s goes on trying: %s: %s", self._identity.name, type(error).__name__, error
@@ -220,13 +219,11 @@ class Engine:
         for lane in self._lanes:
             if lane.closed == "p":  # perhaps it was resumed
                 lane.closed = ""
-                self._drained = False
         if now >= self._policy_at:
             self._policy_at = now + _POLICY
             for lane in self._lanes:
                 if lane.closed:  # perhaps it was made again
                     lane.closed = ""
-                    self._drained = False
                 with suppress(QueueNotFound):
                     lane.adopt(self._rsmq.get_queue_attributes(lane.name))
 
@@ -261,14 +258,9 @@ class Engine:
     def _take(self, now: float) -> None:
         if self._alone and self._begin_alone():
             return
-        lanes = [lane for lane in self._lanes if not lane.closed]
-        slots = self._free_slots()
+        lanes, slots = self._worth_asking(), self._free_slots()
         asked = wants(lanes, slots, now) if lanes else []
-        waiter, queues = self._waiter, tuple(want.keys.zset for _, want in asked)
-        if self._drained and waiter is not None and not waiter.awake and waiter.queues == queues:
-            return
         if not asked:
-            self._wait_no_more()
             return
         self._hooks.call("before_receive", [lane.name for lane, _ in asked])
         sent = time.monotonic()
@@ -279,7 +271,6 @@ class Engine:
         except (RedisError, OSError):
             self._astray = True
             raise
-        self._drained = not any(each.state in "+-" for each in taken)
         jobs: list[Job] = []
         for (lane, _), each in zip(asked, taken, strict=True):
             if each.state in ".+":
@@ -288,10 +279,17 @@ class Engine:
                 self._close(lane, each.state)
             if each.ids:
                 jobs += self._received(lane, each, sent)
-        open_queues = tuple(want.keys.zset for lane, want in asked if not lane.closed)
-        self._wait_for_more(open_queues, found=any(each.ids for each in taken))
+            self._wait_for_more(lane, drained=each.state == ".", found=bool(each.ids))
         if jobs:
             self._begin(jobs)
+
+    def _worth_asking(self) -> list[Lane]:
+        """The lanes in whose queues there may be something."""
+        return [
+            lane
+            for lane in self._lanes
+            if not lane.closed and (lane.waiter is None or lane.waiter.awake)
+        ]
 
     def _free_slots(self) -> int:
         with self.backlog.lock:
@@ -304,26 +302,29 @@ class Engine:
         if state == "m":
             _log.warning("there is no queue %s; its listener waits for it", lane.name)
 
-    def _wait_for_more(self, queues: tuple[bytes, ...], *, found: bool) -> None:
+    def _wait_for_more(self, lane: Lane, *, drained: bool, found: bool) -> None:
         """If no more is due now, be told when there is; one who was told says what came of it."""
-        waiter = self._waiter
+        waiter = lane.waiter
         if waiter is not None and waiter.awake:
             if found:
                 self._rsmq.watcher.found(waiter)
                 waiter.looks = 0
             else:
                 waiter.looks += 1
-        if not self._drained or not queues:
-            self._wait_no_more()
-        elif waiter is None or waiter.queues != queues:
-            self._wait_no_more()
-            self._waiter = Waiter(queues, self._bell.set)
-            self._rsmq.watcher.enter(self._waiter)
-        else:
-            self._rsmq.watcher.enter(waiter)
+        if not drained:
+            self._wait_no_more(lane)
+            return
+        if waiter is None:
+            waiter = lane.waiter = Waiter((lane.keys.zset,), partial(self._woken, lane))
+        self._rsmq.watcher.enter(waiter)
 
-    def _wait_no_more(self) -> None:
-        waiter, self._waiter = self._waiter, None
+    def _woken(self, lane: Lane) -> None:
+        """There may be something in a queue; told by the watcher's thread."""
+        lane.asked_at = time.monotonic()  # until now there was nothing to be asked for
+        self._bell.set()
+
+    def _wait_no_more(self, lane: Lane) -> None:
+        waiter, lane.waiter = lane.waiter, None
         if waiter is not None:
             self._rsmq.watcher.leave(waiter)
 
@@ -432,7 +433,8 @@ class Engine:
         if not self._told_of_stop:
             self._told_of_stop = True
             self._hooks.call("before_stop", self._worker)
-        self._wait_no_more()
+        for lane in self._lanes:
+            self._wait_no_more(lane)
         with self.backlog.lock:
             for job in self._alone:
                 if job.began is None:
@@ -490,7 +492,7 @@ class Engine:
         else:
             with self.backlog.lock:
                 ready = self.backlog.ready()
-            if not self._drained and not self._alone and self._would_ask(now):
+            if not self._alone and self._would_ask(now):
                 return
             if self._alone:  # nobody tells when the last of the others has ended
                 pause = min(pause, SOON)
@@ -500,13 +502,13 @@ class Engine:
                 pause = min(pause, _STUCK if enough == 1 else SOON)
         self._enough = enough
         self._asleep = True
-        if len(self._ended) < enough and not (self._waiter is not None and self._waiter.awake):
+        if len(self._ended) < enough:
             self._bell.wait(max(pause, 0))
         self._asleep = False
         self._bell.clear()
 
     def _would_ask(self, now: float) -> bool:
-        lanes = [lane for lane in self._lanes if not lane.closed]
+        lanes = self._worth_asking()
         return bool(lanes and wants(lanes, self._free_slots(), now))
 
     def _wake_one_more_if_stuck(self, now: float) -> None:

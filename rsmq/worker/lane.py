@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from rsmq.codecs import Codec
 from rsmq.model import QueueAttributes
 from rsmq.protocol import QueueKeys
+from rsmq.waiting import Waiter
 from rsmq.worker.lease import Job, Lease
 from rsmq.worker.listener import Listener
 from rsmq.worker.outcome import Policy
@@ -46,6 +47,7 @@ class Lane:
         closed: whether the queue is paused or missing, as far as is known.
         mean: how long a call takes, seconds; None before the first.
         careful_until: until when nothing is taken ahead.
+        waiter: who is told of messages; None where there may be some without that.
         cancel: ends a call, where that is possible.
     """
 
@@ -63,6 +65,7 @@ class Lane:
     closed: str = ""
     mean: float | None = None
     careful_until: float = 0.0
+    waiter: Waiter | None = None
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
 
     @property
