@@ -1,17 +1,18 @@
 -- Ends what a worker did with messages: removes them, hides them for a time from now, or releases them
--- to where they stood by their sent time. Each is given its receipt, of one queue or several.
+-- to where they stood by their sent time; or extends what it goes on with. Each is given its receipt, of
+-- one queue or several. A worker whose name another one has can only remove.
 --
 -- KEYS[1] held         hash              what the worker holds, as in _held.lua
 -- KEYS[2...] queues    hash, sorted set  of each group the two keys of its queue
 -- ARGV[1] token        string            who asks
--- ARGV[2...] messages  strings           of each group what is done (delete, hide, release), the queue's
---                                        name, and the group as in _receipts.lua; with each id ms: to
---                                        delete nothing, to hide for how long, to release when it was
---                                        sent, '' = not known
+-- ARGV[2...] messages  strings           of each group what is done (delete, hide, release, extend), the
+--                                        queue's name, and the group as in _receipts.lua; with each id
+--                                        ms: to delete nothing, to hide and to extend for how long, to
+--                                        release when it was sent, '' = not known
 --
 -- returns a digit for each message: 1 it was done, 0 it is not in the queue, 2 it was received again
 --         since
--- errors  none: a missing queue has no such message
+-- errors  WORKERREPLACED: then nothing is extended. A missing queue has no such message
 -- source  none in Node; what is written is what npm rsmq 0.12.4 deleteMessage and
 --         changeMessageVisibility write
 -- @include _time.lua
@@ -30,6 +31,9 @@ for at = 2, #queues, 2 do
   allow_removal(queues[at + 1], queues[at]) -- also fails on a key of another type
 end
 local mine = has_name(held, token)
+if not mine and messages[2] == 'extend' then
+  return redis.error_reply('WORKERREPLACED ' .. held)
+end
 
 local now = server_time_ms()
 local answer, from = {}, 2
@@ -43,19 +47,21 @@ for at = 2, #queues, 2 do
     ids[each] = messages[from + 4 + (each - 1) * stride]
   end
   local fit, places = held_still(hash, zset, ids, count, told)
-  if done == 'delete' then
+  if not mine and done ~= 'delete' then -- they are the successor's
+    told = {string.rep('2', number)}
+  elseif done == 'delete' then
     variadic('ZREM', zset, fit)
     variadic('HDEL', hash, fields_of(fit))
   else
     local members = {}
     for each, id in ipairs(fit) do
       local ms = tonumber(messages[from + 5 + (places[each] - 1) * stride])
-      local score = done == 'hide' and now + ms or math.min(ms or now, now)
+      local score = done ~= 'release' and now + ms or math.min(ms or now, now)
       members[2 * each - 1], members[2 * each] = digits(score), id
     end
     score_present(zset, members)
   end
-  if mine then
+  if mine and done ~= 'extend' then
     forget_held(held, ids, count .. ':' .. name)
   end
   from = from + 4 + number * stride

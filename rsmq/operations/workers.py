@@ -143,17 +143,19 @@ def _taken(reply: Any) -> list[Taken]:
 
 
 #: What is done with messages of a queue that were received equally often.
-Group: TypeAlias = tuple[QueueKeys, Literal["delete", "hide", "release"], int, Sequence[Any]]
+Group: TypeAlias = tuple[
+    QueueKeys, Literal["delete", "hide", "release", "extend"], int, Sequence[Any]
+]
 
 
 def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[bytes]:
     """
-    Delete, hide and release messages.
+    Delete, hide, release and extend messages.
 
     Args:
         worker: who holds them.
-        groups: of each the queue, what is done, the receive count, and the ids; to hide pairs of
-            id and ms.
+        groups: of each the queue, what is done, the receive count, and the ids; to hide and to
+            extend pairs of id and ms.
 
     Returns:
         A digit for each: 1 it was done, 0 it is gone, 2 somebody has received it since.
@@ -165,7 +167,7 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
         args += done.encode(), protocol.encode_name(queue.name), digits(len(ids)), digits(count)
         if done == "delete":
             args += protocol.encode_names(ids)
-        elif done == "hide":
+        elif done in ("hide", "extend"):
             args += [arg for id, ms in ids for arg in (protocol.encode_name(id), digits(ms))]
         else:
             args += [arg for id in ids for arg in (protocol.encode_name(id), sent_ms(id))]

@@ -1,22 +1,26 @@
 """
 Which call is made next. Whoever uses it holds its lock; no I/O, no threads of its own.
 
-Lanes of a higher priority go first, within the limits of each. A call that must be made alone is
-made when all others have ended, and no other begins before it has ended too.
+Lanes of a higher priority go first, and those of one priority by turns, within the limits of each.
+A call that must be made alone is made when all others have ended, and no other begins before it has
+ended too.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rsmq.worker.lane import Lane
 from rsmq.worker.lease import Job
 
 #: Seconds after which a call that is ready goes before those of a higher priority.
 OVERDUE = 1.0
+#: Seconds within which the calls that are ready should have begun.
+SOON = 0.001
 
 
 class Backlog:
@@ -43,12 +47,39 @@ class Backlog:
         self.alone: Job | None = None
         self.shut = False
         self._slots = slots
-        by_priority = sorted(lanes, key=lambda lane: -lane.listener.priority)
-        self._lanes = {
-            is_async: [lane for lane in by_priority if lane.listener.handlers.is_async is is_async]
-            for is_async in (False, True)
-        }
-        self._all = by_priority
+        self._lanes = lanes
+        #: Of tasks (True) and of threads the lanes that have calls to be made.
+        self._filled: dict[bool, dict[Lane, None]] = {False: {}, True: {}}
+        self._turns = itertools.count(1)
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Calls to be made."""
+        for job in jobs:
+            lane = job.lane
+            if not lane.ready:
+                self._filled[lane.is_async][lane] = None
+            lane.ready.append(job)
+
+    def take_back(self, jobs: Iterable[Job]) -> list[Job]:
+        """Those of these calls that have not begun: they will not be made."""
+        back = []
+        for job in jobs:
+            if job.began is None and job in job.lane.ready:
+                job.lane.ready.remove(job)
+                back.append(job)
+                self._empty(job.lane)
+        return back
+
+    def close(self) -> None:
+        """No call will be made any more."""
+        self.shut, self.alone = True, None
+        for lane in self._lanes:
+            lane.ready.clear()
+            self._empty(lane)
+
+    def _empty(self, lane: Lane) -> None:
+        if not lane.ready:
+            self._filled[lane.is_async].pop(lane, None)
 
     def next(self, is_async: bool) -> Job | None:  # noqa: FBT001 - threads or tasks
         """The next call, which begins now; None if there is none to be made."""
@@ -56,43 +87,61 @@ class Backlog:
             return None
         if self.shut:
             job = self.alone
-            if (
-                job is None
-                or job.began is not None
-                or job.lane.listener.handlers.is_async != is_async
-            ):
+            if job is None or job.began is not None:
                 return None
-            return self._begin(job)
-        lanes = self._lanes[is_async]
-        if len(lanes) > 1:
-            lanes = self._overdue_first(lanes)
-        for lane in lanes:
-            if lane.ready and lane.running < lane.limit:
-                return self._begin(lane.ready.popleft())
-        return None
+            return self._begin(job) if job.lane.is_async == is_async else None
+        filled = self._filled[is_async]
+        if len(filled) == 1:
+            (lane,) = filled
+            return self._first_of(lane) if len(lane.calls) < lane.limit else None
+        lanes = [lane for lane in filled if len(lane.calls) < lane.limit]
+        if not lanes:
+            return None
+        since = time.monotonic() - OVERDUE
+        late = [lane for lane in lanes if lane.ready[0].taken < since]
+        return self._first_of(
+            min(late, key=lambda lane: lane.ready[0].taken)
+            if late
+            else min(lanes, key=lambda lane: (-lane.listener.priority, lane.turn))
+        )
+
+    def _first_of(self, lane: Lane) -> Job:
+        job = lane.ready.popleft()
+        if not lane.ready:
+            del self._filled[lane.is_async][lane]
+        lane.turn = next(self._turns)
+        return self._begin(job)
 
     def _begin(self, job: Job) -> Job:
-        job.lane.running += 1
+        job.lane.calls[job] = None
         self.running += 1
         job.began = time.monotonic()
         return job
 
-    def _overdue_first(self, lanes: list[Lane]) -> list[Lane]:
-        since = time.monotonic() - OVERDUE
-        late = [lane for lane in lanes if lane.ready and lane.ready[0].taken < since]
-        return late + lanes if late else lanes
-
     def end(self, job: Job) -> None:
         """A call has ended, or nobody waits for it any more."""
-        job.lane.running -= 1
+        del job.lane.calls[job]
         self.running -= 1
         if self.alone is job:
             self.alone = None
 
     def ready(self, is_async: bool | None = None) -> int:  # noqa: FBT001 - as above
         """How many calls are to be made."""
-        lanes = self._all if is_async is None else self._lanes[is_async]
-        return sum(len(lane.ready) for lane in lanes)
+        kinds = (False, True) if is_async is None else (is_async,)
+        return sum(len(lane.ready) for kind in kinds for lane in self._filled[kind])
+
+    def calls(self, is_async: bool) -> list[Job]:  # noqa: FBT001 - as above
+        """The calls that are under way."""
+        return [job for lane in self._lanes if lane.is_async == is_async for job in lane.calls]
+
+    def ready_by_priority(self) -> dict[int, int]:
+        """How many calls are to be made, by their priorities."""
+        found: dict[int, int] = {}
+        for filled in self._filled.values():
+            for lane in filled:
+                priority = lane.listener.priority
+                found[priority] = found.get(priority, 0) + len(lane.ready)
+        return found
 
     def worth_waking(self, is_async: bool, busy: int) -> int:  # noqa: FBT001 - as above
         """
@@ -105,16 +154,12 @@ class Backlog:
             job = self.alone
             if job is None or job.began is not None:
                 return 0
-            return int(job.lane.listener.handlers.is_async == is_async)
+            return int(job.lane.is_async == is_async)
         wanted = 0.0
-        for lane in self._lanes[is_async]:
-            calls = min(len(lane.ready), lane.limit - lane.running)
+        for lane in self._filled[is_async]:
+            calls = min(len(lane.ready), lane.limit - len(lane.calls))
             if calls > 0:
                 mean = lane.mean
                 soon = math.inf if mean is None else 1 + len(lane.ready) * mean / SOON
                 wanted += calls if soon >= calls else max(soon - busy, 0)
-        return min(int(wanted), max(self._slots - self.running, 0))
-
-
-#: Seconds within which the calls that are ready should have begun.
-SOON = 0.001
+        return min(math.ceil(wanted), max(self._slots - self.running, 0))

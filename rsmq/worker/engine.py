@@ -25,7 +25,7 @@ from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError, WorkerReplaced
 from rsmq.operations.workers import Identity, Taken
 from rsmq.waiting import Waiter
-from rsmq.worker.backlog import SOON, Backlog
+from rsmq.worker.backlog import OVERDUE, SOON, Backlog
 from rsmq.worker.executor import Executor
 from rsmq.worker.holding import Holding
 from rsmq.worker.lane import Lane
@@ -33,7 +33,7 @@ from rsmq.worker.lease import Batch, Job, Single
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import TookItsProcessDown
-from rsmq.worker.plan import wants
+from rsmq.worker.plan import Asked, wants
 from rsmq.worker.registry import BEAT, TTL
 from rsmq.worker.settling import Settling, forget, give_back
 
@@ -96,7 +96,7 @@ class Engine:
         self._facts = facts
         self._worker = worker
         self._settling = Settling(rsmq, identity, hooks)
-        self._holding = Holding(rsmq, lanes, self._settling, self.backlog, hooks)
+        self._holding = Holding(rsmq, identity, lanes, self._settling, self.backlog, hooks)
         self._executors: Mapping[bool, Executor] = {}
         self._ended: deque[Job] = deque()
         self._ends = 0
@@ -126,7 +126,7 @@ class Engine:
 
     def idle(self) -> None:
         """Somebody who makes calls has nothing to do."""
-        if self._asleep and (self._ended or self.backlog.shut):
+        if self._asleep and (self._ended or self._stopping or self.backlog.shut):
             self._bell.set()
 
     def stop(self, grace: float) -> None:
@@ -150,16 +150,21 @@ class Engine:
         except WorkerReplaced as error:
             self.failure = error
             _log.error("worker %s stops: %s. %s", self._identity.name, error, error.hint)
-            self._holding.lose_all("another worker has this one's name")
+            self._fail("another worker has this one's name")
         except BaseException as error:  # noqa: BLE001 - it is told to who runs the worker
             self.failure = error
             _log.critical("worker %s fails", self._identity.name, exc_info=True)
-            self._holding.lose_all("the worker has failed")
+            self._fail("the worker has failed")
         finally:
             for lane in self._lanes:
                 self._wait_no_more(lane)
             self._hooks.call("after_stop", self._worker)
             self.over.set()
+
+    def _fail(self, why: str) -> None:
+        with self.backlog.lock:
+            self.backlog.close()
+        self._holding.lose_all(why)
 
     def _turn(self) -> None:
         now = time.monotonic()
@@ -258,27 +263,34 @@ class Engine:
     def _take(self, now: float) -> None:
         if self._alone and self._begin_alone():
             return
-        lanes, slots = self._worth_asking(), self._free_slots()
-        asked = wants(lanes, slots, now) if lanes else []
+        asked, slots = self._wanted(now)
         if not asked:
             return
-        self._hooks.call("before_receive", [lane.name for lane, _ in asked])
+        self._hooks.call("before_receive", [each.lane.name for each in asked])
         sent = time.monotonic()
-        each_want = [want for _, want in asked]
-        operation = operations.take_messages(self._identity, each_want, slots)
+        operation = operations.take_messages(self._identity, [each.want for each in asked], slots)
         try:
             taken = self._rsmq.run(operation)
         except (RedisError, OSError):
             self._astray = True
             raise
+        self._sort_in(asked, taken, sent)
+
+    def _sort_in(self, asked: list[Asked], taken: list[Taken], sent: float) -> None:
+        """What came of the queues, and their messages, which are handled next."""
         jobs: list[Job] = []
-        for (lane, _), each in zip(asked, taken, strict=True):
+        for of, each in zip(asked, taken, strict=True):
+            lane = of.lane
             if each.state in ".+":
-                lane.asked_at = now
+                lane.asked_at = sent
             elif each.state in "pm":
                 self._close(lane, each.state)
             if each.ids:
-                jobs += self._received(lane, each, sent)
+                received = self._received(lane, each, sent)
+                if of.starved:
+                    for job in received:
+                        job.taken -= OVERDUE  # it begins before what is more urgent
+                jobs += received
             self._wait_for_more(lane, drained=each.state == ".", found=bool(each.ids))
         if jobs:
             self._begin(jobs)
@@ -291,11 +303,16 @@ class Engine:
             if not lane.closed and (lane.waiter is None or lane.waiter.awake)
         ]
 
-    def _free_slots(self) -> int:
+    def _wanted(self, now: float) -> tuple[list[Asked], int]:
+        lanes = self._worth_asking()
+        if not lanes:
+            return [], 0
         with self.backlog.lock:
             if self.backlog.shut:
-                return 0
-            return max(self._slots - self.backlog.running - self.backlog.ready(), 0)
+                return [], 0
+            free = self._slots - self.backlog.running
+            ready = self.backlog.ready_by_priority()
+        return wants(lanes, free, ready, now)
 
     def _close(self, lane: Lane, state: str) -> None:
         lane.closed = state
@@ -330,9 +347,38 @@ class Engine:
 
     def _received(self, lane: Lane, taken: Taken, sent: float) -> list[Job]:
         """Calls for messages that were received; those that are made alone are kept."""
-        held, now = lane.held, taken.now
+        held = lane.held
+        if held:
+            for id in taken.ids:
+                if id in held:
+                    self._settling.lose(lane, held[id], "it was received once more")
+        singles = self._singles(lane, taken, sent)
+        if self._hooks["after_receive"]:
+            messages = [single.message(lane.name, lane.codec) for single in singles]
+            self._hooks.call("after_receive", lane.name, messages)
+        alone: list[Single] = []
+        if taken.again:
+            alone = [single for single in singles if single.alone]
+            singles = [single for single in singles if not single.alone]
+        jobs: Sequence[Job] = singles
+        alone_jobs: Sequence[Job] = alone
+        size = lane.listener.batch
+        if size is not None:
+            parts = [singles[at : at + size] for at in range(0, len(singles), size)]
+            jobs = [Batch(lane, part, sent) for part in parts]
+            alone_jobs = [Batch(lane, [single], sent) for single in alone]
+        for job in (*jobs, *alone_jobs):
+            for lease in job.leases:
+                held[lease.id] = lease
+        for job in alone_jobs:
+            job.alone = True
+        self._alone += alone_jobs
+        return [*jobs]
+
+    def _singles(self, lane: Lane, taken: Taken, sent: float) -> list[Single]:
         lane.renew_at = min(lane.renew_at, sent + lane.vt / 3)
         self.numbers.received += len(taken.ids)
+        now = taken.now
         singles = [
             Single(lane, id, raw, 1, now, sent)
             for id, raw in zip(taken.ids, taken.raws, strict=True)
@@ -341,39 +387,11 @@ class Engine:
             single = singles[place]
             single.count, single.first_received_ms = count, first
             single.alone = lane.policy.exceeded(count)
-        if self._hooks["after_receive"]:
-            messages = [single.message(lane.name, lane.codec) for single in singles]
-            self._hooks.call("after_receive", lane.name, messages)
-        alone = [single for single in singles if single.alone] if taken.again else []
-        if alone:
-            singles = [single for single in singles if not single.alone]
-        size = lane.listener.batch
-        if size is None:
-            for single in singles:
-                held[single.id] = single
-            jobs: list[Job] = [*singles]
-        else:
-            parts = [singles[at : at + size] for at in range(0, len(singles), size)]
-            jobs = [Batch(lane, part, sent) for part in parts]
-        for job in alone if size is None else [*jobs, *self._batches_of_one(lane, alone, sent)]:
-            for lease in job.leases:
-                held[lease.id] = lease
-            if job.alone:
-                self._alone.append(job)
-        return jobs
-
-    def _batches_of_one(self, lane: Lane, singles: list[Single], sent: float) -> list[Job]:
-        batches: list[Job] = []
-        for single in singles:
-            batch = Batch(lane, [single], sent)
-            batch.alone = True
-            batches.append(batch)
-        return batches
+        return singles
 
     def _begin(self, jobs: list[Job]) -> None:
         with self.backlog.lock:
-            for job in jobs:
-                job.lane.ready.append(job)
+            self.backlog.add(jobs)
             for executor in self._executors.values():
                 executor.wake(0)
 
@@ -401,7 +419,7 @@ class Engine:
             if before < ALONE:
                 with backlog.lock:
                     backlog.alone = job
-                    self._executors[lane.listener.handlers.is_async].wake(0)
+                    self._executors[lane.is_async].wake(0)
                 return True
             self._alone.popleft()
             error = TookItsProcessDown(
@@ -429,10 +447,13 @@ class Engine:
 
     # Stopping, and sleeping.
 
-    def _give_back_what_waits(self) -> None:
+    def _tell_of_stop(self) -> None:
         if not self._told_of_stop:
             self._told_of_stop = True
             self._hooks.call("before_stop", self._worker)
+
+    def _give_back_what_waits(self) -> None:
+        self._tell_of_stop()
         for lane in self._lanes:
             self._wait_no_more(lane)
         with self.backlog.lock:
@@ -462,7 +483,10 @@ class Engine:
     def _leave(self) -> None:
         """Release what is still held, and give the name back."""
         name = self._identity.name
+        self._tell_of_stop()
         self._note_ends()
+        with self.backlog.lock:
+            self.backlog.close()
         left = 0
         try:
             self._settling.write()
@@ -488,11 +512,11 @@ class Engine:
         pause = min(self._beat_at, self._holding.renew_at(), self._until) - now
         enough = 1
         if self._stopping:
-            pause = min(pause, 0.05)
+            pause = min(pause, _STUCK)
         else:
             with self.backlog.lock:
                 ready = self.backlog.ready()
-            if not self._alone and self._would_ask(now):
+            if not self._alone and self._wanted(now)[0]:
                 return
             if self._alone:  # nobody tells when the last of the others has ended
                 pause = min(pause, SOON)
@@ -507,10 +531,6 @@ class Engine:
         self._asleep = False
         self._bell.clear()
 
-    def _would_ask(self, now: float) -> bool:
-        lanes = self._worth_asking()
-        return bool(lanes and wants(lanes, self._free_slots(), now))
-
     def _wake_one_more_if_stuck(self, now: float) -> None:
         since, ends = self._stuck_since
         if ends != self._ends:
@@ -524,6 +544,6 @@ class Engine:
 
     def _ends_worth_waking_for(self) -> int:
         """How many calls may end before this loop is woken: what ends soon is written together."""
-        means = [lane.mean for lane in self._lanes if lane.ready or lane.running]
+        means = [lane.mean for lane in self._lanes if lane.ready or lane.calls]
         shortest = min((mean for mean in means if mean is not None), default=SOON)
         return max(1, min(_TOGETHER, int(SOON / max(shortest, 1e-7))))

@@ -75,7 +75,7 @@ class Handling:
         """The handler and its arguments; None where there is nothing to be handled."""
         lane = job.lane
         lease = job.leases[0]
-        if job.began is not None and lease.ends <= job.began:
+        if lease.lost or (job.began is not None and lease.ends <= job.began):
             raise LeaseOver
         if lane.listener.batch is not None:
             return self._batch(job, seen)

@@ -8,17 +8,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from rsmq import operations
 from rsmq.client import RSMQ
-from rsmq.errors import QueueNotFound
+from rsmq.operations.workers import Group, Identity
 from rsmq.worker.backlog import Backlog
 from rsmq.worker.executor import Executor
 from rsmq.worker.lane import Lane
 from rsmq.worker.lease import Job, Lease
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Again, HandlerTimedOut, decide
-from rsmq.worker.settling import Settling
+from rsmq.worker.settling import Settling, forget
 
 _UNRENEWED = "its visibility timeout could not be extended in time"
 
@@ -26,15 +27,17 @@ _UNRENEWED = "its visibility timeout could not be extended in time"
 class Holding:
     """Keeps what the worker holds."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made in one place
         self,
         rsmq: RSMQ,
+        identity: Identity,
         lanes: Sequence[Lane],
         settling: Settling,
         backlog: Backlog,
         hooks: Hooks,
     ) -> None:
         self._rsmq = rsmq
+        self._identity = identity
         self._lanes = lanes
         self._settling = settling
         self._backlog = backlog
@@ -59,18 +62,19 @@ class Holding:
             lane.renew_at = min((each.renew_at for each in lane.held.values()), default=math.inf)
 
     def _extend(self, lane: Lane, leases: list[Lease]) -> None:
-        began = time.monotonic()
-        messages = [lease.message(lane.name, lane.codec) for lease in leases]
-        operation = operations.change_messages_visibility(
-            self._rsmq.namespace, messages, None, lane.vt
-        )
-        try:
-            changed = self._rsmq.run(operation)
-        except QueueNotFound:
-            changed = []
-        extended = set(changed)
+        by_count: dict[int, list[Lease]] = {}
         for lease in leases:
-            if lease.id in extended:
+            by_count.setdefault(lease.count, []).append(lease)
+        ms = round(lane.vt * 1000)
+        groups: list[Group] = [
+            (lane.keys, "extend", count, [(lease.id, ms) for lease in some])
+            for count, some in by_count.items()
+        ]
+        began = time.monotonic()
+        told = self._rsmq.run(operations.settle_messages(self._identity, groups))
+        ours = ord("1")
+        for lease, digit in zip(chain.from_iterable(by_count.values()), told, strict=True):
+            if digit == ours:
                 lease.renew_at, lease.ends = began + lane.vt / 3, began + lane.vt
             else:
                 self._settling.lose(lane, lease, "somebody has received or deleted it")
@@ -91,24 +95,22 @@ class Holding:
 
     def give_back(self, lane: Lane, jobs: Iterable[Job]) -> None:
         """Release calls that have not begun."""
-        back = []
         with self._backlog.lock:
-            for job in jobs:
-                if job.began is None and job in lane.ready:
-                    lane.ready.remove(job)
-                    back.append(job)
+            back = self._backlog.take_back(jobs)
         for job in back:
             self._settling.release(lane, job.leases)
             for lease in job.leases:
-                del lane.held[lease.id]
+                forget(lane, lease)
 
     def let_go_of_hung_calls(self, executors: Mapping[bool, Executor], now: float) -> None:
         """Wait no longer for calls that run longer than they may."""
         for lane in self._lanes:
             longest = lane.listener.max_runtime
-            for job in {lease.job for lease in lane.held.values()}:
+            with self._backlog.lock:
+                calls = list(lane.calls)
+            for job in calls:
                 if job.began is not None and now - job.began > longest:
-                    self._let_go(lane, job, executors[lane.listener.handlers.is_async])
+                    self._let_go(lane, job, executors[lane.is_async])
 
     def _let_go(self, lane: Lane, job: Job, executor: Executor) -> None:
         with self._backlog.lock:
@@ -121,6 +123,8 @@ class Holding:
         error = HandlerTimedOut(f"its handler ran for more than {lane.listener.max_runtime:g} s")
         for lease in job.leases:
             self._settling.numbers.hung += 1
+            if lease.lost:
+                continue
             lease.lost = True
             self._hooks.call("lease_lost", lease.message(lane.name, lane.codec), str(error))
             outcome = decide(error, lease.count, lane.policy)

@@ -40,7 +40,8 @@ class Lane:
         limit: calls at once at most.
         policy: its listener's; where that names no dead-letter queue, the queue's own.
         ready: calls to be made.
-        running: calls under way.
+        calls: calls under way, in the order in which they began.
+        turn: when it had its last turn, in a count of all turns.
         held: all messages that are not settled, by id.
         renew_at: when the first of them is to be extended; monotonic seconds.
         asked_at: when the queue was looked at last.
@@ -58,10 +59,11 @@ class Lane:
     limit: int
     policy: Policy
     ready: deque[Job] = field(default_factory=deque)
-    running: int = 0
+    calls: dict[Job, None] = field(default_factory=dict)
+    turn: int = 0
     held: dict[str, Lease] = field(default_factory=dict)
     renew_at: float = math.inf
-    asked_at: float = 0.0
+    asked_at: float = field(default_factory=time.monotonic)
     closed: str = ""
     mean: float | None = None
     careful_until: float = 0.0
@@ -79,12 +81,18 @@ class Lane:
         return self.listener.batch or 1
 
     @property
-    def ahead(self) -> int:
+    def is_async(self) -> bool:
+        """Whether its handlers are tasks."""
+        return self.listener.handlers.is_async
+
+    def ahead(self, now: float) -> int:
         """How many messages may wait for a slot: few enough to be begun soon."""
-        if self.mean is None or time.monotonic() < self.careful_until:
+        if self.mean is None or now < self.careful_until:
             return 0
+        oldest = next(iter(self.calls), None)
+        age = 0.0 if oldest is None or oldest.began is None else now - oldest.began
         seconds = min(AHEAD, self.vt * AHEAD_OF_VT)
-        calls = seconds / max(self.mean, 1e-7) * self.limit
+        calls = seconds / max(self.mean, age, 1e-7) * self.limit
         return int(min(calls * self.size, MOST_AHEAD))
 
     def took(self, seconds: float) -> None:

@@ -6,6 +6,7 @@ Most calls are for one message: then both are one object, of which there is one 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -223,7 +224,7 @@ class Delivery(Message):
         waiting any longer. What the handler does from then on may be done twice; its message is
         left alone. A long-running handler looks here now and then, and ends when it is True.
         """
-        return self._lease.lost
+        return self._lease.lost or time.monotonic() > self._lease.ends
 
     @property
     def error(self) -> BaseException | None:

@@ -8,7 +8,8 @@ been asked for a time comes first, for one call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rsmq.operations.workers import Want
 from rsmq.worker.lane import Lane
@@ -17,8 +18,26 @@ from rsmq.worker.lane import Lane
 STARVED = 10.0
 
 
-def in_order(lanes: Iterable[Lane], now: float) -> list[tuple[Lane, bool]]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """
+    A queue that is asked.
+
+    Attributes:
+        lane: whose.
+        want: for what.
+        starved: whether it comes first because it has waited for so long.
+    """
+
+    lane: Lane
+    want: Want
+    starved: bool
+
+
+def in_order(lanes: Sequence[Lane], now: float) -> list[tuple[Lane, bool]]:
     """The lanes in the order in which they are asked, and whether each is starved."""
+    if len(lanes) == 1:
+        return [(lanes[0], False)]
     marked = [(lane, now - lane.asked_at >= STARVED) for lane in lanes]
     if all(starved for _, starved in marked):  # then none is for another's sake
         marked = [(lane, False) for lane, _ in marked]
@@ -27,33 +46,43 @@ def in_order(lanes: Iterable[Lane], now: float) -> list[tuple[Lane, bool]]:
     )
 
 
-def wants(lanes: Sequence[Lane], slots: int, now: float) -> list[tuple[Lane, Want]]:
+def wants(
+    lanes: Sequence[Lane], free: int, ready: Mapping[int, int], now: float
+) -> tuple[list[Asked], int]:
     """
     What is asked of the queues.
 
     Args:
-        lanes: those that are open.
-        slots: calls that could begin now, beside those that are ready.
+        lanes: those in whose queues there may be something.
+        free: slots in which no call is under way.
+        ready: calls that are to be made, by priority: those of a lane's priority or a higher one
+            begin before what is asked for here.
         now: monotonic seconds.
 
     Returns:
-        Of each lane that is asked what it is asked for, in order; empty where there is nothing to
-        be asked.
+        The queues that are asked, in order, none where there is nothing to be asked; and in how
+        many slots what comes of it can begin.
     """
-    asked = []
-    for lane, starved in in_order(lanes, now) if len(lanes) > 1 else [(lanes[0], False)]:
-        size, ready = lane.size, len(lane.ready)
-        free = min(lane.limit - lane.running - ready, slots)
-        ahead = lane.ahead
-        most = max(free, 0) * size + ahead
-        if free <= 0:
-            waiting = ready * size
-            most = ahead - waiting
-            if 2 * waiting > ahead:  # half of what may wait does: later, more at once
+    asked: list[Asked] = []
+    slots = 0
+    overtaken = False  # whether what is taken ahead now would begin before what is more urgent
+    for lane, starved in in_order(lanes, now):
+        size, waiting, priority = lane.size, len(lane.ready), lane.listener.priority
+        open_slots = free - sum(number for of, number in ready.items() if of >= priority)
+        begin = max(min(lane.limit - len(lane.calls) - waiting, open_slots), 0)
+        ahead = 0 if overtaken else lane.ahead(now)
+        most = begin * size + ahead
+        if begin == 0:
+            most = ahead - waiting * size
+            if 2 * waiting * size > ahead:  # half of what may wait does: later, more at once
                 most = 0
-        if starved and free > 0:
-            most, ahead = size, 0
+        if starved and len(lane.calls) + waiting < lane.limit:
+            most = ahead = size
         if most > 0:
+            if not asked or open_slots > slots:
+                slots = max(open_slots, 0)
             vt_ms = round(lane.vt * 1000)
-            asked.append((lane, Want(lane.keys, vt_ms, size, ahead, most)))
-    return asked
+            asked.append(Asked(lane, Want(lane.keys, vt_ms, size, ahead, most), starved))
+        elif not waiting and len(lane.calls) < lane.limit:
+            overtaken = True
+    return asked, slots

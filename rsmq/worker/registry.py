@@ -110,7 +110,8 @@ def place() -> str:
 def born(pid: int) -> str:
     """When a process of this place began, as the system counts; empty if there is none."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]  # Z, X: dead, and nobody has asked
     except (OSError, IndexError):
         return ""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from asyncio import CancelledError
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -95,6 +96,8 @@ class Settling:
                 forget(lane, lease)
             elif isinstance(job.error, LeaseOver):
                 self.lose(lane, lease, "it had to wait for its call for too long")
+            elif _was_cancelled_for_time(job, lease):
+                self.lose(lane, lease, "its visibility timeout could not be extended in time")
             elif job.error is None and lease.error is None:
                 key = (lane, lease.count)
                 if key in self._done:
@@ -295,6 +298,13 @@ class Settling:
             "worker": self._identity.name,
             "attempts": end.lease.count,
         }
+
+
+def _was_cancelled_for_time(job: Job, lease: Lease) -> bool:
+    """Whether a task was cancelled for its lease was over."""
+    if not isinstance(job.error, CancelledError) or job.ended is None:
+        return False
+    return lease.ends <= job.ended
 
 
 def _grave(end: _End) -> str:

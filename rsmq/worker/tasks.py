@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,8 @@ from rsmq.worker.lease import Job
 
 #: Calls that one task makes in a row before others of the loop have their turn.
 _IN_A_ROW = 100
+#: Seconds between two looks at the clock.
+_WATCH = 0.2
 #: How long cancelled handlers may take to end when the loop is closed, seconds.
 _CLOSING = 1.0
 
@@ -43,10 +46,23 @@ class Tasks:
         """Begin, on a loop that runs already, or on one of our own in a thread of its own."""
         if loop is not None:
             self._loop = loop
+            self._from_elsewhere(self._watch)
             return
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._work, name="rsmq-tasks", daemon=True)
         self._thread.start()
+        self._from_elsewhere(self._watch)
+
+    def _watch(self) -> None:
+        """Cancel what runs on past its visibility timeout, also while Redis can't be reached."""
+        now = time.monotonic()
+        with self._backlog.lock:
+            calls = self._backlog.calls(True)
+        for job in calls:
+            if job.task is not None and all(lease.ends <= now for lease in job.leases):
+                _cancel(job)
+        if not self._stopped:
+            asyncio.get_running_loop().call_later(_WATCH, self._watch)
 
     def _work(self) -> None:
         loop = self._loop
