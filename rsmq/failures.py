@@ -71,6 +71,10 @@ _ADVICE = {
 }
 
 
+#: Codes of what is wrong with single keys: others are not concerned.
+_OF_KEYS = frozenset({"WRONGTYPE", "ERR", "NOPERM"})
+
+
 class Failure(Enum):
     """What is known about the attempt."""
 
@@ -91,6 +95,11 @@ def code_of(error: BaseException) -> str:
     if text.startswith(_NOT_PERMITTED_IN_SCRIPT):
         return "NOPERM"
     return text.partition(" ")[0]
+
+
+def is_of_these_keys(error: BaseException) -> bool:
+    """Whether the server refused for what stands in these keys, or for rights on them."""
+    return isinstance(error, redis_errors.ResponseError) and code_of(error) in _OF_KEYS
 
 
 def classify(error: BaseException, *, sent: bool) -> Failure:

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from rsmq.errors import MissingExtra, RSMQError
 from rsmq.model import Message
+from rsmq.protocol import whole
 from rsmq.worker import Discard, Middleware
 
 try:
@@ -216,6 +217,8 @@ def serve(port: int, host: str = "127.0.0.1") -> None:
         host: the address to listen at; only this machine's own by default.
 
     Raises:
+        InvalidValue: it is no port.
         OSError: the port is taken.
     """
+    whole("port", port, 1, 65535)
     _start(port, addr=host)

@@ -64,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("app", nargs="?", metavar="MODULE:NAME", help="as in myapp:worker")
     parser.add_argument("--url", help="of Redis (default: RSMQ_URL, else the worker's own)")
-    parser.add_argument("--ns", help="the namespace (default: RSMQ_NS, else the worker's own)")
+    parser.add_argument(
+        "--ns", help="the namespace, with a url (default: RSMQ_NS, else the worker's own)"
+    )
     parser.add_argument("--name", help="of this worker: its successor takes over by it")
     parser.add_argument("--concurrency", type=int, metavar="N", help="calls of handlers at once")
     parser.add_argument("--grace", type=float, metavar="SECONDS", help="for handlers to end in")
@@ -118,6 +120,8 @@ def _worker(given: argparse.Namespace) -> Worker:
         raise _NoWorker(f"there is no module {module!r} in {os.getcwd()}, nor installed") from None  # noqa: PTH109 - as above
     for part in name.split("."):
         found = getattr(found, part, None)
+    if found is None:
+        raise _NoWorker(f"the module {module!r} has no {name!r}")
     if not isinstance(found, Worker):
         raise _NoWorker(f"{given.app} is no Worker, but of type {type(found).__name__}")
     return found

@@ -15,6 +15,7 @@
 local alone = KEYS[1]
 local id, count, lifetime = ARGV[1], ARGV[2], ARGV[3]
 
+redis.call('HDEL', alone, '') -- no message has this id: when memory is full, it allows the next
 local times, last = string.match(redis.call('HGET', alone, id) or '', '^(%d+):(%d+)$')
 times = tonumber(times or 0)
 if last ~= count then -- else an attempt of this call whose reply was lost

@@ -18,11 +18,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError, WorkerReplaced
+from rsmq.failures import is_of_these_keys
 from rsmq.operations.workers import Identity, Taken
 from rsmq.waiting import Waiter
 from rsmq.worker.backlog import OVERDUE, SOON, Backlog
@@ -186,6 +187,8 @@ class Engine:
             self._settling.write()
         self._holding.renew(now)
         if now >= self._beat_at:
+            self._beat_at = now + BEAT
+            self._holding.let_go_of_hung_calls(self._executors, now)
             self._beat(now)
         if self._astray:
             self._find_what_went_astray()
@@ -218,9 +221,7 @@ class Engine:
     # Signs of life.
 
     def _beat(self, now: float) -> None:
-        self._beat_at = now + BEAT
         self._rsmq.run(operations.beat_worker(self._identity, self.info(), ttl=TTL))
-        self._holding.let_go_of_hung_calls(self._executors, now)
         for lane in self._lanes:
             if lane.closed == "p":  # perhaps it was resumed
                 lane.closed = ""
@@ -229,7 +230,7 @@ class Engine:
             for lane in self._lanes:
                 if lane.closed:  # perhaps it was made again
                     lane.closed = ""
-                with suppress(QueueNotFound):
+                with suppress(QueueNotFound, ResponseError):
                     lane.adopt(self._rsmq.get_queue_attributes(lane.name))
 
     def info(self) -> dict[str, Any]:
@@ -271,10 +272,29 @@ class Engine:
         operation = operations.take_messages(self._identity, [each.want for each in asked], slots)
         try:
             taken = self._rsmq.run(operation)
-        except (RedisError, OSError):
-            self._astray = True
-            raise
+        except (RedisError, OSError) as error:
+            if not is_of_these_keys(error):
+                self._astray = True
+                raise
+            self._find_what_is_broken(asked, slots, error)
+            return
         self._sort_in(asked, taken, sent)
+
+    def _find_what_is_broken(self, asked: list[Asked], slots: int, error: BaseException) -> None:
+        """Something is wrong with a queue: those that are well go on."""
+        for each in asked:
+            if len(asked) > 1:
+                try:
+                    operation = operations.take_messages(self._identity, [each.want], slots)
+                    sent = time.monotonic()
+                    self._sort_in([each], self._rsmq.run(operation), sent)
+                except ResponseError as its_own:
+                    error = its_own
+                else:
+                    continue
+            self._wait_no_more(each.lane)
+            each.lane.closed = "b"
+            _log.error("queue %s can't be received from: %s", each.lane.name, error)
 
     def _sort_in(self, asked: list[Asked], taken: list[Taken], sent: float) -> None:
         """What came of the queues, and their messages, which are handled next."""

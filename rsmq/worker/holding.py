@@ -10,8 +10,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
+from redis.exceptions import ResponseError
+
 from rsmq import operations
 from rsmq.client import RSMQ
+from rsmq.failures import is_of_these_keys
 from rsmq.operations.workers import Group, Identity
 from rsmq.worker.backlog import Backlog
 from rsmq.worker.executor import Executor
@@ -71,7 +74,14 @@ class Holding:
             for count, some in by_count.items()
         ]
         began = time.monotonic()
-        told = self._rsmq.run(operations.settle_messages(self._identity, groups))
+        try:
+            told = self._rsmq.run(operations.settle_messages(self._identity, groups))
+        except ResponseError as error:
+            if not is_of_these_keys(error):
+                raise
+            for lease in leases:
+                self._settling.lose(lane, lease, f"its queue is broken: {error}")
+            return
         ours = ord("1")
         for lease, digit in zip(chain.from_iterable(by_count.values()), told, strict=True):
             if digit == ours:

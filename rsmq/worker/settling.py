@@ -6,6 +6,7 @@ What is decided stays until Redis has answered; so an outage costs no outcome.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import traceback
 from asyncio import CancelledError
@@ -13,9 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import BodyNotDecodable, QueueNotFound
+from rsmq.failures import is_of_these_keys
 from rsmq.operations.workers import Group, Identity, Receipt
 from rsmq.worker.handling import error_of
 from rsmq.worker.lane import Lane
@@ -164,19 +168,37 @@ class Settling:
                 groups.append((lane.keys, "release", count, [lease.id for lease in leases]))
                 told_of.append((lane, leases, None))
         if groups:
-            told = self._rsmq.run(operations.settle_messages(self._identity, groups))
+            told = self._run(groups)
             lost = len(self._lost)
             self._done, self._others, self._released, self._lost = {}, [], {}, {}
-            at = 0
-            for (_, done, *_), (lane, leases, of) in zip(
-                groups[: len(groups) - lost], told_of, strict=False
-            ):
-                self._written(done, lane, leases, of, told[at : at + len(leases)])
-                at += len(leases)
+            for (_, done, *_), (lane, leases, of), digits in list(
+                zip(groups, told_of, told, strict=True)
+            )[: len(groups) - lost]:
+                self._written(done, lane, leases, of, digits)
         while self._alone:
             lease = self._alone[-1]
             self._rsmq.run(operations.end_alone(lease.job.lane.keys, lease.id))
             self._alone.pop()
+
+    def _run(self, groups: list[Group]) -> list[bytes]:
+        """Write groups: together, or one by one where something is wrong with a queue."""
+        try:
+            told = self._rsmq.run(operations.settle_messages(self._identity, groups))
+        except ResponseError as error:
+            if not is_of_these_keys(error):
+                raise
+            if len(groups) > 1:
+                return [each for group in groups for each in self._run([group])]
+            keys, _, _, ids = groups[0]
+            _log.error(
+                "queue %s can't be written: what became of %d messages is lost: %s",
+                keys.name,
+                len(ids),
+                error,
+            )
+            return [b"2" * len(ids)]
+        ends = list(itertools.accumulate(len(ids) for *_, ids in groups))
+        return [told[end - len(ids) : end] for end, (*_, ids) in zip(ends, groups, strict=True)]
 
     def _others_together(self) -> Iterable[list[_End]]:
         """Those that come back or are dropped, by lane, receive count and what is done."""
@@ -258,8 +280,13 @@ class Settling:
         operation = operations.bury_messages(self._identity, lane.keys, target, messages)
         try:
             told = self._rsmq.run(operation)
-        except QueueNotFound:
-            self._has_no_grave(together, queue)
+        except QueueNotFound as error:
+            self._has_no_grave(together, queue, error)
+            return
+        except ResponseError as error:
+            if not is_of_these_keys(error):
+                raise
+            self._has_no_grave(together, queue, error)
             return
         self._dead = [end for end in self._dead if end not in together]
         for end, digit in zip(together, told, strict=True):
@@ -270,9 +297,14 @@ class Settling:
             self.numbers.dead += 1
             self._tell_of_death("after_dead_letter", end)
 
-    def _has_no_grave(self, ends: Sequence[_End], queue: str) -> None:
-        """The dead-letter queue is gone: its messages stay, and are tried again."""
-        _log.error("there is no queue %s: %d messages that should go there stay", queue, len(ends))
+    def _has_no_grave(self, ends: Sequence[_End], queue: str, error: BaseException) -> None:
+        """The dead-letter queue is gone, or broken: its messages stay, and are tried again."""
+        _log.error(
+            "%d messages should go to queue %s, and stay where they are: %s",
+            len(ends),
+            queue,
+            error,
+        )
         self._dead = [end for end in self._dead if end not in ends]
         for end in ends:
             nowhere = replace(end.lane.policy, dead_letter_queue=None, unroutable=None, drop=False)

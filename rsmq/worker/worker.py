@@ -18,10 +18,12 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
+from redis.exceptions import RedisError
+
 from rsmq import operations, protocol
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
-from rsmq.errors import InvalidFormat, show
+from rsmq.errors import InvalidFormat, RSMQError, show
 from rsmq.operations.workers import Identity
 from rsmq.worker.engine import Engine
 from rsmq.worker.handling import Handling, current
@@ -51,6 +53,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _NUMBERS = 60.0
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_HOST = 100
+
+
+class _StoppedAtStart(BaseException):
+    """A signal came before the worker had begun."""
 
 
 class Router:
@@ -153,6 +159,8 @@ class Worker:
         self._threads: Threads | None = None
         self._tasks: Tasks | None = None
         self._thread: threading.Thread | None = None
+        self._identity: Identity | None = None
+        self._pid = os.getpid()
         self._signals = 0
         self._check()
 
@@ -390,7 +398,8 @@ class Worker:
         self.name = self.name or _made_up_name()
         identity = Identity(self.rsmq.namespace, self.name, secrets.token_hex(8))
         about = facts()
-        enter(self.rsmq, identity, about)
+        self._identity = identity
+        enter(self.rsmq, identity, {**about, "queues": dict.fromkeys(self.queues, 0)})
         died_before = self._take_over(identity)
         hooks = Hooks(self._middleware)
         engine = self._engine = Engine(
@@ -497,7 +506,11 @@ class Worker:
             As of ``start``; and what made the worker fail, such as WorkerReplaced.
         """
         with self._stopping_by_signals():
-            self.start()
+            try:
+                self.start()
+            except _StoppedAtStart:
+                self._leave_before_work()
+                return
             engine = self._engine
             assert engine is not None  # noqa: S101 - it has started
             said = ""
@@ -509,6 +522,12 @@ class Worker:
         _log.info("worker %s ends: %s", self.name, self.numbers)
         if engine.failure is not None:
             raise engine.failure
+
+    def _leave_before_work(self) -> None:
+        _log.info("worker %s ends before it began", self.name)
+        if self._identity is not None:
+            with suppress(RSMQError, RedisError, OSError):
+                self.rsmq.run(operations.leave_worker(self._identity))
 
     async def run_async(self) -> None:
         """
@@ -544,7 +563,8 @@ class Worker:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._signals = 0
+        self._signals, self._pid = 0, os.getpid()
+        self._engine = self._identity = None
         before = {}
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -555,10 +575,16 @@ class Worker:
                 signal.signal(number, handler)
 
     def _signalled(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:  # a child that a handler has forked
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         self._signals += 1
         engine = self._engine
         name = signal.Signals(number).name
-        if self._signals > 1 or engine is None or engine.over.is_set():
+        if self._signals == 1 and engine is None:
+            raise _StoppedAtStart
+        if self._signals > 1 or engine is None:
             _log.warning("worker %s ends at once, by %s", self.name, name)
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
