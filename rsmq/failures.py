@@ -99,7 +99,10 @@ def code_of(error: BaseException) -> str:
 
 def is_of_these_keys(error: BaseException) -> bool:
     """Whether the server refused for what stands in these keys, or for rights on them."""
-    return isinstance(error, redis_errors.ResponseError) and code_of(error) in _OF_KEYS
+    if not isinstance(error, redis_errors.ResponseError):
+        return False
+    code = code_of(error)
+    return code in _OF_KEYS or not code.isupper()  # redis-py cuts ERR off
 
 
 def classify(error: BaseException, *, sent: bool) -> Failure:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Seconds for which what was read of a queue is told again.
 _FRESH = 5.0
 #: Messages up to which a queue is walked through, to count those in flight and find the oldest.
-_WALKED = 100_000
+_WALKED = 10_000
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600)
 
 
@@ -48,7 +48,7 @@ class Metrics(Middleware):
     ``_dropped_total``, ``_released_total``, ``_leases_lost_total``. Histogram:
     ``rsmq_handler_seconds``. Gauges: ``rsmq_handlers_running``; read from Redis when they are
     asked for, at most each five seconds: ``rsmq_queue_messages`` (depth), ``rsmq_queue_visible``,
-    ``rsmq_queue_hidden``, and of queues of up to 100,000 messages ``rsmq_queue_in_flight`` and
+    ``rsmq_queue_hidden``, and of queues of up to 10,000 messages ``rsmq_queue_in_flight`` and
     ``rsmq_queue_oldest_seconds`` (0 without a message).
     """
 
@@ -91,6 +91,11 @@ class Metrics(Middleware):
 
     def before_start(self, worker: Worker) -> None:
         self._queues.add(worker)
+        for queue in worker.queues:  # from the first reading on they are there
+            for counter in (self._received, self._handled, self._retried, self._dropped):
+                counter.labels(queue)
+            for counter in (self._released, self._lost):
+                counter.labels(queue)
 
     def after_stop(self, worker: Worker) -> None:
         self._queues.remove(worker)

@@ -177,7 +177,7 @@ class StoredMessage(_Stored):
             hidden).
         visible_at_ms: Unix ms from which it is visible.
         last_received_ms: Unix ms of the last receive, estimated as ``visible_at_ms`` minus the
-            queue's vt; None before the first receive.
+            queue's vt; None before the first receive, and of a message with a reason.
         reason: why a worker moved it to this dead-letter queue; None if none did.
     """
 

@@ -110,6 +110,8 @@ def _worker(given: argparse.Namespace) -> Worker:
     module, colon, name = given.app.partition(":")
     if not colon or not module or not name:
         raise _NoWorker(f"{given.app!r} is not of the form MODULE:NAME, as in myapp:worker")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise _NoWorker(f"{module!r} is no module: write package.module:NAME, with dots")
     if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - as sys.path has it
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
     try:
@@ -132,18 +134,19 @@ class _NoWorker(RSMQError):
 
 
 def _run(worker: Worker, given: argparse.Namespace) -> int:
-    if given.url or given.ns or os.environ.get("RSMQ_URL"):
-        before = worker.rsmq
-        url = given.url or os.environ.get("RSMQ_URL")
-        if url is None:
-            raise _NoWorker("--ns goes with --url, or with RSMQ_URL")
+    url = given.url or os.environ.get("RSMQ_URL")
+    ns = given.ns or os.environ.get("RSMQ_NS") or worker.rsmq.namespace.name
+    before = worker.rsmq
+    if url is not None:
+        # The worker's own client stays open: handlers may use it.
         worker.rsmq = RSMQ.from_url(
-            url,
-            ns=given.ns or os.environ.get("RSMQ_NS") or before.namespace.name,
-            codec=before.codec,
-            strict_names=before.namespace.strict_names,
+            url, ns=ns, codec=before.codec, strict_names=before.namespace.strict_names
         )
-        before.close()
+    elif ns != before.namespace.name:
+        raise _NoWorker(
+            f"the namespace {ns!r}, of --ns or RSMQ_NS, goes with --url or RSMQ_URL; the worker's "
+            f"own client has {before.namespace.name!r}"
+        )
     for option in ("name", "concurrency", "grace"):
         value = getattr(given, option)
         if value is not None:
@@ -153,8 +156,12 @@ def _run(worker: Worker, given: argparse.Namespace) -> int:
     if given.metrics_port is not None:
         from rsmq.metrics import Metrics, serve  # noqa: PLC0415 - needs an extra
 
-        worker.use(Metrics())
-        serve(given.metrics_port, given.metrics_host)
+        if not worker.has(Metrics):
+            worker.use(Metrics())
+        try:
+            serve(given.metrics_port, given.metrics_host)
+        except OSError as error:
+            raise _NoWorker(f"port {given.metrics_port}: {error.strerror}") from None
     try:
         worker.run()
     finally:
@@ -180,10 +187,13 @@ def _show_workers(rsmq: RSMQ) -> None:
     if not workers:
         print("no workers")
     for each in workers:
-        since = datetime.fromtimestamp(each.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        since, seen = (
+            datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            for ms in (each.since_ms, each.seen_ms)
+        )
         holds = ", ".join(f"{queue}: {number}" for queue, number in each.queues.items())
         print(
-            f"{each.name}  {'alive' if each.alive else 'dead'}  since {since}  "
+            f"{each.name}  {'alive' if each.alive else 'dead'}  since {since}  last seen {seen}  "
             f"{each.host}, process {each.pid}  holds {holds or 'nothing'}  "
             f"handled {each.handled}, failed {each.failed}"
         )

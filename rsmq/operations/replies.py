@@ -69,6 +69,7 @@ def stored_message_of(qname: str, id: str, codec: Codec, reply: Any) -> StoredMe
     score, now = float(raw_score), int(raw_now)
     state: State = "visible" if score <= now else "in_flight" if count else "delayed"
     vt_ms = protocol.stored_seconds(raw_vt) * 1000
+    reason = reason_of(raw_reason)
     return StoredMessage(
         qname,
         id,
@@ -79,8 +80,9 @@ def stored_message_of(qname: str, id: str, codec: Codec, reply: Any) -> StoredMe
         sent_ms=_sent_ms(id, now),
         state=state,
         visible_at_ms=_whole(score),
-        last_received_ms=_whole(score - vt_ms) if count else None,
-        reason=reason_of(raw_reason),
+        # The score of a dead letter is when it was moved.
+        last_received_ms=_whole(score - vt_ms) if count and reason is None else None,
+        reason=reason,
     )
 
 

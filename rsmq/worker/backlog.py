@@ -17,8 +17,6 @@ from collections.abc import Iterable, Sequence
 from rsmq.worker.lane import Lane
 from rsmq.worker.lease import Job
 
-#: Seconds after which a call that is ready goes before those of a higher priority.
-OVERDUE = 1.0
 #: Seconds within which the calls that are ready should have begun.
 SOON = 0.001
 
@@ -32,6 +30,7 @@ class Backlog:
         running: calls under way.
         alone: the call that is made alone; None if none is.
         shut: whether no other call may begin.
+        until: when this worker may be dead for others, monotonic seconds: then no call begins.
     """
 
     def __init__(self, lanes: Sequence[Lane], slots: int) -> None:
@@ -46,6 +45,7 @@ class Backlog:
         self.running = 0
         self.alone: Job | None = None
         self.shut = False
+        self.until = math.inf
         self._slots = slots
         self._lanes = lanes
         #: Of tasks (True) and of threads the lanes that have calls to be made.
@@ -59,6 +59,7 @@ class Backlog:
             if not lane.ready:
                 self._filled[lane.is_async][lane] = None
             lane.ready.append(job)
+            lane.urgent += job.urgent
 
     def take_back(self, jobs: Iterable[Job]) -> list[Job]:
         """Those of these calls that have not begun: they will not be made."""
@@ -83,7 +84,7 @@ class Backlog:
 
     def next(self, is_async: bool) -> Job | None:  # noqa: FBT001 - threads or tasks
         """The next call, which begins now; None if there is none to be made."""
-        if self.running >= self._slots:
+        if self.running >= self._slots or time.monotonic() > self.until:
             return None
         if self.shut:
             job = self.alone
@@ -97,16 +98,13 @@ class Backlog:
         lanes = [lane for lane in filled if len(lane.calls) < lane.limit]
         if not lanes:
             return None
-        since = time.monotonic() - OVERDUE
-        late = [lane for lane in lanes if lane.ready[0].taken < since]
         return self._first_of(
-            min(late, key=lambda lane: lane.ready[0].taken)
-            if late
-            else min(lanes, key=lambda lane: (-lane.listener.priority, lane.turn))
+            min(lanes, key=lambda lane: (not lane.urgent, -lane.listener.priority, lane.turn))
         )
 
     def _first_of(self, lane: Lane) -> Job:
         job = lane.ready.popleft()
+        lane.urgent = max(lane.urgent - 1, 0)
         if not lane.ready:
             del self._filled[lane.is_async][lane]
         lane.turn = next(self._turns)
@@ -162,4 +160,4 @@ class Backlog:
                 mean = lane.mean
                 soon = math.inf if mean is None else 1 + len(lane.ready) * mean / SOON
                 wanted += calls if soon >= calls else max(soon - busy, 0)
-        return min(math.ceil(wanted), max(self._slots - self.running, 0))
+        return min(math.ceil(wanted - 0.5), max(self._slots - self.running, 0))

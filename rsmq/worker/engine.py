@@ -22,11 +22,11 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq import operations
 from rsmq.client import RSMQ
-from rsmq.errors import QueueNotFound, RSMQError, WorkerReplaced
+from rsmq.errors import ClientClosed, QueueNotFound, RSMQError, WorkerReplaced
 from rsmq.failures import is_of_these_keys
 from rsmq.operations.workers import Identity, Taken
 from rsmq.waiting import Waiter
-from rsmq.worker.backlog import OVERDUE, SOON, Backlog
+from rsmq.worker.backlog import SOON, Backlog
 from rsmq.worker.executor import Executor
 from rsmq.worker.holding import Holding
 from rsmq.worker.lane import Lane
@@ -40,12 +40,15 @@ from rsmq.worker.settling import Settling, forget, give_back
 
 _log = logging.getLogger("rsmq.worker")
 
-#: Seconds between two looks at a queue's dead-letter policy, where the listener has none.
-_POLICY = 10.0
+#: Queues whose attributes are read in a beat, and how many beats times that a round takes at least.
+_A_BEAT = 10
+_A_ROUND = 100
 #: The longest pause after Redis could not be reached, seconds.
 _TROUBLE = 2.0
 #: How often a message may be handled with nothing beside it without an end, before it is given up.
 ALONE = 3
+#: Seconds for which one that is to be alone waits for other calls; then it begins all the same.
+_ALONE_WAITS = 2.0
 #: Seconds after a death in which nothing is taken ahead.
 CAREFUL = 10.0
 #: Seconds without an end after which one more is woken, where calls wait and somebody is idle.
@@ -73,6 +76,8 @@ class Engine:
         slots: int,
         facts: dict[str, Any],
         worker: object,
+        *,
+        named: bool,
     ) -> None:
         """
         Make it; nothing is received before ``run``.
@@ -85,6 +90,7 @@ class Engine:
             slots: calls at once at most.
             facts: what it says of itself.
             worker: told to hooks.
+            named: whether a successor of its name may take over, when it seems dead.
         """
         self.backlog = Backlog(lanes, slots)
         self.over = threading.Event()
@@ -96,6 +102,7 @@ class Engine:
         self._slots = slots
         self._facts = facts
         self._worker = worker
+        self._named = named
         self._settling = Settling(rsmq, identity, hooks)
         self._holding = Holding(rsmq, identity, lanes, self._settling, self.backlog, hooks)
         self._executors: Mapping[bool, Executor] = {}
@@ -107,11 +114,12 @@ class Engine:
         self._alone: deque[Job] = deque()
         self._astray = False  # whether messages may have been received that nobody knows of
         self._beat_at = 0.0
-        self._policy_at = 0.0
+        self._looked_at = _A_BEAT  # they were looked at when the worker began
         self._retry_at = 0.0
         self._troubles = 0
         self._stuck_since = (0.0, -1)
         self._stopping = self._told_of_stop = False
+        self._shut_at = 0.0
         self._until = math.inf
 
     @property
@@ -159,6 +167,8 @@ class Engine:
         finally:
             for lane in self._lanes:
                 self._wait_no_more(lane)
+            for executor in self._executors.values():
+                executor.stop()
             self._hooks.call("after_stop", self._worker)
             self.over.set()
 
@@ -173,11 +183,13 @@ class Engine:
         if now >= self._retry_at:
             try:
                 self._work(now)
-            except WorkerReplaced:
+            except (WorkerReplaced, ClientClosed):
                 raise
             except (RedisError, RSMQError, OSError) as error:
                 self._trouble(error)
             else:
+                if self._troubles:
+                    _log.info("worker %s: Redis answers again", self._identity.name)
                 self._troubles = 0
         self._rest()
 
@@ -189,7 +201,7 @@ class Engine:
         if now >= self._beat_at:
             self._beat_at = now + BEAT
             self._holding.let_go_of_hung_calls(self._executors, now)
-            self._beat(now)
+            self._beat()
         if self._astray:
             self._find_what_went_astray()
         if self._stopping:
@@ -220,18 +232,26 @@ class Engine:
 
     # Signs of life.
 
-    def _beat(self, now: float) -> None:
+    def _beat(self) -> None:
+        sent = time.monotonic()
         self._rsmq.run(operations.beat_worker(self._identity, self.info(), ttl=TTL))
+        if self._named:
+            with self.backlog.lock:
+                self.backlog.until = sent + TTL
+                for executor in self._executors.values():
+                    executor.wake(0)
         for lane in self._lanes:
-            if lane.closed == "p":  # perhaps it was resumed
+            if lane.closed in ("p", "m"):  # perhaps it was resumed, or made again
                 lane.closed = ""
-        if now >= self._policy_at:
-            self._policy_at = now + _POLICY
-            for lane in self._lanes:
-                if lane.closed:  # perhaps it was made again
-                    lane.closed = ""
+        for lane in self._lanes[self._looked_at : self._looked_at + _A_BEAT]:
+            if lane.closed:  # perhaps it was mended
+                lane.closed = ""
+            if lane.adopts:
                 with suppress(QueueNotFound, ResponseError):
                     lane.adopt(self._rsmq.get_queue_attributes(lane.name))
+        self._looked_at += _A_BEAT
+        if self._looked_at >= max(len(self._lanes), _A_ROUND):
+            self._looked_at = 0
 
     def info(self) -> dict[str, Any]:
         """What the worker says of itself."""
@@ -284,13 +304,18 @@ class Engine:
         """Something is wrong with a queue: those that are well go on."""
         for each in asked:
             if len(asked) > 1:
+                operation = operations.take_messages(self._identity, [each.want], slots)
+                sent = time.monotonic()
                 try:
-                    operation = operations.take_messages(self._identity, [each.want], slots)
-                    sent = time.monotonic()
-                    self._sort_in([each], self._rsmq.run(operation), sent)
-                except ResponseError as its_own:
+                    (taken,) = self._rsmq.run(operation)
+                except (RedisError, OSError) as its_own:
+                    if not is_of_these_keys(its_own):
+                        self._astray = True
+                        raise
                     error = its_own
                 else:
+                    self._sort_in([each], [taken], sent)
+                    slots = max(slots - math.ceil(len(taken.ids) / each.want.size), 0)
                     continue
             self._wait_no_more(each.lane)
             each.lane.closed = "b"
@@ -303,25 +328,30 @@ class Engine:
             lane = of.lane
             if each.state in ".+":
                 lane.asked_at = sent
+                if lane.missed:
+                    lane.missed = False
+                    _log.info("queue %s is back", lane.name)
             elif each.state in "pm":
                 self._close(lane, each.state)
             if each.ids:
                 received = self._received(lane, each, sent)
                 if of.starved:
                     for job in received:
-                        job.taken -= OVERDUE  # it begins before what is more urgent
+                        job.urgent = True
                 jobs += received
             self._wait_for_more(lane, drained=each.state == ".", found=bool(each.ids))
         if jobs:
             self._begin(jobs)
 
     def _worth_asking(self) -> list[Lane]:
-        """The lanes in whose queues there may be something."""
-        return [
-            lane
-            for lane in self._lanes
-            if not lane.closed and (lane.waiter is None or lane.waiter.awake)
-        ]
+        """
+        The lanes in whose queues there may be something, and all of a higher priority.
+
+        In those it may have come just now: what is due there goes first.
+        """
+        lanes = [lane for lane in self._lanes if not lane.closed]
+        lowest = min((lane.listener.priority for lane in lanes if not lane.waits), default=math.inf)
+        return [lane for lane in lanes if not lane.waits or lane.listener.priority > lowest]
 
     def _wanted(self, now: float) -> tuple[list[Asked], int]:
         lanes = self._worth_asking()
@@ -336,7 +366,8 @@ class Engine:
 
     def _close(self, lane: Lane, state: str) -> None:
         lane.closed = state
-        if state == "m":
+        if state == "m" and not lane.missed:
+            lane.missed = True
             _log.warning("there is no queue %s; its listener waits for it", lane.name)
 
     def _wait_for_more(self, lane: Lane, *, drained: bool, found: bool) -> None:
@@ -419,9 +450,9 @@ class Engine:
         """
         See to messages that were received more often than they may be; True while there are some.
 
-        Nobody has said what became of them: each is handled with nothing beside it. So one that
-        takes its process down, again and again, is known by that, and its neighbours are not taken
-        for it.
+        Nobody has said what became of them: each is handled with nothing beside it, but calls that
+        run for long. So one that takes its process down, again and again, is known by that, and its
+        neighbours are not taken for it.
         """
         self.be_careful()
         backlog = self.backlog
@@ -429,14 +460,22 @@ class Engine:
             job = self._alone[0]
             lane, lease = job.lane, job.leases[0]
             with backlog.lock:
-                backlog.shut = True
-                if backlog.running or (backlog.alone is job and job.began is None):
-                    return True  # others end, or it is about to begin
+                if not backlog.shut:
+                    backlog.shut, self._shut_at = True, time.monotonic()
+                if backlog.alone is not None:
+                    return True  # it is about to begin, or under way
+                late = time.monotonic() - self._shut_at > _ALONE_WAITS
+                if backlog.running and not late:
+                    return True  # others end
             if job.began is not None or lease.lost:
                 self._alone.popleft()
                 continue
             before = self._rsmq.run(operations.begin_alone(lane.keys, lease.id, lease.count))
             if before < ALONE:
+                _log.warning(
+                    "%s %s: received %d times and never ended: handled alone, %d of %d",
+                    lane.name, lease.id, lease.count, before + 1, ALONE,
+                )  # fmt: skip
                 with backlog.lock:
                     backlog.alone = job
                     self._executors[lane.is_async].wake(0)
@@ -514,6 +553,7 @@ class Engine:
             self._settling.write()
             self._rsmq.run(operations.leave_worker(self._identity))
         except (RedisError, RSMQError, OSError) as error:
+            self._holding.let_go_of_all("the worker stops")
             what = f"{type(error).__name__}: {error}"
             _log.warning("worker %s could not give back what it holds: %s", name, what)
         else:
@@ -529,27 +569,29 @@ class Engine:
             self._bell.wait(min(self._retry_at, max(self._until, now)) - now)
             self._bell.clear()
             return
-        pause = min(self._beat_at, self._holding.renew_at(), self._until) - now
-        enough = 1
-        if self._stopping:
-            pause = min(pause, _STUCK)
-        else:
-            with self.backlog.lock:
-                ready = self.backlog.ready()
-            if not self._alone and self._wanted(now)[0]:
-                return
-            if self._alone:  # nobody tells when the last of the others has ended
-                pause = min(pause, SOON)
-            if ready:
-                self._wake_one_more_if_stuck(now)
-                enough = self._ends_worth_waking_for()
-                pause = min(pause, _STUCK if enough == 1 else SOON)
-        self._enough = enough
-        self._asleep = True
-        if len(self._ended) < enough:
-            self._bell.wait(max(pause, 0))
+        self._asleep = True  # before anything is looked at: what changes from here on rings
+        pause, self._enough = self._how_long(now)
+        if len(self._ended) < self._enough and pause > 0:
+            self._bell.wait(pause)
         self._asleep = False
         self._bell.clear()
+
+    def _how_long(self, now: float) -> tuple[float, int]:
+        """How long to sleep, and how many calls may end before that is over."""
+        pause = min(self._beat_at, self._holding.renew_at(), self._until) - now
+        if self._stopping:
+            return min(pause, _STUCK), 1
+        if self._alone:  # nobody tells when the last of the others has ended
+            return min(pause, SOON), 1
+        if self._wanted(now)[0]:
+            return 0.0, 1
+        with self.backlog.lock:
+            ready = self.backlog.ready()
+        if not ready:
+            return pause, 1
+        self._wake_one_more_if_stuck(now)
+        enough = self._ends_worth_waking_for()
+        return min(pause, _STUCK if enough == 1 else SOON), enough
 
     def _wake_one_more_if_stuck(self, now: float) -> None:
         since, ends = self._stuck_since

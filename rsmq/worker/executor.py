@@ -16,3 +16,6 @@ class Executor(Protocol):
 
     def forget(self) -> None:
         """Who makes a call that hangs counts no more."""
+
+    def stop(self) -> None:
+        """End those that are idle; without the lock."""

@@ -89,9 +89,16 @@ class Handling:
         message = lease.message(lane.name, lane.codec)
         if self._hooked:
             seen.append(message)
-            for before in self._before:
-                before(message)
+            self._call_before(message)
         return handler, (body, message) if takes_message else (body,)
+
+    def _call_before(self, message: Delivery) -> None:
+        for before in self._before:
+            try:
+                before(message)
+            except Exception as error:
+                error.add_note(f"raised in {getattr(before, '__qualname__', before)}")
+                raise
 
     def _batch(self, job: Job, seen: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
         lane = job.lane
@@ -106,8 +113,7 @@ class Handling:
             message = lease.message(lane.name, lane.codec)
             seen.append(message)
             try:
-                for before in self._before:
-                    before(message)
+                self._call_before(message)
             except Exception as error:  # noqa: BLE001 - of this message alone
                 lease.error = error
                 continue

@@ -22,7 +22,7 @@ from rsmq.worker.lane import Lane
 from rsmq.worker.lease import Job, Lease
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Again, HandlerTimedOut, decide
-from rsmq.worker.settling import Settling, forget
+from rsmq.worker.settling import A_CALL, Settling, forget
 
 _UNRENEWED = "its visibility timeout could not be extended in time"
 
@@ -59,9 +59,12 @@ class Holding:
             waiting = {lease.job for lease in due if lease.job.began is None}
             # Who waits so long has slow calls before it: others may have time for it.
             self.give_back(lane, [job for job in waiting if not job.alone])
-            kept = [lease for lease in due if lease.id in lane.held]
-            if kept:
-                self._extend(lane, kept)
+            for lease in due:
+                if lease.told:
+                    self._settling.lose(lane, lease, "its visibility timeout was over")
+            kept = [lease for lease in due if lane.held.get(lease.id) is lease]
+            for at in range(0, len(kept), A_CALL):
+                self._extend(lane, kept[at : at + A_CALL])
             lane.renew_at = min((each.renew_at for each in lane.held.values()), default=math.inf)
 
     def _extend(self, lane: Lane, leases: list[Lease]) -> None:

@@ -15,7 +15,7 @@ from rsmq.model import QueueAttributes
 from rsmq.protocol import QueueKeys
 from rsmq.waiting import Waiter
 from rsmq.worker.lease import Job, Lease
-from rsmq.worker.listener import Listener
+from rsmq.worker.listener import SHORTEST_VT, Listener
 from rsmq.worker.outcome import Policy
 
 #: Messages that wait for a slot are what is handled in this time, seconds, or in this part of the
@@ -42,12 +42,14 @@ class Lane:
         ready: calls to be made.
         calls: calls under way, in the order in which they began.
         turn: when it had its last turn, in a count of all turns.
+        urgent: how many of its next calls go before those of a higher priority.
         held: all messages that are not settled, by id.
         renew_at: when the first of them is to be extended; monotonic seconds.
         asked_at: when the queue was looked at last.
         closed: whether the queue is paused or missing, as far as is known.
         mean: how long a call takes, seconds; None before the first.
         careful_until: until when nothing is taken ahead.
+        missed: whether it was said that the queue is missing.
         waiter: who is told of messages; None where there may be some without that.
         cancel: ends a call, where that is possible.
     """
@@ -61,6 +63,7 @@ class Lane:
     ready: deque[Job] = field(default_factory=deque)
     calls: dict[Job, None] = field(default_factory=dict)
     turn: int = 0
+    urgent: int = 0
     held: dict[str, Lease] = field(default_factory=dict)
     renew_at: float = math.inf
     asked_at: float = field(default_factory=time.monotonic)
@@ -68,6 +71,7 @@ class Lane:
     mean: float | None = None
     careful_until: float = 0.0
     waiter: Waiter | None = None
+    missed: bool = False
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
 
     @property
@@ -85,6 +89,17 @@ class Lane:
         """Whether its handlers are tasks."""
         return self.listener.handlers.is_async
 
+    @property
+    def adopts(self) -> bool:
+        """Whether something is as its queue says."""
+        policy = self.listener.policy
+        return self.listener.vt is None or (policy.dead_letter_queue is None and not policy.drop)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is due in its queue, as far as is known."""
+        return self.waiter is not None and not self.waiter.awake
+
     def ahead(self, now: float) -> int:
         """How many messages may wait for a slot: few enough to be begun soon."""
         if self.mean is None or now < self.careful_until:
@@ -101,7 +116,9 @@ class Lane:
         self.mean = seconds if mean is None else mean + _WEIGHT * (seconds - mean)
 
     def adopt(self, attributes: QueueAttributes) -> None:
-        """Where the listener says nothing of dead letters, obey the policy that its queue has."""
+        """Where the listener says nothing of vt or of dead letters, do as its queue says."""
+        if self.listener.vt is None and attributes.vt >= SHORTEST_VT:
+            self.vt = attributes.vt
         policy = self.listener.policy
         target, limit = attributes.dead_letter_queue, attributes.max_receives
         if policy.dead_letter_queue is None and not policy.drop:

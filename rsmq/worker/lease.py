@@ -30,6 +30,7 @@ class Lease(Protocol):
         renew_at: when its visibility timeout is to be extended.
         ends: when it ends if it is not extended.
         lost: whether it may be somebody else's by now.
+        told: whether its handler was told so.
         error: what was wrong with it; None for nothing.
         job: the call that it is for.
     """
@@ -41,6 +42,7 @@ class Lease(Protocol):
     renew_at: float
     ends: float
     lost: bool
+    told: bool
     error: BaseException | None
 
     @property
@@ -77,6 +79,8 @@ class Job(Protocol):
         error: what it raised; None if it returned.
         let_go: whether nobody waits for its end any more.
         task: what makes it, where that can be cancelled.
+        called_off: whether it has been cancelled.
+        urgent: whether it begins before what has a higher priority.
     """
 
     lane: Lane
@@ -87,6 +91,8 @@ class Job(Protocol):
     error: BaseException | None
     let_go: bool
     task: Any
+    called_off: bool
+    urgent: bool
 
     @property
     def leases(self) -> Sequence[Lease]:
@@ -99,6 +105,7 @@ class Single(_Seen):
     __slots__ = (
         "alone",
         "began",
+        "called_off",
         "count",
         "ended",
         "ends",
@@ -112,6 +119,8 @@ class Single(_Seen):
         "renew_at",
         "taken",
         "task",
+        "told",
+        "urgent",
     )
 
     def __init__(  # noqa: PLR0917 - made for every message
@@ -131,7 +140,7 @@ class Single(_Seen):
         self.taken = taken
         self.renew_at = taken + lane.vt / 3
         self.ends = taken + lane.vt
-        self.lost = self.alone = self.let_go = False
+        self.lost = self.told = self.alone = self.let_go = self.called_off = self.urgent = False
         self.began: float | None = None
         self.ended: float | None = None
         self.error: BaseException | None = None
@@ -161,6 +170,7 @@ class OfBatch(_Seen):
         "lost",
         "raw",
         "renew_at",
+        "told",
     )
 
     def __init__(self, job: Batch, single: Single) -> None:
@@ -172,7 +182,7 @@ class OfBatch(_Seen):
         self.first_received_ms = single.first_received_ms
         self.renew_at = single.renew_at
         self.ends = single.ends
-        self.lost = False
+        self.lost = self.told = False
         self.error: BaseException | None = None
 
     @property
@@ -184,12 +194,24 @@ class OfBatch(_Seen):
 class Batch:
     """A call that is made for several messages."""
 
-    __slots__ = ("_leases", "alone", "began", "ended", "error", "lane", "let_go", "taken", "task")
+    __slots__ = (
+        "_leases",
+        "alone",
+        "began",
+        "called_off",
+        "ended",
+        "error",
+        "lane",
+        "let_go",
+        "taken",
+        "task",
+        "urgent",
+    )
 
     def __init__(self, lane: Lane, singles: Sequence[Single], taken: float) -> None:
         self.lane = lane
         self.taken = taken
-        self.alone = self.let_go = False
+        self.alone = self.let_go = self.called_off = self.urgent = False
         self.began: float | None = None
         self.ended: float | None = None
         self.error: BaseException | None = None
@@ -224,7 +246,15 @@ class Delivery(Message):
         waiting any longer. What the handler does from then on may be done twice; its message is
         left alone. A long-running handler looks here now and then, and ends when it is True.
         """
-        return self._lease.lost or time.monotonic() > self._lease.ends
+        lease = self._lease
+        if not lease.told and (lease.lost or time.monotonic() > lease.ends):
+            lease.told = True  # that stays so: the handler may have ended for it
+        return lease.told
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For another process it is a message like any other.
+        parts = (self.queue, self.id, self.raw, self.receive_count, self.first_received_ms)
+        return Message, (*parts, self._codec)
 
     @property
     def error(self) -> BaseException | None:

@@ -201,6 +201,13 @@ def listener(
         InvalidFormat, InvalidValue: something is not what it must be.
     """
     ends = dead_letter_queue is not None or drop
+    if drop and dead_letter_queue is not None:
+        raise InvalidFormat(
+            "drop",
+            value=drop,
+            hint=f"Messages of {show(queue)} go to {show(dead_letter_queue)}, or are dropped: say "
+            "one of them.",
+        )
     if max_retries is None:
         retries = MAX_RETRIES if ends else None
     else:

@@ -67,6 +67,7 @@ class Logging(Middleware):
             message.receive_count,
             whole(reason, error),
             extra=fields(message),
+            exc_info=None if isinstance(error, SAID) else error,
         )
 
     def lease_lost(self, message: Message, reason: str) -> None:
@@ -107,6 +108,9 @@ def brief(error: BaseException | None) -> str:
     """An exception in one line."""
     text = " ".join(text_of(error).split()) if error is not None else ""
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    notes = " ".join(getattr(error, "__notes__", ()))
+    if notes:
+        text += f" ({notes})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -115,5 +115,5 @@ class Hooks:
         for method in self._called[name]:
             try:
                 method(*args)
-            except Exception:  # noqa: BLE001 - a hook must not end a worker
+            except BaseException:  # noqa: BLE001 - a hook must not end a worker
                 _log.exception("%s failed", getattr(method, "__qualname__", method))

@@ -141,8 +141,13 @@ class Policy:
     drop: bool = False
 
     def exceeded(self, attempt: int) -> bool:
-        """Whether this receive is one more than there may be."""
-        return self.max_retries is not None and attempt > self.max_retries + 1
+        """
+        Whether it was received more often than there may be attempts, by more than one.
+
+        One receive more than attempts is nothing to wonder at: a worker that stops gives back what
+        it has not begun.
+        """
+        return self.max_retries is not None and attempt > self.max_retries + 2
 
 
 def decide(  # noqa: PLR0911 - a table, line by line

@@ -38,8 +38,8 @@ def in_order(lanes: Sequence[Lane], now: float) -> list[tuple[Lane, bool]]:
     """The lanes in the order in which they are asked, and whether each is starved."""
     if len(lanes) == 1:
         return [(lanes[0], False)]
-    marked = [(lane, now - lane.asked_at >= STARVED) for lane in lanes]
-    if all(starved for _, starved in marked):  # then none is for another's sake
+    marked = [(lane, now - lane.asked_at >= STARVED and not lane.waits) for lane in lanes]
+    if all(starved or lane.waits for lane, starved in marked):  # then none is for another's sake
         marked = [(lane, False) for lane, _ in marked]
     return sorted(
         marked, key=lambda each: (not each[1], -each[0].listener.priority, each[0].asked_at)
@@ -65,12 +65,13 @@ def wants(
     """
     asked: list[Asked] = []
     slots = 0
-    overtaken = False  # whether what is taken ahead now would begin before what is more urgent
+    highest = max((lane.listener.priority for lane in lanes if not lane.waits), default=0)
     for lane, starved in in_order(lanes, now):
         size, waiting, priority = lane.size, len(lane.ready), lane.listener.priority
         open_slots = free - sum(number for of, number in ready.items() if of >= priority)
         begin = max(min(lane.limit - len(lane.calls) - waiting, open_slots), 0)
-        ahead = 0 if overtaken else lane.ahead(now)
+        # What is taken ahead could begin before what comes later of a higher priority.
+        ahead = lane.ahead(now) if priority >= highest else 0
         most = begin * size + ahead
         if begin == 0:
             most = ahead - waiting * size
@@ -83,6 +84,4 @@ def wants(
                 slots = max(open_slots, 0)
             vt_ms = round(lane.vt * 1000)
             asked.append(Asked(lane, Want(lane.keys, vt_ms, size, ahead, most), starved))
-        elif not waiting and len(lane.calls) < lane.limit:
-            overtaken = True
     return asked, slots

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import socket
 import time
@@ -22,6 +23,8 @@ from rsmq.operations.workers import Identity, Predecessor
 BEAT = 1.0
 TTL = 5.0
 
+_log = logging.getLogger("rsmq.worker")
+
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _PROCESSES = Path("/proc/self/ns/pid")
 
@@ -35,6 +38,7 @@ class WorkerInfo:
         name: its name.
         alive: whether it gave a sign of life within the last five seconds.
         since_ms: Unix ms when it began, by its own clock.
+        seen_ms: Unix ms of its last sign of life, by the server's clock.
         host: the name of its machine.
         pid: its process there.
         queues: how many messages of each of its queues it held then.
@@ -45,6 +49,7 @@ class WorkerInfo:
     name: str
     alive: bool
     since_ms: int
+    seen_ms: int
     host: str
     pid: int
     queues: dict[str, int]
@@ -73,6 +78,7 @@ def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
                 name=name,
                 alive=int(until) > now,
                 since_ms=int(info.get("since_ms", 0)),
+                seen_ms=int(until) - round(TTL * 1000),
                 host=str(info.get("host", "")),
                 pid=int(info.get("pid", 0)),
                 queues=dict(info.get("queues", {})),
@@ -161,6 +167,9 @@ def enter(rsmq: RSMQ, worker: Identity, info: dict[str, Any]) -> None:
             dead = other.token
             continue
         if first is None:
+            _log.info(
+                "worker %s waits to see whether another one of its name is alive", worker.name
+            )
             first = other
             until = time.monotonic() + other.left_ms / 1000
         ends = time.monotonic() + other.left_ms / 1000

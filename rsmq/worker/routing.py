@@ -6,6 +6,7 @@ A route is a function of the decoded body that returns the type, and what the ha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -19,6 +20,8 @@ def event_payload(body: Any) -> tuple[str | None, Any]:
 
     Handlers get what stands behind it. A body without a colon has no type.
     """
+    if isinstance(body, bytes):
+        body = body.decode()
     if not isinstance(body, str):
         return None, body
     event, colon, payload = body.partition(":")
@@ -29,11 +32,18 @@ def json_field(name: str) -> Route:
     """
     A route of bodies that are objects: a field has the type, and handlers get the whole object.
 
+    Where the codec is no codec for objects, it reads them as JSON.
+
     Args:
         name: the field's name.
+
+    Raises:
+        ValueError: by the route, of a text that is no JSON.
     """
 
     def route(body: Any) -> tuple[str | None, Any]:
+        if isinstance(body, str | bytes):
+            body = json.loads(body)
         found = body.get(name) if isinstance(body, Mapping) else None
         return (found if isinstance(found, str) else None), body
 

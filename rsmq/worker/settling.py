@@ -41,7 +41,7 @@ from rsmq.worker.outcome import (
 _log = logging.getLogger("rsmq.worker")
 
 #: Messages of one call.
-_A_CALL = 2000
+A_CALL = 2000
 #: What is kept of a traceback, its end, and of a text, characters.
 _TRACEBACK = 4000
 _TEXT = 500
@@ -98,6 +98,8 @@ class Settling:
         for lease in job.leases:
             if lease.lost:
                 forget(lane, lease)
+            elif lease.told:
+                self.lose(lane, lease, "its visibility timeout was over")
             elif isinstance(job.error, LeaseOver):
                 self.lose(lane, lease, "it had to wait for its call for too long")
             elif _was_cancelled_for_time(job, lease):
@@ -150,14 +152,18 @@ class Settling:
 
     def write(self) -> None:
         """Write to Redis what is decided."""
+        while self._alone:
+            lease = self._alone[-1]
+            self._rsmq.run(operations.end_alone(lease.job.lane.keys, lease.id))
+            self._alone.pop()
         while self._dead:
             self._bury()
         groups: list[Group] = []
         told_of: list[tuple[Lane, list[Lease], list[_End] | None]] = []
         for (lane, count), leases in self._done.items():
             self._tell_of_messages("before_delete", lane, leases)
-            for at in range(0, len(leases), _A_CALL):
-                part = leases[at : at + _A_CALL]
+            for at in range(0, len(leases), A_CALL):
+                part = leases[at : at + A_CALL]
                 groups.append((lane.keys, "delete", count, [lease.id for lease in part]))
                 told_of.append((lane, part, None))
         for ends in self._others_together():
@@ -175,10 +181,6 @@ class Settling:
                 zip(groups, told_of, told, strict=True)
             )[: len(groups) - lost]:
                 self._written(done, lane, leases, of, digits)
-        while self._alone:
-            lease = self._alone[-1]
-            self._rsmq.run(operations.end_alone(lease.job.lane.keys, lease.id))
-            self._alone.pop()
 
     def _run(self, groups: list[Group]) -> list[bytes]:
         """Write groups: together, or one by one where something is wrong with a queue."""
@@ -272,7 +274,7 @@ class Settling:
         """Move dead letters of one queue to one other."""
         lane, queue = self._dead[0].lane, _grave(self._dead[0])
         together = [end for end in self._dead if end.lane is lane and _grave(end) == queue]
-        together = together[:_A_CALL]
+        together = together[:A_CALL]
         for end in together:
             self._tell_of_death("before_dead_letter", end)
         target = self._rsmq.namespace.queue(queue)
@@ -364,9 +366,9 @@ def give_back(rsmq: RSMQ, identity: Identity, held: dict[str, list[Receipt]]) ->
     released = 0
     for queue, receipts in held.items():
         keys = rsmq.namespace.queue(queue)
-        for at in range(0, len(receipts), _A_CALL):
+        for at in range(0, len(receipts), A_CALL):
             groups: dict[int, list[str]] = {}
-            for id, count in receipts[at : at + _A_CALL]:
+            for id, count in receipts[at : at + A_CALL]:
                 groups.setdefault(count, []).append(id)
             told = rsmq.run(
                 operations.settle_messages(

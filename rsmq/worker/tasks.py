@@ -169,5 +169,6 @@ class Tasks:
 
 
 def _cancel(job: Job) -> None:
-    if job.task is not None and job.ended is None:
+    if job.task is not None and job.ended is None and not job.called_off:
+        job.called_off = True  # once: what it does to clean up may take its time
         job.task.cancel()

@@ -4,12 +4,15 @@ Threads that call plain functions: as many as are needed, at most one a slot.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 from rsmq.worker.backlog import Backlog
 from rsmq.worker.handling import Handling
 from rsmq.worker.lease import Job
+
+_log = logging.getLogger("rsmq.worker")
 
 
 class Threads:
@@ -47,9 +50,15 @@ class Threads:
         for _ in range(min(wanted - asleep, self._most - self._alive)):
             self._alive += 1
             self._number += 1
-            threading.Thread(
+            thread = threading.Thread(
                 target=self._run, name=f"rsmq-handler-{self._number}", daemon=True
-            ).start()
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system has no more: those that there are go on
+                self._alive -= 1
+                _log.error("no thread more than %d: %s", self._alive, error)
+                return
 
     def forget(self) -> None:
         """Of a call that hangs: its thread counts no more. The backlog's lock is held."""

@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
 import re
 import secrets
 import signal
 import socket
-import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
@@ -49,6 +50,10 @@ _log = logging.getLogger("rsmq.worker")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: Seconds within which two signals are one.
+_ONE_SIGNAL = 0.3
+#: Seconds that the end of a program leaves to a worker that nobody has stopped.
+_AT_EXIT = 2.0
 #: Seconds between two lines with numbers.
 _NUMBERS = 60.0
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]")
@@ -153,15 +158,18 @@ class Worker:
         self.name = name
         self.concurrency = concurrency
         self.grace = grace
-        self._middleware = [Logging(), *middleware]
+        self._middleware: list[Middleware] = [Logging()]
+        given = [middleware] if isinstance(middleware, Middleware) else middleware
         self._listeners: dict[str, Listener] = {}
         self._engine: Engine | None = None
-        self._threads: Threads | None = None
-        self._tasks: Tasks | None = None
         self._thread: threading.Thread | None = None
         self._identity: Identity | None = None
+        self._made_up: str | None = None
         self._pid = os.getpid()
+        self._signalled_at = 0.0
         self._signals = 0
+        for each in given:
+            self.use(each)
         self._check()
 
     def _check(self) -> None:
@@ -176,8 +184,28 @@ class Worker:
 
         Args:
             middleware: hooks.
+
+        Raises:
+            InvalidFormat: it is no object of a subclass of Middleware, or the worker runs.
         """
+        if not isinstance(middleware, Middleware):
+            raise InvalidFormat(
+                "middleware",
+                value=show(middleware),
+                hint="It is an object of a subclass of Middleware, made with brackets: "
+                f"middleware=[Counting()]; got {show(middleware)}.",
+            )
+        self._refuse_while_running()
         self._middleware.append(middleware)
+
+    def has(self, kind: type[Middleware]) -> bool:
+        """
+        Whether it has a middleware of a kind.
+
+        Args:
+            kind: a class.
+        """
+        return any(isinstance(each, kind) for each in self._middleware)
 
     def listener(
         self,
@@ -346,7 +374,14 @@ class Worker:
             )
         self.rsmq.namespace.queue(queue)  # type: ignore[arg-type]
 
+    def _refuse_while_running(self) -> None:
+        if self._engine is not None and not self._engine.over.is_set():
+            raise InvalidFormat(
+                "worker", value=self.name, hint="It runs already: stop it before it is changed."
+            )
+
     def _listen(self, new: Listener) -> None:
+        self._refuse_while_running()
         for name in (new.queue, *new.others):
             self.rsmq.namespace.queue(name)
         if new.queue in self._listeners:
@@ -383,8 +418,9 @@ class Worker:
                 for five seconds where its process can't be looked for; this waits for that.
             Errors of redis-py: the server can't be reached.
         """
-        if self._engine is not None and not self._engine.over.is_set():
-            raise InvalidFormat("worker", value=self.name, hint="It runs already.")
+        self._refuse_while_running()
+        atexit.unregister(self._at_exit)
+        self._pid, self._signalled_at = os.getpid(), 0.0
         if not self._listeners or not all(
             each.handlers.by_type for each in self._listeners.values()
         ):
@@ -395,21 +431,39 @@ class Worker:
             )
         self._check()
         lanes = [self._lane(each) for each in self._listeners.values()]
-        self.name = self.name or _made_up_name()
+        named = self.name is not None and self.name != self._made_up
+        if self.name is None:
+            self.name = self._made_up = _made_up_name()
         identity = Identity(self.rsmq.namespace, self.name, secrets.token_hex(8))
         about = facts()
         self._identity = identity
         enter(self.rsmq, identity, {**about, "queues": dict.fromkeys(self.queues, 0)})
+        try:
+            self._begin(lanes, identity, about, loop, named=named)
+        except BaseException:
+            self._leave_before_work()
+            raise
+
+    def _begin(
+        self,
+        lanes: list[Lane],
+        identity: Identity,
+        about: dict[str, Any],
+        loop: asyncio.AbstractEventLoop | None,
+        *,
+        named: bool,
+    ) -> None:
+        """Begin under a name that is this worker's."""
         died_before = self._take_over(identity)
         hooks = Hooks(self._middleware)
         engine = self._engine = Engine(
-            self.rsmq, identity, lanes, hooks, self.concurrency, about, self
+            self.rsmq, identity, lanes, hooks, self.concurrency, about, self, named=named
         )
         if died_before:
             engine.be_careful()
         handling = Handling(hooks, engine.ended)
-        threads = self._threads = Threads(engine.backlog, handling, engine.idle, self.concurrency)
-        tasks = self._tasks = Tasks(engine.backlog, handling, engine.idle, self.concurrency)
+        threads = Threads(engine.backlog, handling, engine.idle, self.concurrency)
+        tasks = Tasks(engine.backlog, handling, engine.idle, self.concurrency)
         if any(each.handlers.is_async for each in self._listeners.values()):
             tasks.start(loop)
         for lane in lanes:
@@ -429,6 +483,15 @@ class Worker:
             daemon=True,
         )
         self._thread.start()
+        atexit.register(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """The program ends, and nobody has stopped the worker: give back what it holds."""
+        engine = self._engine
+        if engine is not None and os.getpid() == self._pid and not engine.over.is_set():
+            _log.warning("worker %s was not stopped before the end of its program", self.name)
+            engine.stop(0)
+            engine.over.wait(_AT_EXIT)
 
     def _lane(self, each: Listener) -> Lane:
         if each.create:
@@ -486,13 +549,6 @@ class Worker:
         if in_handler or threading.current_thread() is self._thread:
             return
         engine.over.wait()
-        self._end()
-
-    def _end(self) -> None:
-        if self._threads is not None:
-            self._threads.stop()
-        if self._tasks is not None:
-            self._tasks.stop()
 
     def run(self) -> None:
         """
@@ -510,6 +566,7 @@ class Worker:
                 self.start()
             except _StoppedAtStart:
                 self._leave_before_work()
+                _log.info("worker %s ends before it began: %s", self.name, self.numbers)
                 return
             engine = self._engine
             assert engine is not None  # noqa: S101 - it has started
@@ -518,13 +575,11 @@ class Worker:
                 if str(self.numbers) != said:
                     said = str(self.numbers)
                     _log.info("worker %s: %s", self.name, said)
-            self._end()
         _log.info("worker %s ends: %s", self.name, self.numbers)
         if engine.failure is not None:
             raise engine.failure
 
     def _leave_before_work(self) -> None:
-        _log.info("worker %s ends before it began", self.name)
         if self._identity is not None:
             with suppress(RSMQError, RedisError, OSError):
                 self.rsmq.run(operations.leave_worker(self._identity))
@@ -563,7 +618,7 @@ class Worker:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._signals, self._pid = 0, os.getpid()
+        self._signals, self._pid, self._signalled_at = 0, os.getpid(), 0.0
         self._engine = self._identity = None
         before = {}
         try:
@@ -579,16 +634,18 @@ class Worker:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
+        now = time.monotonic()
+        if self._signals == 1 and now - self._signalled_at < _ONE_SIGNAL:
+            return  # some send it to a process, and to its group
         self._signals += 1
+        self._signalled_at = now
         engine = self._engine
         name = signal.Signals(number).name
         if self._signals == 1 and engine is None:
             raise _StoppedAtStart
         if self._signals > 1 or engine is None:
-            _log.warning("worker %s ends at once, by %s", self.name, name)
-            for stream in (sys.stdout, sys.stderr):
-                with suppress(Exception):
-                    stream.flush()
+            with suppress(OSError):  # no logging: another thread may hold its lock for ever
+                os.write(2, f"worker {self.name} ends at once, by {name}\n".encode())
             os._exit(128 + number)
         _log.info(
             "worker %s stops, by %s: handlers have %g s to end; again to end at once",
