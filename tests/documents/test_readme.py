@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import signal
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from rsmq import JSON, RSMQ
-from rsmq.worker import list_workers
+from rsmq.worker import Middleware, list_workers
+from rsmq.worker.middleware import HOOKS
 from tests.contract.conftest import ACL_RULES, ADMIN, CONSUMER, PRODUCER
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +83,14 @@ def test_the_readme_lists_every_method():
     }
 
     assert listed == public
+
+
+def test_the_readme_lists_every_hook_with_its_arguments():
+    section = README[README.index("## Workers") : README.index("## What it promises")]
+    for name in HOOKS:
+        arguments = list(inspect.signature(getattr(Middleware, name)).parameters)[1:]
+
+        assert f"`{name}({', '.join(arguments)})`" in section
 
 
 def test_the_readme_gives_the_rules_that_the_contract_suite_runs_under():
