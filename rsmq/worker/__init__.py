@@ -34,8 +34,9 @@ from rsmq.worker.outcome import (
     fixed,
 )
 from rsmq.worker.registry import WorkerInfo, held_by, list_workers
+from rsmq.worker.router import Router
 from rsmq.worker.routing import event_payload, json_field
-from rsmq.worker.worker import Router, Worker
+from rsmq.worker.worker import Worker
 
 __all__ = [
     "DeadLetter",

@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
@@ -23,20 +22,18 @@ from redis.exceptions import RedisError, ResponseError
 from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import ClientClosed, QueueNotFound, RSMQError, WorkerReplaced
-from rsmq.failures import is_of_these_keys
-from rsmq.operations.workers import Identity, Taken
-from rsmq.waiting import Waiter
+from rsmq.operations.workers import Identity
 from rsmq.worker.backlog import SOON, Backlog
 from rsmq.worker.executor import Executor
 from rsmq.worker.holding import Holding
 from rsmq.worker.lane import Lane
-from rsmq.worker.lease import Batch, Job, Single
+from rsmq.worker.lease import Job
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
-from rsmq.worker.outcome import TookItsProcessDown
-from rsmq.worker.plan import Asked, wants
 from rsmq.worker.registry import BEAT, TTL
-from rsmq.worker.settling import Settling, forget, give_back
+from rsmq.worker.settling import Settling
+from rsmq.worker.solitary import Solitary
+from rsmq.worker.taking import Taking
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -45,10 +42,6 @@ _A_BEAT = 10
 _A_ROUND = 100
 #: The longest pause after Redis could not be reached, seconds.
 _TROUBLE = 2.0
-#: How often a message may be handled with nothing beside it without an end, before it is given up.
-ALONE = 3
-#: Seconds for which one that is to be alone waits for other calls; then it begins all the same.
-_ALONE_WAITS = 2.0
 #: Seconds after a death in which nothing is taken ahead.
 CAREFUL = 10.0
 #: Seconds without an end after which one more is woken, where calls wait and somebody is idle.
@@ -99,27 +92,27 @@ class Engine:
         self._identity = identity
         self._lanes = lanes
         self._hooks = hooks
-        self._slots = slots
         self._facts = facts
         self._worker = worker
         self._named = named
         self._settling = Settling(rsmq, identity, hooks)
         self._holding = Holding(rsmq, identity, lanes, self._settling, self.backlog, hooks)
+        self._solitary = Solitary(rsmq, self.backlog, self._settling)
         self._executors: Mapping[bool, Executor] = {}
         self._ended: deque[Job] = deque()
         self._ends = 0
         self._bell = threading.Event()
+        self._taking = Taking(
+            rsmq, identity, lanes, slots, self.backlog, self._settling, hooks, self._bell.set
+        )
         self._asleep = False
         self._enough = 1
-        self._alone: deque[Job] = deque()
-        self._astray = False  # whether messages may have been received that nobody knows of
         self._beat_at = 0.0
         self._looked_at = _A_BEAT  # they were looked at when the worker began
         self._retry_at = 0.0
         self._troubles = 0
         self._stuck_since = (0.0, -1)
         self._stopping = self._told_of_stop = False
-        self._shut_at = 0.0
         self._until = math.inf
 
     @property
@@ -165,8 +158,7 @@ class Engine:
             _log.critical("worker %s fails", self._identity.name, exc_info=True)
             self._fail("the worker has failed")
         finally:
-            for lane in self._lanes:
-                self._wait_no_more(lane)
+            self._taking.wait_no_more()
             for executor in self._executors.values():
                 executor.stop()
             self._hooks.call("after_stop", self._worker)
@@ -202,8 +194,8 @@ class Engine:
             self._beat_at = now + BEAT
             self._holding.let_go_of_hung_calls(self._executors, now)
             self._beat()
-        if self._astray:
-            self._find_what_went_astray()
+        if self._taking.astray:
+            self._taking.find_what_went_astray()
         if self._stopping:
             self._give_back_what_waits()
         else:
@@ -262,237 +254,20 @@ class Engine:
             "failed": self.numbers.failed,
         }
 
-    def _find_what_went_astray(self) -> None:
-        """Release what a take received whose reply was lost."""
-        held = self._rsmq.run_steps(
-            operations.held_messages(self._rsmq.namespace, self._identity.name)
-        )
-        known = {lane.name: lane.held for lane in self._lanes}
-        strays = {
-            queue: [
-                (id, count)
-                for id, count in receipts
-                if id not in known.get(queue, {}) or known[queue][id].count != count
-            ]
-            for queue, receipts in held.items()
-        }
-        self.numbers.released += give_back(self._rsmq, self._identity, strays)
-        self._astray = False
-
     # Receiving.
 
     def _take(self, now: float) -> None:
-        if self._alone and self._begin_alone():
-            return
-        asked, slots = self._wanted(now)
-        if not asked:
-            return
-        self._hooks.call("before_receive", [each.lane.name for each in asked])
-        sent = time.monotonic()
-        operation = operations.take_messages(self._identity, [each.want for each in asked], slots)
-        try:
-            taken = self._rsmq.run(operation)
-        except (RedisError, OSError) as error:
-            if not is_of_these_keys(error):
-                self._astray = True
-                raise
-            self._find_what_is_broken(asked, slots, error)
-            return
-        self._sort_in(asked, taken, sent)
-
-    def _find_what_is_broken(self, asked: list[Asked], slots: int, error: BaseException) -> None:
-        """Something is wrong with a queue: those that are well go on."""
-        for each in asked:
-            if len(asked) > 1:
-                operation = operations.take_messages(self._identity, [each.want], slots)
-                sent = time.monotonic()
-                try:
-                    (taken,) = self._rsmq.run(operation)
-                except (RedisError, OSError) as its_own:
-                    if not is_of_these_keys(its_own):
-                        self._astray = True
-                        raise
-                    error = its_own
-                else:
-                    self._sort_in([each], [taken], sent)
-                    slots = max(slots - math.ceil(len(taken.ids) / each.want.size), 0)
-                    continue
-            self._wait_no_more(each.lane)
-            each.lane.closed = "b"
-            _log.error("queue %s can't be received from: %s", each.lane.name, error)
-
-    def _sort_in(self, asked: list[Asked], taken: list[Taken], sent: float) -> None:
-        """What came of the queues, and their messages, which are handled next."""
-        jobs: list[Job] = []
-        for of, each in zip(asked, taken, strict=True):
-            lane = of.lane
-            if each.state in ".+":
-                lane.asked_at = sent
-                if lane.missed:
-                    lane.missed = False
-                    _log.info("queue %s is back", lane.name)
-            elif each.state in "pm":
-                self._close(lane, each.state)
-            if each.ids:
-                received = self._received(lane, each, sent)
-                if of.starved:
-                    for job in received:
-                        job.urgent = True
-                jobs += received
-            self._wait_for_more(lane, drained=each.state == ".", found=bool(each.ids))
+        if self._solitary:
+            self.be_careful()
+            if self._solitary.begin(self._executors):
+                return
+        jobs, alone = self._taking.take(now)
+        self._solitary.add(alone)
         if jobs:
-            self._begin(jobs)
-
-    def _worth_asking(self) -> list[Lane]:
-        """
-        The lanes in whose queues there may be something, and all of a higher priority.
-
-        In those it may have come just now: what is due there goes first.
-        """
-        lanes = [lane for lane in self._lanes if not lane.closed]
-        lowest = min((lane.listener.priority for lane in lanes if not lane.waits), default=math.inf)
-        return [lane for lane in lanes if not lane.waits or lane.listener.priority > lowest]
-
-    def _wanted(self, now: float) -> tuple[list[Asked], int]:
-        lanes = self._worth_asking()
-        if not lanes:
-            return [], 0
-        with self.backlog.lock:
-            if self.backlog.shut:
-                return [], 0
-            free = self._slots - self.backlog.running
-            ready = self.backlog.ready_by_priority()
-        return wants(lanes, free, ready, now)
-
-    def _close(self, lane: Lane, state: str) -> None:
-        lane.closed = state
-        if state == "m" and not lane.missed:
-            lane.missed = True
-            _log.warning("there is no queue %s; its listener waits for it", lane.name)
-
-    def _wait_for_more(self, lane: Lane, *, drained: bool, found: bool) -> None:
-        """If no more is due now, be told when there is; one who was told says what came of it."""
-        waiter = lane.waiter
-        if waiter is not None and waiter.awake:
-            if found:
-                self._rsmq.watcher.found(waiter)
-                waiter.looks = 0
-            else:
-                waiter.looks += 1
-        if not drained:
-            self._wait_no_more(lane)
-            return
-        if waiter is None:
-            waiter = lane.waiter = Waiter((lane.keys.zset,), partial(self._woken, lane))
-        self._rsmq.watcher.enter(waiter)
-
-    def _woken(self, lane: Lane) -> None:
-        """There may be something in a queue; told by the watcher's thread."""
-        lane.asked_at = time.monotonic()  # until now there was nothing to be asked for
-        self._bell.set()
-
-    def _wait_no_more(self, lane: Lane) -> None:
-        waiter, lane.waiter = lane.waiter, None
-        if waiter is not None:
-            self._rsmq.watcher.leave(waiter)
-
-    def _received(self, lane: Lane, taken: Taken, sent: float) -> list[Job]:
-        """Calls for messages that were received; those that are made alone are kept."""
-        held = lane.held
-        if held:
-            for id in taken.ids:
-                if id in held:
-                    self._settling.lose(lane, held[id], "it was received once more")
-        singles = self._singles(lane, taken, sent)
-        if self._hooks["after_receive"]:
-            messages = [single.message(lane.name, lane.codec) for single in singles]
-            self._hooks.call("after_receive", lane.name, messages)
-        alone: list[Single] = []
-        if taken.again:
-            alone = [single for single in singles if single.alone]
-            singles = [single for single in singles if not single.alone]
-        jobs: Sequence[Job] = singles
-        alone_jobs: Sequence[Job] = alone
-        size = lane.listener.batch
-        if size is not None:
-            parts = [singles[at : at + size] for at in range(0, len(singles), size)]
-            jobs = [Batch(lane, part, sent) for part in parts]
-            alone_jobs = [Batch(lane, [single], sent) for single in alone]
-        for job in (*jobs, *alone_jobs):
-            for lease in job.leases:
-                held[lease.id] = lease
-        for job in alone_jobs:
-            job.alone = True
-        self._alone += alone_jobs
-        return [*jobs]
-
-    def _singles(self, lane: Lane, taken: Taken, sent: float) -> list[Single]:
-        lane.renew_at = min(lane.renew_at, sent + lane.vt / 3)
-        self.numbers.received += len(taken.ids)
-        now = taken.now
-        singles = [
-            Single(lane, id, raw, 1, now, sent)
-            for id, raw in zip(taken.ids, taken.raws, strict=True)
-        ]
-        for place, (count, first) in taken.again.items():
-            single = singles[place]
-            single.count, single.first_received_ms = count, first
-            single.alone = lane.policy.exceeded(count)
-        return singles
-
-    def _begin(self, jobs: list[Job]) -> None:
-        with self.backlog.lock:
-            self.backlog.add(jobs)
-            for executor in self._executors.values():
-                executor.wake(0)
-
-    def _begin_alone(self) -> bool:
-        """
-        See to messages that were received more often than they may be; True while there are some.
-
-        Nobody has said what became of them: each is handled with nothing beside it, but calls that
-        run for long. So one that takes its process down, again and again, is known by that, and its
-        neighbours are not taken for it.
-        """
-        self.be_careful()
-        backlog = self.backlog
-        while self._alone:
-            job = self._alone[0]
-            lane, lease = job.lane, job.leases[0]
-            with backlog.lock:
-                if not backlog.shut:
-                    backlog.shut, self._shut_at = True, time.monotonic()
-                if backlog.alone is not None:
-                    return True  # it is about to begin, or under way
-                late = time.monotonic() - self._shut_at > _ALONE_WAITS
-                if backlog.running and not late:
-                    return True  # others end
-            if job.began is not None or lease.lost:
-                self._alone.popleft()
-                continue
-            before = self._rsmq.run(operations.begin_alone(lane.keys, lease.id, lease.count))
-            if before < ALONE:
-                _log.warning(
-                    "%s %s: received %d times and never ended: handled alone, %d of %d",
-                    lane.name, lease.id, lease.count, before + 1, ALONE,
-                )  # fmt: skip
-                with backlog.lock:
-                    backlog.alone = job
-                    self._executors[lane.is_async].wake(0)
-                return True
-            self._alone.popleft()
-            error = TookItsProcessDown(
-                f"received {lease.count} times, and begun {before} times with nothing beside it; "
-                "its handler never ended"
-            )
-            self._settling.alone(lease)
-            self._settling.failed(lane, lease, error)
-            self._settling.write()
-        with backlog.lock:
-            backlog.shut = False
-            for executor in self._executors.values():
-                executor.wake(0)
-        return False
+            with self.backlog.lock:
+                self.backlog.add(jobs)
+                for executor in self._executors.values():
+                    executor.wake(0)
 
     def be_careful(self) -> None:
         """
@@ -513,18 +288,8 @@ class Engine:
 
     def _give_back_what_waits(self) -> None:
         self._tell_of_stop()
-        for lane in self._lanes:
-            self._wait_no_more(lane)
-        with self.backlog.lock:
-            for job in self._alone:
-                if job.began is None:
-                    self._settling.release(job.lane, job.leases)
-                    for lease in job.leases:
-                        self._settling.alone(lease)
-                        forget(job.lane, lease)
-                    if self.backlog.alone is job:
-                        self.backlog.alone = None
-            self._alone.clear()
+        self._taking.wait_no_more()
+        self._solitary.give_back()
         for lane in self._lanes:
             if lane.ready:
                 self._holding.give_back(lane, list(lane.ready))
@@ -537,7 +302,7 @@ class Engine:
             return True
         with self.backlog.lock:
             busy = self.backlog.running or self.backlog.ready()
-        return not (busy or self._ended or self._settling or self._alone)
+        return not (busy or self._ended or self._settling or self._solitary)
 
     def _leave(self) -> None:
         """Release what is still held, and give the name back."""
@@ -581,9 +346,9 @@ class Engine:
         pause = min(self._beat_at, self._holding.renew_at(), self._until) - now
         if self._stopping:
             return min(pause, _STUCK), 1
-        if self._alone:  # nobody tells when the last of the others has ended
+        if self._solitary:  # nobody tells when the last of the others has ended
             return min(pause, SOON), 1
-        if self._wanted(now)[0]:
+        if self._taking.wanted(now)[0]:
             return 0.0, 1
         with self.backlog.lock:
             ready = self.backlog.ready()

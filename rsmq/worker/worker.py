@@ -10,13 +10,11 @@ import logging
 import os
 import re
 import secrets
-import signal
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType, TracebackType
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from redis.exceptions import RedisError
@@ -41,8 +39,10 @@ from rsmq.worker.logs import Logging
 from rsmq.worker.middleware import Hooks, Middleware
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.registry import enter, facts
+from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
 from rsmq.worker.settling import give_back
+from rsmq.worker.signals import Signals, StoppedAtStart
 from rsmq.worker.tasks import Tasks
 from rsmq.worker.threads import Threads
 
@@ -50,53 +50,12 @@ _log = logging.getLogger("rsmq.worker")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Seconds within which two signals are one.
-_ONE_SIGNAL = 0.3
 #: Seconds that the end of a program leaves to a worker that nobody has stopped.
 _AT_EXIT = 2.0
 #: Seconds between two lines with numbers.
 _NUMBERS = 60.0
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_HOST = 100
-
-
-class _StoppedAtStart(BaseException):
-    """A signal came before the worker had begun."""
-
-
-class Router:
-    """
-    The handlers of one queue, by the type of its messages.
-
-    Made by ``Worker.router``.
-    """
-
-    def __init__(self, handlers: Handlers) -> None:
-        self._handlers = handlers
-
-    def on(self, *types: str) -> Callable[[Function], Function]:
-        """
-        A decorator: the function handles messages of these types.
-
-        Args:
-            types: one or several, as the route tells them.
-
-        Raises:
-            InvalidFormat: there is a handler of one of them already; or it is no function of one
-                or two arguments; or others of this queue are async and it is not, or the other way.
-        """
-        if not types or not all(isinstance(kind, str) for kind in types):
-            raise InvalidFormat(
-                "type", value=show(types), hint="on() takes one or several types, each a str."
-            )
-
-        def register(function: Function) -> Function:
-            self._handlers.check(types)
-            for kind in types:
-                self._handlers.add(kind, function)
-            return function
-
-        return register
 
 
 class Worker:
@@ -166,8 +125,6 @@ class Worker:
         self._identity: Identity | None = None
         self._made_up: str | None = None
         self._pid = os.getpid()
-        self._signalled_at = 0.0
-        self._signals = 0
         for each in given:
             self.use(each)
         self._check()
@@ -420,7 +377,7 @@ class Worker:
         """
         self._refuse_while_running()
         atexit.unregister(self._at_exit)
-        self._pid, self._signalled_at = os.getpid(), 0.0
+        self._pid = os.getpid()
         if not self._listeners or not all(
             each.handlers.by_type for each in self._listeners.values()
         ):
@@ -561,10 +518,11 @@ class Worker:
         Raises:
             As of ``start``; and what made the worker fail, such as WorkerReplaced.
         """
-        with self._stopping_by_signals():
+        with Signals(self._stop_by, lambda: f"worker {self.name}"):
             try:
+                self._engine = self._identity = None
                 self.start()
-            except _StoppedAtStart:
+            except StoppedAtStart:
                 self._leave_before_work()
                 _log.info("worker %s ends before it began: %s", self.name, self.numbers)
                 return
@@ -613,40 +571,10 @@ class Worker:
             return
         await asyncio.to_thread(self.stop)
 
-    @contextmanager
-    def _stopping_by_signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self._signals, self._pid, self._signalled_at = 0, os.getpid(), 0.0
-        self._engine = self._identity = None
-        before = {}
-        try:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                before[number] = signal.signal(number, self._signalled)
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _signalled(self, number: int, _frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:  # a child that a handler has forked
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-            return
-        now = time.monotonic()
-        if self._signals == 1 and now - self._signalled_at < _ONE_SIGNAL:
-            return  # some send it to a process, and to its group
-        self._signals += 1
-        self._signalled_at = now
+    def _stop_by(self, name: str) -> bool:
         engine = self._engine
-        name = signal.Signals(number).name
-        if self._signals == 1 and engine is None:
-            raise _StoppedAtStart
-        if self._signals > 1 or engine is None:
-            with suppress(OSError):  # no logging: another thread may hold its lock for ever
-                os.write(2, f"worker {self.name} ends at once, by {name}\n".encode())
-            os._exit(128 + number)
+        if engine is None:
+            return False
         _log.info(
             "worker %s stops, by %s: handlers have %g s to end; again to end at once",
             self.name,
@@ -654,6 +582,7 @@ class Worker:
             self.grace,
         )
         engine.stop(self.grace)
+        return True
 
     def __enter__(self) -> Self:
         self.start()
