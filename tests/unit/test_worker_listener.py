@@ -1,0 +1,450 @@
+"""What a listener may say, and what functions handle messages."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import pytest
+
+from rsmq import JSON, RSMQ, InvalidFormat, InvalidValue, MissingParameter
+from rsmq.worker import Worker, event_payload
+from rsmq.worker.listener import MAX_RETRIES, Handlers
+from tests.expect import refused
+
+
+@pytest.fixture
+def rsmq():
+    with RSMQ.from_url("memory://") as client:
+        yield client
+
+
+@pytest.fixture
+def worker(rsmq):
+    return Worker(rsmq)
+
+
+def handle(body): ...
+
+
+def listened(worker, function=handle, **options):
+    """The listener that the worker makes of this."""
+    assert worker.listener("orders", **options)(function) is function
+    return worker._listeners["orders"]
+
+
+# Functions.
+
+
+class Methods:
+    def one(self, body): ...
+
+    def two(self, body, message): ...
+
+    async def later(self, body, message): ...
+
+    @staticmethod
+    def static(body): ...
+
+    @classmethod
+    def of_class(cls, body, message): ...
+
+
+class Called:
+    def __call__(self, body): ...
+
+
+class CalledLater:
+    async def __call__(self, body, message): ...
+
+
+class Made:
+    """A class whose instances are made of bodies."""
+
+    def __init__(self, body): ...
+
+
+async def later(body): ...
+
+
+async def later_with_message(body, message): ...
+
+
+def three(prefix, body, message): ...
+
+
+@functools.wraps(handle)
+def wrapped(*args): ...
+
+
+FUNCTIONS = [
+    (handle, False, False),
+    (lambda body: None, False, False),
+    (lambda body, message: None, True, False),
+    (lambda *args: None, True, False),
+    (lambda body, *, flag=1: None, False, False),
+    (Methods().one, False, False),
+    (Methods().two, True, False),
+    (Methods().later, True, True),
+    (Methods.static, False, False),
+    (Methods().of_class, True, False),
+    (Called(), False, False),
+    (CalledLater(), True, True),
+    (Made, False, False),
+    (later, False, True),
+    (later_with_message, True, True),
+    (functools.partial(three, "p"), True, False),
+    (functools.partial(three, "p", message=1), False, False),
+    (functools.partial(later), False, True),
+    (functools.partial(Methods().later), True, True),
+    (functools.partial(CalledLater()), True, True),
+    (len, False, False),
+    ([].append, False, False),
+]
+
+
+@pytest.mark.parametrize(("function", "takes_message", "is_async"), FUNCTIONS)
+def test_a_handler_takes_the_body_or_the_message_too_and_may_be_async(
+    worker, function, takes_message, is_async
+):
+    handlers = listened(worker, function).handlers
+
+    assert handlers.of("body") == (function, takes_message, "body")
+    assert handlers.is_async is is_async
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda: None,
+        lambda a, b, c: None,
+        lambda body, *, needed: None,
+        Methods.two,
+        functools.partial(three, "p", "body", "message"),
+    ],
+)
+def test_a_function_that_takes_no_body_or_too_much_is_refused(worker, function):
+    with refused(InvalidFormat, "Invalid handler format") as refusal:
+        worker.listener("orders")(function)
+
+    assert refusal.error.hint.startswith(
+        "A handler takes the body, or the body and the message: handle(body) or "
+        "handle(body, message); "
+    )
+    assert worker.queues == []
+
+
+@pytest.mark.parametrize("function", [None, 5, "handle"])
+def test_what_is_no_function_is_refused(worker, function):
+    with refused(InvalidFormat, "Invalid handler format") as refusal:
+        worker.listener("orders")(function)
+
+    assert refusal.error.hint == f"It is a function; got {function!r}."
+
+
+def test_a_generator_function_is_refused_because_calling_it_does_nothing(worker):
+    def generates(body):
+        yield body
+
+    async def generates_later(body):
+        yield body
+
+    for function in (generates, generates_later):
+        with pytest.raises(InvalidFormat):
+            worker.listener("orders")(function)
+
+
+@pytest.mark.parametrize(
+    "decorate",
+    [
+        lambda worker: worker.listener,
+        lambda worker: worker.router("orders", by=event_payload).on,
+    ],
+)
+def test_a_decorator_without_parentheses_is_refused_at_once(worker, decorate):
+    with pytest.raises(InvalidFormat):
+        decorate(worker)(handle)
+
+
+# What is said, and what is meant where nothing is.
+
+
+def test_a_listener_that_says_nothing_retries_for_ever_and_keeps_everything(worker):
+    said = listened(worker)
+
+    assert said.policy.max_retries is None
+    assert (said.policy.dead_letter_queue, said.policy.drop, said.policy.no_retry) == (
+        None, False, ()
+    )  # fmt: skip
+    assert (said.vt, said.codec, said.batch, said.concurrency, said.priority) == (
+        None, None, None, None, 0
+    )  # fmt: skip
+    assert (said.max_runtime, said.create, said.others) == (3600, False, ())
+
+
+@pytest.mark.parametrize("way_out", [{"dead_letter_queue": "dead"}, {"drop": True}])
+def test_where_there_is_a_way_out_a_message_is_retried_some_times(worker, way_out):
+    assert listened(worker, **way_out).policy.max_retries == MAX_RETRIES == 5
+
+
+def test_no_retries_are_possible(worker):
+    assert listened(worker, max_retries=0, drop=True).policy.max_retries == 0
+
+
+def test_what_is_said_is_kept(worker):
+    said = listened(
+        worker, vt=0.1, codec=JSON, batch=10, concurrency=2, priority=-3, max_retries=2, backoff=9,
+        no_retry=[ValueError, OSError], dead_letter_queue="dead", max_runtime=0.5, create=True,
+    )  # fmt: skip
+
+    assert (said.vt, said.codec, said.batch, said.concurrency, said.priority) == (
+        0.1, JSON, 10, 2, -3
+    )  # fmt: skip
+    assert (said.max_runtime, said.create, said.others) == (0.5, True, ("dead",))
+    assert (said.policy.max_retries, said.policy.backoff(1)) == (2, 9)
+    assert said.policy.no_retry == (ValueError, OSError)
+
+
+def test_one_class_that_is_not_retried_needs_no_list(worker):
+    assert listened(worker, no_retry=KeyError).policy.no_retry == (KeyError,)
+
+
+def test_a_back_off_where_none_is_said_grows_to_five_minutes(worker):
+    backoff = listened(worker).policy.backoff
+
+    assert 0.5 <= backoff(1) <= 1
+    assert 150 <= backoff(50) <= 300
+
+
+def test_the_queues_that_messages_may_go_to_are_named_once(worker):
+    worker.router("orders", by=event_payload, dead_letter_queue="dead", unroutable="dead")
+
+    assert worker._listeners["orders"].others == ("dead",)
+
+
+# Refusals: each with what was given, the rule and the way out.
+
+WHOLE = "{0} is a whole number from {1} to {2}; got {3!r}."
+VT = (
+    "A worker's messages must be hidden for a while, and are for longer while their handlers run; "
+    "got {!r}. Say vt= of the listener."
+)
+NUMBERS = [
+    *(("vt", value, 0.1, VT.format(value)) for value in (0, 0.0994, 0.05)),
+    *(
+        ("vt", value, 0, f"vt is a number of seconds from 0 to 9999999; got {value!r}.")
+        for value in (-1, "30", True, math.nan, math.inf, 10**7)
+    ),
+    *(
+        ("batch", value, 1, WHOLE.format("batch", 1, 10_000, value))
+        for value in (0, -1, 10_001, 1.5, "5", True)
+    ),
+    *(
+        ("concurrency", value, 1, WHOLE.format("concurrency", 1, 10_000, value))
+        for value in (0, 10_001, 1.5, True)
+    ),
+    *(
+        ("priority", value, -(10**6), WHOLE.format("priority", -(10**6), 10**6, value))
+        for value in (1.5, "high", None, 10**7)
+    ),
+    ("max_runtime", 0, 0.001, "It is in seconds."),
+    *(
+        (
+            "max_runtime",
+            value,
+            0,
+            f"max_runtime is a number of seconds from 0 to 9999999; got {value!r}.",
+        )
+        for value in (-1, None, "60", math.inf)
+    ),
+]
+
+
+@pytest.mark.parametrize(("item", "value", "low", "hint"), NUMBERS)
+def test_a_number_out_of_range_is_refused(worker, item, value, low, hint):
+    high = {"batch": 10_000, "concurrency": 10_000, "priority": 10**6}.get(item, 9_999_999)
+
+    with refused(InvalidValue, f"{item} must be between {low} and {high}") as refusal:
+        worker.listener("orders", **{item: value})(handle)
+    assert refusal.error.value is value
+    assert refusal.error.hint == hint
+    assert worker.queues == []
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, True, "5", 1_000_001])
+def test_a_number_of_retries_that_is_none_is_refused(worker, value):
+    with refused(InvalidValue, "max_retries must be between 0 and 1000000") as refusal:
+        worker.listener("orders", max_retries=value, drop=True)(handle)
+
+    assert refusal.error.value is value
+
+
+def test_a_limit_without_a_way_out_is_refused(worker):
+    with refused(InvalidFormat, "Invalid max_retries format") as refusal:
+        worker.listener("orders", max_retries=3)(handle)
+
+    assert refusal.error.value == 3
+    assert refusal.error.hint == (
+        "What becomes of a message of 'orders' after 3 retries? Name a dead_letter_queue, or say "
+        "drop=True."
+    )
+
+
+@pytest.mark.parametrize("item", ["dead_letter_queue", "unroutable"])
+def test_messages_do_not_go_where_they_come_from(worker, item):
+    with refused(InvalidFormat, f"Invalid {item} format") as refusal:
+        worker.router("orders", by=event_payload, **{item: "orders"})
+
+    assert refusal.error.value == "orders"
+    assert refusal.error.hint == "It must be another queue."
+
+
+def test_a_codec_is_a_codec(worker):
+    with refused(InvalidFormat, "Invalid codec format") as refusal:
+        worker.listener("orders", codec="json")(handle)
+
+    assert refusal.error.hint.endswith("got 'json'.")
+
+
+@pytest.mark.parametrize("value", [5, ValueError("v"), "ValueError", [ValueError, 5], [int]])
+def test_what_is_not_retried_are_classes_of_exceptions(worker, value):
+    with refused(InvalidFormat, "Invalid no_retry format") as refusal:
+        worker.listener("orders", no_retry=value)(handle)
+
+    assert refusal.error.hint.startswith("It is a class of exceptions, or several; got ")
+
+
+@pytest.mark.parametrize("queue", [None, ""])
+def test_a_queue_without_a_name_is_refused(worker, queue):
+    with refused(MissingParameter, "No qname supplied"):
+        worker.listener(queue)(handle)
+
+
+@pytest.mark.parametrize("options", [{}, {"dead_letter_queue": "a b"}])
+def test_a_name_that_no_queue_has_is_refused(worker, options):
+    queue = "orders" if options else "a b"
+
+    with refused(InvalidFormat, "Invalid qname format") as refusal:
+        worker.listener(queue, **options)(handle)
+    assert refusal.error.value == "a b"
+
+
+def test_a_queue_has_one_listener(worker):
+    worker.listener("orders")(handle)
+
+    with refused(InvalidFormat, "Invalid queue format") as refusal:
+        worker.listener("orders")(handle)
+    assert refusal.error.value == "orders"
+    assert refusal.error.hint == (
+        "Queue 'orders' has a listener already; router() calls several functions, by the type of "
+        "the message."
+    )
+
+
+@pytest.mark.parametrize("by", [None, "type", 5])
+def test_a_route_is_a_function(worker, by):
+    with refused(InvalidFormat, "Invalid by format") as refusal:
+        worker.router("orders", by=by)
+
+    assert refusal.error.hint == (
+        "It is event_payload, json_field(name), or a function of the body that returns (type, "
+        f"payload); got {by!r}."
+    )
+
+
+@pytest.mark.parametrize("types", [(), (5,), ("created", None)])
+def test_types_are_texts(worker, types):
+    router = worker.router("orders", by=event_payload)
+
+    with refused(InvalidFormat, "Invalid type format") as refusal:
+        router.on(*types)(handle)
+    assert refusal.error.hint == "on() takes one or several types, each a str."
+
+
+def test_a_function_may_handle_several_types_of_a_queue(worker):
+    router = worker.router("orders", by=event_payload)
+
+    assert router.on("created", "changed")(handle) is handle
+    handlers = worker._listeners["orders"].handlers
+    assert handlers.of("changed:1") == (handle, False, "1")
+
+
+def test_types_of_which_one_is_taken_are_refused_together(worker):
+    router = worker.router("orders", by=event_payload)
+    router.on("changed")(handle)
+
+    with pytest.raises(InvalidFormat):
+        router.on("created", "changed")(lambda payload: None)
+    assert set(worker._listeners["orders"].handlers.by_type) == {"changed"}
+
+
+def test_the_handlers_of_one_listener_are_not_those_of_another():
+    first, second = Handlers(), Handlers()
+    first.add("", handle)
+
+    assert second.by_type == {}
+
+
+# The worker itself.
+
+
+def test_a_worker_takes_a_client_of_ours(rsmq):
+    with refused(InvalidFormat, "Invalid client format") as refusal:
+        Worker("redis://127.0.0.1:6379/0")
+
+    assert refusal.error.hint.startswith("A worker takes an RSMQ, not str")
+
+
+@pytest.mark.parametrize("name", ["a b", "a:b", "x" * 161, 5])
+def test_a_name_is_like_that_of_a_queue(rsmq, name):
+    with refused(InvalidFormat, "Invalid name format") as refusal:
+        Worker(rsmq, name=name)
+
+    assert refusal.error.value == name
+
+
+def test_a_name_is_not_empty(rsmq):
+    with refused(MissingParameter, "No name supplied"):
+        Worker(rsmq, name="")
+
+
+@pytest.mark.parametrize("value", [0, 10_001, 1.5, "8", None, True])
+def test_concurrency_is_a_number_of_calls(rsmq, value):
+    with refused(InvalidValue, "concurrency must be between 1 and 10000") as refusal:
+        Worker(rsmq, concurrency=value)
+
+    assert refusal.error.value is value
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, "30", None])
+def test_grace_is_a_number_of_seconds(rsmq, value):
+    with refused(InvalidValue, "grace must be between 0 and 9999999") as refusal:
+        Worker(rsmq, grace=value)
+
+    assert refusal.error.value is value
+
+
+def test_a_worker_without_a_listener_does_not_start(worker):
+    with refused(InvalidFormat, "Invalid worker format") as refusal:
+        worker.start()
+
+    assert refusal.error.hint.startswith("It has nothing to call: decorate a function")
+
+
+def test_a_router_without_a_handler_does_not_start(worker, rsmq):
+    rsmq.create_queue("orders")
+    worker.router("orders", by=event_payload)
+
+    with refused(InvalidFormat, "Invalid worker format") as refusal:
+        worker.start()
+    assert "router.on(type)" in refusal.error.hint
+
+
+def test_a_worker_tells_what_it_is(rsmq):
+    worker = Worker(rsmq, name="w-1", concurrency=3)
+    worker.listener("b")(handle)
+    worker.listener("a")(handle)
+
+    assert worker.queues == ["b", "a"]
+    assert repr(worker).endswith(", name='w-1', concurrency=3)")
+    assert str(worker.numbers).startswith("0 received, 0 handled, 0 failed")

@@ -1,0 +1,421 @@
+"""What becomes of a message: the table of decide, and the pauses between attempts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rsmq import BodyNotDecodable, InvalidFormat, InvalidValue
+from rsmq.protocol import MAX_SECONDS
+from rsmq.worker import DeadLetter, Discard, HandlerTimedOut, Retry, Unroutable, exponential, fixed
+from rsmq.worker.outcome import (
+    CAP,
+    FIRST,
+    Again,
+    Dead,
+    Done,
+    Dropped,
+    Policy,
+    TookItsProcessDown,
+    checked_backoff,
+    decide,
+)
+from tests.expect import refused
+
+UNDECODABLE = BodyNotDecodable("q", "id", b"\xff")
+UNDECODABLE_TEXT = "The body of message id in queue q is not decodable"
+
+
+class OfTheProgram(ValueError):
+    """An exception of the program's own, of a kind that is not retried."""
+
+
+class NoText(Exception):
+    """An exception that can't be shown."""
+
+    def __str__(self):
+        raise RuntimeError("it has no text")
+
+
+class DeadWithoutText(DeadLetter, NoText):
+    """One that steers, and can't be shown."""
+
+
+def policy(max_retries=2, *, to="dead", **more):
+    return Policy(max_retries, fixed(7), dead_letter_queue=to, **more)
+
+
+FOR_EVER = policy(None, to=None)
+LIMITED = policy()
+DROPS = policy(to=None, drop=True)
+PICKY = policy(no_retry=(ValueError,))
+ROUTED = policy(unroutable="lost")
+STEERED = Again(3, "asked for by its handler")
+NOWHERE = "; there is no dead_letter_queue"
+
+TABLE = [
+    ("returned", None, 1, LIMITED, Done()),
+    ("returned, however late", None, 99, LIMITED, Done()),
+    ("returned, nowhere to go", None, 99, FOR_EVER, Done()),
+    ("raised", KeyError("k"), 1, LIMITED, Again(7, "KeyError on attempt 1")),
+    ("raised, the last retry", KeyError("k"), 2, LIMITED, Again(7, "KeyError on attempt 2")),
+    ("too often", KeyError(), 3, LIMITED, Dead("dead", "KeyError on attempt 3, the last")),
+    ("far too often", KeyError(), 40, LIMITED, Dead("dead", "KeyError on attempt 40, the last")),
+    ("too often, dropped", KeyError(), 3, DROPS, Dropped("KeyError on attempt 3, the last")),
+    ("for ever", KeyError(), 10**6, FOR_EVER, Again(7, "KeyError on attempt 1000000")),
+    (
+        "a limit without a way out",
+        KeyError(),
+        3,
+        policy(to=None),
+        Again(7, f"KeyError on attempt 3, the last{NOWHERE}"),
+    ),
+    ("no retries", KeyError(), 1, policy(0), Dead("dead", "KeyError on attempt 1, the last")),
+    (
+        "not retried",
+        ValueError(),
+        1,
+        PICKY,
+        Dead("dead", "ValueError on attempt 1, which is not retried"),
+    ),
+    (
+        "a subclass of what is not retried",
+        OfTheProgram(),
+        1,
+        PICKY,
+        Dead("dead", "OfTheProgram on attempt 1, which is not retried"),
+    ),
+    ("another than those", KeyError(), 1, PICKY, Again(7, "KeyError on attempt 1")),
+    (
+        "not retried, dropped",
+        ValueError(),
+        1,
+        policy(to=None, drop=True, no_retry=(ValueError,)),
+        Dropped("ValueError on attempt 1, which is not retried"),
+    ),
+    (
+        "not retried, nowhere to go",
+        ValueError(),
+        1,
+        policy(None, to=None, no_retry=(ValueError,)),
+        Again(7, f"ValueError on attempt 1, which is not retried{NOWHERE}"),
+    ),
+    ("Retry", Retry(), 1, LIMITED, Again(7, "asked for by its handler")),
+    ("Retry where nothing is", Retry(after=3), 1, policy(no_retry=(Exception,)), STEERED),
+    ("Retry with why", Retry("busy"), 1, LIMITED, Again(7, "asked for by its handler: busy")),
+    ("Retry after", Retry(after=3), 1, LIMITED, Again(3, "asked for by its handler")),
+    ("Retry at once", Retry(after=0), 1, LIMITED, Again(0, "asked for by its handler")),
+    ("Retry too often", Retry(after=3), 3, LIMITED, Dead("dead", "Retry on attempt 3, the last")),
+    ("Retry for ever", Retry(after=3), 9**9, FOR_EVER, Again(3, "asked for by its handler")),
+    ("Discard", Discard(), 1, LIMITED, Dropped("discarded by its handler")),
+    ("Discard with why", Discard("old"), 9, LIMITED, Dropped("discarded by its handler: old")),
+    ("Discard, for ever", Discard(), 1, FOR_EVER, Dropped("discarded by its handler")),
+    ("DeadLetter", DeadLetter(), 1, LIMITED, Dead("dead", "given up by its handler")),
+    (
+        "DeadLetter with why",
+        DeadLetter("no such customer"),
+        1,
+        LIMITED,
+        Dead("dead", "given up by its handler: no such customer"),
+    ),
+    ("DeadLetter, dropped", DeadLetter(), 1, DROPS, Dropped("given up by its handler")),
+    (
+        "DeadLetter, nowhere to go",
+        DeadLetter(),
+        1,
+        FOR_EVER,
+        Again(7, f"given up by its handler{NOWHERE}"),
+    ),
+    ("not decodable", UNDECODABLE, 1, LIMITED, Dead("dead", UNDECODABLE_TEXT)),
+    ("not decodable, dropped", UNDECODABLE, 1, DROPS, Dropped(UNDECODABLE_TEXT)),
+    (
+        "not decodable, nowhere to go",
+        UNDECODABLE,
+        1,
+        FOR_EVER,
+        Again(7, f"{UNDECODABLE_TEXT}{NOWHERE}"),
+    ),
+    ("unroutable", Unroutable("no handler"), 1, ROUTED, Dead("lost", "no handler")),
+    ("unroutable, no such queue", Unroutable("none"), 1, LIMITED, Dead("dead", "none")),
+    ("unroutable, dropped", Unroutable("none"), 1, DROPS, Dropped("none")),
+    ("unroutable, nowhere", Unroutable("none"), 1, FOR_EVER, Again(7, f"none{NOWHERE}")),
+    ("DeadLetter where routed", DeadLetter(), 1, ROUTED, Dead("dead", "given up by its handler")),
+    ("took the process", TookItsProcessDown("it did"), 1, LIMITED, Dead("dead", "it did")),
+    ("ran too long", HandlerTimedOut(), 1, LIMITED, Again(7, "HandlerTimedOut on attempt 1")),
+    (
+        "ran too long too often",
+        HandlerTimedOut(),
+        3,
+        LIMITED,
+        Dead("dead", "HandlerTimedOut on attempt 3, the last"),
+    ),
+    ("sys.exit", SystemExit(1), 1, LIMITED, Again(7, "SystemExit on attempt 1")),
+    ("Ctrl-C", KeyboardInterrupt(), 1, LIMITED, Again(7, "KeyboardInterrupt on attempt 1")),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "attempt", "policy", "expected"),
+    [row[1:] for row in TABLE],
+    ids=[r[0] for r in TABLE],
+)
+def test_what_becomes_of_a_message(error, attempt, policy, expected):
+    assert decide(error, attempt, policy) == expected
+
+
+NO_SECONDS = [
+    -1, MAX_SECONDS + 1, math.nan, math.inf, pytest.param(10**400, id="too large for a float"),
+    True, "1", b"1", 1j, [],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("after", NO_SECONDS)
+def test_retry_takes_seconds(after):
+    with refused(InvalidValue, f"after must be between 0 and {MAX_SECONDS}") as refusal:
+        Retry(after=after)
+
+    assert refusal.error.value is after
+    assert decide(refusal.error, 1, LIMITED) == Again(7, "InvalidValue on attempt 1")
+
+
+@pytest.mark.parametrize("after", NO_SECONDS)
+def test_a_retry_after_what_are_no_seconds_has_the_pause_of_the_listener(after):
+    error = Retry()
+    error.after = after
+
+    assert decide(error, 1, LIMITED) == Again(7, "asked for by its handler")
+
+
+@pytest.mark.parametrize("error", [NoText(), DeadWithoutText()], ids=["raised", "DeadLetter"])
+@pytest.mark.parametrize("attempt", [1, 3])
+def test_an_exception_without_a_text_is_decided_on(error, attempt):
+    assert isinstance(decide(error, attempt, LIMITED), Again | Dead)
+
+
+def test_retry_says_after_how_long():
+    assert Retry().after is None
+    assert (Retry("why", after=2.5).after, str(Retry("why"))) == (2.5, "why")
+
+
+# Back-offs.
+
+
+def test_a_fixed_back_off_is_always_the_same():
+    assert [fixed(2.5)(attempt) for attempt in (1, 2, 1000)] == [2.5, 2.5, 2.5]
+
+
+def test_an_exponential_back_off_doubles_up_to_its_cap():
+    backoff = exponential(1, 300, jitter=False)
+
+    assert [backoff(attempt) for attempt in range(1, 12)] == [
+        1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300
+    ]  # fmt: skip
+    assert backoff(10**6) == 300
+
+
+def test_an_exponential_back_off_with_another_factor():
+    backoff = exponential(0.5, 100, factor=3, jitter=False)
+
+    assert [backoff(attempt) for attempt in range(1, 7)] == [0.5, 1.5, 4.5, 13.5, 40.5, 100]
+
+
+def test_a_first_pause_beyond_the_cap_is_the_cap():
+    assert exponential(10, 3, jitter=False)(1) == 3
+
+
+def test_jitter_takes_a_half_at_most_and_spreads():
+    backoff = exponential(8, 300)
+    pauses = [backoff(2) for _ in range(500)]
+
+    assert 8 <= min(pauses) < 9
+    assert 15 < max(pauses) <= 16
+
+
+def test_a_list_is_by_attempt_and_its_last_repeats():
+    backoff = checked_backoff([1, 5, 0.5])
+
+    assert [backoff(attempt) for attempt in (1, 2, 3, 4, 1000)] == [1, 5, 0.5, 0.5, 0.5]
+
+
+def test_a_list_that_is_changed_later_changes_nothing():
+    pauses = [1, 2]
+    backoff = checked_backoff(pauses)
+    pauses[0] = 50
+
+    assert backoff(1) == 1
+
+
+def test_seconds_and_a_tuple_are_back_offs():
+    assert checked_backoff(4)(3) == 4
+    assert checked_backoff(0.25)(1) == 0.25
+    assert checked_backoff((3, 9))(2) == 9
+
+
+def test_a_function_is_asked_for_each_attempt():
+    backoff = checked_backoff(lambda attempt: attempt * 10)
+
+    assert [decide(KeyError(), each, Policy(None, backoff)).after for each in (1, 2, 3)] == [
+        10, 20, 30
+    ]  # fmt: skip
+
+
+def _raises(_):
+    raise ZeroDivisionError
+
+
+NONSENSE = [
+    lambda _: None,
+    lambda _: "soon",
+    lambda _: math.nan,
+    lambda _: 10**400,
+    lambda _: 1j,
+    lambda: 1,
+    _raises,
+]
+
+
+@pytest.mark.parametrize("backoff", NONSENSE)
+def test_a_function_that_fails_or_returns_nonsense_costs_no_message(backoff):
+    outcomes = [decide(KeyError(), attempt, Policy(None, backoff)) for attempt in (1, 2, 3, 50)]
+
+    assert [each.after for each in outcomes] == [FIRST, FIRST * 2, FIRST * 4, CAP]
+
+
+@pytest.mark.parametrize("returned", [*NO_SECONDS, None, Fraction(1, 4)])
+def test_a_function_that_returns_no_seconds_is_not_obeyed(returned):
+    assert decide(KeyError(), 3, Policy(None, lambda _: returned)).after == FIRST * 4
+
+
+@pytest.mark.parametrize("value", [*NO_SECONDS, None])
+def test_fixed_takes_seconds(value):
+    with refused(InvalidValue, f"seconds must be between 0 and {MAX_SECONDS}") as refusal:
+        fixed(value)
+
+    assert refusal.error.value is value
+    assert refusal.error.hint.startswith("It is a number of seconds from 0 to 9999999; got ")
+
+
+@pytest.mark.parametrize("value", [*NO_SECONDS, None])
+@pytest.mark.parametrize("item", ["first", "cap"])
+def test_exponential_takes_seconds(item, value):
+    with refused(InvalidValue, f"{item} must be between 0 and {MAX_SECONDS}") as refusal:
+        exponential(**{item: value})
+
+    assert refusal.error.value is value
+
+
+@pytest.mark.parametrize("value", [0, 0.99, 1001, math.nan, True, "2", None])
+def test_exponential_takes_a_factor_from_one(value):
+    with refused(InvalidValue, "factor must be between 1 and 1000") as refusal:
+        exponential(factor=value)
+
+    assert refusal.error.value is value
+
+
+@pytest.mark.parametrize("value", ["5", b"5", [], (), {}, {1}, object(), 1j, iter([1])])
+def test_what_is_no_back_off_is_refused_with_what_one_is(value):
+    with refused(InvalidFormat, "Invalid backoff format") as refusal:
+        checked_backoff(value)
+
+    assert refusal.error.hint.startswith(
+        "A back-off is exponential(...), fixed(seconds), seconds, a list of seconds by attempt, or "
+        "a function of the attempt; got "
+    )
+
+
+@pytest.mark.parametrize("value", [True, -1, math.nan, math.inf])
+def test_a_number_that_is_no_pause_is_refused(value):
+    with refused(InvalidValue, f"seconds must be between 0 and {MAX_SECONDS}"):
+        checked_backoff(value)
+
+
+@pytest.mark.parametrize("value", ["1", None, True, -1, math.nan])
+def test_a_list_with_something_that_is_no_pause_is_refused(value):
+    with refused(InvalidValue, f"backoff must be between 0 and {MAX_SECONDS}") as refusal:
+        checked_backoff([1, value, 2])
+
+    assert refusal.error.value is value
+
+
+# For all that can be said and raised.
+
+
+def _retry_set_later(after):
+    error = Retry()
+    error.after = after
+    return error
+
+
+anything = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just(10**400)
+)
+pauses = st.floats(0, MAX_SECONDS)
+backoffs = st.one_of(
+    pauses.map(fixed),
+    st.builds(exponential, pauses, pauses, factor=st.floats(1, 1000), jitter=st.booleans()),
+    st.lists(pauses, min_size=1, max_size=5).map(checked_backoff),
+    anything.map(lambda returned: lambda _: returned),
+    st.just(_raises),
+)
+errors = st.one_of(
+    st.sampled_from(
+        [
+            KeyError("k"), ValueError("v"), OfTheProgram(), Discard("d"), DeadLetter("d"),
+            Unroutable("u"), UNDECODABLE, HandlerTimedOut("t"), TookItsProcessDown("t"), Retry(),
+            SystemExit(), KeyboardInterrupt(), NoText(), DeadWithoutText(),
+        ]
+    ),
+    pauses.map(lambda after: Retry(after=after)),
+    anything.map(_retry_set_later),
+)  # fmt: skip
+policies = st.builds(
+    Policy,
+    st.none() | st.integers(0, 20),
+    backoffs,
+    st.sampled_from([(), (ValueError,), (KeyError, OSError), (BaseException,)]),
+    st.sampled_from([None, "dead"]),
+    st.sampled_from([None, "lost"]),
+    st.booleans(),
+)
+attempts = st.integers(1, 1000) | st.integers(1, 10**9)
+
+
+@given(errors, attempts, policies)
+def test_an_error_is_never_done_and_a_pause_is_never_out_of_range(error, attempt, policy):
+    outcome = decide(error, attempt, policy)
+
+    assert isinstance(outcome, Again | Dead | Dropped)
+    if isinstance(outcome, Again):
+        assert 0 <= outcome.after <= MAX_SECONDS
+        assert 0 <= round(outcome.after * 1000) <= MAX_SECONDS * 1000
+
+
+@given(attempts, policies)
+def test_what_returned_is_done_whatever_the_policy(attempt, policy):
+    assert decide(None, attempt, policy) == Done()
+
+
+@given(st.lists(errors, min_size=30, max_size=30), policies)
+def test_where_there_is_a_way_out_nothing_is_tried_more_often_than_it_may(raised, policy):
+    if policy.max_retries is None or (policy.dead_letter_queue is None and not policy.drop):
+        return
+    outcomes = [decide(error, attempt, policy) for attempt, error in enumerate(raised, 1)]
+    retries = list(itertools.takewhile(lambda each: isinstance(each, Again), outcomes))
+
+    assert len(retries) <= policy.max_retries
+    assert not any(isinstance(each, Again) for each in outcomes[policy.max_retries :])
+
+
+@given(errors, attempts, policies)
+def test_nothing_is_dropped_that_was_not_discarded_or_may_be(error, attempt, policy):
+    outcome = decide(error, attempt, policy)
+
+    if isinstance(outcome, Dropped):
+        assert isinstance(error, Discard) or (policy.drop and policy.dead_letter_queue is None)
+    if isinstance(outcome, Dead):
+        assert outcome.queue in {policy.dead_letter_queue, policy.unroutable} - {None}

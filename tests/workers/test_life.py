@@ -1,0 +1,820 @@
+"""The life of a worker: start, stop, names, hooks, logs; inside threads and event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import pickle
+import threading
+import time
+
+import pytest
+
+from rsmq import JSON, InvalidFormat, Message, WorkerExists, WorkerReplaced, operations
+from rsmq.operations.workers import Identity
+from rsmq.worker import (
+    DeadLetter,
+    DetailedLogging,
+    Discard,
+    JSONLines,
+    MessageFilter,
+    Middleware,
+    Retry,
+    current_message,
+    held_by,
+    list_workers,
+)
+from tests.workers.until import until
+
+
+def ours():
+    """The threads of workers."""
+    return {each.name for each in threading.enumerate() if each.name.startswith("rsmq-")} - {
+        "rsmq-watcher"
+    }
+
+
+@pytest.fixture(params=["redis", "memory"])
+def backend(request):
+    return request.param
+
+
+def nothing(body): ...
+
+
+# Start and stop.
+
+
+def test_a_worker_starts_and_stops_and_starts_again(place, rsmq):
+    place.queues("q")
+    worker = place.worker()
+    got = []
+    worker.listener("q")(got.append)
+    for round in ("a", "b"):
+        worker.start()
+        rsmq.send_message("q", round)
+        until(lambda: worker.numbers.handled == 1)
+        worker.stop()
+        assert worker.numbers.handled == 1
+        rsmq.send_message("q", "between")
+        assert len(place.scores("q")) == 1
+        rsmq.pop_message("q")
+
+    assert got == ["a", "b"]
+    assert list_workers(rsmq) == []
+    assert not place.raw.exists(f"{place.ns}:x:held:{worker.name}")
+
+
+def test_a_worker_is_a_context_manager(place, rsmq):
+    place.queues("q")
+    worker = place.worker()
+    worker.listener("q")(nothing)
+    with worker as entered:
+        assert entered is worker
+        rsmq.send_message("q", "x")
+        until(lambda: worker.numbers.handled == 1)
+        assert len(list_workers(rsmq)) == 1
+
+    assert list_workers(rsmq) == []
+
+
+def test_no_thread_is_left(place, rsmq):
+    place.queues("q", "r")
+    before = ours()
+    worker = place.worker()
+    worker.listener("q")(nothing)
+
+    @worker.listener("r")
+    async def handle(body): ...
+
+    worker.start()
+    rsmq.publish(["q", "r"], "x")
+    until(lambda: worker.numbers.handled == 2)
+    assert {"rsmq-worker", "rsmq-tasks"} <= ours()
+    worker.stop()
+
+    until(lambda: ours() <= before)
+
+
+def test_a_worker_runs_once_at_a_time(place, rsmq):
+    place.queues("q")
+    worker = place.worker()
+    worker.listener("q")(nothing)
+    worker.start()
+
+    with pytest.raises(InvalidFormat) as caught:
+        worker.start()
+    assert caught.value.hint.startswith("It runs already")
+    rsmq.send_message("q", "x")
+    until(lambda: worker.numbers.handled == 1)
+
+
+def test_one_that_never_started_stops_at_once(place):
+    place.worker().stop()
+
+
+def test_a_stop_lets_handlers_end_and_gives_back_what_has_not_begun(place, rsmq, gate):
+    place.queues("q")
+    worker = place.worker(concurrency=2, name="w", grace=10)
+    worker.listener("q")(lambda body: gate())
+    ids = rsmq.send_messages("q", ["x"] * 5)
+    worker.start()
+    gate.wait_for(2)
+    stopping = threading.Thread(target=worker.stop)
+    stopping.start()
+    until(lambda: worker._engine._stopping)
+    time.sleep(0.05)
+    assert stopping.is_alive()
+    gate.open()
+    stopping.join(10)
+
+    assert not stopping.is_alive()
+    assert worker.numbers.handled == 2
+    assert sorted(place.scores("q")) == sorted(ids[2:])
+    assert all(place.due_in("q", id) <= 0 for id in ids[2:])
+    assert place.held("w") == {}
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_what_has_not_ended_within_the_grace_is_given_back_with_its_count(place, rsmq, gate, kind):
+    place.queues("q")
+    worker = place.worker(concurrency=1, name="w")
+    seen = []
+
+    def handle(body, message):
+        seen.append(message)
+        gate()
+
+    async def later(body, message):
+        seen.append(message)
+        await asyncio.sleep(20)
+
+    worker.listener("q", vt=60)(later if kind == "async" else handle)
+    id = rsmq.send_message("q", "x")
+    worker.start()
+    until(lambda: seen)
+    began = time.monotonic()
+    worker.stop(0.1)
+
+    assert time.monotonic() - began < 3
+    assert seen[0].lease_lost
+    assert place.due_in("q", id) <= 0
+    assert place.fields("q")[f"{id}:rc"] == b"1"
+    assert worker.numbers.released == 1
+    gate.open()
+    assert rsmq.receive_message("q", vt=60).receive_count == 2
+    assert place.fields("q")[id] == b"x"
+
+
+def test_what_is_left_is_given_back_in_its_order(place, rsmq, gate):
+    place.queues("q")
+    worker = place.worker(concurrency=1)
+    worker.listener("q", batch=100)(lambda bodies: gate())
+    ids = rsmq.send_messages("q", map(str, range(50)))
+    worker.start()
+    gate.wait_for(1)
+    worker.stop(0)
+
+    assert [each.id for each in rsmq.receive_messages("q", 50)] == ids
+
+
+def test_a_handler_and_a_hook_may_ask_for_the_stop(place, rsmq):
+    class Stops(Middleware):
+        def after_delete(self, messages):
+            worker.stop()
+
+    place.queues("q", "r")
+    worker = place.worker(middleware=[Stops()], grace=10)
+    worker.listener("q")(nothing)
+    other = place.worker(grace=10)
+    other.listener("r")(lambda body: other.stop())
+    worker.start()
+    other.start()
+    began = time.monotonic()
+    rsmq.publish(["q", "r"], "x")
+
+    assert worker._engine.over.wait(5)
+    assert other._engine.over.wait(5)
+    assert time.monotonic() - began < 3
+    assert place.empty("r")
+    assert other.numbers.handled == 1
+
+
+def test_run_outside_the_main_thread_works_until_stop(place, rsmq):
+    place.queues("q")
+    worker = place.worker()
+    worker.listener("q")(nothing)
+    running = threading.Thread(target=worker.run)
+    running.start()
+    rsmq.send_message("q", "x")
+    until(lambda: worker.numbers.handled == 1)
+    worker.stop()
+    running.join(5)
+
+    assert not running.is_alive()
+
+
+# Names.
+
+
+def test_two_live_workers_of_a_name_are_an_error(place, rsmq):
+    place.queues("q")
+    first, second = place.worker(name="w"), place.worker(name="w", rsmq=place.client())
+    for worker in (first, second):
+        worker.listener("q")(nothing)
+    first.start()
+    began = time.monotonic()
+
+    with pytest.raises(WorkerExists) as caught:
+        second.start()
+    assert time.monotonic() - began < 4
+    assert str(caught.value) == "A worker named w is alive"
+    assert caught.value.value == "w"
+    assert caught.value.hint.startswith("It says of itself: host ")
+    rsmq.send_message("q", "x")
+    until(lambda: first.numbers.handled == 1)
+
+
+def test_workers_without_a_name_have_one_of_their_own(place, rsmq):
+    place.queues("q")
+    workers = [place.worker() for _ in range(3)]
+    for worker in workers:
+        worker.listener("q")(nothing)
+        worker.start()
+
+    names = {worker.name for worker in workers}
+    assert len(names) == 3
+    assert {each.name for each in list_workers(rsmq)} == names
+
+
+def test_several_workers_on_one_client_share_the_work(place, rsmq):
+    place.queues("q")
+    workers = [place.worker(concurrency=2) for _ in range(3)]
+    got = []
+    for worker in workers:
+        worker.listener("q")(lambda body: got.append(body) or time.sleep(0.001))
+        worker.start()
+    rsmq.send_messages("q", map(str, range(300)))
+    until(lambda: place.empty("q"))
+    for worker in workers:
+        worker.stop()
+
+    assert sorted(map(int, got)) == list(range(300))
+    assert sum(worker.numbers.handled for worker in workers) == 300
+    assert sum(worker.numbers.lost for worker in workers) == 0
+
+
+def test_a_list_of_workers_says_who_is_alive_and_what_each_holds(place, rsmq, gate, beating):
+    place.queues("q", "r")
+    worker = place.worker(name="w", concurrency=2)
+    worker.listener("q")(lambda body: gate())
+    worker.listener("r")(nothing)
+    before_ms = time.time() * 1000
+    worker.start()
+    id = rsmq.send_message("q", "x")
+    gate.wait_for(1)
+    info = until(lambda: next((w for w in list_workers(rsmq) if w.queues["q"]), None))
+
+    assert (info.name, info.alive, info.queues) == ("w", True, {"q": 1, "r": 0})
+    assert before_ms - 1 <= info.since_ms <= time.time() * 1000 + 1
+    assert info.host
+    assert info.pid > 1
+    assert (info.handled, info.failed) == (0, 0)
+    assert held_by(rsmq, "w") == {"q": [id]}
+    assert held_by(rsmq, "nobody") == {}
+    gate.open()
+    until(lambda: list_workers(rsmq)[0].handled == 1)
+
+
+def test_a_worker_that_gives_no_sign_of_life_is_dead(place, rsmq):
+    place.rsmq.run(
+        operations.enter_worker(Identity(rsmq.namespace, "w", "token"), {}, ttl=0.01, dead="")
+    )
+    info = until(lambda: next((w for w in list_workers(rsmq) if not w.alive), None))
+
+    assert (info.name, info.host, info.pid, info.queues) == ("w", "", 0, {})
+
+
+def test_what_a_dead_predecessor_held_is_handled_at_once(place, rsmq, caplog):
+    place.queues("q")
+    dead = Identity(rsmq.namespace, "w", "token")
+    rsmq.run(operations.enter_worker(dead, {}, ttl=0.05, dead=""))
+    want = operations.workers.Want(rsmq.namespace.queue("q"), 500_000, 1, 0, 10)
+    ids = rsmq.send_messages("q", ["a", "b", "c"])
+    (taken,) = rsmq.run(operations.take_messages(dead, [want], 10))
+    assert taken.ids == ids
+    # One was handled by somebody else since: that is fenced.
+    place.raw.hincrby(f"{place.ns}:q:Q", f"{ids[2]}:rc", 1)
+    got = []
+    worker = place.worker(name="w", concurrency=1)
+    worker.listener("q")(lambda body, message: got.append((body, message.attempt)))
+    worker.start()
+    until(lambda: worker.numbers.handled == 2)
+
+    assert got == [("a", 2), ("b", 2)]
+    assert place.due_in("q", ids[2]) > 400
+    assert "worker w: its predecessor died with 2 messages, which are due again" in caplog.text
+    assert place.held("w") == {}
+
+
+def test_one_whose_name_was_taken_stops_and_deletes_nothing(place, rsmq, gate, beating, caplog):
+    place.queues("q")
+    worker = place.worker(name="w")
+    place.failing.append(worker)
+    seen = []
+
+    @worker.listener("q", vt=60)
+    def handle(body, message):
+        seen.append(message)
+        gate()
+
+    id = rsmq.send_message("q", "x")
+    worker.start()
+    gate.wait_for(1)
+    place.raw.hset(f"{place.ns}:x:held:w", "", "another")
+    assert worker._engine.over.wait(5)
+    assert isinstance(worker._engine.failure, WorkerReplaced)
+    assert seen[0].lease_lost
+    gate.open()
+    worker.stop()
+
+    assert place.fields("q")[id] == b"x"
+    assert "worker w stops: Another worker has this name now." in caplog.text
+
+
+# Inside an event loop.
+
+
+def test_a_worker_inside_a_running_loop_runs_its_async_handlers_there(place, rsmq):
+    place.queues("q", "r")
+    worker = place.worker()
+    loops, threads = [], []
+
+    @worker.listener("q")
+    async def handle(body):
+        loops.append(asyncio.get_running_loop())
+
+    worker.listener("r")(lambda body: threads.append(threading.current_thread()))
+
+    async def main():
+        running = asyncio.create_task(worker.run_async())
+        await asyncio.to_thread(rsmq.publish, ["q", "r"], "x")
+        while worker.numbers.handled < 2:
+            await asyncio.sleep(0.002)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert loops == [asyncio.get_running_loop()]
+
+    asyncio.run(main())
+
+    assert threads[0].name.startswith("rsmq-handler")
+    assert list_workers(rsmq) == []
+
+
+def test_a_cancellation_gives_running_handlers_their_grace(place, rsmq):
+    place.queues("q")
+    worker = place.worker(grace=5)
+    ended = []
+
+    async def main():
+        inside, go_on = asyncio.Event(), asyncio.Event()
+
+        @worker.listener("q")
+        async def handle(body):
+            inside.set()
+            await go_on.wait()
+            ended.append(body)
+
+        running = asyncio.create_task(worker.run_async())
+        await asyncio.to_thread(rsmq.send_message, "q", "x")
+        await inside.wait()
+        running.cancel()
+        await asyncio.sleep(0.05)
+        assert not running.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(main())
+
+    assert ended == ["x"]
+    assert place.empty("q")
+
+
+def test_run_async_ends_when_the_worker_is_stopped(place, rsmq):
+    place.queues("q")
+    worker = place.worker()
+    worker.listener("q")(nothing)
+
+    async def main():
+        running = asyncio.create_task(worker.run_async())
+        while worker._engine is None:
+            await asyncio.sleep(0.002)
+        await asyncio.to_thread(worker.stop)
+        await asyncio.wait_for(running, 5)
+
+    asyncio.run(main())
+
+
+def test_run_async_raises_what_start_raises(place):
+    worker = place.worker()
+    worker.listener("none")(nothing)
+
+    with pytest.raises(Exception, match="Queue not found"):
+        asyncio.run(worker.run_async())
+
+
+def test_run_async_leaves_a_worker_alone_that_runs_already(place, rsmq):
+    place.queues("q")
+    worker = place.worker()
+    worker.listener("q")(nothing)
+    worker.start()
+
+    with pytest.raises(InvalidFormat):
+        asyncio.run(worker.run_async())
+    rsmq.send_message("q", "x")
+    until(lambda: worker.numbers.handled == 1)
+
+
+def test_a_worker_that_is_cancelled_while_it_starts_does_not_run_on(place, rsmq):
+    place.queues("q")
+    rsmq.run(operations.enter_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=0.5, dead=""))
+    worker = place.worker(name="w")
+    worker.listener("q")(nothing)
+
+    async def main():
+        running = asyncio.create_task(worker.run_async())
+        await asyncio.sleep(0.1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(main())
+
+    assert worker._engine is None or worker._engine.over.is_set()
+    assert not any(each.alive for each in list_workers(rsmq) if each.name == "w")
+
+
+# Hooks.
+
+
+def shown(noted):
+    """What was noted, with messages as their bodies."""
+
+    def show(value):
+        if isinstance(value, list | tuple):
+            return [show(each) for each in value]
+        if isinstance(value, BaseException):
+            return type(value).__name__
+        return getattr(value, "body", value)
+
+    return [(hook, *map(show, args)) for hook, *args in noted.seen]
+
+
+def test_the_hooks_in_the_life_of_a_message_that_is_handled(place, rsmq, noted):
+    place.queues("q")
+    worker = place.worker(middleware=[noted])
+    worker.listener("q")(nothing)
+    rsmq.send_message("q", "x")
+    worker.start()
+    until(lambda: worker.numbers.handled == 1)
+    worker.stop()
+    seen = [each for each in shown(noted) if each[0] != "before_receive"]
+    seconds = seen[3][-1]
+
+    assert seen == [
+        ("before_start", worker),
+        ("after_receive", "q", ["x"]),
+        ("before_handle", "x"),
+        ("after_handle", "x", None, seconds),
+        ("before_delete", ["x"]),
+        ("after_delete", ["x"]),
+        ("before_stop", worker),
+        ("after_stop", worker),
+    ]
+    assert 0 <= seconds < 1
+    assert ("before_receive", ["q"]) in shown(noted)
+    assert shown(noted)[1] == ("before_receive", ["q"])
+
+
+def test_the_hooks_in_the_life_of_one_that_is_retried_and_dies(place, rsmq, noted):
+    place.queues("q", "dead")
+    worker = place.worker(middleware=[noted])
+
+    @worker.listener("q", max_retries=1, backoff=0, dead_letter_queue="dead")
+    def handle(body):
+        raise ValueError(body)
+
+    rsmq.send_message("q", "x")
+    worker.start()
+    until(lambda: worker.numbers.dead == 1)
+    worker.stop()
+    seen = [
+        each[:-1] if each[0] == "after_handle" else each
+        for each in shown(noted)
+        if each[0] not in {"before_receive", "before_start", "before_stop", "after_stop"}
+    ]
+
+    why = "ValueError on attempt 2, the last"
+    assert seen == [
+        ("after_receive", "q", ["x"]),
+        ("before_handle", "x"),
+        ("after_handle", "x", "ValueError"),
+        ("before_retry", "x", 0, "ValueError"),
+        ("after_retry", "x", 0, "ValueError"),
+        ("after_receive", "q", ["x"]),
+        ("before_handle", "x"),
+        ("after_handle", "x", "ValueError"),
+        ("before_dead_letter", "x", "dead", why, "ValueError"),
+        ("after_dead_letter", "x", "dead", why, "ValueError"),
+    ]
+
+
+def test_the_hooks_of_one_that_is_dropped_and_of_what_is_given_back(place, rsmq, noted, gate):
+    place.queues("q")
+    worker = place.worker(middleware=[noted], concurrency=1)
+
+    @worker.listener("q", batch=2)
+    def handle(bodies, messages):
+        if bodies[0] == "drop":
+            raise Discard("old")
+        gate()
+
+    rsmq.send_message("q", "drop")
+    worker.start()
+    until(lambda: worker.numbers.dropped == 1)
+    assert shown(noted)[-1] != ("before_receive", ["none"])
+    dropped = [each for each in shown(noted) if "delete" in each[0] or "drop" in each[0]]
+    rsmq.send_messages("q", ["a", "b"])
+    gate.wait_for(1)
+    worker.stop(0)
+
+    assert dropped == [
+        ("before_delete", ["drop"]),
+        ("after_delete", ["drop"]),
+        ("after_drop", "drop", "discarded by its handler: old", "Discard"),
+    ]
+    names = [each[0] for each in shown(noted)]
+    assert noted.of("after_release")[-1][0] == "q"
+    assert sum(count for _, count in noted.of("after_release")) == worker.numbers.released >= 1
+    assert names.index("before_stop") < names.index("lease_lost") < names.index("after_stop")
+
+
+@pytest.mark.parametrize(
+    ("error", "number"),
+    [(Discard(), "dropped"), (DeadLetter("no"), "dead"), (Retry(after=500), "retried")],
+)
+@pytest.mark.parametrize("batch", [None, 5])
+def test_a_middleware_may_refuse_a_message_before_its_handler(place, rsmq, error, number, batch):
+    class Refuses(Middleware):
+        def before_handle(self, message):
+            if message.body == "bad":
+                raise error
+
+    place.queues("q", "dead")
+    worker = place.worker(middleware=[Refuses()])
+    got = []
+    worker.listener("q", dead_letter_queue="dead", batch=batch)(got.append)
+    rsmq.send_messages("q", ["bad", "good"])
+    worker.start()
+    until(lambda: worker.numbers.handled == 1 and getattr(worker.numbers, number) == 1)
+
+    assert got == (["good"] if batch is None else [["good"]])
+
+
+HOOKS = [name for name in vars(Middleware) if not name.startswith("_") and name != "before_handle"]
+
+
+def test_hooks_that_raise_are_logged_and_harm_nobody(place, rsmq, caplog):
+    def fails(self, *args):
+        raise ZeroDivisionError
+
+    middleware = type("Fails", (Middleware,), dict.fromkeys(HOOKS, fails))()
+    place.queues("q", "dead")
+    worker = place.worker(middleware=[middleware])
+
+    @worker.listener("q", max_retries=1, backoff=0, dead_letter_queue="dead")
+    def handle(body):
+        if body == "bad":
+            raise ValueError
+
+    rsmq.send_messages("q", ["bad", "good"])
+    worker.start()
+    until(lambda: worker.numbers.handled == 1 and worker.numbers.dead == 1)
+    worker.stop()
+
+    assert [record.levelname for record in caplog.records].count("CRITICAL") == 0
+    assert any(
+        record.exc_info and record.exc_info[0] is ZeroDivisionError for record in caplog.records
+    )
+
+
+def test_a_middleware_that_is_added_later_comes_after_the_others(place, rsmq):
+    order = []
+
+    class First(Middleware):
+        def before_handle(self, message):
+            order.append("first")
+
+    class Second(Middleware):
+        def before_handle(self, message):
+            order.append("second")
+
+    place.queues("q")
+    worker = place.worker(middleware=[First()])
+    worker.use(Second())
+    worker.listener("q")(nothing)
+    worker.start()
+    rsmq.send_message("q", "x")
+    until(lambda: worker.numbers.handled == 1)
+
+    assert order == ["first", "second"]
+
+
+# The message of the moment, and logs.
+
+
+def test_the_message_of_the_moment_is_known_in_the_handler_and_nowhere_else(place, rsmq):
+    place.queues("q", "r", "b")
+    worker = place.worker()
+    seen = {}
+    worker.listener("q")(lambda body: seen.update(q=current_message()))
+
+    @worker.listener("r")
+    async def handle(body):
+        await asyncio.sleep(0)
+        seen["r"] = current_message()
+        seen["task"] = await asyncio.create_task(inner())
+        seen["thread"] = await asyncio.to_thread(current_message)
+
+    async def inner():
+        return current_message()
+
+    worker.listener("b", batch=2)(lambda bodies: seen.update(b=current_message()))
+    worker.start()
+    ids = rsmq.publish(["q", "r", "b"], "x")
+    until(lambda: worker.numbers.handled == 3)
+
+    assert current_message() is None
+    assert (seen["q"].id, seen["q"].queue, seen["q"].attempt) == (ids["q"], "q", 1)
+    assert [seen[each].id for each in ("r", "task", "thread")] == [ids["r"]] * 3
+    assert seen["b"] is None
+
+
+def test_tasks_at_once_each_have_their_own_message(place, rsmq):
+    place.queues("q")
+    worker = place.worker(concurrency=50)
+    seen = []
+
+    @worker.listener("q")
+    async def handle(body, message):
+        await asyncio.sleep(0.01)
+        seen.append((message.id, current_message().id))
+
+    ids = rsmq.send_messages("q", ["x"] * 50)
+    worker.start()
+    until(lambda: worker.numbers.handled == 50)
+
+    assert sorted(seen) == sorted((id, id) for id in ids)
+
+
+def test_lines_of_handlers_have_the_message_and_can_be_json(place, rsmq):
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(MessageFilter())
+    handler.setFormatter(JSONLines())
+    log = logging.getLogger(f"app.{place.ns}")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    place.queues("q")
+    worker = place.worker()
+
+    @worker.listener("q")
+    def handle(body):
+        log.info("about %s", body)
+        try:
+            1 / 0  # noqa: B018 - for the traceback
+        except ZeroDivisionError:
+            log.exception("no\ngood é")
+
+    worker.start()
+    id = rsmq.send_message("q", "it")
+    until(lambda: worker.numbers.handled == 1)
+    log.warning("outside")
+    about, no_good, outside = map(json.loads, stream.getvalue().splitlines())
+
+    assert about == {
+        "time": about["time"], "level": "info", "logger": log.name, "text": "about it",
+        "queue": "q", "message_id": id, "attempt": 1,
+    }  # fmt: skip
+    parsed = time.strptime(about["time"][:19], "%Y-%m-%dT%H:%M:%S")
+    assert abs(time.mktime(parsed) - time.mktime(time.gmtime())) < 10
+    assert (about["time"][19], about["time"][-1], len(about["time"])) == (".", "Z", 24)
+    assert (no_good["text"], no_good["level"]) == ("no\ngood é", "error")
+    assert no_good["traceback"].endswith("ZeroDivisionError: division by zero")
+    assert set(outside) == {"time", "level", "logger", "text"}
+
+
+def test_fields_that_a_record_has_are_kept_and_missing_ones_are_empty():
+    record = logging.makeLogRecord({"queue": "mine"})
+
+    assert MessageFilter().filter(record)
+    assert (record.queue, record.message_id) == ("mine", "")
+    assert logging.Formatter("%(queue)s/%(message_id)s/%(message)s").format(record) == "mine//"
+
+
+def test_every_message_has_lines_when_details_are_asked_for(place, rsmq, caplog):
+    place.queues("q")
+    worker = place.worker(middleware=[DetailedLogging()])
+
+    @worker.listener("q", backoff=500)
+    def handle(body):
+        if body == "bad":
+            raise ValueError
+
+    with caplog.at_level(logging.DEBUG, "rsmq.worker"):
+        good, bad = rsmq.send_messages("q", ["good", "bad"])
+        worker.start()
+        until(lambda: worker.numbers.handled == 1 and worker.numbers.retried == 1)
+        worker.stop()
+    lines = [r.getMessage() for r in caplog.records if r.levelno == logging.DEBUG]
+
+    assert any(line.startswith(f"q {good}: handled in 0.0") for line in lines)
+    assert any(line.startswith(f"q {bad}: failed, ValueError, in 0.0") for line in lines)
+    assert any("messages received" in line for line in lines)
+
+
+def test_numbers_are_what_happened(place, rsmq):
+    place.queues("q", "dead")
+    worker = place.worker()
+    errors = {"d": Discard(), "x": DeadLetter("x"), "r": Retry(after=500), "v": ValueError("v")}
+
+    @worker.listener("q", dead_letter_queue="dead", backoff=500)
+    def handle(body):
+        if body in errors:
+            raise errors[body]
+
+    rsmq.send_messages("q", [*errors, "fine", "fine"])
+    worker.start()
+    until(lambda: worker.numbers.handled == 2 and worker.numbers.retried == 2)
+    until(lambda: worker.numbers.dead == worker.numbers.dropped == 1)
+    worker.stop()
+
+    assert str(worker.numbers) == (
+        "6 received, 2 handled, 3 failed, 2 retried, 1 dead, 1 dropped, 0 lost, 0 released, 0 hung"
+    )
+
+
+def test_a_message_that_travels_to_another_process_is_a_receipt_still(place, rsmq):
+    place.queues("q")
+    worker = place.worker()
+    got = []
+
+    @worker.listener("q", codec=JSON, vt=60)
+    def handle(body, message):
+        got.append(pickle.loads(pickle.dumps(message)))
+        rsmq.delete_message(got[0])
+
+    worker.start()
+    id = rsmq.send_message("q", {"a": 1}, codec=JSON)
+    until(lambda: worker.numbers.handled == 1)
+
+    (message,) = got
+    assert isinstance(message, Message)
+    assert (message.id, message.body, message.receive_count) == (id, {"a": 1}, 1)
+    assert not getattr(message, "lease_lost", False)
+
+
+@pytest.mark.parametrize("hook", ["after_handle", "after_receive", "after_delete"])
+def test_a_hook_that_would_end_the_program_is_logged_like_any_other(place, rsmq, hook):
+    def ends(self, *args):
+        raise SystemExit
+
+    place.queues("q")
+    worker = place.worker(middleware=[type("Ends", (Middleware,), {hook: ends})()], concurrency=1)
+    worker.listener("q")(nothing)
+    worker.start()
+    rsmq.send_messages("q", ["a", "b", "c"])
+    until(lambda: worker.numbers.handled == 3, 3)
+
+    assert place.empty("q")
+    assert not worker._engine.over.is_set()
+
+
+def test_a_batch_that_runs_too_long_is_counted_and_tried_again_by_message(place, rsmq, beating):
+    place.queues("q")
+    worker = place.worker(concurrency=1)
+
+    @worker.listener("q", batch=3, max_runtime=0.05, backoff=500)
+    async def handle(bodies):
+        await asyncio.sleep(20)
+
+    ids = rsmq.send_messages("q", ["a", "b", "c"])
+    worker.start()
+    until(lambda: worker.numbers.retried == 3)
+
+    assert worker.numbers.hung == worker.numbers.failed == 3
+    assert all(place.due_in("q", id) > 495 for id in ids)
