@@ -1,0 +1,154 @@
+"""SIGTERM at random points: what runs ends, the rest is due at once, in order."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from tests.scale import scaled
+from tests.workers.processes.conftest import count_of, fill, nothing_left, now_ms, scores, until
+
+pytestmark = pytest.mark.timeout(scaled(120, 3600))
+
+ROUNDS = scaled(5, 300)
+
+
+def counts(raw, ns, queue, ids):
+    return {id: count_of(raw, ns, queue, id) for id in ids}
+
+
+def test_sigterm_ends_in_order_what_runs_and_gives_back_the_rest(ns, rsmq, raw, program):
+    seed = int(os.environ.get("RSMQ_SEED", time.time_ns() % 10**9))
+    print(f"RSMQ_SEED={seed}")
+    chance = random.Random(seed)
+    queues = "threads", "tasks"
+    sent = {
+        queue: fill(
+            rsmq,
+            queue,
+            [
+                {"n": n, "do": "sleep", "for": chance.choice([0, 0.01, 0.2])}
+                for n in range(40 * ROUNDS)
+            ],
+        )
+        for queue in queues
+    }
+    handled = {}
+    for _ in range(ROUNDS):
+        one = program(
+            "one",
+            {queue: {"vt": 300, "is_async": queue == "tasks"} for queue in queues},
+            concurrency=5,
+            grace=60,
+        )
+        one.saw("started")
+        time.sleep(chance.uniform(0, 0.6))
+        before = now_ms(raw)
+
+        assert one.stop(60) == 0, one
+        begun = {(event.id, event.count) for event in one.events("begin")}
+        ended = {(event.id, event.count) for event in one.events("end")}
+        assert begun == ended
+        assert not handled.keys() & {id for id, _ in ended}
+        handled.update(ended)
+        for queue in queues:
+            left = scores(raw, ns, queue)
+            assert list(left) == [id for id in sent[queue] if id in left]
+            assert all(due <= before for due in left.values())
+            assert not left.keys() & handled.keys()
+        assert raw.keys(f"{ns}:x:held:*") == []
+    for queue in queues:
+        # Each receive is counted, of messages that are left and of those that are gone.
+        left = counts(raw, ns, queue, scores(raw, ns, queue))
+        done = [handled[id] for id in sent[queue] if id in handled]
+        received = rsmq.get_queue_attributes(queue).total_received
+        assert sum(left.values()) + sum(done) == received
+    last = program("one", {queue: {"is_async": queue == "tasks"} for queue in queues})
+    until(lambda: not any(raw.zcard(f"{ns}:{queue}") for queue in queues), 60)
+    assert last.stop() == 0
+    rest = [event.id for event in last.events("end")]
+
+    assert sorted([*handled, *rest]) == sorted(id for ids in sent.values() for id in ids)
+    nothing_left(raw, ns, *queues)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_handlers_that_take_longer_than_grace_are_let_go(ns, rsmq, raw, program, is_async):
+    ids = fill(rsmq, "q", [{"n": n, "do": "watch", "for": 60} for n in range(6)])
+    one = program("one", {"q": {"vt": 300, "is_async": is_async}}, concurrency=4, grace=0.5)
+    one.saw("begin", 4)
+    sent_ms = now_ms(raw)
+
+    assert one.stop() == 0
+
+    left = scores(raw, ns, "q")
+    assert list(left) == ids
+    assert max(left.values()) <= sent_ms
+    assert list(counts(raw, ns, "q", ids).values()) == [1, 1, 1, 1, 0, 0]
+    assert len(one.events("lost")) == 4
+    if is_async:
+        assert len(one.events("cancelled")) == 4
+    assert raw.keys(f"{ns}:x:held:*") == []
+    assert "gives back 4 messages" in one.log()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once(ns, rsmq, raw, program, number):
+    ids = fill(rsmq, "q", [{"n": n, "do": "sleep", "for": 60} for n in range(3)])
+    one = program("one", {"q": {"vt": 300}}, grace=60)
+    one.saw("begin", 3)
+    one.signal(number)
+    until(lambda: "stops, by" in one.log())
+    assert one.process.poll() is None
+
+    def again():  # two within a moment count as one
+        one.signal(number)
+        return one.process.poll() is not None
+
+    until(again, 10)
+    assert one.ended() == 128 + number
+    after = program("one", {"q": {"vt": 300}}, concurrency=3)
+    again = after.saw("begin", 3)
+    assert [(event.id, event.count) for event in again] == [(id, 2) for id in ids]
+
+
+def test_sigterm_while_messages_wait_that_must_be_handled_alone(ns, rsmq, raw, program):
+    """They are given back, and nobody takes them for poison after that."""
+    rsmq.create_queue("dead")
+    ids = fill(rsmq, "q", [{"n": n, "do": "sleep", "for": 0.3} for n in range(4)])
+    rsmq.receive_messages("q", 4, vt=0)
+    listeners = {"q": {"vt": 300, "max_retries": 0, "dead_letter_queue": "dead"}}
+    for grace in (0, 5, 0, 5, 0):
+        one = program("one", listeners, grace=grace)
+        until(lambda: one.events("begin") or not raw.zcard(f"{ns}:q"))  # noqa: B023
+        assert one.stop() == 0
+        assert raw.keys(f"{ns}:q:x:alone") == []
+    last = program("one", listeners)
+    until(lambda: not raw.zcard(f"{ns}:q"))
+    assert last.stop() == 0
+
+    assert rsmq.peek_messages("dead") == []
+    assert len(ids) == 4
+    nothing_left(raw, ns, "q")
+
+
+def test_sigterm_while_redis_is_away(ns, rsmq, raw, program, own_server):
+    """It ends within grace and what a call may take; what it held waits for its name."""
+    with own_server.client(ns) as away:
+        [id] = fill(away, "q", [{"n": 0, "do": "watch", "for": 60}])
+    listeners = {"q": {"vt": 300}}
+    one = program("one", listeners, grace=0.5, url=own_server.url)
+    one.saw("begin")
+    own_server.kill()
+    begin = time.monotonic()
+
+    assert one.stop(30) == 0
+    assert time.monotonic() - begin < 20
+    assert "could not give back" in one.log()
+    own_server.start()
+    again = program("one", listeners, url=own_server.url).saw("begin")
+    assert [(event.id, event.count) for event in again] == [(id, 2)]
