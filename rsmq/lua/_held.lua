@@ -26,9 +26,14 @@ local function score_present(zset, members)
   end
 end
 
--- Forgets that messages are held, of which `value` was noted. What was noted since stays: they may be held
+-- Forgets that messages are held, of which `value` was noted; `fit` are those that had their receive
+-- count still, so that nothing was noted since. Of the others what was noted since stays: they may be held
 -- again, by this worker or by a successor.
-local function forget_held(held, ids, value)
+local function forget_held(held, ids, value, fit)
+  variadic('HDEL', held, fit)
+  if #fit == #ids then
+    return
+  end
   local noted, gone = values_of('HMGET', held, ids), {}
   for each = 1, #ids do
     if noted[each] == value then

@@ -61,7 +61,7 @@ for at = 5, #messages, 3 do
     end
   end
   if mine then
-    forget_held(held, {id}, count .. ':' .. name)
+    forget_held(held, {id}, count .. ':' .. name, {})
   end
   answer[#answer + 1] = told[1]
 end

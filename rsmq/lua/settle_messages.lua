@@ -62,7 +62,7 @@ for at = 2, #queues, 2 do
     score_present(zset, members)
   end
   if mine and done ~= 'extend' then
-    forget_held(held, ids, count .. ':' .. name)
+    forget_held(held, ids, count .. ':' .. name, fit)
   end
   from = from + 4 + number * stride
   answer[#answer + 1] = table.concat(told)

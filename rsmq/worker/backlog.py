@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import threading
 import time
 from collections.abc import Iterable, Sequence
 
 from rsmq.worker.lane import Lane
 from rsmq.worker.lease import Job
+
+_lane_of = operator.attrgetter("lane")
 
 #: Seconds within which the calls that are ready should have begun.
 SOON = 0.001
@@ -54,12 +57,13 @@ class Backlog:
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Calls to be made."""
-        for job in jobs:
-            lane = job.lane
+        for lane, of_lane in itertools.groupby(jobs, _lane_of):
             if not lane.ready:
                 self._filled[lane.is_async][lane] = None
-            lane.ready.append(job)
-            lane.urgent += job.urgent
+            before = len(lane.ready)
+            lane.ready.extend(of_lane)
+            if lane.ready[before].urgent:  # all of them, or none
+                lane.urgent += len(lane.ready) - before
 
     def take_back(self, jobs: Iterable[Job]) -> list[Job]:
         """Those of these calls that have not begun: they will not be made."""
@@ -84,36 +88,38 @@ class Backlog:
 
     def next(self, is_async: bool) -> Job | None:  # noqa: FBT001 - threads or tasks
         """The next call, which begins now; None if there is none to be made."""
-        if self.running >= self._slots or time.monotonic() > self.until:
+        now = time.monotonic()
+        if self.running >= self._slots or now > self.until:
             return None
         if self.shut:
             job = self.alone
             if job is None or job.began is not None:
                 return None
-            return self._begin(job) if job.lane.is_async == is_async else None
+            return self._begin(job, now) if job.lane.is_async == is_async else None
         filled = self._filled[is_async]
         if len(filled) == 1:
             (lane,) = filled
-            return self._first_of(lane) if len(lane.calls) < lane.limit else None
+            return self._first_of(lane, now) if len(lane.calls) < lane.limit else None
         lanes = [lane for lane in filled if len(lane.calls) < lane.limit]
         if not lanes:
             return None
         return self._first_of(
-            min(lanes, key=lambda lane: (not lane.urgent, -lane.listener.priority, lane.turn))
+            min(lanes, key=lambda lane: (not lane.urgent, -lane.listener.priority, lane.turn)), now
         )
 
-    def _first_of(self, lane: Lane) -> Job:
+    def _first_of(self, lane: Lane, now: float) -> Job:
         job = lane.ready.popleft()
-        lane.urgent = max(lane.urgent - 1, 0)
+        if lane.urgent:
+            lane.urgent -= 1
         if not lane.ready:
             del self._filled[lane.is_async][lane]
         lane.turn = next(self._turns)
-        return self._begin(job)
+        return self._begin(job, now)
 
-    def _begin(self, job: Job) -> Job:
+    def _begin(self, job: Job, now: float) -> Job:
         job.lane.calls[job] = None
         self.running += 1
-        job.began = time.monotonic()
+        job.began = now
         return job
 
     def end(self, job: Job) -> None:

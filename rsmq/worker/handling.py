@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from rsmq.errors import BodyNotDecodable
-from rsmq.worker.lease import Delivery, Job, Lease
+from rsmq.worker.lease import Delivery, Job, Lease, Single
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import LeaseOver
 
@@ -74,7 +74,7 @@ class Handling:
     def _prepared(self, job: Job, seen: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
         """The handler and its arguments; None where there is nothing to be handled."""
         lane = job.lane
-        lease = job.leases[0]
+        lease: Lease = job if job.__class__ is Single else job.leases[0]
         if lease.lost or (job.began is not None and lease.ends <= job.began):
             raise LeaseOver
         if lane.listener.batch is not None:

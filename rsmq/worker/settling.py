@@ -23,7 +23,7 @@ from rsmq.failures import is_of_these_keys
 from rsmq.operations.workers import Group, Identity, Receipt
 from rsmq.worker.handling import error_of
 from rsmq.worker.lane import Lane
-from rsmq.worker.lease import Job, Lease
+from rsmq.worker.lease import Job, Lease, Single
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import (
@@ -92,26 +92,31 @@ class Settling:
 
     def ended(self, job: Job) -> None:
         """A call has ended: decide what becomes of its messages."""
-        lane = job.lane
+        if isinstance(job, Single):
+            self._ended(job, job)
+        else:
+            for lease in job.leases:
+                self._ended(job, lease)
         if job.alone:
             self._alone += job.leases
-        for lease in job.leases:
-            if lease.lost:
-                forget(lane, lease)
-            elif lease.told:
-                self.lose(lane, lease, "its visibility timeout was over")
-            elif isinstance(job.error, LeaseOver):
-                self.lose(lane, lease, "it had to wait for its call for too long")
-            elif _was_cancelled_for_time(job, lease):
-                self.lose(lane, lease, "its visibility timeout could not be extended in time")
-            elif job.error is None and lease.error is None:
-                key = (lane, lease.count)
-                if key in self._done:
-                    self._done[key].append(lease)
-                else:
-                    self._done[key] = [lease]
+
+    def _ended(self, job: Job, lease: Lease) -> None:
+        lane = job.lane
+        why = None
+        if lease.told or lease.lost or job.error is not None:
+            why = _why_lost(job, lease)
+        if lease.lost:
+            forget(lane, lease)
+        elif why is not None:
+            self.lose(lane, lease, why)
+        elif job.error is None and lease.error is None:
+            key = (lane, lease.count)
+            if key in self._done:
+                self._done[key].append(lease)
             else:
-                self.failed(lane, lease, error_of(job, lease))
+                self._done[key] = [lease]
+        else:
+            self.failed(lane, lease, error_of(job, lease))
 
     def failed(self, lane: Lane, lease: Lease, error: BaseException | None) -> None:
         """A message could not be handled: decide what becomes of it."""
@@ -334,11 +339,15 @@ class Settling:
         }
 
 
-def _was_cancelled_for_time(job: Job, lease: Lease) -> bool:
-    """Whether a task was cancelled for its lease was over."""
-    if not isinstance(job.error, CancelledError) or job.ended is None:
-        return False
-    return lease.ends <= job.ended
+def _why_lost(job: Job, lease: Lease) -> str | None:
+    """Why a message that was handled is not this worker's any more; None if it is."""
+    if lease.told:
+        return "its visibility timeout was over"
+    if isinstance(job.error, LeaseOver):
+        return "it had to wait for its call for too long"
+    if isinstance(job.error, CancelledError) and job.ended is not None and lease.ends <= job.ended:
+        return "its visibility timeout could not be extended in time"
+    return None
 
 
 def _grave(end: _End) -> str:

@@ -223,19 +223,12 @@ class Taking:
         if taken.again:
             alone = [single for single in singles if single.alone]
             singles = [single for single in singles if not single.alone]
-        jobs: Sequence[Job] = singles
-        alone_jobs: Sequence[Job] = alone
         size = lane.listener.batch
         if size is not None:
-            parts = [singles[at : at + size] for at in range(0, len(singles), size)]
-            jobs = [Batch(lane, part, sent) for part in parts]
-            alone_jobs = [Batch(lane, [single], sent) for single in alone]
-        for job in (*jobs, *alone_jobs):
-            for lease in job.leases:
-                held[lease.id] = lease
-        for job in alone_jobs:
-            job.alone = True
-        return jobs, alone_jobs
+            return _batches(lane, singles, size, sent), _batches(lane, alone, 1, sent)
+        for single in (*singles, *alone):
+            held[single.id] = single
+        return singles, alone
 
     def _singles(self, lane: Lane, taken: Taken, sent: float) -> list[Single]:
         lane.renew_at = min(lane.renew_at, sent + lane.vt / 3)
@@ -267,3 +260,14 @@ class Taking:
         }
         self._settling.numbers.released += give_back(self._rsmq, self._identity, strays)
         self.astray = False
+
+
+def _batches(lane: Lane, singles: list[Single], size: int, sent: float) -> list[Batch]:
+    batches = []
+    for at in range(0, len(singles), size):
+        batch = Batch(lane, singles[at : at + size], sent)
+        batch.alone = singles[at].alone
+        for lease in batch.leases:
+            lane.held[lease.id] = lease
+        batches.append(batch)
+    return batches

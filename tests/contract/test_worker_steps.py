@@ -675,16 +675,32 @@ def test_a_settling_of_a_missing_queue_finds_nothing(env, queue, me, taken):
     assert settle(env, me) == b""
 
 
-def test_who_lost_its_name_settles_and_forgets_nothing(env, queue, me, dead, taken):
+def test_who_lost_its_name_deletes_and_hides_and_forgets_nothing(env, queue, me, dead, taken):
     successor = worker(env, "theirs")
     enter(env, successor, dead="mine")
     before = held(env, me)
     assert before == {"": "theirs", **dict.fromkeys(taken, "1:q")}
 
     assert settle(env, me, (queue, "delete", 1, taken[:1])) == b"1"
-    assert settle(env, me, (queue, "hide", 1, [(taken[1], 90_000)])) == b"1"
+    scores = env.scores(queue)
+    assert settle(env, me, (queue, "hide", 1, [(taken[1], 90_000)])) == b"2"
+    assert settle(env, me, (queue, "release", 1, taken[1:2])) == b"2"
+    with pytest.raises(WorkerReplaced):
+        settle(env, me, (queue, "extend", 1, [(taken[1], 90_000)]))
+    assert env.scores(queue) == scores
     assert bury(env, me, (taken[2], 1)) == b"1"
     assert env.scores(queue).keys() == {taken[1], *taken[3:]}
+    assert held(env, me) == before
+
+
+def test_what_is_extended_stays_held(env, queue, me, taken):
+    before = held(env, me)
+    now = env.now_ms()
+    env.rsmq.release_messages(queue, taken[1:2])
+    env.rsmq.receive_message(queue)
+
+    assert settle(env, me, (queue, "extend", 1, [(id, 90_000) for id in taken[:2]])) == b"12"
+    assert now + 90_000 <= env.scores(queue)[taken[0]] <= env.now_ms() + 90_000
     assert held(env, me) == before
 
 
