@@ -62,8 +62,8 @@ class Backlog:
                 self._filled[lane.is_async][lane] = None
             before = len(lane.ready)
             lane.ready.extend(of_lane)
-            if lane.ready[before].urgent:  # all of them, or none
-                lane.urgent += len(lane.ready) - before
+            if lane.ready[before].urgent:  # these come first, if there are any
+                lane.urgent += sum(job.urgent for job in itertools.islice(lane.ready, before, None))
 
     def take_back(self, jobs: Iterable[Job]) -> list[Job]:
         """Those of these calls that have not begun: they will not be made."""
