@@ -46,6 +46,8 @@ _TROUBLE = 2.0
 CAREFUL = 10.0
 #: Seconds without an end after which one more is woken, where calls wait and somebody is idle.
 _STUCK = 0.005
+#: Seconds between two looks at what is left, while the worker stops.
+_WINDING_UP = 0.02
 #: Ends that are written together at most where calls are short, before the loop is woken.
 _TOGETHER = 250
 
@@ -92,6 +94,7 @@ class Engine:
         self._identity = identity
         self._lanes = lanes
         self._hooks = hooks
+        self._slots = slots
         self._facts = facts
         self._worker = worker
         self._named = named
@@ -345,18 +348,20 @@ class Engine:
         """How long to sleep, and how many calls may end before that is over."""
         pause = min(self._beat_at, self._holding.renew_at(), self._until) - now
         if self._stopping:
-            return min(pause, _STUCK), 1
-        if self._solitary:  # nobody tells when the last of the others has ended
-            return min(pause, SOON), 1
+            return min(pause, _WINDING_UP), 1
+        if self._solitary and not self._solitary.under_way:
+            return min(pause, SOON), 1  # nobody tells when the last of the others has ended
         if self._taking.wanted(now)[0]:
             return 0.0, 1
         with self.backlog.lock:
-            ready = self.backlog.ready()
+            ready, busy = self.backlog.ready(), self.backlog.running == self._slots
         if not ready:
             return pause, 1
-        self._wake_one_more_if_stuck(now)
         enough = self._ends_worth_waking_for()
-        return min(pause, _STUCK if enough == 1 else SOON), enough
+        if not busy:
+            self._wake_one_more_if_stuck(now)
+            pause = min(pause, _STUCK)
+        return min(pause, SOON) if enough > 1 else pause, enough
 
     def _wake_one_more_if_stuck(self, now: float) -> None:
         since, ends = self._stuck_since

@@ -25,6 +25,7 @@ class Middleware:
     """
     What can be hooked into; each method does nothing here.
 
+    A write that is repeated because Redis was away calls its ``before_`` hooks once more.
     ``message`` is a ``Delivery``. ``queue`` is the name of a queue, ``queues`` several.
     """
 

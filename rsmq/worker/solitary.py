@@ -41,6 +41,12 @@ class Solitary:
     def __bool__(self) -> bool:
         return bool(self._jobs)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether one of them is being handled."""
+        job = self._backlog.alone
+        return job is not None and job.began is not None
+
     def add(self, jobs: Iterable[Job]) -> None:
         """Calls to be made."""
         self._jobs.extend(jobs)
