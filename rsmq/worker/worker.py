@@ -12,7 +12,7 @@ import re
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -38,6 +38,7 @@ from rsmq.worker.listener import (
 from rsmq.worker.logs import Logging
 from rsmq.worker.middleware import Hooks, Middleware
 from rsmq.worker.numbers import Numbers
+from rsmq.worker.outcome import Backoff
 from rsmq.worker.registry import enter, facts
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
@@ -174,7 +175,7 @@ class Worker:
         concurrency: int | None = None,
         priority: int = 0,
         max_retries: int | None = None,
-        backoff: object = None,
+        backoff: Backoff | Sequence[float] | float | None = None,
         no_retry: type[BaseException] | Iterable[type[BaseException]] = (),
         dead_letter_queue: str | None = None,
         drop: bool = False,
@@ -259,7 +260,7 @@ class Worker:
         concurrency: int | None = None,
         priority: int = 0,
         max_retries: int | None = None,
-        backoff: object = None,
+        backoff: Backoff | Sequence[float] | float | None = None,
         no_retry: type[BaseException] | Iterable[type[BaseException]] = (),
         dead_letter_queue: str | None = None,
         drop: bool = False,
@@ -398,6 +399,7 @@ class Worker:
         try:
             self._begin(lanes, identity, about, loop, named=named)
         except BaseException:
+            self._engine = None
             self._leave_before_work()
             raise
 
@@ -518,9 +520,10 @@ class Worker:
         Raises:
             As of ``start``; and what made the worker fail, such as WorkerReplaced.
         """
+        self._refuse_while_running()
+        self._engine = self._identity = None
         with Signals(self._stop_by, lambda: f"worker {self.name}"):
             try:
-                self._engine = self._identity = None
                 self.start()
             except StoppedAtStart:
                 self._leave_before_work()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, assert_type
 
 from rsmq import JSON, RSMQ, AsyncRSMQ, Message, MessageCounts, QueueAttributes, StoredMessage
+from rsmq.worker import Delivery, Worker, event_payload, exponential
 
 
 def synchronous(rsmq: RSMQ) -> None:
@@ -59,3 +61,24 @@ async def asynchronous(rsmq: AsyncRSMQ) -> None:
     assert_type(await rsmq.set_queue_attributes("q", maxsize=-1), QueueAttributes)
     async with AsyncRSMQ.from_url("memory://") as opened:
         assert_type(opened, AsyncRSMQ)
+
+
+def workers(rsmq: RSMQ) -> None:
+    """Decorated functions stay what they are."""
+    worker = Worker(rsmq, name="w", concurrency=8)
+
+    @worker.listener("q", backoff=exponential(first=1, cap=300), no_retry=ValueError, drop=True)
+    def handle(body: str, message: Delivery) -> None:
+        assert_type(message.lease_lost, bool)
+
+    called: Callable[[str, Delivery], None] = handle
+    handle(5)  # type: ignore[call-arg, arg-type]
+    called("m", "no message")  # type: ignore[arg-type]
+    router = worker.router("p", by=event_payload, backoff=[1, 5, 30], max_retries=3, drop=True)
+
+    @router.on("paid")
+    async def paid(body: str) -> int:
+        return len(body)
+
+    worker.listener("r", backoff="soon")  # type: ignore[arg-type]
+    assert_type(worker.numbers.handled, int)

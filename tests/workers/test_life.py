@@ -818,3 +818,34 @@ def test_a_batch_that_runs_too_long_is_counted_and_tried_again_by_message(place,
 
     assert worker.numbers.hung == worker.numbers.failed == 3
     assert all(place.due_in("q", id) > 495 for id in ids)
+
+
+def test_run_refuses_a_worker_that_runs_already_and_leaves_it_alone(place, rsmq):
+    place.queues("q")
+    worker = place.worker()
+    done = []
+    worker.listener("q")(done.append)
+    worker.start()
+    with pytest.raises(InvalidFormat, match="worker"):
+        worker.run()
+    rsmq.send_message("q", "x")
+
+    until(lambda: done == ["x"])
+
+
+def test_a_start_that_fails_late_leaves_nothing_behind(place, rsmq, monkeypatch):
+    place.queues("q")
+    worker = place.worker(name="w")
+    worker.listener("q")(lambda body: None)
+
+    def refused(*_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("rsmq.worker.worker.Threads", refused)
+        with pytest.raises(RuntimeError, match="can't start"):
+            worker.start()
+    assert list_workers(rsmq) == []
+    worker.stop()
+    worker.start()
+    assert [each.alive for each in list_workers(rsmq)] == [True]
