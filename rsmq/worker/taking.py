@@ -109,7 +109,7 @@ class Taking:
                 except (RedisError, OSError) as its_own:
                     if not is_of_these_keys(its_own):
                         self.astray = True
-                        raise
+                        break  # what was received is handled; the next call will say what is wrong
                     error = its_own
                 else:
                     some, some_alone = self._sort_in([each], [taken], sent)

@@ -8,6 +8,8 @@ import threading
 import time
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
 from rsmq import BYTES, JSON, InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.worker import DeadLetter, Discard, Retry, engine, event_payload, json_field, plan
@@ -750,6 +752,40 @@ def test_a_queue_that_can_not_be_received_from_does_not_stop_the_others(
 
     assert got == ["0", "1", "2"]
     until(lambda: any("bad" in record.getMessage() for record in caplog.records), 3)
+
+
+def test_what_was_received_before_redis_went_away_is_handled_while_a_broken_queue_is_looked_for(
+    place, rsmq, monkeypatch
+):
+    place.queues("a", "b", "c")
+    worker = place.worker()
+    got, failed = [], []
+    for queue in "abc":
+        worker.listener(queue)(got.append)
+    run = worker.rsmq.run
+
+    def failing(operation):
+        if operation.script.name == "take_messages":
+            queues = len(operation.queues)
+            if queues > 1 and "together" not in failed:
+                failed.append("together")
+                raise ResponseError("hash value is not an integer")
+            if queues == 1 and failed == ["together"] and len(singles) == 1:
+                failed.append("alone")
+                raise RedisConnectionError("gone")
+            if queues == 1:
+                singles.append(queues)
+        return run(operation)
+
+    singles = []
+    for queue in "abc":
+        rsmq.send_message(queue, queue)
+    monkeypatch.setattr(worker.rsmq, "run", failing)
+    worker.start()
+    until(lambda: worker.numbers.handled == 3)
+
+    assert failed == ["together", "alone"]
+    assert sorted(got) == ["a", "b", "c"]
 
 
 def test_a_queue_whose_keys_are_destroyed_while_a_message_is_handled_does_not_cost_the_others(
