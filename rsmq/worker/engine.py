@@ -21,7 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq import operations
 from rsmq.client import RSMQ
-from rsmq.errors import ClientClosed, QueueNotFound, RSMQError, WorkerReplaced
+from rsmq.errors import ClientClosed, InvalidValue, QueueNotFound, RSMQError, WorkerReplaced
 from rsmq.operations.workers import Identity
 from rsmq.worker.backlog import SOON, Backlog
 from rsmq.worker.executor import Executor
@@ -131,7 +131,7 @@ class Engine:
 
     def idle(self) -> None:
         """Somebody who makes calls has nothing to do."""
-        if self._asleep and (self._ended or self._stopping or self.backlog.shut):
+        if self._asleep:
             self._bell.set()
 
     def stop(self, grace: float) -> None:
@@ -238,15 +238,16 @@ class Engine:
         for lane in self._lanes:
             if lane.closed in ("p", "m"):  # perhaps it was resumed, or made again
                 lane.closed = ""
-        for lane in self._lanes[self._looked_at : self._looked_at + _A_BEAT]:
-            if lane.closed:  # perhaps it was mended
-                lane.closed = ""
-            if lane.adopts:
-                with suppress(QueueNotFound, ResponseError):
-                    lane.adopt(self._rsmq.get_queue_attributes(lane.name))
+        lanes = self._lanes[self._looked_at : self._looked_at + _A_BEAT]
         self._looked_at += _A_BEAT
         if self._looked_at >= max(len(self._lanes), _A_ROUND):
             self._looked_at = 0
+        for lane in lanes:
+            if lane.closed:  # perhaps it was mended
+                lane.closed = ""
+            if lane.adopts:
+                with suppress(QueueNotFound, InvalidValue, ResponseError):
+                    lane.adopt(self._rsmq.get_queue_attributes(lane.name))
 
     def info(self) -> dict[str, Any]:
         """What the worker says of itself."""

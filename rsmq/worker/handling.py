@@ -22,7 +22,7 @@ current: ContextVar[Job | None] = ContextVar("rsmq_job", default=None)
 def current_message() -> Delivery | None:
     """The message that is being handled in this thread or task; None outside, and for a batch."""
     job = current.get()
-    if job is None or job.ended is not None or job.lane.listener.batch:
+    if job is None or job.lane.listener.batch:
         return None
     return job.leases[0].message(job.lane.name, job.lane.codec)
 
@@ -132,6 +132,7 @@ class Handling:
                 error = message.error if message.error is not None else job.error
                 self._hooks.call("after_handle", message, error, seconds)
         self._ended(job)
+        current.set(None)
 
 
 def _refuse_what_did_not_run(result: Any) -> None:

@@ -167,7 +167,10 @@ class Taking:
                 return [], 0
             free = self._slots - self._backlog.running
             ready = self._backlog.ready_by_priority()
-        return wants(lanes, free, ready, now)
+        asked, slots = wants(lanes, free, ready, now)
+        if all(each.lane.waits for each in asked):  # those are asked only along with others
+            return [], 0
+        return asked, slots
 
     def _close(self, lane: Lane, state: str) -> None:
         lane.closed = state

@@ -123,6 +123,7 @@ class Worker:
         self._listeners: dict[str, Listener] = {}
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
+        self._starter: threading.Thread | None = None
         self._identity: Identity | None = None
         self._made_up: str | None = None
         self._pid = os.getpid()
@@ -399,7 +400,7 @@ class Worker:
         try:
             self._begin(lanes, identity, about, loop, named=named)
         except BaseException:
-            self._engine = None
+            self._engine = self._starter = None
             self._leave_before_work()
             raise
 
@@ -413,6 +414,7 @@ class Worker:
         named: bool,
     ) -> None:
         """Begin under a name that is this worker's."""
+        self._starter = threading.current_thread()
         died_before = self._take_over(identity)
         hooks = Hooks(self._middleware)
         engine = self._engine = Engine(
@@ -442,6 +444,7 @@ class Worker:
             daemon=True,
         )
         self._thread.start()
+        self._starter = None
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
@@ -503,9 +506,7 @@ class Worker:
         if engine is None:
             return
         engine.stop(seconds)
-        job = current.get()
-        in_handler = job is not None and job.ended is None
-        if in_handler or threading.current_thread() is self._thread:
+        if current.get() is not None or threading.current_thread() in (self._thread, self._starter):
             return
         engine.over.wait()
 

@@ -849,3 +849,30 @@ def test_a_start_that_fails_late_leaves_nothing_behind(place, rsmq, monkeypatch)
     worker.stop()
     worker.start()
     assert [each.alive for each in list_workers(rsmq)] == [True]
+
+
+@pytest.mark.parametrize("hook", ["before_start", "before_handle", "after_handle", "after_delete"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_stop_in_a_hook_only_asks_for_it(place, rsmq, hook, is_async):
+    place.queues("q")
+
+    class Stopping(Middleware):
+        pass
+
+    setattr(Stopping, hook, lambda self, *_: worker.stop())
+    worker = place.worker(middleware=[Stopping()], grace=10)
+
+    async def handle(body):
+        pass
+
+    worker.listener("q")(handle if is_async else lambda body: None)
+    id = rsmq.send_message("q", "x")
+    worker.start()
+    until(worker._engine.over.is_set)
+
+    assert worker.numbers.lost == 0
+    if hook == "before_start":
+        assert place.fields("q").keys() & {id, f"{id}:rc"} == {id}
+    else:
+        assert worker.numbers.handled == 1
+        assert id not in place.fields("q")

@@ -12,7 +12,16 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from rsmq import BYTES, JSON, InvalidFormat, InvalidValue, QueueNotFound
-from rsmq.worker import DeadLetter, Discard, Retry, engine, event_payload, json_field, plan
+from rsmq.worker import (
+    DeadLetter,
+    Discard,
+    Middleware,
+    Retry,
+    engine,
+    event_payload,
+    json_field,
+    plan,
+)
 from tests.workers.until import until
 
 
@@ -904,3 +913,40 @@ def test_an_async_handler_that_blocks_its_loop_keeps_its_lease(place, rsmq):
 
     until(lambda: worker.numbers.handled == 1)
     assert worker.numbers.lost == 0
+
+
+def test_an_empty_queue_of_a_higher_priority_is_not_asked_again_and_again(place, rsmq, gate):
+    place.queues("low", "high")
+    asked = []
+
+    class Counting(Middleware):
+        def before_receive(self, queues):
+            asked.append(list(queues))
+
+    worker = place.worker(middleware=[Counting()])
+    worker.listener("low", concurrency=1)(lambda body: gate())
+    worker.listener("high", priority=1)(lambda body: None)
+    worker.start()
+    rsmq.send_messages("low", ["x"] * 5)
+    until(lambda: worker._engine._lanes[0].calls)
+    time.sleep(0.2)
+    before = len(asked)
+    time.sleep(0.5)
+
+    assert len(asked) - before <= 5
+
+
+def test_a_queue_whose_vt_is_no_number_keeps_no_other_from_being_looked_at(
+    place, rsmq, beating, monkeypatch
+):
+    place.queues("bad", "good", "dead")
+    monkeypatch.setattr(engine, "_A_ROUND", 1)
+    worker = place.worker()
+    worker.listener("bad", vt=5)(lambda body: None)
+    worker.listener("good", vt=5)(lambda body: None)
+    worker.start()
+    place.raw.hset(f"{place.ns}:bad:Q", "vt", "abc")
+    rsmq.set_dead_letter_policy("good", "dead", 3)
+
+    until(lambda: worker._engine._lanes[1].policy.dead_letter_queue == "dead")
+    assert worker._engine._troubles == 0
