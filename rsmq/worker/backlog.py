@@ -134,6 +134,11 @@ class Backlog:
         kinds = (False, True) if is_async is None else (is_async,)
         return sum(len(lane.ready) for kind in kinds for lane in self._filled[kind])
 
+    @property
+    def full(self) -> bool:
+        """Whether no call more can begin."""
+        return self.running >= self._slots
+
     def calls(self, is_async: bool) -> list[Job]:  # noqa: FBT001 - as above
         """The calls that are under way."""
         return [job for lane in self._lanes if lane.is_async == is_async for job in lane.calls]

@@ -193,6 +193,8 @@ class Engine:
         if self._settling:
             self._settling.write()
         self._holding.renew(now)
+        if self._settling:  # what had to wait for too long
+            self._settling.write()
         if now >= self._beat_at:
             self._beat_at = now + BEAT
             self._holding.let_go_of_hung_calls(self._executors, now)
@@ -318,6 +320,8 @@ class Engine:
         left = 0
         try:
             self._settling.write()
+            self._note_ends()
+            self._settling.write()
             left = self._holding.let_go_of_all("the worker stops")
             self._settling.write()
             self._rsmq.run(operations.leave_worker(self._identity))
@@ -350,8 +354,8 @@ class Engine:
         pause = min(self._beat_at, self._holding.renew_at(), self._until) - now
         if self._stopping:
             return min(pause, _WINDING_UP), 1
-        if self._solitary and not self._solitary.under_way:
-            return min(pause, SOON), 1  # nobody tells when the last of the others has ended
+        if self._solitary:  # nobody tells when the last of the others has ended
+            return pause if self._solitary.under_way else min(pause, self._solitary.pause), 1
         if self._taking.wanted(now)[0]:
             return 0.0, 1
         with self.backlog.lock:

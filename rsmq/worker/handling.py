@@ -74,11 +74,11 @@ class Handling:
     def _prepared(self, job: Job, seen: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
         """The handler and its arguments; None where there is nothing to be handled."""
         lane = job.lane
+        if lane.listener.batch is not None:
+            return self._batch(job, seen)
         lease: Lease = job if job.__class__ is Single else job.leases[0]
         if lease.lost or (job.began is not None and lease.ends <= job.began):
             raise LeaseOver
-        if lane.listener.batch is not None:
-            return self._batch(job, seen)
         try:
             body = lane.codec.decode(lease.raw)
         except Exception as error:
@@ -104,6 +104,9 @@ class Handling:
         lane = job.lane
         bodies, messages = [], []
         for lease in job.leases:
+            if lease.lost or (job.began is not None and lease.ends <= job.began):
+                lease.told = True  # it is not handled
+                continue
             try:
                 body = lane.codec.decode(lease.raw)
             except Exception as error:  # noqa: BLE001 - of this message alone

@@ -157,10 +157,7 @@ class Settling:
 
     def write(self) -> None:
         """Write to Redis what is decided."""
-        while self._alone:
-            lease = self._alone[-1]
-            self._rsmq.run(operations.end_alone(lease.job.lane.keys, lease.id))
-            self._alone.pop()
+        self._write_alone()
         while self._dead:
             self._bury()
         groups: list[Group] = []
@@ -206,6 +203,18 @@ class Settling:
             return [b"2" * len(ids)]
         ends = list(itertools.accumulate(len(ids) for *_, ids in groups))
         return [told[end - len(ids) : end] for end, (*_, ids) in zip(ends, groups, strict=True)]
+
+    def _write_alone(self) -> None:
+        """Solitary calls that have ended are noted no more."""
+        while self._alone:
+            lease = self._alone[-1]
+            try:
+                self._rsmq.run(operations.end_alone(lease.job.lane.keys, lease.id))
+            except ResponseError as error:
+                if not is_of_these_keys(error):
+                    raise
+                _log.error("%s: who was handled alone can't be noted: %s", lease.id, error)
+            self._alone.pop()
 
     def _others_together(self) -> Iterable[list[_End]]:
         """Those that come back or are dropped, by lane, receive count and what is done."""

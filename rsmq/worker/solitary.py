@@ -12,9 +12,12 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+from redis.exceptions import ResponseError
+
 from rsmq import operations
 from rsmq.client import RSMQ
-from rsmq.worker.backlog import Backlog
+from rsmq.failures import is_of_these_keys
+from rsmq.worker.backlog import SOON, Backlog
 from rsmq.worker.executor import Executor
 from rsmq.worker.lease import Job
 from rsmq.worker.outcome import TookItsProcessDown
@@ -26,6 +29,7 @@ _log = logging.getLogger("rsmq.worker")
 TIMES = 3
 #: Seconds for which one waits for other calls; then it begins all the same.
 _WAITS = 2.0
+_LATE = 0.05
 
 
 class Solitary:
@@ -62,13 +66,12 @@ class Solitary:
                     backlog.shut, self._shut_at = True, time.monotonic()
                 if backlog.alone is not None:
                     return True  # it is about to begin, or under way
-                late = time.monotonic() - self._shut_at > _WAITS
-                if backlog.running and not late:
+                if backlog.running and (backlog.full or not self._late):
                     return True  # others end
             if job.began is not None or lease.lost:
                 self._jobs.popleft()
                 continue
-            before = self._rsmq.run(operations.begin_alone(lane.keys, lease.id, lease.count))
+            before = self._noted(job)
             if before < TIMES:
                 _log.warning(
                     "%s %s: received %d times and never ended: handled alone, %d of %d",
@@ -91,6 +94,26 @@ class Solitary:
             for executor in executors.values():
                 executor.wake(0)
         return False
+
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() - self._shut_at > _WAITS
+
+    @property
+    def pause(self) -> float:
+        """How long to sleep until they are seen to again, while none is under way."""
+        return _LATE if self._late else SOON
+
+    def _noted(self, job: Job) -> int:
+        """How often it was begun so before; it is noted that it is now."""
+        keys, lease = job.lane.keys, job.leases[0]
+        try:
+            return self._rsmq.run(operations.begin_alone(keys, lease.id, lease.count))
+        except ResponseError as error:
+            if not is_of_these_keys(error):
+                raise
+            _log.error("%s: who is handled alone can't be noted: %s", keys.name, error)
+            return 0
 
     def give_back(self) -> None:
         """Release those that have not begun."""

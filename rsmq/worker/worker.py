@@ -124,6 +124,8 @@ class Worker:
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
         self._starter: threading.Thread | None = None
+        self._starting = False
+        self._stop_asked: float | None = None
         self._identity: Identity | None = None
         self._made_up: str | None = None
         self._pid = os.getpid()
@@ -389,6 +391,14 @@ class Worker:
                 "one of a router with router.on(type).",
             )
         self._check()
+        self._starting, self._stop_asked = True, None
+        try:
+            self._enter(loop)
+        finally:
+            self._starting = False
+
+    def _enter(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Take the worker's name, and begin."""
         lanes = [self._lane(each) for each in self._listeners.values()]
         named = self.name is not None and self.name != self._made_up
         if self.name is None:
@@ -444,7 +454,9 @@ class Worker:
             daemon=True,
         )
         self._thread.start()
-        self._starter = None
+        self._starter, self._starting = None, False
+        if self._stop_asked is not None:
+            engine.stop(self._stop_asked)
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
@@ -503,6 +515,11 @@ class Worker:
         """
         seconds = self.grace if grace is None else protocol.milliseconds("grace", grace) / 1000
         engine = self._engine
+        if self._starting and (engine is None or engine.over.is_set()):
+            self._stop_asked = seconds  # it stops as soon as it has begun
+            if self._starting:
+                return
+            engine = self._engine
         if engine is None:
             return
         engine.stop(seconds)

@@ -876,3 +876,19 @@ def test_stop_in_a_hook_only_asks_for_it(place, rsmq, hook, is_async):
     else:
         assert worker.numbers.handled == 1
         assert id not in place.fields("q")
+
+
+def test_a_stop_that_comes_while_the_worker_begins_is_obeyed(place, rsmq):
+    place.queues("q")
+    other = Identity(rsmq.namespace, "w", "other")
+    rsmq.run(operations.enter_worker(other, {}, ttl=0.6, dead=""))
+    worker = place.worker(name="w")
+    worker.listener("q")(lambda body: None)
+    running = threading.Thread(target=worker.run)
+    running.start()
+    until(lambda: worker._starting)
+    worker.stop()
+    running.join(10)
+
+    assert not running.is_alive()
+    assert list_workers(rsmq) == []

@@ -950,3 +950,21 @@ def test_a_queue_whose_vt_is_no_number_keeps_no_other_from_being_looked_at(
 
     until(lambda: worker._engine._lanes[1].policy.dead_letter_queue == "dead")
     assert worker._engine._troubles == 0
+
+
+def test_where_solitary_calls_can_not_be_noted_others_go_on(place, rsmq, caplog):
+    place.queues("bad", "good", "dead")
+    place.raw.set(f"{place.ns}:bad:x:alone", "x")
+    worker = place.worker()
+    got = []
+    worker.listener("bad", max_retries=0, dead_letter_queue="dead")(got.append)
+    worker.listener("good")(got.append)
+    rsmq.send_message("bad", "often")
+    for _ in range(3):
+        rsmq.receive_message("bad", vt=0)
+    worker.start()
+    until(lambda: got == ["often"])
+    rsmq.send_message("good", "x")
+
+    until(lambda: worker.numbers.handled == 2)
+    assert "can't be noted" in caplog.text
