@@ -116,6 +116,30 @@ def tracking_options(pool: Any) -> dict[str, Any]:
     return {**options, "protocol": 3, "decode_responses": False, "health_check_interval": 0}
 
 
+class _Gate:
+    """
+    What one thread waits at, and others open: all of ``threading.Event`` that is needed here.
+
+    Event takes a lock in Python code. A signal's exception just after that leaves it taken, and
+    whoever sets the event waits for ever. Here is one lock, which nobody holds for a moment only.
+    """
+
+    def __init__(self) -> None:
+        self._shut = threading.Lock()
+
+    def shut(self) -> None:
+        self._shut.acquire(blocking=False)
+
+    def open(self) -> None:
+        """Let the one who waits through; who opens holds the watcher's lock."""
+        if self._shut.locked():
+            self._shut.release()
+
+    def wait(self, seconds: float | None) -> None:
+        longest = threading.TIMEOUT_MAX
+        self._shut.acquire(timeout=longest if seconds is None else max(0.0, min(seconds, longest)))
+
+
 class Watcher:
     """Lets threads wait until there may be something to receive."""
 
@@ -162,16 +186,16 @@ class Watcher:
             ClientClosed: close() was called meanwhile.
         """
         until = None if seconds is None else now() + seconds
-        event = threading.Event()
-        waiter = Waiter(tuple(queues), event.set)
+        gate = _Gate()
+        waiter = Waiter(tuple(queues), gate.open)
         found = nothing
         try:
             while True:
                 with Held():
-                    event.clear()
+                    gate.shut()
                     self.enter(waiter)
                 self._rest()
-                event.wait(None if until is None else max(0.0, until - now()))
+                gate.wait(None if until is None else until - now())
                 with Held(), self._lock:
                     self._board.leave(waiter)
                 if not waiter.awake and not self._closed:
@@ -224,7 +248,7 @@ class Watcher:
         """End all waits with an error, and the thread."""
         if self._pid != os.getpid():
             return
-        with self._lock:
+        with Held(), self._lock:
             self._closed = True
             self._board.send_all()
             thread, self._thread = self._thread, None

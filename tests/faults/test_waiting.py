@@ -324,9 +324,58 @@ except KeyboardInterrupt as error:
         node_send(raw, "m")
         time.sleep(0.0005 * number)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=10)[0]
+        try:
+            said = process.communicate(timeout=30)[0]
+        finally:
+            process.kill()
+            process.wait()
         assert said in ("0\n", "True\n")
         producer.purge_queue("q")
+
+
+def test_ctrl_c_at_any_step_of_a_wait_blocks_nobody(alone, raw, producer):
+    """At each bytecode in turn of the wait, and of what the standard library does for it."""
+    stepped, steps_left = (rsmq.watcher.__file__, threading.__file__), 0
+
+    def step(frame, event, _):
+        nonlocal steps_left
+        if frame.f_code.co_filename not in stepped:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            steps_left -= 1
+            if steps_left == 0:
+                signal.raise_signal(signal.SIGINT)
+        return step
+
+    def interrupt(*_):
+        sys.settrace(None)
+        node_send(raw, "m")
+        time.sleep(0.005)  # in which the watcher wakes whoever waits
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with RSMQ.from_url(alone.url) as consumer:
+            for number in itertools.count(1):
+                steps_left = number
+                interrupted = False
+                sys.settrace(step)
+                try:
+                    consumer.receive_message("q", wait=0.01)
+                except KeyboardInterrupt:
+                    interrupted = True
+                finally:
+                    sys.settrace(None)
+                if not interrupted:
+                    break
+                threads, received = in_threads(1, lambda: consumer.receive_message("q", wait=5))
+                threads[0].join(10)
+                assert [message.body for message in received] == ["m"], number
+                producer.purge_queue("q")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert number > 50
 
 
 def test_a_deleted_queue_is_reported_to_all_who_wait_for_it(alone, raw, producer):
