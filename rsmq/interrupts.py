@@ -1,10 +1,11 @@
 """
-Holds Ctrl-C back for the moments in which it would do harm.
+What signals must not break: calls to Redis, and one thread's waiting for another.
 
-A reply that has been read from the socket but not yet stored would be gone, and a message with
-it, if a signal handler raised just then; and hiredis (3.5.0) crashes the process if one raises
-while it packs a command. So signals that programs are stopped with are noted during an attempt,
-and delivered right after it.
+``Held`` holds Ctrl-C back for the moments in which it would do harm. A reply that has been read
+from the socket but not yet stored would be gone, and a message with it, if a signal handler raised
+just then; and hiredis (3.5.0) crashes the process if one raises while it packs a command. So
+signals that programs are stopped with are noted during an attempt, and delivered right after it.
+``Flag`` is what threads wait for where a handler may come between.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import _signal
 import os
 from collections.abc import Mapping
-from threading import get_ident, main_thread
+from contextlib import suppress
+from threading import TIMEOUT_MAX, Lock, get_ident, main_thread
 from types import FrameType, MappingProxyType, MethodType, TracebackType
 from typing import Any
 
@@ -110,3 +112,57 @@ def _unwrapped(number: int, handler: Any) -> Any:
             break
         handler = original
     return handler
+
+
+class Flag:
+    """
+    ``threading.Event``, for threads whose signal handlers raise, or set it.
+
+    Event takes a lock in Python code. An exception just after that leaves it taken, and whoever
+    sets the event waits for ever; so does a handler that sets it while its own thread is in there.
+    Here nobody holds anything while Python code runs.
+    """
+
+    __slots__ = ("_gate", "_is_set")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._gate = Lock()  # taken while it is not set
+        self._gate.acquire()
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Let all through who wait, or will; from anywhere."""
+        self._is_set = True
+        self._open()
+
+    def clear(self) -> None:
+        """Let nobody through any more. Where it is set meanwhile, the next wait may end early."""
+        self._is_set = False
+        self._gate.acquire(blocking=False)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """
+        Wait until it is set.
+
+        Several may wait for a flag that is set for good, each for a time that is not endless: one
+        whom a signal ends may take the place of the next.
+
+        Args:
+            seconds: the longest time; None is for ever.
+
+        Returns:
+            Whether it is set.
+        """
+        longest = TIMEOUT_MAX if seconds is None else min(max(seconds, 0.0), TIMEOUT_MAX)
+        if not self._is_set and self._gate.acquire(timeout=longest) and self._is_set:
+            self._open()  # for the next who waits
+        return self._is_set
+
+    def _open(self) -> None:
+        if self._gate.locked():
+            with suppress(RuntimeError):  # another was faster
+                self._gate.release()

@@ -24,7 +24,7 @@ from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import ClientClosed
 from rsmq.failures import code_of
-from rsmq.interrupts import Held
+from rsmq.interrupts import Flag, Held
 from rsmq.operations import due_in
 from rsmq.own_connection import OwnConnection
 from rsmq.protocol import Namespace
@@ -116,30 +116,6 @@ def tracking_options(pool: Any) -> dict[str, Any]:
     return {**options, "protocol": 3, "decode_responses": False, "health_check_interval": 0}
 
 
-class _Gate:
-    """
-    What one thread waits at, and others open: all of ``threading.Event`` that is needed here.
-
-    Event takes a lock in Python code. A signal's exception just after that leaves it taken, and
-    whoever sets the event waits for ever. Here is one lock, which nobody holds for a moment only.
-    """
-
-    def __init__(self) -> None:
-        self._shut = threading.Lock()
-
-    def shut(self) -> None:
-        self._shut.acquire(blocking=False)
-
-    def open(self) -> None:
-        """Let the one who waits through; who opens holds the watcher's lock."""
-        if self._shut.locked():
-            self._shut.release()
-
-    def wait(self, seconds: float | None) -> None:
-        longest = threading.TIMEOUT_MAX
-        self._shut.acquire(timeout=longest if seconds is None else max(0.0, min(seconds, longest)))
-
-
 class Watcher:
     """Lets threads wait until there may be something to receive."""
 
@@ -186,16 +162,16 @@ class Watcher:
             ClientClosed: close() was called meanwhile.
         """
         until = None if seconds is None else now() + seconds
-        gate = _Gate()
-        waiter = Waiter(tuple(queues), gate.open)
+        flag = Flag()
+        waiter = Waiter(tuple(queues), flag.set)
         found = nothing
         try:
             while True:
                 with Held():
-                    gate.shut()
+                    flag.clear()
                     self.enter(waiter)
                 self._rest()
-                gate.wait(None if until is None else until - now())
+                flag.wait(None if until is None else until - now())
                 with Held(), self._lock:
                     self._board.leave(waiter)
                 if not waiter.awake and not self._closed:

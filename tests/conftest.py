@@ -1,12 +1,17 @@
-"""The servers that all tests share."""
+"""The servers that all tests share, and a namespace of each test's own."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import time
 
 import pytest
 
+from rsmq import RSMQ
 from tests.servers import Server, redis_7, redis_62
+
+_numbers = itertools.count()
 
 
 def _started(binary, *options):
@@ -39,3 +44,26 @@ def cluster_server():
             time.sleep(0.05)
     yield started
     started.stop()
+
+
+@pytest.fixture
+def ns(server):
+    """A namespace of the test's own, removed after it."""
+    name = f"t{next(_numbers)}-{os.getpid()}"
+    yield name
+    with server.raw() as raw:
+        keys = raw.keys(f"{name}:*")
+        if keys:
+            raw.unlink(*keys)
+
+
+@pytest.fixture
+def raw(server):
+    with server.raw() as raw:
+        yield raw
+
+
+@pytest.fixture
+def rsmq(server, ns):
+    with RSMQ.from_url(server.url, ns=ns) as rsmq:
+        yield rsmq

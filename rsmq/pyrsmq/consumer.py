@@ -11,6 +11,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq import protocol
 from rsmq.errors import RSMQError
+from rsmq.interrupts import Flag
 from rsmq.model import Message
 from rsmq.pyrsmq.cmd import check_seconds
 from rsmq.pyrsmq.cmd.exceptions import NoMessageInQueue, RedisSMQException
@@ -60,8 +61,8 @@ class RedisSMQConsumer:
         vt = rsmq_params.get("vt")
         self._vt = None if vt is None else check_seconds("vt", vt)
         self.rsqm = RedisSMQ(qname=qname, **rsmq_params)
-        self._stopping = threading.Event()
-        self._ended = threading.Event()
+        self._stopping = Flag()
+        self._ended = Flag()
 
     @property
     def vt(self) -> float:

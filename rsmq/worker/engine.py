@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import random
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import ClientClosed, InvalidValue, QueueNotFound, RSMQError, WorkerReplaced
+from rsmq.interrupts import Flag
 from rsmq.operations.workers import Identity
 from rsmq.worker.backlog import SOON, Backlog
 from rsmq.worker.executor import Executor
@@ -88,7 +88,7 @@ class Engine:
             named: whether a successor of its name may take over, when it seems dead.
         """
         self.backlog = Backlog(lanes, slots)
-        self.over = threading.Event()
+        self.over = Flag()
         self.failure: BaseException | None = None
         self._rsmq = rsmq
         self._identity = identity
@@ -104,7 +104,7 @@ class Engine:
         self._executors: Mapping[bool, Executor] = {}
         self._ended: deque[Job] = deque()
         self._ends = 0
-        self._bell = threading.Event()
+        self._bell = Flag()
         self._taking = Taking(
             rsmq, identity, lanes, slots, self.backlog, self._settling, hooks, self._bell.set
         )

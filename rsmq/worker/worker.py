@@ -53,6 +53,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Seconds that the end of a program leaves to a worker that nobody has stopped.
 _AT_EXIT = 2.0
+#: Seconds between two looks at whether it has ended.
+_A_LOOK = 1.0
 #: Seconds between two lines with numbers.
 _NUMBERS = 60.0
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]")
@@ -525,7 +527,8 @@ class Worker:
         engine.stop(seconds)
         if current.get() is not None or threading.current_thread() in (self._thread, self._starter):
             return
-        engine.over.wait()
+        while not engine.over.wait(_A_LOOK):  # others may wait for it too
+            pass
 
     def run(self) -> None:
         """

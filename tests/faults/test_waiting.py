@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ import redis.asyncio
 import redis.exceptions as redis_errors
 
 import rsmq.aio_watcher
+import rsmq.interrupts
 import rsmq.waiting
 import rsmq.watcher
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, Message, QueueNotFound
+from tests.bytecodes import signal_at
 from tests.proxy import Proxy
 from tests.servers import Server, redis_7
 
@@ -334,47 +337,25 @@ except KeyboardInterrupt as error:
 
 
 def test_ctrl_c_at_any_step_of_a_wait_blocks_nobody(alone, raw, producer):
-    """At each bytecode in turn of the wait, and of what the standard library does for it."""
-    stepped, steps_left = (rsmq.watcher.__file__, threading.__file__), 0
-
-    def step(frame, event, _):
-        nonlocal steps_left
-        if frame.f_code.co_filename not in stepped:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            steps_left -= 1
-            if steps_left == 0:
-                signal.raise_signal(signal.SIGINT)
-        return step
-
-    def interrupt(*_):
-        sys.settrace(None)
+    def interrupt():
         node_send(raw, "m")
-        time.sleep(0.005)  # in which the watcher wakes whoever waits
+        time.sleep(0.002)  # in which the watcher wakes whoever waits
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        with RSMQ.from_url(alone.url) as consumer:
-            for number in itertools.count(1):
-                steps_left = number
-                interrupted = False
-                sys.settrace(step)
-                try:
-                    consumer.receive_message("q", wait=0.01)
-                except KeyboardInterrupt:
-                    interrupted = True
-                finally:
-                    sys.settrace(None)
-                if not interrupted:
-                    break
-                threads, received = in_threads(1, lambda: consumer.receive_message("q", wait=5))
-                threads[0].join(10)
-                assert [message.body for message in received] == ["m"], number
-                producer.purge_queue("q")
-    finally:
-        signal.signal(signal.SIGINT, before)
+    files = rsmq.watcher.__file__, rsmq.interrupts.__file__, threading.__file__
+    with RSMQ.from_url(alone.url) as consumer:
+        for number in itertools.count(1):
+            with (
+                suppress(KeyboardInterrupt),
+                signal_at(number, *files, handler=interrupt) as came,
+            ):
+                consumer.receive_message("q", wait=0.01)
+            if not came:
+                break
+            threads, received = in_threads(1, lambda: consumer.receive_message("q", wait=5))
+            threads[0].join(10)
+            assert [message.body for message in received] == ["m"], number
+            producer.purge_queue("q")
     assert number > 50
 
 

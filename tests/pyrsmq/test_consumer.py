@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from rsmq import RSMQ
+from rsmq import RSMQ, interrupts
 from rsmq.pyrsmq import InvalidParameterValue, RedisSMQConsumer, RedisSMQConsumerThread
+from tests.bytecodes import signal_at
 from tests.contract.conftest import CONSUMER
 
 
@@ -208,6 +209,18 @@ def test_a_consumer_runs_in_the_calling_thread_until_it_is_stopped(rsmq, server)
 
     assert rsmq.get_queue_attributes("q").messages == 0
     assert consumer.stop() is True
+
+
+def test_a_signal_handler_can_stop_a_consumer_wherever_it_comes(server, raw):
+    consumer = RedisSMQConsumer(
+        "q", lambda **_: True, port=server.port, ns="pc", empty_queue_delay=0.001
+    )
+    files = interrupts.__file__, threading.__file__
+    for number in range(1, 1500, 7):
+        with signal_at(number, *files, handler=consumer.stop) as came:
+            consumer.run()  # it returns
+        assert came
+    consumer.rsqm.quit()
 
 
 def test_what_a_subclass_does_after_a_message_is_called(rsmq, raw, consume):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import json
 import logging
 import pickle
+import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -26,6 +29,7 @@ from rsmq.worker import (
     held_by,
     list_workers,
 )
+from tests.bytecodes import signal_at
 from tests.workers.until import until
 
 
@@ -44,7 +48,33 @@ def backend(request):
 def nothing(body): ...
 
 
+#: Where the main thread is while it stops a worker.
+_STEPPED = ("rsmq.worker.worker", "rsmq.worker.engine", "rsmq.interrupts", "threading")
+
+
 # Start and stop.
+
+
+def test_ctrl_c_at_any_step_of_a_stop_leaves_a_worker_that_can_be_stopped(place):
+    def interrupt():
+        time.sleep(0.005)  # in which the worker's own thread goes on
+        raise KeyboardInterrupt
+
+    place.queues("q")
+    files = [sys.modules[name].__file__ for name in _STEPPED]
+    for number in itertools.count(1):
+        worker = place.worker()
+        worker.listener("q")(nothing)
+        worker.start()
+        with suppress(KeyboardInterrupt), signal_at(number, *files, handler=interrupt) as came:
+            worker.stop()
+        again = threading.Thread(target=worker.stop, daemon=True)
+        again.start()
+        again.join(10)
+        assert not again.is_alive(), number
+        if not came:
+            break
+    assert number > 20
 
 
 def test_a_worker_starts_and_stops_and_starts_again(place, rsmq):

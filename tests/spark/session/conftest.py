@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from rsmq import RSMQ
-
-_numbers = itertools.count()
 ROOT = Path(__file__).parents[3]
 
 #: What every JVM of these tests runs with: they are short, and the processors few.
@@ -49,28 +45,6 @@ def spark():
     )
     yield session
     session.stop()
-
-
-@pytest.fixture
-def ns(server):
-    name = f"spark{next(_numbers)}-{os.getpid()}"
-    yield name
-    with server.raw() as raw:
-        keys = raw.keys(f"{name}:*")
-        if keys:
-            raw.unlink(*keys)
-
-
-@pytest.fixture
-def raw(server):
-    with server.raw() as raw:
-        yield raw
-
-
-@pytest.fixture
-def rsmq(server, ns):
-    with RSMQ.from_url(server.url, ns=ns) as client:
-        yield client
 
 
 @pytest.fixture

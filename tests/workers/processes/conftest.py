@@ -113,22 +113,6 @@ class Program:
 
 
 @pytest.fixture
-def ns(server):
-    name = f"w{next(_numbers)}-{os.getpid()}"
-    yield name
-    with server.raw() as raw:
-        keys = raw.keys(f"{name}:*")
-        if keys:
-            raw.unlink(*keys)
-
-
-@pytest.fixture
-def raw(server):
-    with server.raw() as raw:
-        yield raw
-
-
-@pytest.fixture
 def rsmq(server, ns):
     with RSMQ.from_url(server.url, ns=ns) as rsmq:
         yield rsmq
