@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,12 +147,18 @@ def died(says: str) -> bool:
     return not info.get("born") or born(int(info.get("pid", 0))) != info["born"]
 
 
-def enter(rsmq: RSMQ, worker: Identity, info: dict[str, Any]) -> None:
+def enter(rsmq: RSMQ, worker: Identity, info: dict[str, Any], look: Callable[[], None]) -> None:
     """
     Take a worker's name, once it is free.
 
     One that died not long ago still counts as alive: unless it can be seen to be dead, this waits
     until its time is over. One that gives another sign of life meanwhile is alive.
+
+    Args:
+        rsmq: where.
+        worker: whose name it is, and its token.
+        info: what it says of itself.
+        look: called at every look; what it raises ends the wait.
 
     Raises:
         WorkerExists: another worker of the name is alive.
@@ -160,6 +167,7 @@ def enter(rsmq: RSMQ, worker: Identity, info: dict[str, Any]) -> None:
     dead = ""
     until = 0.0
     while True:
+        look()
         other = rsmq.run(operations.enter_worker(worker, info, ttl=TTL, dead=dead))
         if other is None:
             return

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Self
 
 #: Seconds within which two signals are one: some send it to a process, and to its group.
 _ONE = 0.3
@@ -43,10 +43,11 @@ class Signals:
         self._got_at = 0.0
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._handle)
+        return self
 
     def __exit__(
         self,
@@ -56,6 +57,16 @@ class Signals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    @property
+    def came(self) -> bool:
+        """
+        Whether one has come.
+
+        What is raised at it goes no further than a destructor or a callback of the garbage
+        collection, where one comes in there: whoever starts a worker looks here too.
+        """
+        return self._got > 0
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() != self._pid:  # a child that a handler has forked

@@ -126,6 +126,7 @@ class Worker:
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
         self._starter: threading.Thread | None = None
+        self._signals: Signals | None = None  # while run() begins
         self._starting = False
         self._stop_asked: float | None = None
         self._identity: Identity | None = None
@@ -408,7 +409,8 @@ class Worker:
         identity = Identity(self.rsmq.namespace, self.name, secrets.token_hex(8))
         about = facts()
         self._identity = identity
-        enter(self.rsmq, identity, {**about, "queues": dict.fromkeys(self.queues, 0)})
+        says = {**about, "queues": dict.fromkeys(self.queues, 0)}
+        enter(self.rsmq, identity, says, self._raise_if_told)
         try:
             self._begin(lanes, identity, about, loop, named=named)
         except BaseException:
@@ -427,6 +429,7 @@ class Worker:
     ) -> None:
         """Begin under a name that is this worker's."""
         self._starter = threading.current_thread()
+        self._raise_if_told()
         died_before = self._take_over(identity)
         hooks = Hooks(self._middleware)
         engine = self._engine = Engine(
@@ -460,6 +463,10 @@ class Worker:
         if self._stop_asked is not None:
             engine.stop(self._stop_asked)
         atexit.register(self._at_exit)
+
+    def _raise_if_told(self) -> None:
+        if self._signals is not None and self._signals.came:
+            raise StoppedAtStart
 
     def _at_exit(self) -> None:
         """The program ends, and nobody has stopped the worker: give back what it holds."""
@@ -543,15 +550,20 @@ class Worker:
         """
         self._refuse_while_running()
         self._engine = self._identity = None
-        with Signals(self._stop_by, lambda: f"worker {self.name}"):
+        with Signals(self._stop_by, lambda: f"worker {self.name}") as signals:
+            self._signals = signals
             try:
                 self.start()
             except StoppedAtStart:
                 self._leave_before_work()
                 _log.info("worker %s ends before it began: %s", self.name, self.numbers)
                 return
+            finally:
+                self._signals = None
             engine = self._engine
             assert engine is not None  # noqa: S101 - it has started
+            if signals.came:
+                engine.stop(self.grace)
             said = ""
             while not engine.over.wait(_NUMBERS):
                 if str(self.numbers) != said:

@@ -8,6 +8,7 @@ import itertools
 import json
 import logging
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -28,7 +29,10 @@ from rsmq.worker import (
     current_message,
     held_by,
     list_workers,
+    registry,
 )
+from rsmq.worker import worker as worker_module
+from rsmq.worker.engine import Engine
 from tests.bytecodes import signal_at
 from tests.workers.until import until
 
@@ -75,6 +79,34 @@ def test_ctrl_c_at_any_step_of_a_stop_leaves_a_worker_that_can_be_stopped(place)
         if not came:
             break
     assert number > 20
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("where", ["wait", "start"])
+def test_a_stop_is_obeyed_whose_exception_a_destructor_swallows(
+    place, rsmq, monkeypatch, caplog, where
+):
+    """A signal's handler may run inside one, where all that is raised is lost."""
+
+    class Swallows:
+        def __del__(self):
+            signal.raise_signal(signal.SIGTERM)
+
+    caplog.set_level(logging.INFO)
+    place.queues("q")
+    worker = place.worker(name="w")
+    worker.listener("q")(nothing)
+    if where == "wait":
+        rsmq.run(operations.enter_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=4, dead=""))
+        monkeypatch.setattr(registry, "died", lambda _: bool(Swallows()) and False)
+    else:
+        monkeypatch.setattr(
+            worker_module, "Engine", lambda *a, **k: bool(Swallows()) and Engine(*a, **k)
+        )
+    worker.run()
+
+    assert "worker w ends" in caplog.messages[-1]
+    assert ("before it began" in caplog.messages[-1]) == (where == "wait")
 
 
 def test_a_worker_starts_and_stops_and_starts_again(place, rsmq):
