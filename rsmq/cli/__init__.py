@@ -1,1 +1,30 @@
-"""Programs for the command line, a module each."""
+"""
+The program ``rsmq``, a module a group of commands; and ``rsmq-worker``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+_NEEDS_EXTRA = "rsmq: the command line needs its extra: pip install 'rsmq[cli]'"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """
+    Run the program ``rsmq``.
+
+    Args:
+        arguments: those of the command line; None is sys.argv's.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        from rsmq.cli.program import run  # noqa: PLC0415 - needs the extra
+    except ModuleNotFoundError as error:
+        if error.name not in {"click", "rich"}:
+            raise
+        print(_NEEDS_EXTRA, file=sys.stderr)
+        return 2
+    return run(arguments)
