@@ -96,6 +96,7 @@ class QueueKeys:
         staged: extension data, made by writes in two steps: what is to be sent, or never.
         reasons: extension data, made by workers: why messages of this dead-letter queue died.
         alone: extension data, made by workers: messages handled alone, of which no end is known.
+        copied: extension data, made by copies from other systems: digests of what was copied.
     """
 
     name: str
@@ -108,11 +109,12 @@ class QueueKeys:
     staged: bytes
     reasons: bytes
     alone: bytes
+    copied: bytes
 
     @property
     def extensions(self) -> tuple[bytes, ...]:
         """All keys of extension data, which go with the queue and with its messages."""
-        return self.dedup, self.leases, self.staged, self.reasons, self.alone
+        return self.dedup, self.leases, self.staged, self.reasons, self.alone, self.copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,10 @@ class Namespace:
     def workers(self) -> bytes:
         """Extension data: the workers that are alive, by name."""
         return encode_name(f"{self.name}:x:workers")
+
+    def aside(self, source: str) -> bytes:
+        """Extension data: what was taken from a queue of another system, on its way elsewhere."""
+        return encode_name(f"{self.name}:x:aside:{source}")
 
     def held(self, worker: str) -> bytes:
         """
@@ -214,6 +220,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}:x:staged"),
         encode_name(f"{prefix}:{qname}:x:reasons"),
         encode_name(f"{prefix}:{qname}:x:alone"),
+        encode_name(f"{prefix}:{qname}:x:copied"),
     )
 
 

@@ -22,6 +22,13 @@ from rsmq.operations.inspection import (
     count_messages,
     peek_messages,
 )
+from rsmq.operations.landing import (
+    hand_over,
+    land_copies,
+    take_from_list,
+    take_from_queue,
+    take_from_sorted_set,
+)
 from rsmq.operations.leases import (
     acknowledge_leased,
     extend_leased,
@@ -105,8 +112,10 @@ __all__ = [
     "forget_leases",
     "get_message",
     "get_queue_attributes",
+    "hand_over",
     "held_messages",
     "hold_lease",
+    "land_copies",
     "lease_messages",
     "leased_messages",
     "leave_worker",
@@ -135,5 +144,8 @@ __all__ = [
     "settle_messages",
     "stage_messages",
     "sweep_dead_letters",
+    "take_from_list",
+    "take_from_queue",
+    "take_from_sorted_set",
     "take_messages",
 ]

@@ -1,0 +1,59 @@
+-- Where messages from another system go. A row is: digest, id, body, score, receive count and time of the
+-- first receive, as in _restoring.lua. The digest tells what message of its source it is; an empty
+-- id has no message: there is nothing that goes anywhere.
+
+-- Adds to a queue the rows whose digests are not known there; how many.
+local function land(hash, zset, copied, rows)
+  local given = {}
+  for at = 1, #rows, 6 do
+    if rows[at + 1] ~= '' and redis.call('HEXISTS', copied, rows[at]) == 0 then
+      for place = 1, 5 do
+        given[#given + 1] = rows[at + place]
+      end
+    end
+  end
+  return restore(hash, zset, given, 1, digits(server_time_ms()))
+end
+
+-- Keeps rows in a hash, from where they go to another server: by id score, count, time, digest and
+-- body, with a space behind each but the last.
+local function set_aside(aside, rows)
+  local fields = {}
+  for at = 1, #rows, 6 do
+    if rows[at + 1] ~= '' then
+      fields[#fields + 1] = rows[at + 1]
+      fields[#fields + 1] = table.concat(
+        {rows[at + 3], rows[at + 4], rows[at + 5], rows[at], rows[at + 2]}, ' '
+      )
+    end
+  end
+  variadic('HSET', aside, fields)
+end
+
+-- Copies a row of the arguments, from this place on.
+local function add_row(rows, given, at)
+  for place = 0, 5 do
+    rows[#rows + 1] = given[at + place]
+  end
+end
+
+-- Whether a message without a digest, which only its id tells from others, went there before.
+local function went_before(to, zset, digest, id)
+  if digest ~= '' or id == '' then
+    return false
+  end
+  if to == 'aside' then
+    return redis.call('HEXISTS', zset, id) == 1
+  end
+  return redis.call('ZSCORE', zset, id) and true
+end
+
+-- Puts rows to where they go, a queue or aside, and answers a digit for each message that was
+-- given: 1 it was taken, 0 it was not there.
+local function put(to, hash, zset, copied, rows, channel)
+  if to == 'aside' then
+    set_aside(zset, rows)
+  elseif land(hash, zset, copied, rows) > 0 and channel ~= '' then
+    redis.call('PUBLISH', channel, redis.call('ZCARD', zset))
+  end
+end

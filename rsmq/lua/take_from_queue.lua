@@ -1,0 +1,49 @@
+-- Takes messages out of an RSMQ queue, unless they were received meanwhile, and puts them into
+-- another one with other keys, or aside for another server.
+--
+-- KEYS[1] hash       hash              the queue's attributes, bodies and counters; or as zset
+-- KEYS[2] zset       sorted set, hash  the queue's message ids; or what is aside
+-- KEYS[3] copied     hash              digests of what was copied before; or as zset
+-- KEYS[4] from_hash  hash              bodies and counters of the messages
+-- KEYS[5] from_zset  sorted set        their ids
+-- ARGV[1] to         string            'queue' or 'aside'
+-- ARGV[2] channel    string            where to publish the number of messages; '' = don't
+-- ARGV[3...] given   strings           for each message its id, the score that was read, and a row
+--                                      as in _landing.lua
+--
+-- returns a digit for each message: 1 it was taken, 0 it is not there any more, or was received
+-- errors  QUEUENOTFOUND; then nothing is taken
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _full.lua
+-- @include _variadic.lua
+-- @include _restoring.lua
+-- @include _landing.lua
+
+local hash, zset, copied, from_hash, from_zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local to, channel = ARGV[1], ARGV[2]
+local given = ARGV
+
+if to == 'queue' and not queue(hash) then
+  return queue_not_found(hash)
+end
+allow_removal(from_zset, from_hash)
+
+local told, rows, ids, fields = {}, {}, {}, {}
+for at = 3, #given, 8 do
+  local id, score = given[at], redis.call('ZSCORE', from_zset, given[at])
+  local take = score and tonumber(score) == tonumber(given[at + 1])
+  if take then
+    add_row(rows, given, at + 2)
+    ids[#ids + 1] = id
+    for _, name in ipairs({'', ':rc', ':fr', ':meta'}) do
+      fields[#fields + 1] = id .. name
+    end
+  end
+  told[#told + 1] = take and '1' or '0'
+end
+put(to, hash, zset, copied, rows, channel)
+variadic('ZREM', from_zset, ids)
+variadic('HDEL', from_hash, fields)
+return table.concat(told)

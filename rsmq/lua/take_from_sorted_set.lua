@@ -1,0 +1,42 @@
+-- Takes messages out of another system's sorted set, and puts them into a queue, or aside for
+-- another server.
+--
+-- KEYS[1] hash      hash              the queue's attributes, bodies and counters; or as zset
+-- KEYS[2] zset      sorted set, hash  the queue's message ids; or what is aside
+-- KEYS[3] copied    hash              digests of what was copied before; or as zset
+-- KEYS[4] source    sorted set        where the messages are
+-- ARGV[1] to        string            'queue' or 'aside'
+-- ARGV[2] channel   string            where to publish the number of messages; '' = don't
+-- ARGV[3...] given  strings           for each message the element and a row as in _landing.lua
+--
+-- returns a digit for each message: 1 it was taken, 0 it is not there any more
+-- errors  QUEUENOTFOUND; then nothing is taken
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _full.lua
+-- @include _variadic.lua
+-- @include _restoring.lua
+-- @include _landing.lua
+
+local hash, zset, copied, source = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local to, channel = ARGV[1], ARGV[2]
+local given = ARGV
+
+if to == 'queue' and not queue(hash) then
+  return queue_not_found(hash)
+end
+allow_when_full(source)
+
+local told, rows, elements = {}, {}, {}
+for at = 3, #given, 7 do
+  local take = redis.call('ZSCORE', source, given[at]) and true
+  if take then
+    add_row(rows, given, at + 1)
+    elements[#elements + 1] = given[at]
+  end
+  told[#told + 1] = take and '1' or '0'
+end
+put(to, hash, zset, copied, rows, channel)
+variadic('ZREM', source, elements)
+return table.concat(told)

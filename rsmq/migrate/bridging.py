@@ -1,0 +1,242 @@
+"""
+Bridges: messages go on to where they are wanted as they come, until someone stops it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from redis.exceptions import ConnectionError as NotConnected
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as TimedOut
+
+from rsmq.codecs import BYTES
+from rsmq.interrupts import Flag
+from rsmq.migrate.moving import Mover
+from rsmq.migrate.report import Report
+from rsmq.migrate.rfq import uuid_at
+from rsmq.migrate.server import Server
+from rsmq.migrate.source import Source
+from rsmq.model import Message
+from rsmq.operations.landing import Departure, hand_over
+
+_log = logging.getLogger("rsmq.migrate")
+
+#: Seconds after which a wait looks whether the bridge is to be stopped, and for what came due.
+_LOOK = 1.0
+
+#: Seconds between two attempts to reach a server that is away.
+_AGAIN = 1.0
+
+#: How many messages go in a step, and the seconds that a step has.
+_BATCH, _VT = 100, 60.0
+
+
+class _Side(Protocol):
+    def begin(self) -> None: ...
+
+    def step(self) -> int: ...
+
+    def wait(self, seconds: float) -> int: ...
+
+
+class Bridge:
+    """
+    Takes messages from one system to the other as they come.
+
+    A server that goes away is waited for. Stopped at any moment, killed too, it loses nothing: the
+    next bridge, or a move, goes on.
+    """
+
+    def __init__(self, side: _Side, tell: Callable[[int], None] | None = None) -> None:
+        """
+        Make it.
+
+        Args:
+            side: ``Inward`` or ``Outward``.
+            tell: is told how many messages have gone over so far.
+        """
+        self._side = side
+        self._tell = tell
+        self._stopped = Flag()
+        self.moved = 0
+
+    def stop(self) -> None:
+        """End it, from another thread or a signal's handler: what is under way arrives first."""
+        self._stopped.set()
+
+    def run(self) -> int:
+        """
+        Go on until it is stopped.
+
+        Returns:
+            How many messages have gone over.
+
+        Raises:
+            Errors of redis-py, unless a server is away: the user may not, or a key is of another
+            type.
+        """
+        begun = False
+        while not self._stopped.is_set():
+            try:
+                if not begun:
+                    self._side.begin()
+                    begun = True
+                moved = self._side.step() or self._side.wait(_LOOK)
+            except (NotConnected, TimedOut) as error:
+                _log.warning("bridge: the server is away, trying again: %s", error)
+                begun = False
+                self._stopped.wait(_AGAIN)
+                continue
+            self.moved += moved
+            if moved and self._tell is not None:
+                self._tell(self.moved)
+        return self.moved
+
+
+class Inward:
+    """From another system to a queue."""
+
+    def __init__(self, source: Source, queue: str, target: Server, to: str) -> None:
+        """
+        Make it.
+
+        Args:
+            source: where messages come.
+            queue: the queue's name there, which need not exist yet.
+            target: where they go.
+            to: the queue's name there; it is made if it is missing.
+        """
+        self._source = source
+        self._queue = queue
+        self._target = target
+        self._to = to
+        self.report = Report(f"{source.kind}:{queue}", to, "move")
+        self._mover: Mover | None = None
+
+    def begin(self) -> None:
+        """Look at both sides, and bring what an earlier one has left half-way."""
+        self._target.rsmq.create_queue(self._to, exist_ok=True)
+        self._mover = Mover(
+            self._source, self._queue, self._target, self._to, self.report, in_flight=False
+        )
+        self._mover.maxsize = self._target.rsmq.get_queue_attributes(self._to).maxsize
+        self._mover.resume()
+
+    def step(self) -> int:
+        """Move what is there; how many were looked at."""
+        assert self._mover is not None  # noqa: S101 - it has begun
+        return self._mover.step()
+
+    def wait(self, seconds: float) -> int:
+        """Until there may be something, at most so long."""
+        self._source.wait(self._queue, seconds)
+        return 0
+
+
+class ToList:
+    """What a message is in a list of the BRPOPLPUSH pattern: its body."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key.encode("utf-8", "surrogateescape")
+
+    def departure(self, message: Message) -> Departure:
+        """What is pushed."""
+        return Departure(message, message.raw)
+
+
+class ToRFQ:
+    """
+    What a message is in a topic of rfq: a hash of texts, and an id of the time when it was sent.
+
+    The values of a JSON object go into the hash, those that are no text as JSON. A body that is no
+    such object goes into the field ``message``.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self._prefix = f"rfq:{topic}:".encode("utf-8", "surrogateescape")
+        self.key = self._prefix + b"backlog"
+
+    def departure(self, message: Message) -> Departure:
+        """What is pushed, and its hash."""
+        sent_ms = message.sent_ms or message.first_received_ms or 0
+        id = uuid_at(round(sent_ms * 1000)).hex.encode()
+        return Departure(message, id, self._prefix + b"message:" + id, _fields(message.raw))
+
+
+def _fields(raw: bytes) -> dict[bytes, bytes]:
+    try:
+        found: Any = json.loads(raw)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not found:
+        return {b"message": raw}
+    return {
+        name.encode("utf-8", "surrogateescape"): (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        ).encode("utf-8", "surrogateescape")
+        for name, value in found.items()
+    }
+
+
+class Outward:
+    """
+    From a queue to another system.
+
+    On one server a message goes in one step. Between two it is pushed first and deleted then: one
+    that was under way when something broke may be pushed twice.
+    """
+
+    def __init__(self, source: Server, queue: str, target: Server, to: ToList | ToRFQ) -> None:
+        """
+        Make it.
+
+        Args:
+            source: where the queue is.
+            queue: its name, which must exist.
+            target: where its messages go.
+            to: what they are there.
+        """
+        self._source = source
+        self._queue = queue
+        self._target = target
+        self._to = to
+        self._at_once = False
+
+    def begin(self) -> None:
+        """Look at both sides."""
+        self._source.rsmq.get_queue_attributes(self._queue)
+        self._at_once = self._source.is_also(self._target)
+
+    def step(self, wait: float = 0) -> int:
+        """Take what is there; how many."""
+        rsmq = self._source.rsmq
+        messages = rsmq.receive_messages(self._queue, _BATCH, vt=_VT, wait=wait, codec=BYTES)
+        given = [self._to.departure(message) for message in messages]
+        if not given:
+            return 0
+        if self._at_once:
+            told = rsmq.run(hand_over(rsmq.namespace.queue(self._queue), self._to.key, given))
+            return told.count(b"1")
+        try:
+            self._push(given)
+        except RedisError:
+            rsmq.release_messages(messages)
+            raise
+        rsmq.delete_messages(messages)
+        return len(messages)
+
+    def _push(self, given: list[Departure]) -> None:
+        with self._target.raw.pipeline(transaction=True) as pipeline:
+            for each in given:
+                if each.key:
+                    pipeline.hset(each.key, mapping=each.fields)
+                pipeline.lpush(self._to.key, each.element)
+            pipeline.execute()
+
+    def wait(self, seconds: float) -> int:
+        """Take what comes within that time; how many."""
+        return self.step(seconds)

@@ -1,0 +1,96 @@
+"""
+The servers that messages come from and go to.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar
+
+import redis
+
+from rsmq import protocol
+from rsmq.client import RSMQ
+
+T = TypeVar("T")
+
+_PROBE_MS = 60_000
+
+
+class Server:
+    """
+    A Redis server, and a namespace of queues on it.
+
+    Attributes:
+        rsmq: runs operations there.
+        raw: runs plain commands.
+        realtime: whether to notify Node's subscribers of messages that arrive.
+    """
+
+    def __init__(self, rsmq: RSMQ, client: redis.Redis, *, realtime: bool = False) -> None:
+        """
+        Use clients of the same server.
+
+        Args:
+            rsmq: for operations.
+            client: of redis-py, without ``decode_responses``.
+            realtime: as above.
+        """
+        self.rsmq = rsmq
+        self.realtime = realtime
+        self.raw: Any = client  # its replies depend on its settings
+
+    @classmethod
+    def from_url(cls, url: str, *, ns: str = protocol.DEFAULT_NS, realtime: bool = False) -> Self:
+        """
+        Open clients.
+
+        Args:
+            url: as for ``RSMQ.from_url``.
+            ns: the namespace of the queues.
+            realtime: as above.
+        """
+        rsmq = RSMQ.from_url(url, ns=ns, realtime=realtime, strict_names=False)
+        return cls(rsmq, redis.Redis.from_url(url, protocol=2), realtime=realtime)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.rsmq.close()
+        self.raw.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def now_us(self) -> int:
+        """The server's time, Unix microseconds."""
+        seconds, microseconds = self.raw.time()
+        return int(seconds * 1_000_000 + microseconds)
+
+    def pipelined(self, add: Callable[[Any, T], object], values: Sequence[T]) -> list[Any]:
+        """
+        The replies to many commands that may run apart, in one round trip.
+
+        Args:
+            add: adds one to a pipeline.
+            values: what the commands are about.
+        """
+        if not values:
+            return []
+        with self.raw.pipeline(transaction=False) as pipeline:
+            for value in values:
+                add(pipeline, value)
+            replies: list[Any] = pipeline.execute()
+        return replies
+
+    def is_also(self, other: Server) -> bool:
+        """Whether two are the same server and the same database."""
+        key = self.rsmq.namespace.aside(f"probe:{secrets.token_hex(8)}")
+        self.raw.set(key, b"", px=_PROBE_MS)
+        try:
+            return bool(other.raw.exists(key))
+        finally:
+            self.raw.delete(key)

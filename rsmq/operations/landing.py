@@ -1,0 +1,195 @@
+"""
+Messages on their way from another system, or another server, into a queue; and out of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from rsmq.lua import Script, load
+from rsmq.model import Message
+from rsmq.operations.arguments import digits
+from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.staging import Restored
+from rsmq.protocol import QueueKeys
+
+#: What became of each message of a call.
+Told: TypeAlias = bytes
+
+#: Answers of ``land_copies``.
+THERE, ADDED, CONSUMED = b"0"[0], b"1"[0], b"2"[0]
+
+#: Answers of the takes.
+TAKEN = b"1"[0]
+
+_NOWHERE = (b"", b"", b"", b"", b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """
+    A message that arrives from elsewhere.
+
+    Attributes:
+        digest: tells it from all others of its source; empty if only its id does.
+        message: what it is in the queue; None if it is nothing there, and only taken away.
+    """
+
+    digest: bytes
+    message: Restored | None
+
+    def row(self) -> tuple[bytes, ...]:
+        """As ``_landing.lua`` has it."""
+        return self.digest, *(_NOWHERE if self.message is None else self.message.row())
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """
+    Where taken messages go.
+
+    Attributes:
+        keys: the queue; None if they go aside first.
+        aside: the key of what is aside.
+        realtime: whether to publish the number of messages.
+    """
+
+    keys: QueueKeys | None
+    aside: bytes = b""
+    realtime: bool = False
+
+
+def take_from_list(
+    to: Destination,
+    key: bytes,
+    side: Literal["left", "right"],
+    given: Sequence[tuple[bytes, Arrival]],
+    others: Sequence[bytes] = (),
+) -> Operation[Told]:
+    """Take elements off a list, the next one first; for each may go a key of its own."""
+    rows = [value for element, arrival in given for value in (element, *arrival.row())]
+    return _take(load("take_from_list"), to, (key, *others), (side.encode(),), rows)
+
+
+def take_from_sorted_set(
+    to: Destination, key: bytes, given: Sequence[tuple[bytes, Arrival]]
+) -> Operation[Told]:
+    """Take members out of a sorted set."""
+    rows = [value for element, arrival in given for value in (element, *arrival.row())]
+    return _take(load("take_from_sorted_set"), to, (key,), (), rows)
+
+
+def take_from_queue(
+    to: Destination, hash: bytes, zset: bytes, given: Sequence[tuple[bytes, float, Arrival]]
+) -> Operation[Told]:
+    """Take messages out of another RSMQ queue that have the scores that were read."""
+    rows = [
+        value
+        for id, score, arrival in given
+        for value in (id, repr(score).encode(), *arrival.row())
+    ]
+    return _take(load("take_from_queue"), to, (hash, zset), (), rows)
+
+
+def _take(
+    script: Script,
+    to: Destination,
+    keys: Sequence[bytes],
+    extra: tuple[bytes, ...],
+    rows: list[bytes],
+) -> Operation[Told]:
+    queue = to.keys
+    at = (to.aside,) * 3 if queue is None else (queue.hash, queue.zset, queue.copied)
+    channel = b"" if queue is None or not to.realtime else queue.channel
+    return Operation(
+        script,
+        (*at, *keys),
+        (b"aside" if queue is None else b"queue", *extra, channel, *rows),
+        bytes,
+        # What was taken is not the next one any more when this comes again.
+        Retry.ALWAYS,
+        () if queue is None else (queue.name,),
+    )
+
+
+def land_copies(
+    keys: QueueKeys, given: Sequence[Arrival], *, realtime: bool, lifetime: float
+) -> Operation[Told]:
+    """
+    Add messages to a queue, each once.
+
+    Args:
+        keys: the queue.
+        given: the messages, each with a digest.
+        realtime: whether to publish the number of messages.
+        lifetime: seconds for which the digests are kept.
+    """
+    return Operation(
+        load("land_copies"),
+        (keys.hash, keys.zset, keys.copied),
+        (
+            keys.channel if realtime else b"",
+            digits(round(lifetime * 1000)),
+            *(value for arrival in given for value in arrival.row()),
+        ),
+        bytes,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def unpacked(id: bytes, value: bytes) -> Arrival:
+    """What stands aside under an id."""
+    score, count, first, digest, body = value.split(b" ", 4)
+    return Arrival(
+        digest,
+        Restored(
+            id.decode(),
+            body,
+            int(score) if score else None,
+            int(count or 0),
+            int(first) if first else None,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """
+    A received message on its way to another system.
+
+    Attributes:
+        message: its receipt.
+        element: what is pushed onto the list.
+        key: the key of the hash that goes with it; empty if none does.
+        fields: what that holds.
+    """
+
+    message: Message
+    element: bytes
+    key: bytes = b""
+    fields: Mapping[bytes, bytes] = field(default_factory=dict)
+
+    def row(self) -> tuple[bytes, ...]:
+        """As ``hand_over.lua`` has it."""
+        return (
+            self.message.id.encode("utf-8", "surrogateescape"),
+            digits(self.message.receive_count),
+            self.element,
+            digits(2 * len(self.fields)),
+            *(value for pair in self.fields.items() for value in pair),
+        )
+
+
+def hand_over(keys: QueueKeys, list_key: bytes, given: Sequence[Departure]) -> Operation[Told]:
+    """Push received messages onto a list, and delete them, in one step."""
+    return Operation(
+        load("hand_over"),
+        (keys.hash, keys.zset, list_key, *(each.key for each in given if each.key)),
+        tuple(value for each in given for value in each.row()),
+        bytes,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
