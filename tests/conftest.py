@@ -67,3 +67,11 @@ def raw(server):
 def rsmq(server, ns):
     with RSMQ.from_url(server.url, ns=ns) as rsmq:
         yield rsmq
+
+
+@pytest.fixture
+def cli(monkeypatch, server, ns):
+    """The program ``rsmq`` on the queues of the test's namespace: call it with arguments."""
+    from tests.program import Program
+
+    return Program(monkeypatch, server.url, ns)

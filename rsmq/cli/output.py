@@ -1,0 +1,200 @@
+"""
+What ``rsmq`` writes: for a person lines, with ``--json`` documents for a program.
+
+Bodies are bytes. For a person a body is one line that can't be mistaken: as it is if it is UTF-8,
+printable and not empty, has no space at its ends and does not begin like the other two forms; else
+as a JSON string if it is UTF-8; else as bytes of Python, b"...". In JSON it is ``body`` if it is
+UTF-8, else ``body_base64``.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from rsmq.model import Message, StoredMessage
+
+
+class Output:
+    """
+    The standard output of a call.
+
+    Attributes:
+        as_json: whether it is for a program.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def result(self, value: Any, lines: str | Iterable[str]) -> None:
+        """
+        Write what came out: one JSON document, or lines.
+
+        Args:
+            value: what JSON has of it; messages and attributes of the library are allowed in it.
+            lines: the same for a person, without line ends.
+        """
+        if self.as_json:
+            self.write(json.dumps(plain(value)).encode() + b"\n")
+        else:
+            for line in [lines] if isinstance(lines, str) else lines:
+                self.write(_encoded(line) + b"\n")
+
+    def note(self, text: str) -> None:
+        """Tell a person something beside the result, on the standard error."""
+        if not self.as_json:
+            sys.stdout.flush()
+            print(text, file=sys.stderr, flush=True)
+
+    def write(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        sys.stdout.buffer.write(data)
+
+    def flush(self) -> None:
+        """Let all that was written go out."""
+        sys.stdout.flush()
+
+    @contextmanager
+    def progress(
+        self, what: str, total: float | None = None, *, unit: str = "messages"
+    ) -> Iterator[Callable[[float], None]]:
+        """
+        A bar on the standard error, with rate and time left; nothing where that is no terminal.
+
+        Args:
+            what: what goes on, in a word or two.
+            total: when it is done, in units; None if nobody knows.
+            unit: what is counted.
+
+        Yields:
+            A function that is told how many more are done.
+        """
+        if self.as_json or not sys.stderr.isatty():
+            yield lambda _: None
+            return
+        from rsmq.cli.bar import bar  # noqa: PLC0415 - rich takes time to import
+
+        with bar(what, total, unit) as advance:
+            yield advance
+
+
+def _encoded(line: str) -> bytes:
+    return line.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+
+
+def shown(text: str) -> str:
+    """A name or a text as one line that can't be mistaken."""
+    return text if _is_plain(text) else _quoted(text)
+
+
+def shown_body(raw: bytes) -> str:
+    """A body as one line that can't be mistaken; see the module."""
+    try:
+        return shown(raw.decode())
+    except UnicodeDecodeError:
+        text = repr(raw)[2:-1]
+        if repr(raw)[1] == "'":
+            text = text.replace("\\'", "'").replace('"', '\\"')
+        return f'b"{text}"'
+
+
+def _is_plain(text: str) -> bool:
+    return (
+        text != "" and text.isprintable() and text == text.strip()
+        and not text.startswith(('"', 'b"'))
+    )  # fmt: skip
+
+
+def _quoted(text: str) -> str:
+    told = json.dumps(text, ensure_ascii=False)
+    return told if told.isprintable() else json.dumps(text)
+
+
+def shown_time(ms: float | None) -> str:
+    """Unix ms as a time in UTC, to the second; a dash for None."""
+    if ms is None:
+        return "-"
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, OSError, ValueError):
+        return f"{ms:.0f} ms"
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """
+    Lines with a heading: numbers stand at the right of their column, None is a dash.
+
+    Args:
+        names: of the columns; the last one is not padded, so that bodies go there.
+        rows: of each a value for each column.
+    """
+    values = list(rows)
+    cells = [[name.upper() for name in names], *([_cell(value) for value in row] for row in values)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(names))]
+    right = [
+        bool(values) and all(isinstance(row[at], int | float | None) for row in values)
+        for at in range(len(names))
+    ]
+    return ["  ".join(map(_padded, row, widths, right)).rstrip() for row in cells]
+
+
+def _padded(cell: str, width: int, right: bool) -> str:  # noqa: FBT001 - mapped
+    return cell.rjust(width) if right else cell.ljust(width)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def plain(value: Any) -> Any:
+    """
+    A value as JSON can hold it.
+
+    Fields have the names of the Python attributes; times are ISO 8601, bodies as the module says.
+    """
+    if isinstance(value, Message | StoredMessage):
+        return _message(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if not field.name.startswith("_")
+        }
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value
+
+
+def _message(message: Message | StoredMessage) -> dict[str, Any]:
+    known: dict[str, Any] = {"queue": message.queue, "id": message.id, **body_of(message.raw)}
+    known |= {
+        "receive_count": message.receive_count,
+        "first_received_ms": message.first_received_ms,
+        "sent_ms": message.sent_ms,
+    }
+    if isinstance(message, StoredMessage):
+        for name in ("state", "visible_at_ms", "last_received_ms", "reason"):
+            known[name] = plain(getattr(message, name))
+    return known
+
+
+def body_of(raw: bytes) -> dict[str, str]:
+    """A body for JSON."""
+    try:
+        return {"body": raw.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(raw).decode()}
