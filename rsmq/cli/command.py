@@ -35,7 +35,10 @@ def _profiles(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[C
     return profiles(ctx, incomplete)
 
 
-def _queues(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_queues(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of queues, for the shell."""
     from rsmq.cli.completion import queues  # noqa: PLC0415 - as above
 
     return queues(ctx, incomplete)
@@ -220,7 +223,7 @@ def SECONDS(text: str | float) -> float:  # noqa: N802 - a type, as click has th
 
 def queue_argument(name: str = "queue", **attributes: Any) -> Decorator:
     """The name of a queue, which the shell completes."""
-    return click.argument(name, shell_complete=_queues, **attributes)
+    return click.argument(name, shell_complete=complete_queues, **attributes)
 
 
 def queues_argument(name: str = "queues", *, required: bool = True) -> Decorator:

@@ -46,6 +46,32 @@ class Output:
             for line in [lines] if isinstance(lines, str) else lines:
                 self.write(_encoded(line) + b"\n")
 
+    @contextmanager
+    def listed(self) -> Iterator[Callable[[Iterable[str]], None]]:
+        """
+        Write texts as they come: with ``--json`` one array, whole also if an error ends it.
+
+        Yields:
+            A function that takes some of them, and lets them go out.
+        """
+        separator = b"["
+
+        def tell(texts: Iterable[str]) -> None:
+            nonlocal separator
+            for text in texts:
+                if self.as_json:
+                    self.write(separator + json.dumps(text).encode())
+                    separator = b", "
+                else:
+                    self.write(_encoded(text) + b"\n")
+            self.flush()
+
+        try:
+            yield tell
+        finally:
+            if self.as_json:
+                self.write(b"[]\n" if separator == b"[" else b"]\n")
+
     def note(self, text: str) -> None:
         """Tell a person something beside the result, on the standard error."""
         if not self.as_json:
@@ -135,7 +161,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
         rows: of each a value for each column.
     """
     values = list(rows)
-    cells = [[name.upper() for name in names], *([_cell(value) for value in row] for row in values)]
+    cells = [[name.upper() for name in names], *([cell(value) for value in row] for row in values)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(names))]
     right = [
         bool(values) and all(isinstance(row[at], int | float | None) for row in values)
@@ -148,7 +174,8 @@ def _padded(cell: str, width: int, right: bool) -> str:  # noqa: FBT001 - mapped
     return cell.rjust(width) if right else cell.ljust(width)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value in a table."""
     if value is None:
         return "-"
     if isinstance(value, bool):
