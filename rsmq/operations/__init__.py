@@ -20,6 +20,8 @@ from rsmq.operations.dead_letters import (
 )
 from rsmq.operations.inspection import (
     count_messages,
+    first_place,
+    new_messages,
     peek_messages,
 )
 from rsmq.operations.landing import (
@@ -75,6 +77,7 @@ from rsmq.operations.staging import (
 from rsmq.operations.waiting import (
     due_in,
 )
+from rsmq.operations.walk import Place
 from rsmq.operations.workers import (
     beat_worker,
     begin_alone,
@@ -90,6 +93,7 @@ from rsmq.operations.workers import (
 
 __all__ = [
     "Operation",
+    "Place",
     "Retry",
     "Steps",
     "acknowledge_leased",
@@ -109,6 +113,7 @@ __all__ = [
     "enter_worker",
     "extend_leased",
     "finish_staged",
+    "first_place",
     "forget_leases",
     "get_message",
     "get_queue_attributes",
@@ -122,6 +127,7 @@ __all__ = [
     "list_queues",
     "list_workers",
     "move_messages",
+    "new_messages",
     "pause_queue",
     "peek_messages",
     "pop_message",

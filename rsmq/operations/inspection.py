@@ -4,7 +4,8 @@ Looking into queues of any length: peek and count, in steps that never block the
 
 from __future__ import annotations
 
-from typing import get_args
+from dataclasses import dataclass
+from typing import Any, get_args
 
 from rsmq import protocol
 from rsmq.codecs import Codec
@@ -83,16 +84,70 @@ def _peek(
             _ROOM,
         )
         _, _, skip, now, vt, told, reasons = reply
-        for at in range(0, len(told), 5):
-            raw_id, raw, times, first, score = told[at : at + 5]
-            reason = reasons[at // 5] if reasons else None
-            id = protocol.decode_name(raw_id)
-            stored = (raw, times or None, first or None, score, now, vt, reason)
-            message = stored_message_of(keys.name, id, codec, stored)
-            if message is not None:
-                found.append(message)
+        found += _stored(keys, codec, (told, reasons, now, vt))
         place = next_place(reply)
     return found
+
+
+def _stored(
+    keys: QueueKeys, codec: Codec, reply: tuple[Any, Any, bytes, bytes]
+) -> list[StoredMessage]:
+    """The messages that a step of a walk answers, those without a body left out."""
+    told, reasons, now, vt = reply
+    found = []
+    for at in range(0, len(told), 5):
+        raw_id, raw, times, first, score = told[at : at + 5]
+        reason = reasons[at // 5] if reasons else None
+        id = protocol.decode_name(raw_id)
+        stored = (raw, times or None, first or None, score, now, vt, reason)
+        message = stored_message_of(keys.name, id, codec, stored)
+        if message is not None:
+            found.append(message)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """
+    What a step of a walk finds that came to a queue.
+
+    Attributes:
+        messages: as they stand.
+        now_ms: the server's time.
+        place: where the next step begins; None at the end.
+    """
+
+    messages: list[StoredMessage]
+    now_ms: int
+    place: Place | None
+
+
+def new_messages(
+    keys: QueueKeys, place: Place, since_ms: int, *, front: bool, codec: Codec
+) -> Operation[Arrivals]:
+    """
+    A step of a walk through what came to a queue since a time.
+
+    Args:
+        keys: the queue's.
+        place: where to begin: ``first_place`` of a walk, else that of the step before.
+        since_ms: Unix ms of the server.
+        front: whether this walks through what was sent to the front, else through the rest.
+        codec: for these messages.
+    """
+    to = b"(%d" % since_ms if front else b"+inf"
+    operation: Operation[Any] = step("new_messages", keys, place, to, digits(since_ms), _ROOM)
+    operation.parse = lambda reply: Arrivals(
+        _stored(keys, codec, (reply[4], reply[5], reply[2], reply[3])),
+        int(reply[2]),
+        next_place(reply),
+    )
+    return operation
+
+
+def first_place(since_ms: int, *, front: bool) -> Place:
+    """Where a walk through new messages begins."""
+    return (b"-inf" if front else digits(since_ms), b"0")
 
 
 def _number(

@@ -37,6 +37,7 @@ UPPER = {
     "land_copies",
     "leave_worker",
     "list_workers",
+    "new_messages",
     "settle_messages",
     "take_from_list",
     "take_from_queue",
