@@ -32,7 +32,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.DONE: "done",
     Exit.NOT_ALL: "done, but not all; or there was nothing: an empty queue, an id that is not "
     "there, a fault that was found",
-    Exit.USAGE: "wrong usage, or a value out of its range; nothing was changed",
+    Exit.USAGE: "wrong usage, or a value out of its range",
     Exit.QUEUE: "there is no such queue, or there is one already",
     Exit.UNREACHABLE: "Redis can't be reached",
     Exit.REFUSED: "Redis refuses: password, rights, read-only, out of memory, wrong type of a key",

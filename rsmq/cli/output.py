@@ -13,7 +13,7 @@ import base64
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -152,19 +152,23 @@ def shown_time(ms: float | None) -> str:
         return f"{ms:.0f} ms"
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+def table(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], *, numbers: Container[int] = ()
+) -> list[str]:
     """
     Lines with a heading: numbers stand at the right of their column, None is a dash.
 
     Args:
         names: of the columns; the last one is not padded, so that bodies go there.
         rows: of each a value for each column.
+        numbers: columns of texts that stand at the right too.
     """
     values = list(rows)
     cells = [[name.upper() for name in names], *([cell(value) for value in row] for row in values)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(names))]
     right = [
-        bool(values) and all(isinstance(row[at], int | float | None) for row in values)
+        at in numbers
+        or (bool(values) and all(isinstance(row[at], int | float | None) for row in values))
         for at in range(len(names))
     ]
     return ["  ".join(map(_padded, row, widths, right)).rstrip() for row in cells]

@@ -105,7 +105,7 @@ def pairs(told: dict[str, Any]) -> list[str]:
     """Names and values, a line each."""
     width = max(map(len, told))
     return [
-        f"{name:{width}}  {shown_time(value) if name.endswith('_ms') else cell(value)}"
+        f"{name.removesuffix('_ms'):{width}}  {shown_time(value) if name.endswith('_ms') else cell(value)}"
         for name, value in told.items()
     ]
 
