@@ -96,17 +96,28 @@ class Call:
         Raises:
             Failed: the configuration file is wrong, or has no such profile.
         """
-        profile, first = self._profile()
-        found: dict[str, Any] = {"any_names": bool(self.given.get("any_names", profile.any_names))}
-        for name, variable, default in (
-            ("url", "RSMQ_URL", DEFAULT_URL),
-            ("ns", "RSMQ_NS", DEFAULT_NS),
-        ):
-            says = getattr(profile, name)
-            stands = os.environ.get(variable) or None
-            found[name] = self.given.get(name) or (first and says) or stands or says or default
-        return Place(**found)
+        url, ns = self.said
+        profile, _ = self._profile
+        any_names = bool(self.given.get("any_names", profile.any_names))
+        return Place(url or DEFAULT_URL, ns or DEFAULT_NS, any_names)
 
+    @cached_property
+    def said(self) -> tuple[str | None, str | None]:
+        """
+        Url and namespace as somebody says them; None where nobody does.
+
+        Raises:
+            Failed: as for place.
+        """
+        profile, first = self._profile
+        told = []
+        for name, says in (("url", profile.url), ("ns", profile.ns)):
+            stands = os.environ.get(f"RSMQ_{name.upper()}")
+            told.append(self.given.get(name) or (first and says) or stands or says or None)
+        url, ns = told
+        return url, ns
+
+    @cached_property
     def _profile(self) -> tuple[Profile, bool]:
         """The profile, and whether it goes before the environment."""
         given = self.given.get("profile")

@@ -103,11 +103,12 @@ def attributes(
 
 def pairs(told: dict[str, Any]) -> list[str]:
     """Names and values, a line each."""
-    width = max(map(len, told))
-    return [
-        f"{name.removesuffix('_ms'):{width}}  {shown_time(value) if name.endswith('_ms') else cell(value)}"
+    texts = {
+        name.removesuffix("_ms"): shown_time(value) if name.endswith("_ms") else cell(value)
         for name, value in told.items()
-    ]
+    }
+    width = max(map(len, texts))
+    return [f"{name:{width}}  {text}" for name, text in texts.items()]
 
 
 @command("stats", "rsmq stats", "rsmq stats orders orders-dead --json")

@@ -37,15 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    parser = _parser()
-    given = parser.parse_args(arguments)
-    _log_to_standard_error(given)
     try:
-        if given.list or given.pause or given.resume:
-            return _look_or_steer(given)
-        if given.app is None:
-            parser.error("say which worker: rsmq-worker MODULE:NAME")
-        return _run(_worker(given), given)
+        return run(arguments, "rsmq-worker")
     except RSMQError as error:
         hint = f" {error.hint}" if error.hint else ""
         print(f"rsmq-worker: {error}.{hint}", file=sys.stderr)
@@ -56,9 +49,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return FAILED
 
 
-def _parser() -> argparse.ArgumentParser:
+def run(arguments: Sequence[str] | None, name: str) -> int:
+    """
+    Run the command under a name of its program; what goes wrong is raised.
+
+    Args:
+        arguments: those of the command line; None is sys.argv's.
+        name: as the usage shows it.
+
+    Returns:
+        The exit code.
+    """
+    parser = _parser(name)
+    given = parser.parse_args(arguments)
+    _log_to_standard_error(given)
+    if given.list or given.pause or given.resume:
+        return _look_or_steer(given)
+    if given.app is None:
+        parser.error(f"say which worker: {name} MODULE:NAME")
+    return _run(_worker(given), given)
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="rsmq-worker",
+        prog=name,
         description="Run the worker NAME of a module in the working folder or of a package: "
         "SIGTERM or Ctrl-C ends it in order, a second one at once.",
     )

@@ -14,9 +14,9 @@ _DESCRIPTION = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    """What ``rsmq-pipeline`` takes."""
-    root = argparse.ArgumentParser("rsmq-pipeline", description=_DESCRIPTION)
+def parser(name: str = "rsmq-pipeline") -> argparse.ArgumentParser:
+    """What ``rsmq-pipeline`` takes, under a name of the program."""
+    root = argparse.ArgumentParser(name, description=_DESCRIPTION)
     root.add_argument(
         "--file",
         action="version",

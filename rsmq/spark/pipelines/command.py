@@ -30,12 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 if it did what it should, 1 if not, 2 if it could not begin."""
     args = parser().parse_args(arguments)
     teller = Teller(as_json=args.json)
-    spark = None
     try:
-        # What is wrong with arguments is said before Spark takes its time to start.
-        job = _JOBS[args.command](args)
-        spark = pipelines.session(f"rsmq-pipeline {args.command}", args.master)
-        result = job(spark, teller.tell)
+        return run(args, teller)
     except KeyboardInterrupt:
         return 130
     except RSMQError as error:
@@ -47,6 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PySparkException as error:
         teller.failed(cause_of(str(error)), None)
         return 1
+
+
+def run(args: argparse.Namespace, teller: Teller) -> int:
+    """Run a command; 0 if it did what it should, 1 if not. What goes wrong is raised."""
+    spark = None
+    try:
+        # What is wrong with arguments is said before Spark takes its time to start.
+        job = _JOBS[args.command](args)
+        spark = pipelines.session(f"rsmq-pipeline {args.command}", args.master)
+        result = job(spark, teller.tell)
     finally:
         if spark is not None:
             spark.stop()
