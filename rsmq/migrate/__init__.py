@@ -3,6 +3,7 @@ Moving over from other systems: rfq, BRPOPLPUSH lists, Rqueue, RedisRQ, and othe
 """
 
 from rsmq.migrate.arriving import Progress
+from rsmq.migrate.bridging import Bridge, Inward, Outward, ToList, ToRFQ
 from rsmq.migrate.copying import copy
 from rsmq.migrate.errors import NotPossible, SourceChanged, SourceNotFound
 from rsmq.migrate.item import Found, Item
@@ -18,11 +19,14 @@ from rsmq.migrate.source import Source
 
 __all__ = [
     "RFQ",
+    "Bridge",
     "Found",
+    "Inward",
     "Item",
     "Lists",
     "NotPossible",
     "Note",
+    "Outward",
     "Progress",
     "Queues",
     "RedisRQ",
@@ -32,6 +36,8 @@ __all__ = [
     "Source",
     "SourceChanged",
     "SourceNotFound",
+    "ToList",
+    "ToRFQ",
     "copy",
     "move",
 ]

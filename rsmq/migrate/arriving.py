@@ -11,9 +11,11 @@ from typing import TypeAlias
 
 from rsmq import operations
 from rsmq.errors import QueueNotFound
+from rsmq.migrate.errors import NotPossible
 from rsmq.migrate.item import Found
 from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
+from rsmq.migrate.source import Source
 from rsmq.operations.landing import Arrival, Told, land_copies
 from rsmq.protocol import QueueKeys
 
@@ -42,6 +44,21 @@ Tell: TypeAlias = Callable[[Progress], None]
 
 def nobody(_: Progress) -> None:
     """Tell nobody."""
+
+
+def refuse_itself(source: Source, queue: str, target: Server, to: str) -> None:
+    """
+    Refuse a queue that is its own source.
+
+    Raises:
+        NotPossible: it is.
+    """
+    key = target.rsmq.namespace.queue(to).zset
+    if source.holds(queue, key) and source.server.is_also(target):
+        raise NotPossible(
+            f"the queue {to!r} is the source and the target",
+            hint="Give another queue, another namespace or another server.",
+        )
 
 
 def prepare(target: Server, queue: str, found: Found) -> bool:

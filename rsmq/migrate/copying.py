@@ -57,10 +57,12 @@ def copy(
 
     Raises:
         SourceNotFound: there is no such queue at the source.
+        NotPossible: the queue is its own source.
         SourceChanged: elements of a plain list, which have no ids, have come or gone since the copy
             began.
     """
     began = time.monotonic()
+    arriving.refuse_itself(source, queue, target, to)
     found = source.look(queue)
     report = Report(f"{source.kind}:{queue}", to, "copy", dry_run)
     for note in found.notes:

@@ -49,8 +49,10 @@ def move(
 
     Raises:
         SourceNotFound: there is no such queue at the source.
+        NotPossible: the queue is its own source.
     """
     began = time.monotonic()
+    arriving.refuse_itself(source, queue, target, to)
     found = source.look(queue)
     report = Report(f"{source.kind}:{queue}", to, "move", dry_run)
     for note in found.notes:

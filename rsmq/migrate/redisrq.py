@@ -62,6 +62,10 @@ class RedisRQ:
         info = self._info(queue)
         return Found(queue, {"ready": info[0], "delayed": 0, "in_flight": info[1]})
 
+    def holds(self, queue: str, key: bytes) -> bool:
+        """As ``Source`` has it."""
+        return _key(queue) == key
+
     def number_in_flight(self, queue: str) -> int:
         """As ``Source`` has it."""
         return self._info(queue)[1]

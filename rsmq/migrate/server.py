@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 import redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
 
 from rsmq import protocol
 from rsmq.client import RSMQ
@@ -52,7 +54,10 @@ class Server:
             realtime: as above.
         """
         rsmq = RSMQ.from_url(url, ns=ns, realtime=realtime, strict_names=False)
-        return cls(rsmq, redis.Redis.from_url(url, protocol=2), realtime=realtime)
+        # Few and soon: what is broken off goes on when it is run again.
+        retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), 3)
+        raw = redis.Redis.from_url(url, protocol=2, retry=retry)
+        return cls(rsmq, raw, realtime=realtime)
 
     def close(self) -> None:
         """Close the connections."""

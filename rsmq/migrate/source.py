@@ -37,10 +37,10 @@ class Source(Protocol):
             step.
     """
 
-    kind: str
+    kind: ClassVar[str]
     server: Server
-    has_ids: bool
-    can_be_atomic: bool
+    has_ids: ClassVar[bool]
+    can_be_atomic: ClassVar[bool]
 
     def queues(self) -> list[str]:
         """The names of its queues."""
@@ -52,6 +52,9 @@ class Source(Protocol):
         Raises:
             SourceNotFound: there is none of this name.
         """
+
+    def holds(self, queue: str, key: bytes) -> bool:
+        """Whether messages of a queue lie under a key."""
 
     def number_in_flight(self, queue: str) -> int:
         """How many someone handles, that stand apart from the others."""
@@ -127,6 +130,10 @@ class Keyed:
         for place in self.places(queue):
             counts[place.state] += self.number(place)
         return counts
+
+    def holds(self, queue: str, key: bytes) -> bool:
+        """As ``Source`` has it."""
+        return any(place.key == key for place in self.places(queue))
 
     def number_in_flight(self, queue: str) -> int:
         """As ``Source`` has it."""
