@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.migrate.redisrq import RedisRQ
 from tests.migrate.rfq import Rfq
 
 
@@ -21,3 +22,11 @@ def rfq(server, topic):
     rfq = Rfq(server.port)
     yield rfq
     rfq.close()
+
+
+@pytest.fixture
+def redisrq():
+    """A server that speaks RedisRQ's commands; see RedisRQ."""
+    server = RedisRQ()
+    yield server
+    server.close()
