@@ -6,6 +6,7 @@ import pytest
 
 from tests.migrate.redisrq import RedisRQ
 from tests.migrate.rfq import Rfq
+from tests.migrate.rqueue_states import Rqueue
 
 
 @pytest.fixture
@@ -30,3 +31,13 @@ def redisrq():
     server = RedisRQ()
     yield server
     server.close()
+
+
+@pytest.fixture
+def rqueue(raw):
+    """Makes Rqueues on the server, and removes at the end all that any has written."""
+    before = set(raw.keys())
+    yield lambda **options: Rqueue(raw, **options)
+    left = set(raw.keys()) - before
+    if left:
+        raw.unlink(*left)
