@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.migrate.redisrq import RedisRQ
 from tests.migrate.rfq import Rfq
 from tests.migrate.rqueue_states import Rqueue
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -41,3 +49,26 @@ def rqueue(raw):
     left = set(raw.keys()) - before
     if left:
         raw.unlink(*left)
+
+
+@pytest.fixture
+def brpoplpush(server, ns):
+    """Starts workers of the BRPOPLPUSH pattern on the test's own lists; see brpoplpush.py."""
+    running = []
+
+    def start(name="w1", events=("mail",), **options):
+        given = {
+            "port": server.port, "worker": f"{ns}:{name}", "work": f"{ns}:work",
+            "skipped": f"{ns}:skipped", "log": f"{ns}:log", "events": events, **options,
+        }  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.migrate.brpoplpush", json.dumps(given)],
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
