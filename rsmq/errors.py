@@ -15,11 +15,13 @@ Every error that rsmq raises itself, and the one table from the wire's codes to 
     ├── MissingExtra          missingExtra
     ├── InvalidOption         invalidOption
     ├── BatchLost             batchLost
+    ├── InvalidExport         invalidExport
     ├── WorkerExists          workerExists
     └── WorkerReplaced        workerReplaced
 
-InvalidOption and BatchLost are raised in Spark only, the last two by workers. The first eight are
-RSMQ's own: ``code`` is the name and ``str(error)`` exactly the text that the Node client gives.
+InvalidOption and BatchLost are raised in Spark only, InvalidExport by an import, the last two by
+workers. The first eight are RSMQ's own: ``code`` is the name and ``str(error)`` exactly the text
+that the Node client gives.
 What was wrong and what to do about it is in ``value``, ``hint`` and a note.
 Errors of the connection (refused, timed out, not permitted) are redis-py's and pass through.
 """
@@ -205,6 +207,15 @@ class BatchLost(RSMQError):
     """What Spark has planned to read or to publish is not in Redis any more."""
 
     code = "batchLost"
+
+
+class InvalidExport(RSMQError, ValueError):
+    """A file to be imported is none that was exported; ``value`` is the number of the line."""
+
+    code = "invalidExport"
+
+    def __init__(self, line: int, wrong: str, *, hint: str | None = None) -> None:
+        super().__init__(f"Line {line} of the export {wrong}", value=line, hint=hint)
 
 
 class WorkerExists(RSMQError):

@@ -61,6 +61,7 @@ from rsmq.operations.queues import (
     purge_queue,
     set_queue_attributes,
 )
+from rsmq.operations.reading import get_messages, scan_ids
 from rsmq.operations.recovery import (
     recover_messages,
     release_all_messages,
@@ -116,6 +117,7 @@ __all__ = [
     "first_place",
     "forget_leases",
     "get_message",
+    "get_messages",
     "get_queue_attributes",
     "hand_over",
     "held_messages",
@@ -143,6 +145,7 @@ __all__ = [
     "release_messages",
     "restore_messages",
     "restore_totals",
+    "scan_ids",
     "send_message",
     "send_messages",
     "set_dead_letter_policy",

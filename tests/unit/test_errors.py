@@ -26,6 +26,7 @@ EXAMPLES = [
     (errors.MissingExtra("cli", "rsmq.cli"), "missingExtra", "rsmq.cli needs the extra 'cli'"),
     (errors.InvalidOption("vt", "is 1.", value="2"), "invalidOption", "Option vt: is 1."),
     (errors.BatchLost("Gone", hint="h"), "batchLost", "Gone"),
+    (errors.InvalidExport(7, "is no JSON"), "invalidExport", "Line 7 of the export is no JSON"),
     (errors.WorkerExists("w", "{}"), "workerExists", "A worker named w is alive"),
     (errors.WorkerReplaced("k"), "workerReplaced", "Another worker has this name now"),
 ]

@@ -47,12 +47,14 @@ UPPER = {
     "extend_leased",
     "finish_staged",
     "forget_leases",
+    "get_messages",
     "hold_lease",
     "lease_messages",
     "leased_messages",
     "publish_staged",
     "restore_messages",
     "restore_totals",
+    "scan_ids",
     "stage_messages",
 }
 CODES = {

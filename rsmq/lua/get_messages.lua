@@ -1,0 +1,39 @@
+-- Messages as they stand in the queue, by their ids; nothing is changed.
+--
+-- KEYS[1] hash      hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset      sorted set  the queue's message ids
+-- ARGV[1] room      integer     bytes of bodies at most, but for the first
+-- ARGV[2...] ids    strings     the messages' ids
+--
+-- returns {now ms, vt as stored, {body or nil, receive count or nil, first-received ms or nil, score or nil,
+--         body ...} of as many ids as there was room for, {why each of them died or nil}}; an id that is not
+--         in the queue has no score
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _reasons.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local room = ARGV[1]
+local ids = ARGV
+room = tonumber(room)
+
+local stored = queue(hash)
+if not stored then
+  return queue_not_found(hash)
+end
+local told, looked_up = {}, {}
+for at = 2, #ids do
+  if room <= 0 and at > 2 then
+    break
+  end
+  local id = ids[at]
+  local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
+  room = room - #(fields[1] or '')
+  looked_up[#looked_up + 1] = id
+  for _, value in ipairs({fields[1], fields[2], fields[3], redis.call('ZSCORE', zset, id)}) do
+    told[#told + 1] = value
+  end
+end
+return {digits(server_time_ms()), stored[1], told, reasons_of(zset, looked_up)}

@@ -1,0 +1,189 @@
+"""What is exported and imported again is as it was, byte for byte in Redis."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rsmq import BYTES, RSMQ
+from rsmq.worker import Worker
+from tests.workers.until import until
+
+
+def without(fields, *names):
+    return {field: value for field, value in fields.items() if field.decode() not in names}
+
+
+def records(data):
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def test_queues_come_back_with_attributes_totals_policy_and_messages(
+    rsmq, exported, imported, source, target
+):
+    rsmq.create_queue("dead", maxsize=-1)
+    rsmq.create_queue("orders", vt=60, delay=5, maxsize=2048)
+    rsmq.create_queue("empty", vt=0)
+    rsmq.set_dead_letter_policy("orders", "dead", 3)
+    source.raw.hset(f"{source.ns}:orders:Q", mapping={"created": 1_600_000_000, "totalrecv": 99})
+    rsmq.send_messages("orders", [f"grüße {n}" for n in range(5)], delay=0)
+    rsmq.send_message("orders", b"\xff\x00", codec=BYTES, delay=3600)
+    message = rsmq.receive_message("orders", vt=0)
+    rsmq.delete_message(rsmq.receive_message("orders", vt=900))
+    rsmq.receive_message("orders", vt=900)
+    assert message is not None
+
+    found = imported(exported())
+    assert [(each.queue, each.created, each.added, each.notes) for each in found.queues] == [
+        ("dead", True, 0, ()), ("empty", True, 0, ()), ("orders", True, 5, ())
+    ]  # fmt: skip
+    assert found.complete
+    for queue in ("orders", "dead", "empty"):
+        assert target.scores(queue) == source.scores(queue)
+        assert without(target.fields(queue), "modified") == without(
+            source.fields(queue), "modified"
+        )
+    assert target.raw.smembers(f"{target.ns}:QUEUES") == {b"orders", b"dead", b"empty"}
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    messages=st.lists(
+        st.tuples(
+            st.text("abcXYZ019:_-", min_size=20, max_size=64) | st.just("h0pefu1000" + "A" * 22),
+            st.binary(max_size=200) | st.text(max_size=100).map(str.encode),
+            st.integers(-(10**6), 2 * 10**15),
+            st.integers(1, 10**6) | st.none(),
+            st.integers(0, 2 * 10**12) | st.none(),
+        ),
+        unique_by=lambda message: message[0],
+        max_size=8,
+    )
+)
+def test_any_body_counter_time_and_id_comes_back(
+    rsmq, other, exported, imported, source, target, messages
+):
+    for client in (rsmq, other):
+        client.create_queue("q", exist_ok=True)
+        client.purge_queue("q")
+        source.raw.hdel(f"{client.namespace.name}:q:Q", "totalsent", "totalrecv")
+    for id, body, score, count, first in messages:
+        counters = {"rc": count, "fr": first}
+        source.add("q", id, body, score, **{n: v for n, v in counters.items() if v is not None})
+    found = imported(exported("q"))
+
+    assert (found.added, found.complete) == (len(messages), True)
+    assert target.scores("q") == source.scores("q")
+    assert without(target.fields("q"), "created", "modified", "totalsent") == without(
+        source.fields("q"), "created", "modified", "totalsent"
+    )
+
+
+def test_a_second_import_changes_nothing(rsmq, exported, imported, target):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b"])
+    data = exported()
+    imported(data)
+    before = target.all()
+    found = imported(data)
+
+    assert target.all() == before
+    (queue,) = found.queues
+    assert (queue.created, queue.added, queue.present) == (False, 0, 2)
+    assert found.complete
+
+
+def test_a_second_import_brings_back_what_was_consumed(rsmq, other, exported, imported):
+    rsmq.create_queue("q")
+    ids = rsmq.send_messages("q", ["a", "b"])
+    data = exported()
+    imported(data)
+    message = other.pop_message("q")
+    found = imported(data)
+
+    assert (message.id, found.added) == (ids[0], 1)
+    assert other.get_message("q", ids[0]).receive_count == 0
+
+
+def test_bodies_are_larger_than_maxsize_if_they_were(rsmq, exported, imported, target, source):
+    rsmq.create_queue("q", maxsize=-1)
+    rsmq.send_message("q", "x" * 3_000_000)
+    rsmq.send_messages("q", ["y" * 200_000] * 8)
+    rsmq.set_queue_attributes("q", maxsize=1024)
+    data = exported()
+    for options in ({}, {"new_ids": True}):
+        found = imported(data, **options)
+        assert found.complete
+
+    bodies = sorted(value for name, value in source.fields("q").items() if len(name) == 32)
+    assert sorted(value for name, value in target.fields("q").items() if len(name) == 32) == sorted(
+        bodies * 2
+    )
+
+
+def test_more_than_a_page_keeps_its_order(rsmq, exported, imported, source, target):
+    rsmq.create_queue("q")
+    for part in range(3):
+        rsmq.send_messages("q", [f"{part}-{n}" for n in range(900)])
+    data = exported()
+
+    assert imported(data).added == 2700
+    assert target.scores("q") == source.scores("q")
+    ids = [record["id"] for record in records(data) if record["type"] == "message"]
+    assert ids == [id.decode() for id, _ in source.scores("q")]
+
+
+def test_an_export_of_an_embedded_redis_goes_to_redis_6_2(exported, imported, old_server, ns):
+    with RSMQ.from_url(f"memory://{ns}") as memory, RSMQ.from_url(old_server.url, ns=ns) as old:
+        memory.create_queue("q")
+        memory.send_messages("q", [str(n) for n in range(1500)])
+        memory.receive_messages("q", 10, vt=100)
+        found = imported(exported("q", of=memory), to=old)
+        assert (found.added, found.complete) == (1500, True)
+
+        def stored(client):
+            return [
+                dataclasses.replace(message, last_received_ms=None, state="visible")
+                for message in client.peek_messages("q", 0, 2000)
+            ]
+
+        assert stored(memory) == stored(old)
+        again = imported(exported("q", of=old), to=memory)
+        assert (again.added, again.queues[0].present) == (0, 1500)
+
+
+def test_dead_letters_tell_why_they_died(rsmq, exported, imported):
+    for queue in ("q", "dead"):
+        rsmq.create_queue(queue)
+    rsmq.send_message("q", "a")
+    worker = Worker(rsmq, name="w")
+
+    @worker.listener("q", max_retries=0, dead_letter_queue="dead")
+    def handle(body):
+        raise ValueError(body)
+
+    with worker:
+        until(lambda: rsmq.get_queue_attributes("dead").messages)
+    data = exported("dead")
+
+    (told,) = (record["reason"] for record in records(data) if record["type"] == "message")
+    assert (told["queue"], told["exception"], told["attempts"]) == ("q", "ValueError: a", 1)
+    found = imported(data)
+    assert found.queues[0].notes == ("why 1 dead letters died is not kept",)
+    assert found.complete
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_queue_that_was_paused_is_paused(rsmq, other, exported, imported, paused):
+    rsmq.create_queue("q")
+    if paused:
+        rsmq.pause_queue("q")
+    imported(exported())
+
+    assert other.get_queue_attributes("q").paused == paused
