@@ -1,0 +1,58 @@
+"""compat/EXPORT.md says what the format is."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from pathlib import Path
+
+from rsmq.transfer.lines import Reader
+
+TEXT = (Path(__file__).parents[2] / "compat" / "EXPORT.md").read_text()
+
+
+def test_the_example_is_an_export(imported, target):
+    (example,) = re.findall(r"^```json\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    lines = example.encode().splitlines(keepends=True)
+    checksum = hashlib.sha256(b"".join(lines[:-1])).hexdigest()
+    found = imported(example.replace("SHA", checksum).encode())
+
+    assert found.complete
+    assert [(each.queue, each.added, each.notes) for each in found.queues] == [("orders", 2, ())]
+    fields = target.fields("orders")
+    assert (fields[b"created"], fields[b"totalsent"], fields[b"totalrecv"]) == (
+        b"1795000000", b"12", b"9"
+    )  # fmt: skip
+
+
+def test_every_field_that_is_written_is_in_the_table(rsmq, exported, source, tmp_path):
+    rsmq.create_queue("q")
+    source.add("q", "h0pefu1000" + "A" * 22, b"\xff", 1, rc=1, fr=1)
+    source.add("q", "h0pefu1000" + "B" * 22, b"a", 2)
+    data = tmp_path / "export"
+    data.write_bytes(exported())
+    with data.open("rb") as file:
+        written = {(record["type"], name) for record in Reader(file) for name in record}
+    table, of = {}, ""
+    for kind, names in re.findall(r"^\| (?:`(\w+)`)? ?\| (`.*?) \|", TEXT, re.MULTILINE):
+        of = kind or of
+        table.setdefault(of, set()).update(re.findall(r"`(\w+)`", names))
+
+    for kind, name in written:
+        assert name == "type" or name in table[kind], (kind, name)
+    assert {"reason"} < table["message"]
+
+
+def test_the_commands_run(cli, rsmq, tmp_path, monkeypatch, server):
+    (block, *_) = re.findall(r"^```\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    for name in ("orders", "mails"):
+        rsmq.create_queue(name)
+        rsmq.send_message(name, "a")
+    monkeypatch.chdir(tmp_path)
+    for line in block.replace("redis://other:6379/0", server.url).splitlines():
+        data = b""
+        for part in line.split(" | "):
+            ended = cli(*shlex.split(part)[1:], stdin=data)
+            assert ended.code == 0, ended
+            data = ended.raw
