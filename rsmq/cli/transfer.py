@@ -110,18 +110,12 @@ def import_(
     bar = call.out.progress("importing", size or None, unit="bytes")
     try:
         with call.open() as rsmq, bar as advance, files.reading(file, advance) as opened:
-            imported = import_queues(
-                rsmq, opened, queues=queues, new_ids=new_ids, dry_run=dry_run
-            )
+            imported = import_queues(rsmq, opened, queues=queues, new_ids=new_ids, dry_run=dry_run)
     except InvalidExport as error:
         if error.value == 1:  # nothing was changed
             raise
-        raise Failed(
-            str(error), exit=Exit.NOT_ALL, code=error.code, hint=error.hint
-        ) from None
-    lines = [
-        line for queue in imported.queues for line in _lines_of(queue, dry_run=dry_run)
-    ]
+        raise Failed(str(error), exit=Exit.NOT_ALL, code=error.code, hint=error.hint) from None
+    lines = [line for queue in imported.queues for line in _lines_of(queue, dry_run=dry_run)]
     result = {**plain(imported), "complete": imported.complete, "dry_run": dry_run}
     call.out.result(result, [*lines, *_faults_of(imported)])
     return Exit.DONE if imported.complete else Exit.NOT_ALL

@@ -65,9 +65,7 @@ def test_a_report_for_programs(cli, rsmq, source, tmp_path):
 
     assert ended.code == 1
     assert ended.json["file"] == str(tmp_path / "f")
-    assert ended.json["queues"] == [
-        {"queue": "q", "messages": 2, "ghosts": 1, "deleted": False}
-    ]
+    assert ended.json["queues"] == [{"queue": "q", "messages": 2, "ghosts": 1, "deleted": False}]
     assert ended.json["messages"] == 2
     assert list(ended.json["left_out"]) == ["odd name"]
     ended = cli("export", "-o", tmp_path / "f")
