@@ -16,12 +16,15 @@ Every error that rsmq raises itself, and the one table from the wire's codes to 
     ├── InvalidOption         invalidOption
     ├── BatchLost             batchLost
     ├── InvalidExport         invalidExport
+    ├── SourceNotFound        sourceNotFound
+    ├── SourceChanged         sourceChanged
+    ├── NotPossible           notPossible
     ├── WorkerExists          workerExists
     └── WorkerReplaced        workerReplaced
 
-InvalidOption and BatchLost are raised in Spark only, InvalidExport by an import, the last two by
-workers. The first eight are RSMQ's own: ``code`` is the name and ``str(error)`` exactly the text
-that the Node client gives.
+InvalidOption and BatchLost are raised in Spark only, InvalidExport by an import, the next three by
+what moves queues over, the last two by workers. The first eight are RSMQ's own: ``code`` is the
+name and ``str(error)`` exactly the text that the Node client gives.
 What was wrong and what to do about it is in ``value``, ``hint`` and a note.
 Errors of the connection (refused, timed out, not permitted) are redis-py's and pass through.
 """
@@ -216,6 +219,24 @@ class InvalidExport(RSMQError, ValueError):
 
     def __init__(self, line: int, wrong: str, *, hint: str | None = None) -> None:
         super().__init__(f"Line {line} of the export {wrong}", value=line, hint=hint)
+
+
+class SourceNotFound(RSMQError):
+    """A queue of another system is not there; ``value`` is its name."""
+
+    code = "sourceNotFound"
+
+
+class SourceChanged(RSMQError):
+    """A list without ids was touched while it was copied; ``value`` is its key."""
+
+    code = "sourceChanged"
+
+
+class NotPossible(RSMQError):
+    """Queues can't be moved over in this way."""
+
+    code = "notPossible"
 
 
 class WorkerExists(RSMQError):

@@ -11,7 +11,7 @@ from enum import IntEnum
 import click
 from redis import exceptions as redis_errors
 
-from rsmq.errors import QueueExists, QueueNotFound, RSMQError
+from rsmq.errors import QueueExists, QueueNotFound, RSMQError, SourceNotFound
 from rsmq.failures import code_of
 
 
@@ -127,6 +127,8 @@ def _of_library(error: RSMQError) -> Ending:
     if isinstance(error, QueueNotFound):
         hint = f"There is no queue {error.value!r}: rsmq create makes it, rsmq list shows what is."
         return Ending(Exit.QUEUE, error.code, str(error), hint)
+    if isinstance(error, SourceNotFound):
+        return Ending(Exit.QUEUE, error.code, str(error), error.hint)
     if isinstance(error, QueueExists):
         hint = f"Queue {error.value!r} keeps its attributes: --exist-ok is content with that, "
         hint += "rsmq attributes changes them."

@@ -2,10 +2,10 @@
 Moving over from other systems: rfq, BRPOPLPUSH lists, Rqueue, RedisRQ, and other RSMQ queues.
 """
 
+from rsmq.errors import NotPossible, SourceChanged, SourceNotFound
 from rsmq.migrate.arriving import Progress
 from rsmq.migrate.bridging import Bridge, Inward, Outward, ToList, ToRFQ
 from rsmq.migrate.copying import copy
-from rsmq.migrate.errors import NotPossible, SourceChanged, SourceNotFound
 from rsmq.migrate.item import Found, Item
 from rsmq.migrate.lists import Lists
 from rsmq.migrate.moving import move

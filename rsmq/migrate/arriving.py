@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rsmq import operations
-from rsmq.errors import QueueNotFound
-from rsmq.migrate.errors import NotPossible
+from rsmq.errors import NotPossible, QueueNotFound
 from rsmq.migrate.item import Found
 from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
@@ -56,7 +55,7 @@ def refuse_itself(source: Source, queue: str, target: Server, to: str) -> None:
     key = target.rsmq.namespace.queue(to).zset
     if source.holds(queue, key) and source.server.is_also(target):
         raise NotPossible(
-            f"the queue {to!r} is the source and the target",
+            f"The queue {to!r} is the source and the target",
             hint="Give another queue, another namespace or another server.",
         )
 

@@ -8,9 +8,9 @@ import hashlib
 import time
 from collections.abc import Iterator
 
+from rsmq.errors import SourceChanged
 from rsmq.migrate import arriving
 from rsmq.migrate.arriving import Progress, Tell, nobody
-from rsmq.migrate.errors import SourceChanged
 from rsmq.migrate.ids import numbered
 from rsmq.migrate.item import STATES, Item
 from rsmq.migrate.placing import Copies
@@ -248,7 +248,8 @@ class _Copy:
 
     def _changed(self) -> SourceChanged:
         return SourceChanged(
-            f"the list {self._queue!r} was touched since the copy began",
+            f"The list {self._queue!r} was touched since the copy began",
+            value=self._queue,
             hint="Its elements have no ids, so a copy can't tell which of them it has. Stop its "
             "producers and workers, remove what was copied, and copy again; or move them: a move "
             "may go on while they work.",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rsmq.migrate.errors import SourceNotFound
+from rsmq.errors import SourceNotFound
 from rsmq.migrate.item import Element, Found, Item, Place
 from rsmq.migrate.server import Server
 from rsmq.migrate.source import Keyed
@@ -51,7 +51,8 @@ class Lists(Keyed):
         counts = self.counts(queue)
         if not any(counts.values()) and not self.server.raw.exists(self.aside_key(queue)):
             raise SourceNotFound(
-                f"there is no list {queue!r} with messages in it",
+                f"There is no list {queue!r} with messages in it",
+                value=queue,
                 hint="Redis keeps no empty lists. `rsmq migrate --from list --dry-run` shows all.",
             )
         return Found(queue, counts)

@@ -9,7 +9,7 @@ import re
 from typing import ClassVar
 
 from rsmq import protocol
-from rsmq.migrate.errors import SourceNotFound
+from rsmq.errors import SourceNotFound
 from rsmq.migrate.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.migrate.server import Server
 from rsmq.migrate.source import Keyed
@@ -67,8 +67,9 @@ class Queues(Keyed):
         stored = self._stored(queue)
         if stored is None:
             raise SourceNotFound(
-                f"there is no RSMQ queue {queue!r} in the namespace "
+                f"There is no RSMQ queue {queue!r} in the namespace "
                 f"{self.server.rsmq.namespace.name!r}",
+                value=queue,
                 hint="`rsmq migrate --from rsmq --dry-run` lists all.",
             )
         vt, delay = (

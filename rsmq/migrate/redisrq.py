@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from redis.exceptions import ResponseError
 
-from rsmq.migrate.errors import SourceNotFound
+from rsmq.errors import SourceNotFound
 from rsmq.migrate.ids import digest
 from rsmq.migrate.item import Element, Found, Item, ItemState
 from rsmq.migrate.server import Server
@@ -141,7 +141,8 @@ class RedisRQ:
             if "WRONGTYPE" in str(error) or "unknown command" in str(error).lower():
                 raise
             raise SourceNotFound(
-                f"there is no RedisRQ queue {queue!r}",
+                f"There is no RedisRQ queue {queue!r}",
+                value=queue,
                 hint="`rsmq migrate --from redisrq --dry-run` lists all.",
             ) from None
         told = dict(zip(reply[::2], reply[1::2], strict=True))

@@ -11,7 +11,7 @@ import secrets
 from typing import ClassVar
 from uuid import UUID
 
-from rsmq.migrate.errors import SourceNotFound
+from rsmq.errors import SourceNotFound
 from rsmq.migrate.item import Element, Found, Item, Place
 from rsmq.migrate.source import Keyed
 
@@ -51,7 +51,8 @@ class RFQ(Keyed):
         counts = self.counts(queue)
         if not any(counts.values()) and not self.server.raw.exists(self.aside_key(queue)):
             raise SourceNotFound(
-                f"there is no message in the rfq topic {queue!r}",
+                f"There is no message in the rfq topic {queue!r}",
+                value=queue,
                 hint="rfq keeps no empty topics. `rsmq migrate --from rfq --dry-run` lists all.",
             )
         return Found(queue, counts)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from rsmq.migrate.errors import SourceNotFound
+from rsmq.errors import SourceNotFound
 from rsmq.migrate.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.migrate.server import Server
 from rsmq.migrate.source import Keyed
@@ -78,7 +78,8 @@ class Rqueue(Keyed):
         waits = any(counts.values()) or self.server.raw.exists(self.aside_key(queue))
         if not waits and config is None:
             raise SourceNotFound(
-                f"there is no Rqueue queue {queue!r}, nor a dead-letter queue of this name",
+                f"There is no Rqueue queue {queue!r}, nor a dead-letter queue of this name",
+                value=queue,
                 hint="`rsmq migrate --from rqueue --dry-run` lists all that have messages.",
             )
         return Found(queue, counts, _attributes(config), self._notes(queue, config))

@@ -27,6 +27,9 @@ EXAMPLES = [
     (errors.InvalidOption("vt", "is 1.", value="2"), "invalidOption", "Option vt: is 1."),
     (errors.BatchLost("Gone", hint="h"), "batchLost", "Gone"),
     (errors.InvalidExport(7, "is no JSON"), "invalidExport", "Line 7 of the export is no JSON"),
+    (errors.SourceNotFound("There is no q", value="q"), "sourceNotFound", "There is no q"),
+    (errors.SourceChanged("It was touched", value="q"), "sourceChanged", "It was touched"),
+    (errors.NotPossible("It is itself", hint="h"), "notPossible", "It is itself"),
     (errors.WorkerExists("w", "{}"), "workerExists", "A worker named w is alive"),
     (errors.WorkerReplaced("k"), "workerReplaced", "Another worker has this name now"),
 ]
