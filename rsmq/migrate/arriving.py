@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rsmq import operations
-from rsmq.errors import NotPossible, QueueNotFound
+from rsmq.errors import NotPossible, QueueNotFound, RSMQError
 from rsmq.migrate.item import Found
 from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
@@ -73,24 +73,25 @@ def maxsize(target: Server, queue: str, found: Found) -> int:
         return found.attributes.get("maxsize", 65536)
 
 
-def settle(target: Server, queue: str, found: Found, report: Report) -> None:
+def settle(source: Source, target: Server, queue: str, found: Found, report: Report) -> None:
     """Give the queue what else its source had: totals, and the dead-letter policy."""
     stored = found.stored
     if stored is None:
         return
     target.rsmq.run(operations.restore_totals(target.rsmq.namespace.queue(queue), stored))
-    if stored.dead_letter_queue is None or not stored.max_receives:
+    dead, limit = stored.dead_letter_queue, stored.max_receives
+    if dead is None or not limit:
         return
-    policy = f"dead letters to {stored.dead_letter_queue} after {stored.max_receives} receives"
+    policy = f"its policy, dead letters to {dead} after {limit} receives"
     if target.rsmq.get_queue_attributes(queue).dead_letter_queue is not None:
-        report.note(f"its policy, {policy}: the queue has one of its own")
+        report.note(f"{policy}: the queue has one of its own")
         return
+    if dead not in target.rsmq.list_queues() and dead in source.queues():
+        prepare(target, dead, source.look(dead))
     try:
-        target.rsmq.set_dead_letter_policy(queue, stored.dead_letter_queue, stored.max_receives)
-    except QueueNotFound:
-        report.note(
-            f"its policy, {policy}: there is no such queue yet; move it over, then run this again"
-        )
+        target.rsmq.set_dead_letter_policy(queue, dead, limit)
+    except RSMQError as error:
+        report.note(f"{policy}: {error}")
 
 
 def land(target: Server, keys: QueueKeys, arrivals: Sequence[Arrival]) -> Told:

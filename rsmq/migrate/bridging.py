@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from redis.exceptions import ConnectionError as NotConnected
@@ -14,6 +15,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as TimedOut
 
 from rsmq.codecs import BYTES
+from rsmq.errors import RSMQError
 from rsmq.interrupts import Flag
 from rsmq.migrate.moving import Mover
 from rsmq.migrate.report import Report
@@ -224,7 +226,8 @@ class Outward:
         try:
             self._push(given)
         except RedisError:
-            rsmq.release_messages(messages)
+            with suppress(RedisError, RSMQError):
+                rsmq.release_messages(messages)
             raise
         rsmq.delete_messages(messages)
         return len(messages)

@@ -75,7 +75,7 @@ def copy(
     else:
         report.created = arriving.prepare(target, to, found)
         run.all()
-        arriving.settle(target, to, found, report)
+        arriving.settle(source, target, to, found, report)
         if finish and report.verified:
             target.raw.unlink(run.keys.copied)
     report.seconds = time.monotonic() - began

@@ -11,7 +11,7 @@ from dataclasses import replace
 from rsmq.migrate import arriving
 from rsmq.migrate.arriving import Progress, Tell, nobody
 from rsmq.migrate.ids import digest
-from rsmq.migrate.item import STATES, Item, ItemState
+from rsmq.migrate.item import Item, ItemState
 from rsmq.migrate.placing import Moves
 from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
@@ -71,7 +71,7 @@ def move(
         mover.resume()
         if not in_flight:
             report.left += source.number_in_flight(queue)
-        arriving.settle(target, to, found, report)
+        arriving.settle(source, target, to, found, report)
         report.verified = report.missing == 0 and not mover.anything_aside()
     report.seconds = time.monotonic() - began
     return report
@@ -128,7 +128,10 @@ class Mover:
         self._in_flight = in_flight
         self._moves = Moves(source.kind)
         self._at_once = source.can_be_atomic and source.server.is_also(target)
-        self._states: Sequence[ItemState] = STATES if in_flight else STATES[:2]
+        # What is handled now was taken before what waits.
+        self._states: Sequence[ItemState] = (
+            ("in_flight", "ready", "delayed") if in_flight else ("ready", "delayed")
+        )
         self._skipped = 0
         self.done = 0
         self.maxsize = -1

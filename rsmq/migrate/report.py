@@ -120,7 +120,7 @@ class Report:
 
     def as_text(self) -> str:
         """A few lines."""
-        return "\n".join(_lines(self))
+        return "\n".join(map(_printable, _lines(self)))
 
 
 def _lines(report: Report) -> Iterable[str]:
@@ -148,6 +148,11 @@ def _lines(report: Report) -> Iterable[str]:
     if not report.dry_run:
         told = "verified" if report.verified else "NOT VERIFIED: run it again"
         yield f"  {told}, checksum {report.checksum:032x}"
+
+
+def _printable(line: str) -> str:
+    """Without what a terminal would obey: names are whatever their source has."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
 
 
 def _more(note: Note) -> str:

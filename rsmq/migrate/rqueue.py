@@ -15,9 +15,6 @@ from rsmq.migrate.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.migrate.server import Server
 from rsmq.migrate.source import Keyed
 
-_NAME = re.compile(
-    rb"(?:__rq::(?:queue|d-queue|p-queue)::|rqueue-(?:delay|processing)::)(.+)", re.DOTALL
-)
 _CONFIG = b"__rq::q-config::"
 
 # What stands before a queue's name in the keys of the two layouts.
@@ -62,10 +59,9 @@ class Rqueue(Keyed):
     def queues(self) -> list[str]:
         """Queues, sub-queues of priorities, and dead-letter queues that have messages."""
         found = {
-            _untagged(match[1])
-            for pattern in (b"__rq::*queue::*", b"rqueue-*::*")
-            for key in self.scan(pattern)
-            if (match := _NAME.fullmatch(key))
+            _untagged(key.removeprefix(prefix))
+            for prefix, state in (*_SECOND_LAYOUT.items(), *_FIRST_LAYOUT.items())
+            for key in self.scan(prefix + b"*", "list" if state == "ready" else "zset")
         }
         configured = self._configured()
         found.update(configured, *configured.values())
