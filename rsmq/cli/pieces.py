@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from io import BufferedReader
 
 from rsmq.protocol import MAX_BATCH, MAX_BATCH_BYTES
 
@@ -30,7 +30,7 @@ class Batch:
     size: int
 
 
-def batches_of(file: BinaryIO, end: bytes) -> Iterator[Batch]:
+def batches_of(file: BufferedReader, end: bytes) -> Iterator[Batch]:
     """
     The pieces of a file, in batches that one call can send.
 
@@ -55,9 +55,8 @@ def batches_of(file: BinaryIO, end: bytes) -> Iterator[Batch]:
         yield Batch(first, [left], len(left))
 
 
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    read: Any = getattr(file, "read1", file.read)  # what there is, without waiting for more
-    while chunk := read(_CHUNK):
+def _chunks(file: BufferedReader) -> Iterator[bytes]:
+    while chunk := file.read1(_CHUNK):  # what there is, without waiting for more
         yield chunk
 
 

@@ -69,17 +69,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return shell_complete(root, {"obj": Call()}, "rsmq", COMPLETE, instruction)
     call = Call()
     try:
-        with root.make_context("rsmq", given, obj=call) as ctx:
-            code = root.invoke(ctx)
+        code = _called(call, given)
         sys.stdout.flush()
-    except click.exceptions.Exit as ended:
-        code = ended.exit_code
     except BrokenPipeError:  # who reads has enough
         _write_nowhere()
         return Exit.DONE
     except BaseException as error:  # noqa: BLE001 - raised again if unforeseen
         return _ended_by(error, as_json=call.as_json or _asks_for_json(given))
-    return Exit.DONE if code is None else int(code)
+    return code
+
+
+def _called(call: Call, given: list[str]) -> int:
+    try:
+        with root.make_context("rsmq", given, obj=call) as ctx:
+            return int(root.invoke(ctx) or Exit.DONE)
+    except click.exceptions.Exit as ended:  # of --help and --version
+        return ended.exit_code
 
 
 def _ended_by(error: BaseException, *, as_json: bool) -> int:

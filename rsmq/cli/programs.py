@@ -51,6 +51,12 @@ def worker(call: Call, arguments: tuple[str, ...]) -> int:
 @_program("pipeline")
 def pipeline(call: Call, arguments: tuple[str, ...]) -> int:
     """Run a job on Spark, as rsmq-pipeline."""
+    import rsmq.spark  # noqa: F401, PLC0415 - says so if its extra is missing
+
+    return _run_pipeline(call, arguments)
+
+
+def _run_pipeline(call: Call, arguments: tuple[str, ...]) -> int:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - needs an extra
 
     from rsmq.spark.pipelines.arguments import parser  # noqa: PLC0415 - as above

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, cast
 
 import click
 
@@ -126,16 +127,19 @@ def _broken_off(error: BaseException, batch: Batch) -> BaseException:
     if ending is None:
         return error
     first, last = batch.first, batch.first + len(batch.bodies) - 1
-    where = f"{first - 1:,} messages were sent; lines {first} to {last} "
+    where = f"{first - 1:,} messages were sent; "
     unknown = isinstance(error, KeyboardInterrupt) or (
         isinstance(error, Exception) and classify(error, sent=True) is Failure.AMBIGUOUS
     )
-    where += "may have been sent or not" if unknown else "were not"
+    if unknown:
+        where += f"lines {first} to {last} may have been sent or not, those after them were not"
+    else:
+        where += f"those from line {first} on were not"
     if isinstance(error, MessageTooLong):
-        where = f"line {first + _too_long(batch, error.value)}: {where}"
+        where = f"It is line {first + _too_long(batch, error.value)}. {where}"
     hint = f"{ending.hint} " if ending.hint else ""
     text = ending.text.rstrip(".")
-    return Failed(text, exit=ending.exit, code=ending.code, hint=f"{hint}In {where}.")
+    return Failed(text, exit=ending.exit, code=ending.code, hint=f"{hint}{where}.")
 
 
 def _too_long(batch: Batch, size: object) -> int:
@@ -151,8 +155,11 @@ def _size(body: bytes) -> int:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
-    with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
+def _opened(path: str) -> Iterator[BufferedReader]:
+    if path == "-":
+        yield cast("BufferedReader", sys.stdin.buffer)
+        return
+    with Path(path).open("rb") as file:
         yield file
 
 
@@ -161,7 +168,7 @@ def _whole(path: str) -> bytes:
         return file.read()
 
 
-def _bar(call: Call, file: BinaryIO, path: str) -> Any:
+def _bar(call: Call, file: BufferedReader, path: str) -> Any:
     # On a terminal the ids themselves show how it goes.
     if sys.stdout.isatty():
         return nullcontext(lambda _: None)

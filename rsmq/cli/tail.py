@@ -48,8 +48,9 @@ def tail(
 
     Until Ctrl-C. It looks at the queue many times a second and changes nothing: what is deleted
     between two looks is not seen, so that of a queue with quick consumers it shows a part. Shown
-    are messages that are sent (delayed ones at once), moved here, and, of those that were there
-    before, the ones that come back after a visibility timeout. With --json a document a line.
+    are messages that are sent (delayed ones at once), dead letters that arrive, and, of those that
+    were there before, the ones that come back after a visibility timeout; not those that rsmq move
+    brings before anybody has received them. With --json a document a line.
     """
     if number is not None and from_start:
         raise click.UsageError("Give --number or --from-start, one of them.")

@@ -1,0 +1,252 @@
+"""The commands that receive, look up and settle messages."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from rsmq import BYTES, operations
+from rsmq.operations.workers import Identity
+
+BODIES = {
+    b"plain text": "plain text",
+    "grüße 😀".encode(): "grüße 😀",
+    b'{"a": "\\n"}': '{"a": "\\n"}',
+    b"": '""',
+    b"a\nb": '"a\\nb"',
+    b" x": '" x"',
+    b'"x"': '"\\"x\\""',
+    b'b"x"': '"b\\"x\\""',
+    b"\x1b[31m": '"\\u001b[31m"',
+    "\x9b31m".encode(): '"\\u009b31m"',
+    "\u202eabc".encode(): '"\\u202eabc"',
+    b"\xff'\"\\\n": 'b"\\xff\'\\"\\\\\\n"',
+    b"\x00": '"\\u0000"',
+}
+
+
+@pytest.fixture
+def q(rsmq):
+    rsmq.create_queue("q")
+    return "q"
+
+
+def test_a_body_is_one_line_that_stands_for_no_other(cli, rsmq, q):
+    rsmq.send_messages(q, list(BODIES), codec=BYTES)
+    heading, *lines = cli("receive", q, "-n", 100).lines
+
+    assert heading.split() == ["ID", "RECEIVED", "SENT", "BODY"]
+    assert [line[heading.index("BODY") :] for line in lines] == list(BODIES.values())
+    for raw, shown in BODIES.items():
+        if shown.startswith('b"'):
+            assert eval(shown) == raw
+        elif shown.startswith('"'):
+            assert json.loads(shown).encode() == raw
+
+
+def test_messages_are_received_and_hidden(cli, raw, ns, rsmq, q):
+    ids = rsmq.send_messages(q, ["a", "b", "c"])
+    ended = cli("receive", q, "-n", 2, "--vt", 1000)
+
+    assert [line.split()[:2] for line in ended.lines[1:]] == [[ids[0], "1"], [ids[1], "1"]]
+    assert raw.hget(f"{ns}:q:Q", f"{ids[0]}:rc") == b"1"
+    now = raw.time()[0] * 1000
+    assert 990_000 < raw.zscore(f"{ns}:q", ids[0]) - now <= 1_001_000
+    assert cli("rc", q).lines[1].split()[0] == ids[2]
+
+
+def test_json_has_the_names_of_the_attributes(cli, rsmq, q):
+    (id,) = rsmq.send_messages(q, [b"\xff"], codec=BYTES)
+    rsmq.send_message(q, "é")
+    first, second = cli("receive", q, "-n", 2, "--json").json
+    stored = rsmq.get_message(q, id)
+
+    assert first == {
+        "queue": q,
+        "id": id,
+        "body_base64": base64.b64encode(b"\xff").decode(),
+        "receive_count": 1,
+        "first_received_ms": stored.first_received_ms,
+        "sent_ms": stored.sent_ms,
+    }
+    assert second["body"] == "é"
+
+
+def test_an_empty_queue_is_an_exit_code(cli, q):
+    assert cli("receive", q) == (1, b"", "no message\n")
+    assert cli("receive", q, "--json") == (1, b"[]\n", "")
+    assert cli("pop", q, "--raw") == (1, b"", "no message\n")
+    assert cli("peek", q).code == 1
+    assert cli("recover", q, "--idle", 0).code == 1
+    assert cli("receive", "none").code == 3
+
+
+def test_bodies_alone_are_written_as_they_are(cli, raw, ns, rsmq, q):
+    rsmq.send_messages(q, [b"a\nb", b"\xff\x00", b""], codec=BYTES)
+
+    assert cli("peek", q, "--raw").raw == b"a\nb\n\xff\x00\n\n"
+    assert cli("receive", q, "--raw", "-n", 3, "--vt", 0).raw == b"a\nb\n\xff\x00\n\n"
+    assert cli("pop", q, "-0", "-n", 3).raw == b"a\nb\0\xff\x00\0\0"
+    assert not raw.exists(f"{ns}:q")
+    assert "exclude each other" in cli("pop", q, "--raw", "--json").said
+
+
+def test_a_receive_waits_for_a_message(processes, rsmq, q):
+    process = processes.start("receive", q, "--wait", "forever", "--raw")
+    rsmq.send_message(q, "at last")
+
+    assert process.communicate(timeout=20)[0] == b"at last\n"
+    assert "wait must be between 0 and 9999999" in processes("pop", q, "--wait", "-1")[2]
+
+
+def test_earlier_queues_go_first(cli, rsmq, q):
+    rsmq.create_queue("urgent")
+    rsmq.send_message(q, "a")
+    rsmq.send_message("urgent", "b")
+    ended = cli("receive", "urgent", q, "-n", 5)
+
+    assert [line.split()[0] for line in ended.lines] == ["QUEUE", "urgent", "q"]
+
+
+def test_messages_are_popped(cli, raw, ns, rsmq, q):
+    rsmq.send_messages(q, ["a", "b"])
+
+    assert cli("pop", q, "--json").json[0]["body"] == "a"
+    assert raw.zcard(f"{ns}:q") == 1
+    assert raw.hlen(f"{ns}:q:Q") == 5 + 2 + 1  # attributes, totals, a body
+
+
+def test_messages_are_deleted_by_their_ids(cli, raw, ns, rsmq, q):
+    ids = rsmq.send_messages(q, ["a", "b", "c"])
+    gone = "x" * 32
+    ended = cli("delete", q, ids[0], gone, ids[1])
+
+    assert (ended.code, ended.lines, ended.said) == (1, ids[:2], f"{gone}: not there\n")
+    assert raw.zrange(f"{ns}:q", 0, -1) == [ids[2].encode()]
+    assert cli("rm", q, ids[2], "--json") == (
+        0, json.dumps({"deleted": [ids[2]], "missing": []}).encode() + b"\n", "",
+    )  # fmt: skip
+    assert cli("delete", q, "short").error.startswith("Invalid id format.")
+    assert cli("delete", "none", ids[0]).code == 1
+
+
+def test_visibility_is_changed(cli, raw, ns, rsmq, q):
+    ids = rsmq.send_messages(q, ["a", "b"])
+
+    assert cli("visibility", q, *ids, "--vt", 1000).lines == ids
+    assert raw.zscore(f"{ns}:q", ids[1]) > (raw.time()[0] + 900) * 1000
+    assert cli("vs", q, ids[1], "--vt", 0).code == 0
+    assert rsmq.receive_message(q).id == ids[1]
+    assert cli("visibility", q, "x" * 32, "--vt", 1).code == 1
+    assert cli("visibility", q, ids[0]).error.startswith("Missing option '--vt'")
+
+
+def test_messages_are_released_where_they_stood(cli, raw, ns, rsmq, q):
+    ids = rsmq.send_messages(q, ["a", "b"])
+    rsmq.receive_messages(q, 2)
+
+    assert cli("release", q, ids[1]).lines == [ids[1]]
+    assert rsmq.receive_message(q).id == ids[1]
+    assert cli("release", q, "--all").out == "2 released\n"
+    assert raw.zrange(f"{ns}:q", 0, -1) == [id.encode() for id in ids]
+    assert cli("release", q, "--all", "--json").json == {"queue": q, "released": 0}
+    assert "one of them" in cli("release", q).error
+    assert "one of them" in cli("release", q, ids[0], "--all").error
+
+
+def test_messages_are_recovered(cli, raw, ns, rsmq, q):
+    (id,) = rsmq.send_messages(q, ["a"])
+    rsmq.receive_message(q)
+
+    assert cli("recover", q, "--idle", 3600).code == 1
+    assert cli("recover", q, "--idle", 0, "--json").json[0]["receive_count"] == 2
+    assert raw.hget(f"{ns}:q:Q", f"{id}:rc") == b"2"
+    assert cli("recover", q).error.startswith("Missing option '--idle'")
+
+
+def test_messages_are_looked_up(cli, raw, ns, rsmq, q):
+    ids = rsmq.send_messages(q, ["a", "b", "c"])
+    rsmq.receive_message(q)
+    before = raw.hgetall(f"{ns}:q:Q"), raw.zrange(f"{ns}:q", 0, -1, withscores=True)
+    told = cli("peek", q, "--json").json
+
+    assert [each["id"] for each in told] == [*ids[1:], ids[0]]
+    assert [each["state"] for each in told] == ["visible", "visible", "in_flight"]
+    assert told[2]["visible_at_ms"] == raw.zscore(f"{ns}:q", ids[0])
+    assert told[2]["reason"] is None
+    assert cli("peek", q, "--start", -1, "--raw").raw == b"a\n"
+    assert cli("peek", q, "--start", 1, "-n", 1, "--raw").raw == b"c\n"
+    assert cli("peek", q, "--state", "in_flight").lines[1].split()[0] == ids[0]
+    assert cli("peek", q, "--count", 0).code == 2
+    assert cli("get", q, ids[1], "--raw").raw == b"b\n"
+    ended = cli("get", q, "x" * 32, ids[2], "--json")
+    assert (ended.code, [each["body"] for each in ended.json]) == (1, ["c"])
+    assert before == (raw.hgetall(f"{ns}:q:Q"), raw.zrange(f"{ns}:q", 0, -1, withscores=True))
+
+
+def test_why_a_message_died_is_shown_under_it(cli, rsmq, q):
+    rsmq.create_queue("dead")
+    rsmq.send_message(q, "poison")
+    message = rsmq.receive_message(q)
+    worker = Identity(rsmq.namespace, "w", "t")
+    reason = {
+        "queue": q, "text": "3 attempts\nfailed", "exception": "ValueError: bad", "traceback": None,
+        "worker": "w", "attempts": 3,
+    }  # fmt: skip
+    keys = rsmq.namespace.queue
+    rsmq.run(operations.bury_messages(worker, keys(q), keys("dead"), [(message.id, 1, reason)]))
+    _, line, why, exception = cli("peek", "dead").lines
+
+    assert line.endswith("  poison")
+    assert why.startswith("  from q, 20")
+    assert why.endswith('worker w, received 3: "3 attempts\\nfailed"')
+    assert exception == "  ValueError: bad"
+    assert cli("peek", "dead", "--json").json[0]["reason"]["attempts"] == 3
+
+
+# Dead letters.
+
+
+def test_a_policy_is_set_shown_and_removed(cli, raw, ns, rsmq, q):
+    rsmq.create_queue("dead")
+
+    assert cli("dead-letter", q).out == "q: no dead-letter policy\n"
+    assert cli("dead-letter", q, "dead", "--max-receives", 3).out == "q: to dead after 3 receives\n"
+    assert raw.hmget(f"{ns}:q:Q", "x:dlq", "x:max") == [b"dead", b"3"]
+    assert cli("dead-letter", q, "--json").json == {
+        "queue": q, "dead_letter_queue": "dead", "max_receives": 3,
+    }  # fmt: skip
+    assert cli("dead-letter", q, "dead").code == 2
+    assert cli("dead-letter", q, "dead", "--max-receives", 3, "--remove").code == 2
+    assert cli("dead-letter", q, "none", "--max-receives", 3).code == 3
+    assert cli("dead-letter", q, "--remove").code == 0
+    assert raw.hmget(f"{ns}:q:Q", "x:dlq", "x:max") == [None, None]
+
+
+def test_what_was_received_too_often_is_swept_and_redriven(cli, raw, ns, rsmq, q):
+    rsmq.create_queue("dead")
+    rsmq.set_dead_letter_policy(q, "dead", 1)
+    (id,) = rsmq.send_messages(q, ["a"])
+    rsmq.receive_message(q, vt=0)
+
+    assert cli("sweep", q, "--json").json == [id]
+    assert raw.zrange(f"{ns}:dead", 0, -1) == [id.encode()]
+    assert cli("sweep", q) == (0, b"", "")
+    (line,) = cli("redrive", "dead").lines
+    assert line.split()[0] == id
+    assert raw.zrange(f"{ns}:q", 0, -1) == [line.split()[1].encode()]
+    assert cli("redrive", "dead", "--to", q, "-n", 1, "--json") == (1, b"[]\n", "")
+    rsmq.set_dead_letter_policy(q, None)
+    assert "as in --to orders" in cli("redrive", "dead").error
+
+
+def test_messages_are_moved(cli, raw, ns, rsmq, q):
+    rsmq.create_queue("other")
+    ids = rsmq.send_messages(q, ["a", "b"])
+
+    assert cli("move", q, ids[0], "--to", "other").lines == [ids[0]]
+    assert raw.zrange(f"{ns}:other", 0, -1) == [ids[0].encode()]
+    assert raw.zrange(f"{ns}:q", 0, -1) == [ids[1].encode()]
+    assert cli("move", q, ids[0], "--to", "other").code == 1

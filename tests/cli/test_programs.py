@@ -1,0 +1,87 @@
+"""``rsmq worker``, ``rsmq workers`` and ``rsmq pipeline``: their programs, in the same place."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from rsmq import operations
+from rsmq.operations.workers import Identity
+
+
+@pytest.fixture
+def spark():
+    """What the pipeline needs; no job is run here."""
+    pytest.importorskip("pyspark")
+
+
+def test_workers_are_shown(cli, rsmq):
+    assert len(cli("workers").lines) == 1
+    info = {
+        "host": "a b",
+        "pid": 7,
+        "queues": {"q": 2},
+        "handled": 5,
+        "failed": 1,
+        "since_ms": 1e12,
+    }
+    rsmq.run(operations.enter_worker(Identity(rsmq.namespace, "w", "t"), info, ttl=5, dead=""))
+    (told,) = cli("workers", "--json").json
+
+    assert cli("workers").lines[1].split()[:3] == ["w", "yes", "2001-09-09T01:46:40Z"]
+    assert {name: told[name] for name in ("name", "alive", "pid", "queues", "handled")} == {
+        "name": "w", "alive": True, "pid": 7, "queues": {"q": 2}, "handled": 5,
+    }  # fmt: skip
+
+
+def test_the_worker_gets_its_arguments_and_the_place(cli, rsmq, raw, ns):
+    rsmq.create_queue("q")
+
+    assert cli("worker", "--pause", "q").out == "q: paused\n"
+    assert raw.hexists(f"{ns}:q:Q", "x:paused")
+    assert cli("worker", "--pause", "none").code == 3
+    assert cli("--ns", "none", "worker", "--list").out == "no workers\n"
+    assert "worker_of_nobody" in cli("worker", "worker_of_nobody:worker").said
+
+
+def test_the_usage_is_that_of_the_command(cli, spark):
+    for name in ("worker", "pipeline"):
+        with pytest.raises(SystemExit) as ended:
+            cli(name, "--no-such-option")
+        assert ended.value.code == 2
+
+
+def test_the_pipeline_gets_the_place_without_its_password(cli, spark, monkeypatch):
+    seen = {}
+
+    def run(given, _teller):
+        seen.update(vars(given))
+        return 0
+
+    monkeypatch.setattr("rsmq.spark.pipelines.command.run", run)
+    url = "redis://user:ge%3Aheim@127.0.0.1:6379/3?protocol=3"
+    assert cli("--url", url, "--json", "--any-names", "pipeline", "report", "q").code == 0
+
+    import os
+
+    assert seen["url"] == "redis://user@127.0.0.1:6379/3?protocol=3"
+    assert os.environ.pop(seen["password_env"]) == "ge:heim"
+    assert (seen["json"], seen["any_names"], seen["queues"]) == (True, True, ["q"])
+    cli("pipeline", "report", "--ns", "given")
+    assert seen["ns"] == "given"
+
+
+def test_a_missing_queue_of_the_pipeline_has_its_code(cli, spark):
+    assert cli("pipeline", "report", "none").code == 3
+    assert "--from-url and --to-url" in cli("--ns", "x", "pipeline", "migrate").error
+
+
+def test_a_missing_extra_is_one_line(cli, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(("pyspark", "rsmq.spark"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    ended = cli("pipeline", "report")
+
+    assert ended.code == 2
+    assert ended.error.endswith("needs the extra 'spark'. pip install 'rsmq[spark]'")
