@@ -174,9 +174,3 @@ class Call:
             )
         if not click.confirm(question, err=True):
             raise Failed("Nothing was changed", exit=Exit.NOT_ALL, code="declined")
-
-
-def without_password(url: str) -> str:
-    """A url that may be shown: user, password and options left out."""
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if separator else "***"

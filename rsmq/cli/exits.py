@@ -144,7 +144,7 @@ def _of_redis(error: redis_errors.RedisError) -> Ending:
     text = f"Redis: {error}"
     # Some that were answered are of the kinds of those that were not.
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
-        if "HELLO must be called" in text:  # what the server says of the first command it gets
+        if "HELLO must be called" in text or "Authentication required" in text:  # by the protocol
             text = "Redis: a password is needed"
         return Ending(
             Exit.REFUSED, "AUTH", text, "User and password stand in the url, of --url, RSMQ_URL "

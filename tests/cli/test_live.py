@@ -10,8 +10,9 @@ import threading
 import pexpect
 import pytest
 
-from rsmq import BYTES, RSMQ
+from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.cli.figures import Reader, in_order, totals
+from rsmq.cli.tail import _Followed
 from tests.servers import Server, redis_7
 
 
@@ -212,8 +213,6 @@ def test_tail_misses_nothing_that_stays_while_others_send_and_receive(processes,
 
 
 def test_tail_sees_what_a_slow_sender_had_begun_before(rsmq, raw, ns, q):
-    from rsmq.cli.tail import _Followed
-
     followed = _Followed(rsmq, q)
     followed.begin(None, all_of_them=False)
     (id,) = rsmq.send_messages(q, ["first"])
@@ -228,6 +227,27 @@ def test_tail_sees_what_a_slow_sender_had_begun_before(rsmq, raw, ns, q):
 
     assert [each.id for each in followed.look()] == [late]
     assert list(followed.look()) == []
+
+
+@pytest.mark.parametrize("kind", ["server", "old_server", "memory"])
+def test_new_messages_are_found_on_every_server(request, ns, kind):
+    url = "memory://" if kind == "memory" else request.getfixturevalue(kind).url
+    with RSMQ.from_url(url, ns=ns) as rsmq:
+        rsmq.create_queue("q")
+        rsmq.send_messages("q", ["old"] * 3)
+        followed = _Followed(rsmq, "q")
+        followed.begin(1, all_of_them=False)
+        front = rsmq.send_messages("q", ["front"] * 1500, front=True)
+        back = rsmq.send_messages("q", ["back"] * 1500, delay=100)
+        rsmq.receive_messages("q", 700)
+        shown = [each.id for each in followed.look()]
+
+        assert len(shown) == 3001
+        assert {*front, *back} < set(shown)  # and the last one of before
+        assert list(followed.look()) == []
+        rsmq.delete_queue("q")
+        with pytest.raises(QueueNotFound):
+            next(followed.look())
 
 
 def test_tail_in_a_terminal_is_a_line_a_message(processes, rsmq, q):
