@@ -5,7 +5,8 @@ The command that lets messages go on as they come: bridge.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import click
@@ -58,10 +59,9 @@ def bridge(
     """
     with servers(call, other_url, other_ns) as (own, other):
         running = Bridge(_side(call, origin, to, own, other, unwrap=unwrap), _teller(call))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _stops(running))
-        call.out.note(f"{origin} -> {to}: Ctrl-C ends it")
-        moved = running.run()
+        with _signals_stop(running):
+            call.out.note(f"{origin} -> {to}: Ctrl-C ends it")
+            moved = running.run()
     call.out.result({"from": origin, "to": to, "moved": moved}, f"{moved:,} messages moved")
 
 
@@ -103,9 +103,17 @@ def _teller(call: Call) -> Callable[[int], None]:
     return tell
 
 
-def _stops(running: Bridge) -> Callable[[int, FrameType | None], None]:
+@contextmanager
+def _signals_stop(running: Bridge) -> Iterator[None]:
+    """The first signal ends it in order, the second at once."""
+
     def stop(number: int, _: FrameType | None) -> None:
         running.stop()
         signal.signal(number, signal.SIG_DFL)
 
-    return stop
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
