@@ -18,6 +18,14 @@ from rsmq.operations.dead_letters import (
     set_dead_letter_policy,
     sweep_dead_letters,
 )
+from rsmq.operations.examining import (
+    examine_fields,
+    examine_index,
+    examine_keys,
+    examine_messages,
+    examine_queue,
+    examine_rights,
+)
 from rsmq.operations.inspection import (
     count_messages,
     first_place,
@@ -66,6 +74,17 @@ from rsmq.operations.recovery import (
     recover_messages,
     release_all_messages,
 )
+from rsmq.operations.repairing import (
+    mend_fields,
+    mend_listing,
+    mend_scores,
+    persist_keys,
+    remint_messages,
+    remove_extensions,
+    remove_ghosts,
+    remove_left_over,
+    restore_orphans,
+)
 from rsmq.operations.sending import publish, send_messages
 from rsmq.operations.staging import (
     adopt_staged,
@@ -112,6 +131,12 @@ __all__ = [
     "due_in",
     "end_alone",
     "enter_worker",
+    "examine_fields",
+    "examine_index",
+    "examine_keys",
+    "examine_messages",
+    "examine_queue",
+    "examine_rights",
     "extend_leased",
     "finish_staged",
     "first_place",
@@ -128,10 +153,14 @@ __all__ = [
     "leave_worker",
     "list_queues",
     "list_workers",
+    "mend_fields",
+    "mend_listing",
+    "mend_scores",
     "move_messages",
     "new_messages",
     "pause_queue",
     "peek_messages",
+    "persist_keys",
     "pop_message",
     "pop_messages",
     "publish",
@@ -143,7 +172,12 @@ __all__ = [
     "redrive_messages",
     "release_all_messages",
     "release_messages",
+    "remint_messages",
+    "remove_extensions",
+    "remove_ghosts",
+    "remove_left_over",
     "restore_messages",
+    "restore_orphans",
     "restore_totals",
     "scan_ids",
     "send_message",

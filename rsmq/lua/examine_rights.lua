@@ -1,0 +1,51 @@
+-- Which commands this user may not send: each is tried in a form that changes nothing.
+--
+-- KEYS[1] hash     hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset     sorted set  the queue's message ids
+-- KEYS[3] queues   set         the names of all queues
+-- KEYS[4] nothing  none        a key that is never there
+-- ARGV[1] name     string      the queue's name
+--
+-- returns an array of commands
+-- errors  none
+-- source  none in Node
+
+local hash, zset, queues, nothing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local name = ARGV[1]
+
+local refused = {}
+local function try(command, ...)
+  local answer = redis.pcall(command, ...)
+  if type(answer) == 'table' and answer.err and string.find(answer.err, "can't run", 1, true) then
+    refused[#refused + 1] = command
+  end
+  return answer
+end
+
+for _, command in ipairs({'HGETALL', 'HLEN', 'HKEYS', 'PTTL', 'UNLINK'}) do
+  try(command, nothing)
+end
+try('TIME')
+try('HSCAN', nothing, '0')
+try('PEXPIRE', nothing, '1')
+for _, command in ipairs({'HMGET', 'HGET', 'HDEL', 'HEXISTS'}) do
+  try(command, hash, '')
+end
+try('HSET', hash, 'a', 'b', 'c') -- a value is missing
+try('HINCRBY', hash, '', 'no number')
+try('ZADD', zset, 'XX', '0', '') -- no id is empty
+try('ZREM', zset, '')
+try('ZSCORE', zset, '')
+try('ZRANGEBYSCORE', zset, '0', '0', 'LIMIT', '0', '1')
+try('ZCARD', zset)
+try('ZCOUNT', zset, '0', '0')
+try('ZRANGE', zset, '0', '0')
+try('SREM', queues, '')
+if try('SISMEMBER', queues, name) == 1 then
+  try('SADD', queues, name)
+end
+try('SMEMBERS', nothing)
+if try('HEXISTS', hash, 'vt') == 1 then
+  try('HSETNX', hash, 'vt', '')
+end
+return refused

@@ -1,0 +1,39 @@
+-- Changes fields of a queue that are still as they were seen. Counters only of ids that are in the queue.
+--
+-- KEYS[1] hash        hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset        sorted set  the queue's message ids
+-- ARGV[1...] changes  strings     field, what must stand there still, what is to stand there, field ...:
+--                                 '=' and a value, or '' for none; 's' and 'ms' are the time
+--
+-- returns how many were changed
+-- errors  none
+-- source  none in Node
+-- @include _time.lua
+-- @include _full.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local changes = ARGV
+
+local now, number = server_time_ms(), 0
+local times = {s = digits(math.floor(now / 1000)), ms = digits(now)}
+allow_removal(zset, hash)
+for at = 1, #changes, 3 do
+  local field, new = changes[at], changes[at + 2]
+  local id = string.match(field, '^(.+):rc$') or string.match(field, '^(.+):fr$')
+  local there = redis.call('HGET', hash, field)
+  local alive
+  if id then
+    alive = redis.call('ZSCORE', zset, id)
+  else
+    alive = redis.call('HEXISTS', hash, 'vt') == 1
+  end
+  if alive and (there and '=' .. there or '') == changes[at + 1] then
+    number = number + 1
+    if new == '' then
+      redis.call('HDEL', hash, field)
+    else
+      redis.call('HSET', hash, field, times[new] or string.sub(new, 2))
+    end
+  end
+end
+return number

@@ -1,0 +1,15 @@
+-- Takes the time to live off keys.
+--
+-- KEYS[1...] keys  keys  any
+--
+-- returns off how many
+-- errors  none
+-- source  none in Node
+
+local keys = KEYS
+
+local number = 0
+for at = 1, #keys do
+  number = number + redis.call('PERSIST', keys[at])
+end
+return number

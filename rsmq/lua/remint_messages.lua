@@ -1,0 +1,35 @@
+-- Gives messages that nobody holds another id; all else of them stays.
+--
+-- KEYS[1] hash       hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset       sorted set  the queue's message ids
+-- ARGV[1...] renamed strings     id, the new one, id ...
+--
+-- returns how many have another id now
+-- errors  none
+-- source  none in Node
+-- @include _time.lua
+-- @include _full.lua
+-- @include _due.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local renamed = ARGV
+
+local now, number = server_time_ms(), 0
+allow_removal(zset, hash)
+for at = 1, #renamed, 2 do
+  local id, new = renamed[at], renamed[at + 1]
+  local score = redis.call('ZSCORE', zset, id)
+  local values = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
+  local held = values[2] and score and tonumber(score) > now
+  if score and values[1] and not held and not redis.call('ZSCORE', zset, new) then
+    for place, ending in ipairs({'', ':rc', ':fr', ':meta'}) do
+      if values[place] then
+        redis.call('HSET', hash, new .. ending, values[place])
+      end
+    end
+    redis.call('ZADD', zset, score, new)
+    number = number + remove_message(zset, hash, id)
+    redis.call('HDEL', hash, id .. ':meta') -- whatever wrote it
+  end
+end
+return number

@@ -1,0 +1,28 @@
+-- Puts the ids of bodies that are in no queue back into theirs.
+--
+-- KEYS[1] hash       hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset       sorted set  the queue's message ids
+-- ARGV[1...] orphans strings     id, the ms from which it is visible or '' for now, id ...
+--
+-- returns how many were put back
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _full.lua
+-- @include _attributes.lua
+
+local hash, zset = KEYS[1], KEYS[2]
+local orphans = ARGV
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+local now, number = digits(server_time_ms()), 0
+allow_when_full(zset)
+for at = 1, #orphans, 2 do
+  local id, score = orphans[at], orphans[at + 1]
+  if not redis.call('ZSCORE', zset, id) and redis.call('HEXISTS', hash, id) == 1 then
+    number = number + redis.call('ZADD', zset, score == '' and now or score, id)
+  end
+end
+return number
