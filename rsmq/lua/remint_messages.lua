@@ -2,13 +2,14 @@
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset       sorted set  the queue's message ids
--- ARGV[1...] renamed strings     id, the new one, id ...
+-- ARGV[1...] renamed strings     id, when it was sent, us, 22 random characters for the new one, id ...
 --
 -- returns how many have another id now
 -- errors  none
 -- source  none in Node
 -- @include _time.lua
 -- @include _full.lua
+-- @include _id.lua
 -- @include _due.lua
 
 local hash, zset = KEYS[1], KEYS[2]
@@ -16,8 +17,8 @@ local renamed = ARGV
 
 local now, number = server_time_ms(), 0
 allow_removal(zset, hash)
-for at = 1, #renamed, 2 do
-  local id, new = renamed[at], renamed[at + 1]
+for at = 1, #renamed, 3 do
+  local id, new = renamed[at], base36(tonumber(renamed[at + 1])) .. renamed[at + 2]
   local score = redis.call('ZSCORE', zset, id)
   local values = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
   local held = values[2] and score and tonumber(score) > now

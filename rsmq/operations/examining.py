@@ -6,7 +6,6 @@ Nothing in here changes anything. A step reads about a thousand keys, ids or fie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,9 +181,7 @@ def examine_messages(
         ]  # fmt: skip
         return next_place(reply), int(reply[2]), rows
 
-    return Operation(
-        looked.script, looked.keys, looked.args, parse, Retry.ALWAYS, looked.queues
-    )
+    return Operation(looked.script, looked.keys, looked.args, parse, Retry.ALWAYS, looked.queues)
 
 
 def examine_fields(
@@ -215,14 +212,14 @@ def examine_fields(
     )
 
 
-def examine_rights(namespace: Namespace, qname: str) -> Operation[Sequence[str]]:
+def examine_rights(namespace: Namespace, qname: str) -> Operation[set[str]]:
     """The commands that this user may not send on the keys of a queue."""
     keys = namespace.queue(qname)
     return Operation(
         load("examine_rights"),
         (keys.hash, keys.zset, namespace.queues, keys.zset + b":x:nothing"),
         (protocol.encode_name(keys.name),),
-        lambda reply: [command.decode().lower() for command in reply],
+        lambda reply: {command.decode().lower() for command in reply},
         Retry.ALWAYS,
         (keys.name,),
     )

@@ -87,24 +87,18 @@ def remove_ghosts(keys: QueueKeys, ghosts: Sequence[tuple[bytes, bool]]) -> Oper
 
 def remove_left_over(keys: QueueKeys, ids: Sequence[bytes], *, bodies: bool) -> Operation[int]:
     """Remove counters of ids that are not in the queue; True: also their bodies. Of how many."""
-    return _mend(
-        "remove_left_over", (keys.hash, keys.zset), keys, [b"1" if bodies else b"0", *ids]
-    )
+    return _mend("remove_left_over", (keys.hash, keys.zset), keys, [b"1" if bodies else b"0", *ids])
 
 
-def restore_orphans(
-    keys: QueueKeys, orphans: Sequence[tuple[bytes, int | None]]
-) -> Operation[int]:
+def restore_orphans(keys: QueueKeys, orphans: Sequence[tuple[bytes, int | None]]) -> Operation[int]:
     """Put ids that have a body back into the queue, due at these ms (None is now); how many."""
-    flat = [
-        part for id, due in orphans for part in (id, b"" if due is None else digits(due))
-    ]
+    flat = [part for id, due in orphans for part in (id, b"" if due is None else digits(due))]
     return _mend("restore_orphans", (keys.hash, keys.zset), keys, flat)
 
 
-def remint_messages(keys: QueueKeys, renamed: Sequence[tuple[bytes, bytes]]) -> Operation[int]:
-    """Give messages that nobody holds another id; how many."""
-    flat = [part for pair in renamed for part in pair]
+def remint_messages(keys: QueueKeys, sent: Sequence[tuple[bytes, int]]) -> Operation[int]:
+    """Give messages that nobody holds a new id, which tells these microseconds; how many."""
+    flat = [part for id, us in sent for part in (id, digits(us), protocol.random_suffix())]
     return _mend("remint_messages", (keys.hash, keys.zset), keys, flat)
 
 

@@ -1,0 +1,69 @@
+"""
+What is wrong with a server and its queues, and repairs.
+
+    report = examine(rsmq)
+    for finding in report.faults:
+        print(finding.queue, finding.code, finding.text)
+    repair(rsmq, report.findings)
+
+``repair`` does what is safe: no message, no body and no receive count goes or changes. What else it
+can do must be asked for by name (``also``); the rest is for a person, and ``Finding.remedy`` says
+how. E is an error (messages are lost, stuck or refused), W a warning (some client goes wrong), N a
+note.
+
+    of the server
+    eviction                E  by hand
+    volatile-eviction       W  by hand
+    no-persistence          W  by hand
+    snapshots-only          W  by hand
+    seldom-synced           N  by hand
+    save-failed             E  by hand
+    old-server              E  by hand
+    memory-nearly-full      W  by hand
+    replica                 E  by hand
+    replicas-not-required   N  by hand
+    no-hash-tag             E  by hand
+    rights                  N  by hand
+    not-looked-at           N  by hand
+
+    of a namespace and of whole queues
+    old-rust-keys           N  by hand
+    wrong-type              E  by hand
+    reserved-name           E  by hand
+    expiring                E  safe: the time to live is taken off
+    half-queue              E  safe: completed with defaults, and listed
+    messages-without-queue  E  asked for: made a queue with the defaults
+    ids-without-queue       W  asked for: the ids are removed
+    unlisted-queue          W  safe: listed
+    listed-without-queue    W  safe: taken off the list
+    left-over-extension     N  safe: removed, but for what Spark has staged
+
+    of attributes
+    bad-attribute           W  safe: the next whole number that is allowed
+    large-maxsize           N  asked for: 65536
+    milliseconds            W  asked for: divided by 1000 (N below ten thousand)
+    bad-total               E  safe: counted anew
+    strange-time            W  safe: Unix seconds
+    bad-policy              E  by hand
+    dead-letter-gone        E  asked for: the queue is created
+    dead-letter-cycle       W  by hand
+
+    of messages
+    ghost                   W  safe: removed, ten seconds after it was due or sent
+    orphan-body             W  asked for: orphan-body:restore or orphan-body:remove
+    left-over-counter       W  safe: removed
+    bad-counter             E  safe: 1, and the time of the repair
+    count-without-time      N  safe: the time of the repair
+    odd-first-received      N  safe: milliseconds
+    undeletable-id          W  asked for: a new id, unless somebody holds the message
+    microseconds-score      E  asked for: milliseconds
+    seconds-score           E  asked for: milliseconds
+    far-future              E  asked for: visible now
+    odd-field               N  by hand
+"""
+
+from rsmq.doctor.examination import examine
+from rsmq.doctor.finding import Finding, Report
+from rsmq.doctor.repair import Repair, repair
+
+__all__ = ["Finding", "Repair", "Report", "examine", "repair"]

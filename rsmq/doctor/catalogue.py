@@ -1,0 +1,392 @@
+"""
+Every fault that the doctor knows: how grave it is, whom it comes from, what it does, what helps.
+
+The codes are stable. Texts take ``{queue}``, ``{ns}``, ``{number}`` and ``{detail}`` of a finding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+#: error: messages are lost, stuck or refused; warning: some client goes wrong; note: worth knowing.
+Severity: TypeAlias = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """
+    A kind of fault.
+
+    Attributes:
+        severity: how grave it is.
+        text: what was found.
+        cause: the clients or events that leave it.
+        harm: what comes of it.
+        remedy: what a repair does, or what a person must decide and with which command.
+        safe: whether a repair does it without being asked for this code.
+        ways: the names of repairs that must be asked for.
+    """
+
+    severity: Severity
+    text: str
+    cause: str
+    harm: str
+    remedy: str
+    safe: bool = False
+    ways: tuple[str, ...] = ()
+
+
+#: Faults of the server.
+_SERVER = {
+    "eviction": Fault(
+        "error",
+        "maxmemory-policy is {detail}",
+        "the server's configuration",
+        "When memory is full, Redis drops keys: whole queues, without an error.",
+        "By hand: redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf.",
+    ),
+    "volatile-eviction": Fault(
+        "warning",
+        "maxmemory-policy is {detail}",
+        "the server's configuration",
+        "When memory is full, Redis drops keys that have a time to live: names of sends with "
+        "dedup_id, what workers and Spark hold, and queues that expire.",
+        "By hand: redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf.",
+    ),
+    "no-persistence": Fault(
+        "warning",
+        "Redis saves nothing to disk",
+        "the server's configuration: appendonly no, and no save",
+        "A restart loses every queue.",
+        "By hand: redis-cli CONFIG SET appendonly yes, and the same in redis.conf.",
+    ),
+    "snapshots-only": Fault(
+        "warning",
+        "Redis saves by snapshots only",
+        "the server's configuration: appendonly no",
+        "A crash loses all sends since the last snapshot, and brings back what was deleted.",
+        "By hand: redis-cli CONFIG SET appendonly yes, and the same in redis.conf.",
+    ),
+    "seldom-synced": Fault(
+        "note",
+        "appendfsync is {detail}",
+        "the server's configuration",
+        "A crash loses the last seconds of sends and deletes (with no: all since the system last "
+        "wrote to disk).",
+        "By hand, where nothing may be lost: redis-cli CONFIG SET appendfsync always.",
+    ),
+    "save-failed": Fault(
+        "error",
+        "Redis failed to write to disk: {detail}",
+        "a full or broken disk, or too little memory to fork",
+        "A crash loses what is not on disk; Redis may refuse all writes.",
+        "By hand: Redis's log says why.",
+    ),
+    "old-server": Fault(
+        "error",
+        "Redis is {detail}",
+        "the server's version",
+        "This library needs Redis 6.2 or later.",
+        "By hand: a newer Redis.",
+    ),
+    "memory-nearly-full": Fault(
+        "warning",
+        "memory is {detail} full",
+        "the server's configuration, or a queue that nobody empties",
+        "When it is full, Redis refuses sends.",
+        "By hand: drain a queue, or raise maxmemory. rsmq top shows the deepest queues.",
+    ),
+    "replica": Fault(
+        "error",
+        "this server is a replica",
+        "the URL, or a failover",
+        "Sends, receives and deletes are refused.",
+        "By hand: give the URL of the master.",
+    ),
+    "replicas-not-required": Fault(
+        "note",
+        "it has {number} replicas, and min-replicas-to-write is 0",
+        "the server's configuration",
+        "A failover loses what was not replicated, and a master that was cut off goes on taking "
+        "sends that will be lost.",
+        "By hand, where that matters: redis-cli CONFIG SET min-replicas-to-write 1.",
+    ),
+    "no-hash-tag": Fault(
+        "error",
+        "this is a node of a Redis Cluster, and the namespace {ns} has no hash tag",
+        "the namespace",
+        "Scripts can't reach all keys of a queue: every call fails. Queues were not looked at.",
+        "By hand: give a namespace such as {{{ns}}}.",
+    ),
+    "rights": Fault(
+        "note",
+        "this user may not use {detail}",
+        "ACL rules",
+        "Those calls fail for programs that log in as this user.",
+        "By hand: ACL SETUSER; the README lists what each part needs.",
+    ),
+    "not-looked-at": Fault(
+        "note",
+        "could not look: {detail}",
+        "ACL rules, a managed Redis or a proxy",
+        "Faults of this kind, if there are any, stay unknown.",
+        "By hand: run it as a user with more rights, or ask who runs the server.",
+    ),
+}
+
+#: Faults of a namespace, and of whole queues.
+_QUEUES = {
+    "old-rust-keys": Fault(
+        "note",
+        "{number} queues are listed in {detail}, without a colon behind the namespace",
+        "rsmq_async 1 to 9 (Rust)",
+        "Other clients do not see those queues.",
+        "By hand: give Rust programs the namespace '{ns}:', or move the queues with rsmq migrate.",
+    ),
+    "wrong-type": Fault(
+        "error",
+        "{detail}",
+        "another program with the same keys, such as galadd/rsmq-go",
+        "Calls on the queue fail; Node's sends answer an id, and the message is lost.",
+        "By hand: look with redis-cli TYPE and rename the key, or use another name or namespace.",
+    ),
+    "reserved-name": Fault(
+        "error",
+        "there is a queue called QUEUES",
+        "most clients take the name",
+        "Its ids would stand in the index of queues: sends answer an id, and the message is lost.",
+        "By hand: read what is in redis-cli HGETALL {ns}:QUEUES:Q, send it to another queue, then "
+        "redis-cli UNLINK {ns}:QUEUES:Q and redis-cli SREM {ns}:QUEUES QUEUES.",
+    ),
+    "expiring": Fault(
+        "error",
+        "{detail} expires in {number} s",
+        "rsmq-rb (Ruby), or EXPIRE by hand",
+        "The messages go with the key, without an error.",
+        "Takes the time to live off.",
+        safe=True,
+    ),
+    "half-queue": Fault(
+        "error",
+        "the queue lacks {detail}",
+        "PyRSMQ's setQueueAttributes on a missing queue; a client that died while it created one",
+        "Most clients say that there is no such queue; Node can neither use nor create it.",
+        "Completes it with the defaults vt 30, delay 0, maxsize 65536, and lists it. "
+        "To remove it instead: rsmq delete-queue {queue}.",
+        safe=True,
+    ),
+    "messages-without-queue": Fault(
+        "error",
+        "{number} fields, and none of vt, delay, maxsize",
+        "Node's send beside a delete of the queue; set attributes of some clients",
+        "Nobody receives what is in it; a queue created under the name will have it.",
+        "Asked for by this code: makes it a queue with the defaults. "
+        "To remove it instead: rsmq delete-queue {queue}.",
+        ways=("messages-without-queue",),
+    ),
+    "ids-without-queue": Fault(
+        "warning",
+        "{number} ids, and no hash",
+        "deleting a queue with grafana/go-rsmq or rsmq-rb; a hash that was evicted or has expired",
+        "A queue created under the name begins with ids that have no body.",
+        "Asked for by this code: removes the ids.",
+        ways=("ids-without-queue",),
+    ),
+    "unlisted-queue": Fault(
+        "warning",
+        "the queue is not listed",
+        "a client that died while it created it; rsmq-rb; deleting a queue with rsmqCsharp or "
+        "ebuckley/rsmq, which leaves it behind",
+        "It works, but list_queues and whatever goes by it pass it over.",
+        "Lists it. To remove it instead: rsmq delete-queue {queue}.",
+        safe=True,
+    ),
+    "listed-without-queue": Fault(
+        "warning",
+        "the name is listed, and there is no queue",
+        "keys that were removed by hand, have expired or were evicted",
+        "Programs that go by list_queues fail on it.",
+        "Takes the name off the list.",
+        safe=True,
+    ),
+    "left-over-extension": Fault(
+        "note",
+        "no queue, but {number} keys of extension data",
+        "another client's deletion of a queue, which does not know them",
+        "They take memory, and a queue created under the name begins with them.",
+        "Removes them, but not what a Spark write has staged, which ends by itself.",
+        safe=True,
+    ),
+}
+
+#: Faults of a queue's attributes.
+_ATTRIBUTES = {
+    "bad-attribute": Fault(
+        "warning",
+        "{detail}",
+        "PyRSMQ and aiorsmq store fractions; clients that check nothing",
+        "Go, Java, Rust and C# clients fail on it, and Node reads another number.",
+        "Stores the next whole number that every client takes; the default for what is no number.",
+        safe=True,
+    ),
+    "large-maxsize": Fault(
+        "note",
+        "maxsize is {detail}",
+        "PyRSMQ, whose default is 65565",
+        "Some clients refuse it; bodies above 65536 can't be sent to other queues.",
+        "Asked for by this code: stores 65536; then larger bodies are refused.",
+        ways=("large-maxsize",),
+    ),
+    "milliseconds": Fault(
+        "warning",
+        "{detail} look like milliseconds",
+        "rsmq_async 8 and later (Rust)",
+        "Other clients read them as seconds: messages are hidden a thousand times too long.",
+        "Asked for by this code: divides them by 1000, once no such Rust program is left; until "
+        "then give vt and delay in each call. Leave them if they are seconds.",
+        ways=("milliseconds",),
+    ),
+    "bad-total": Fault(
+        "error",
+        "{detail}",
+        "a program that wrote over it",
+        "Redis can't count it up: sends or receives fail, and Node's answer as if they had worked.",
+        "Stores the number of messages in the queue (totalsent), or 0 (totalrecv).",
+        safe=True,
+    ),
+    "strange-time": Fault(
+        "warning",
+        "{detail}",
+        "ebuckley/rsmq (RFC 3339 text), semihbkgr/go-rsmq (ms), rsmqx (none)",
+        "Other clients show a wrong date or fail.",
+        "Stores Unix seconds; the time of the repair where there was none.",
+        safe=True,
+    ),
+    "bad-policy": Fault(
+        "error",
+        "{detail}",
+        "a program that wrote half of it",
+        "No message becomes a dead letter.",
+        "By hand: rsmq dead-letter {queue} says how to set or remove it.",
+    ),
+    "dead-letter-gone": Fault(
+        "error",
+        "the dead-letter queue {detail} does not exist",
+        "its deletion",
+        "Messages that were received too often are delivered again and again.",
+        "Asked for by this code: creates it with the defaults. "
+        "To remove the policy instead: rsmq dead-letter {queue} --remove.",
+        ways=("dead-letter-gone",),
+    ),
+    "dead-letter-cycle": Fault(
+        "warning",
+        "dead letters go round: {detail}",
+        "policies that were set one after the other",
+        "A message that nobody can handle moves on for ever.",
+        "By hand: remove one of the policies, as with rsmq dead-letter {queue} --remove.",
+    ),
+}
+
+#: Faults of messages.
+_MESSAGES = {
+    "ghost": Fault(
+        "warning",
+        "{number} ids have no body",
+        "deleting a queue with grafana/go-rsmq or rsmq-rb, and creating it anew; a torn "
+        "transaction after a crash; a client without MULTI that died",
+        "Node and others deliver null again and again; rsmq_async 16 and later stops for ever.",
+        "Removes them, with their counters.",
+        safe=True,
+    ),
+    "orphan-body": Fault(
+        "warning",
+        "{number} bodies have no id in the queue",
+        "deleting messages with ebuckley/rsmq or rsmq-rb; a send into a sorted set of the wrong "
+        "type; a sorted set that was lost",
+        "Nobody receives them, and they take memory.",
+        "Asked for as orphan-body:restore: they are delivered (deleted ones again, if they came "
+        "from such a client). As orphan-body:remove: they are gone for ever.",
+        ways=("orphan-body:restore", "orphan-body:remove"),
+    ),
+    "left-over-counter": Fault(
+        "warning",
+        "{number} counters have neither id nor body",
+        "deleting messages with rsmq-rust or rsmq-rb; apalis-rsmq's :meta after another client's "
+        "delete",
+        "They take memory.",
+        "Removes them.",
+        safe=True,
+    ),
+    "bad-counter": Fault(
+        "error",
+        "{number} messages have a receive count or first-received time that is no number",
+        "a program that wrote over it",
+        "Redis can't count it up: with Node the message is hidden again and again, and never "
+        "delivered.",
+        "Stores a receive count of 1, and the time of the repair.",
+        safe=True,
+    ),
+    "count-without-time": Fault(
+        "note",
+        "{number} messages have a receive count without the time of the first receive, or the "
+        "time alone",
+        "rsmq-rb; a pop that was cut off",
+        "Node answers 0; PyRSMQ, Java, Go and Rust clients fail.",
+        "Stores the time of the repair, or removes the time of a message without a count.",
+        safe=True,
+    ),
+    "odd-first-received": Fault(
+        "note",
+        "{number} times of a first receive are seconds or microseconds",
+        "rsmq_async 7, and 16 and later with break-js-comp",
+        "Other clients show a wrong date.",
+        "Makes them milliseconds.",
+        safe=True,
+    ),
+    "undeletable-id": Fault(
+        "warning",
+        "{number} ids are none that Node can delete",
+        "rsmq_async 1 to 15, ebuckley/rsmq, rsmq-rb, PyRSMQ 0.3, Node 0.2.1",
+        "Node and PHP receive these messages, and can neither delete nor hide them.",
+        "Asked for by this code: gives them new ids, when nobody holds them; who noted an old id "
+        "does not find it any more.",
+        ways=("undeletable-id",),
+    ),
+    "microseconds-score": Fault(
+        "error",
+        "{number} scores are microseconds",
+        "rsmq_async 16 and later with break-js-comp",
+        "No other client ever sees these messages as due.",
+        "Asked for by this code: makes them milliseconds. Do it when that program is stopped.",
+        ways=("microseconds-score",),
+    ),
+    "seconds-score": Fault(
+        "error",
+        "{number} scores are seconds",
+        "rsmq_async 7 and rsmq-rb",
+        "Other clients see these messages as always due, also while somebody holds them.",
+        "Asked for by this code: makes them milliseconds. Do it when that program is stopped.",
+        ways=("seconds-score",),
+    ),
+    "far-future": Fault(
+        "error",
+        "{number} messages are hidden for more than 9999999 s",
+        "clients that check no numbers; a score of inf; a server's clock that was ahead",
+        "Nobody will receive them.",
+        "Asked for by this code: makes them visible now.",
+        ways=("far-future",),
+    ),
+    "odd-field": Fault(
+        "note",
+        "{number} fields are none that a known client writes",
+        "a program that keeps its own data in the queue's hash",
+        "None, while RSMQ's clients ignore them; purge_queue removes them.",
+        "By hand, if nobody needs them: redis-cli HDEL.",
+    ),
+}
+
+FAULTS: dict[str, Fault] = {**_SERVER, **_QUEUES, **_ATTRIBUTES, **_MESSAGES}
+
+#: Every repair that must be asked for, and its code.
+WAYS: dict[str, str] = {way: code for code, fault in FAULTS.items() for way in fault.ways}

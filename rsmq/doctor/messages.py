@@ -1,0 +1,169 @@
+"""
+What is wrong with messages: of an id in the queue, and of a field that belongs to none.
+
+The judging is pure. The walks look at a thousand ids or fields at a time, in one round trip each,
+while other programs go on; every look is atomic, so that no half of their work is seen.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from rsmq import operations, protocol
+from rsmq.client import RSMQ
+from rsmq.doctor.finding import EXAMPLES, Finding, finding
+from rsmq.operations.examining import EXAMINED_FIELDS, LooseField, StoredRow
+from rsmq.operations.walk import Place
+from rsmq.protocol import QueueKeys
+
+#: How long an id without a body may be a send in progress, or a body without an id a delete, ms.
+GRACE_MS = 10_000
+
+_NODE_ID = re.compile(rb"[a-zA-Z0-9:]{32}")
+_ANY_ID = re.compile(rb"[A-Za-z0-9:_-]{20,64}")
+_COUNT = re.compile(rb"[1-9][0-9]{0,14}")
+_TIME = re.compile(rb"[0-9]{1,17}")
+_ATTRIBUTES = frozenset(name.encode() for name in EXAMINED_FIELDS)
+
+_FARTHEST_MS = protocol.MAX_SECONDS * 1000
+#: Numbers between these are Unix seconds, and no ms.
+_FIRST_SECOND = 1_262_304_000  # 2010-01-01: RSMQ is younger
+LAST_SECOND = 10**11
+_FIRST_MICROSECOND = 10**15
+
+#: Fields of which a step looks at this many at first, and at most; and at how many bytes, about.
+_FIRST_STEP = 100
+_STEP = 1000
+_STEP_BYTES = 1 << 20
+
+#: How many ids of a kind are remembered, to look at them again.
+REMEMBERED = 100_000
+
+
+def faults_of_row(row: StoredRow, now_ms: int) -> Iterator[str]:
+    """The codes of what is wrong with an id that is in the queue."""
+    if not row.has_body:
+        if is_ghost(row, now_ms):
+            yield "ghost"
+        return
+    if not _NODE_ID.fullmatch(row.id):
+        yield "undeletable-id"
+    unit = unit_of(float(row.score), now_ms)
+    if unit:
+        yield unit
+    if (row.count is not None and not _COUNT.fullmatch(row.count)) or (
+        row.first is not None and not _TIME.fullmatch(row.first)
+    ):
+        yield "bad-counter"
+    elif (row.count is None) != (row.first is None):
+        yield "count-without-time"
+    elif row.first is not None and _is_odd_time(int(row.first)):
+        yield "odd-first-received"
+
+
+def _is_odd_time(number: int) -> bool:
+    return _FIRST_SECOND <= number < LAST_SECOND or number >= _FIRST_MICROSECOND
+
+
+def is_ghost(row: StoredRow, now_ms: int) -> bool:
+    """Whether an id has no body, and is no send in progress by its score or by its time."""
+    return not row.has_body and (now_ms - float(row.score) >= GRACE_MS or is_old(row.id, now_ms))
+
+
+def is_old(id: bytes, now_ms: int) -> bool:
+    """Whether an id tells that its send is longer ago than a send may take."""
+    us = protocol.sent_us(protocol.decode_name(id), now_ms)
+    return us is not None and now_ms - us // 1000 >= GRACE_MS
+
+
+def unit_of(score: float, now_ms: int) -> str | None:
+    """The code of a score that is not in milliseconds, or farther ahead than any client may go."""
+    if score > now_ms + _FARTHEST_MS:
+        microseconds = math.isfinite(score) and score >= _FIRST_MICROSECOND
+        if microseconds and score / 1000 <= now_ms + _FARTHEST_MS:
+            return "microseconds-score"
+        return "far-future"
+    return "seconds-score" if _FIRST_SECOND <= score < LAST_SECOND else None
+
+
+def fault_of_field(loose: LooseField) -> str | None:
+    """The code of a field that belongs to no id in the queue; None if it is an attribute."""
+    if loose.field in _ATTRIBUTES:
+        return None
+    if loose.field != loose.id:
+        # The counters of a body without an id go with it.
+        return None if loose.has_body else "left-over-counter"
+    return "orphan-body" if _ANY_ID.fullmatch(loose.field) else "odd-field"
+
+
+def walk_rows(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, StoredRow]]:
+    """Every id of a queue with the server's time; one that is moved meanwhile may come twice."""
+    place: Place | None = (b"-inf", b"0")
+    while place:
+        place, now, rows = rsmq.run(operations.examine_messages(keys, place))
+        for row in rows:
+            yield now, row
+
+
+def walk_fields(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, LooseField]]:
+    """Every field of a queue's hash that belongs to no id in the queue, with the server's time."""
+    cursor, count = b"0", _FIRST_STEP
+    while True:
+        cursor, now, size, loose = rsmq.run(operations.examine_fields(keys, cursor, count))
+        for each in loose:
+            yield now, each
+        if cursor == b"0":
+            return
+        # A step of large bodies is smaller: while the server reads them, others wait.
+        count = min(max(count * _STEP_BYTES // max(size, 1), 10), _STEP)
+
+
+class Tally:
+    """How often a fault was met, some examples, and which ids."""
+
+    def __init__(self, seen_ms: int) -> None:
+        self.number = 0
+        self.seen_ms = seen_ms
+        self.ids: dict[bytes, None] = {}
+
+    def add(self, id: bytes) -> None:
+        if id in self.ids:
+            return
+        self.number += 1
+        if len(self.ids) < REMEMBERED:
+            self.ids[id] = None
+
+    def keep(self, again: Tally | None) -> None:
+        """Leave what was met again."""
+        met = {} if again is None else again.ids
+        self.ids = {id: None for id in self.ids if id in met}
+        self.number = len(self.ids) if again is None or again.number <= REMEMBERED else self.number
+
+    def finding(self, code: str, ns: str, queue: str) -> Finding:
+        return finding(
+            code, ns, queue, seen_ms=self.seen_ms, number=self.number,
+            examples=list(self.ids)[:EXAMPLES],
+        )  # fmt: skip
+
+
+def look_at_messages(rsmq: RSMQ, keys: QueueKeys) -> tuple[int, dict[str, Tally]]:
+    """How many ids a queue has, and what is wrong with its messages, by code."""
+    tallies: dict[str, Tally] = {}
+    number = 0
+    for now, row in walk_rows(rsmq, keys):
+        number += 1
+        for code in faults_of_row(row, now):
+            tallies.setdefault(code, Tally(now)).add(row.id)
+    return number, {**tallies, **look_at_fields(rsmq, keys)}
+
+
+def look_at_fields(rsmq: RSMQ, keys: QueueKeys) -> dict[str, Tally]:
+    """What is wrong with the fields that belong to no id in the queue, by code."""
+    tallies: dict[str, Tally] = {}
+    for now, loose in walk_fields(rsmq, keys):
+        code = fault_of_field(loose)
+        if code:
+            tallies.setdefault(code, Tally(now)).add(loose.field)
+    return tallies

@@ -1,0 +1,309 @@
+"""
+``repair``: what can be mended without a person, and what a person has asked for by name.
+
+Each step is an atomic script that looks again at what it changes, for about a thousand ids; other
+programs go on between them. What is broken off goes on when it is run again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rsmq import operations, protocol
+from rsmq.client import RSMQ
+from rsmq.doctor.attributes import wrong_attributes
+from rsmq.doctor.catalogue import WAYS
+from rsmq.doctor.finding import Finding
+from rsmq.doctor.messages import (
+    GRACE_MS,
+    LAST_SECOND,
+    REMEMBERED,
+    fault_of_field,
+    faults_of_row,
+    is_old,
+    walk_fields,
+    walk_rows,
+)
+from rsmq.doctor.queues import facts_of
+from rsmq.errors import InvalidFormat, QueueNotFound, show, show_all
+from rsmq.operations import Operation
+from rsmq.operations.examining import StoredRow
+from rsmq.operations.repairing import NOW_MS, Change
+from rsmq.protocol import Namespace, QueueKeys
+
+T = TypeVar("T")
+
+#: In this order: a queue is made whole before its messages, and unlisted when they are gone.
+_ORDER = (
+    "expiring", "half-queue", "messages-without-queue", "unlisted-queue", "bad-attribute",
+    "large-maxsize", "milliseconds", "bad-total", "strange-time", "dead-letter-gone",
+    "ids-without-queue", "ghost", "bad-counter", "count-without-time", "odd-first-received",
+    "microseconds-score", "seconds-score", "far-future", "orphan-body", "left-over-counter",
+    "undeletable-id", "left-over-extension", "listed-without-queue",
+)  # fmt: skip
+
+_A_STEP = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """
+    What was done about a finding.
+
+    Attributes:
+        finding: what was found.
+        number: how many keys, ids, fields or bodies were mended; fewer than were found where
+            some were in order by then, or where a message is held by somebody now.
+    """
+
+    finding: Finding
+    number: int
+
+
+def repair(
+    rsmq: RSMQ,
+    findings: Iterable[Finding],
+    *,
+    also: Collection[str] = (),
+    progress: Callable[[Finding, int], None] | None = None,
+) -> list[Repair]:
+    """
+    Mend what an examination found. It may be run again, and broken off anywhere.
+
+    Without ``also`` no body, no message and no receive count is ever removed or changed. Bodies
+    without an id are touched when they were seen twice, ten seconds apart.
+
+    Args:
+        rsmq: a client of the namespace.
+        findings: what to mend; those that no repair can mend are passed over.
+        also: the names of repairs that must be asked for, of ``Finding.ways``.
+        progress: called with the finding and the number that is done, after each step.
+
+    Returns:
+        What was done, in the order in which it was.
+
+    Raises:
+        InvalidFormat: there is no repair of such a name.
+    """
+    known = tuple(WAYS)
+    for way in also:
+        if way not in known:
+            hint = f"Repairs that must be asked for are {show_all(known)}; got {show(way)}."
+            raise InvalidFormat("also", value=way, hint=hint)
+    mended = _Mending(rsmq, also, progress)
+    chosen = [each for each in findings if each.safe or set(each.ways) & set(also)]
+    chosen = [each for each in chosen if each.code in _ORDER]
+    chosen.sort(key=lambda each: _ORDER.index(each.code))
+    return [Repair(each, mended.mend(each)) for each in chosen]
+
+
+class _Mending:
+    def __init__(
+        self,
+        rsmq: RSMQ,
+        also: Collection[str],
+        progress: Callable[[Finding, int], None] | None,
+    ) -> None:
+        self._rsmq = rsmq
+        self._namespace = Namespace(rsmq.namespace.name, strict_names=False)
+        self._also = set(also)
+        self._progress = progress
+
+    def mend(self, finding: Finding) -> int:
+        """Mend one finding; how many of it."""
+        try:
+            return self._mend(finding)
+        except QueueNotFound:  # deleted meanwhile
+            return 0
+
+    def _mend(self, finding: Finding) -> int:
+        if finding.queue is None:
+            # Of the namespace only the index can be mended.
+            return self._rsmq.run(operations.persist_keys([self._namespace.queues], ()))
+        keys = self._namespace.queue(finding.queue)
+        whole = self._whole(finding, keys)
+        if whole is not None:
+            return self._rsmq.run(whole)
+        if finding.code in {"orphan-body", "left-over-counter"}:
+            return self._fields(finding, keys)
+        if finding.code in _OF_ROWS:
+            choose, build = _OF_ROWS[finding.code]
+            return self._rows(finding, keys, choose, build)
+        return self._attributes(finding, keys)
+
+    def _whole(self, finding: Finding, keys: QueueKeys) -> Operation[int] | None:
+        name = keys.name
+        if finding.code == "expiring":
+            return operations.persist_keys([keys.hash, keys.zset], (name,))
+        if finding.code in {"half-queue", "unlisted-queue", "listed-without-queue"}:
+            return operations.mend_listing(self._namespace, name, make=False)
+        if finding.code == "messages-without-queue":
+            return operations.mend_listing(self._namespace, name, make=True)
+        if finding.code == "left-over-extension":
+            kept = [key for key in keys.extensions if key != keys.staged]
+            return operations.remove_extensions(keys, kept)
+        return None
+
+    def _attributes(self, finding: Finding, keys: QueueKeys) -> int:
+        facts = facts_of(self._rsmq, self._namespace, keys.name)
+        if facts is None or facts.hash_kind != "hash":
+            return 0
+        if finding.code == "dead-letter-gone":
+            return self._dead_letter_queue(facts.fields.get("x:dlq"))
+        changes = [change for code, _, change in wrong_attributes(facts) if code == finding.code]
+        return self._rsmq.run(operations.mend_fields(keys, changes)) if changes else 0
+
+    def _dead_letter_queue(self, target: bytes | None) -> int:
+        if target is None:
+            return 0
+        made = operations.create_queue(
+            self._namespace, protocol.decode_name(target), vt=protocol.DEFAULT_VT,
+            delay=protocol.DEFAULT_DELAY, maxsize=protocol.DEFAULT_MAXSIZE, exist_ok=True,
+        )  # fmt: skip
+        return int(self._rsmq.run(made))
+
+    def _rows(
+        self,
+        finding: Finding,
+        keys: QueueKeys,
+        choose: Callable[[StoredRow, int], T | None],
+        build: Callable[[QueueKeys, list[T]], Operation[int]],
+    ) -> int:
+        """Ids are gathered first: a walk would stumble over what is changed behind it."""
+        done = 0
+        while True:
+            found: list[T] = []
+            for now, row in walk_rows(self._rsmq, keys):
+                if finding.code in faults_of_row(row, now) or finding.code == "ids-without-queue":
+                    chosen = choose(row, now)
+                    if chosen is not None:
+                        found.append(chosen)
+                if len(found) == REMEMBERED:
+                    break
+            before = done
+            for part in _parts(found):
+                done += self._rsmq.run(build(keys, part))
+                self._tell(finding, done)
+            if len(found) < REMEMBERED or done == before:
+                return done
+
+    def _fields(self, finding: Finding, keys: QueueKeys) -> int:
+        build = self._of_fields(finding.code, keys)
+        if build is None:
+            return 0
+        done = 0
+        while True:
+            loose, now, all_old = self._loose(finding.code, keys)
+            if finding.code == "orphan-body" and loose and not all_old:
+                # Not so long ago, one of them may have been half of a send or of a delete.
+                left = finding.seen_ms + GRACE_MS - now
+                if left > 0:
+                    time.sleep(left / 1000)
+                again, _, _ = self._loose(finding.code, keys)
+                loose = {id: None for id in loose if id in again}
+            before = done
+            for part in _parts(list(loose)):
+                done += self._rsmq.run(build(part))
+                self._tell(finding, done)
+            if len(loose) < REMEMBERED or done == before:
+                return done
+
+    def _loose(self, code: str, keys: QueueKeys) -> tuple[dict[bytes, None], int, bool]:
+        """Ids with such fields, the server's time, and whether all ids tell that they are old."""
+        found: dict[bytes, None] = {}
+        moment, all_old = 0, True
+        for now, loose in walk_fields(self._rsmq, keys):
+            moment = now
+            if fault_of_field(loose) == code:
+                found[loose.id] = None
+                all_old = all_old and is_old(loose.id, now)
+            if len(found) == REMEMBERED:
+                break
+        return found, moment, all_old
+
+    def _of_fields(
+        self, code: str, keys: QueueKeys
+    ) -> Callable[[Sequence[bytes]], Operation[int]] | None:
+        if code == "left-over-counter":
+            return lambda ids: operations.remove_left_over(keys, ids, bodies=False)
+        if "orphan-body:restore" in self._also:
+            return lambda ids: operations.restore_orphans(keys, [(id, _sent(id)) for id in ids])
+        if "orphan-body:remove" in self._also:
+            return lambda ids: operations.remove_left_over(keys, ids, bodies=True)
+        return None
+
+    def _tell(self, finding: Finding, done: int) -> None:
+        if self._progress:
+            self._progress(finding, done)
+
+
+def _sent(id: bytes) -> int | None:
+    us = protocol.sent_us(protocol.decode_name(id))
+    return None if us is None else us // 1000
+
+
+def _parts(found: list[T]) -> Iterator[list[T]]:
+    for at in range(0, len(found), _A_STEP):
+        yield found[at : at + _A_STEP]
+
+
+def _ghost(row: StoredRow, now: int) -> tuple[bytes, bool]:
+    return row.id, is_old(row.id, now)
+
+
+def _counters(row: StoredRow, now: int) -> list[Change]:  # noqa: ARG001 - as the others have it
+    """Changes after which a message has both a receive count and a time, or none of them."""
+    count, first = row.id + b":rc", row.id + b":fr"
+    good = row.count is not None and row.count.isdigit() and int(row.count) > 0
+    if row.count is None and (row.first is None or row.first.isdigit()):
+        return [(first, row.first, None)]
+    changes: list[Change] = [] if good else [(count, row.count, b"1")]
+    if row.first is None or not row.first.isdigit():
+        changes.append((first, row.first, NOW_MS))
+    return changes
+
+
+def _mend_counters(keys: QueueKeys, found: list[list[Change]]) -> Operation[int]:
+    return operations.mend_fields(keys, [change for changes in found for change in changes])
+
+
+def _from_microseconds(row: StoredRow, now: int) -> tuple[bytes, bytes, bytes]:  # noqa: ARG001
+    return row.id, row.score, b"%d" % (float(row.score) // 1000)
+
+
+def _from_seconds(row: StoredRow, now: int) -> tuple[bytes, bytes, bytes]:  # noqa: ARG001
+    return row.id, row.score, b"%d" % round(float(row.score) * 1000)
+
+
+def _first(row: StoredRow, now: int) -> list[Change]:  # noqa: ARG001
+    first = int(row.first or 0)
+    new = first * 1000 if first < LAST_SECOND else first // 1000
+    return [(row.id + b":fr", row.first, b"%d" % new)]
+
+
+def _visible_now(row: StoredRow, now: int) -> tuple[bytes, bytes, None]:  # noqa: ARG001
+    return row.id, row.score, None
+
+
+def _reminted(row: StoredRow, now: int) -> tuple[bytes, int] | None:
+    """When it was sent, as the old id tells, or its score."""
+    if row.count is not None and float(row.score) > now:
+        return None  # held: its holder will delete it under the old id
+    us = protocol.sent_us(protocol.decode_name(row.id), now)
+    return row.id, int(min(max(float(row.score), 0), now)) * 1000 if us is None else us
+
+
+_OF_ROWS: dict[str, tuple[Callable[[StoredRow, int], Any], Callable[..., Operation[int]]]] = {
+    "ghost": (_ghost, operations.remove_ghosts),
+    "ids-without-queue": (_ghost, operations.remove_ghosts),
+    "bad-counter": (_counters, _mend_counters),
+    "count-without-time": (_counters, _mend_counters),
+    "odd-first-received": (_first, _mend_counters),
+    "microseconds-score": (_from_microseconds, operations.mend_scores),
+    "seconds-score": (_from_seconds, operations.mend_scores),
+    "far-future": (_visible_now, operations.mend_scores),
+    "undeletable-id": (_reminted, operations.remint_messages),
+}
