@@ -6,10 +6,10 @@ What is wrong with a server and its queues, and repairs.
         print(finding.queue, finding.code, finding.text)
     repair(rsmq, report.findings)
 
-``repair`` does what is safe: no message, no body and no receive count goes or changes. What else it
-can do must be asked for by name (``also``); the rest is for a person, and ``Finding.remedy`` says
-how. E is an error (messages are lost, stuck or refused), W a warning (some client goes wrong), N a
-note.
+``repair`` does what is safe: no message, no body and no receive count that Redis can count up goes
+or changes. What else it can do must be asked for by name (``also``); the rest is for a person, and
+``Finding.remedy`` says how. E is an error (messages are lost, stuck or refused), W a warning (some
+client goes wrong), N a note.
 
     of the server
     eviction                E  by hand
@@ -64,6 +64,6 @@ note.
 
 from rsmq.doctor.examination import examine
 from rsmq.doctor.finding import Finding, Report
-from rsmq.doctor.repair import Repair, repair
+from rsmq.doctor.mending import Repair, repair
 
 __all__ = ["Finding", "Repair", "Report", "examine", "repair"]

@@ -53,14 +53,24 @@ def faults_of_row(row: StoredRow, now_ms: int) -> Iterator[str]:
     unit = unit_of(float(row.score), now_ms)
     if unit:
         yield unit
-    if (row.count is not None and not _COUNT.fullmatch(row.count)) or (
-        row.first is not None and not _TIME.fullmatch(row.first)
+    if (row.count is not None and not is_count(row.count)) or (
+        row.first is not None and not is_time(row.first)
     ):
         yield "bad-counter"
     elif (row.count is None) != (row.first is None):
         yield "count-without-time"
     elif row.first is not None and _is_odd_time(int(row.first)):
         yield "odd-first-received"
+
+
+def is_count(stored: bytes) -> bool:
+    """Whether it is a receive count that Redis can count up."""
+    return _COUNT.fullmatch(stored) is not None
+
+
+def is_time(stored: bytes) -> bool:
+    """Whether it is a time of a first receive, of whatever unit."""
+    return _TIME.fullmatch(stored) is not None
 
 
 def _is_odd_time(number: int) -> bool:

@@ -211,8 +211,8 @@ def test_a_namespace_that_begins_with_this_one_is_left_alone(patient, raw, serve
 
 def test_names_that_only_other_clients_take_are_examined_too(patient, raw):
     name = "größe 1"
-    raw.hset(patient.hash(name), mapping={"vt": "0.5", "delay": 0, "maxsize": 2048,
-                                          "created": 1795264741, "modified": 1795264741})  # fmt: skip
+    times = {"created": 1795264741, "modified": 1795264741}
+    raw.hset(patient.hash(name), mapping={"vt": "0.5", "delay": 0, "maxsize": 2048, **times})
 
     assert patient.codes() == [("unlisted-queue", name, 1), ("bad-attribute", name, 1)]
     patient.repaired()

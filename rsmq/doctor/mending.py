@@ -23,7 +23,9 @@ from rsmq.doctor.messages import (
     REMEMBERED,
     fault_of_field,
     faults_of_row,
+    is_count,
     is_old,
+    is_time,
     walk_fields,
     walk_rows,
 )
@@ -73,8 +75,9 @@ def repair(
     """
     Mend what an examination found. It may be run again, and broken off anywhere.
 
-    Without ``also`` no body, no message and no receive count is ever removed or changed. Bodies
-    without an id are touched when they were seen twice, ten seconds apart.
+    Without ``also`` no body, no message and no receive count that Redis can count up is removed or
+    changed. Bodies without an id are touched when they were seen twice, ten seconds apart, unless
+    their ids tell that they are older.
 
     Args:
         rsmq: a client of the namespace.
@@ -257,11 +260,10 @@ def _ghost(row: StoredRow, now: int) -> tuple[bytes, bool]:
 def _counters(row: StoredRow, now: int) -> list[Change]:  # noqa: ARG001 - as the others have it
     """Changes after which a message has both a receive count and a time, or none of them."""
     count, first = row.id + b":rc", row.id + b":fr"
-    good = row.count is not None and row.count.isdigit() and int(row.count) > 0
-    if row.count is None and (row.first is None or row.first.isdigit()):
+    if row.count is None:
         return [(first, row.first, None)]
-    changes: list[Change] = [] if good else [(count, row.count, b"1")]
-    if row.first is None or not row.first.isdigit():
+    changes: list[Change] = [] if is_count(row.count) else [(count, row.count, b"1")]
+    if row.first is None or not is_time(row.first):
         changes.append((first, row.first, NOW_MS))
     return changes
 
