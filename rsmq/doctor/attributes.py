@@ -39,8 +39,8 @@ def wrong_attributes(facts: QueueFacts) -> Iterator[Wrong]:
     yield from _numbers(facts.fields)
     yield from _milliseconds(facts.fields)
     yield from _totals(facts)
-    if not missing(facts):
-        yield from _times(facts.fields)
+    # A half-made queue gets its times when it is completed.
+    yield from _times(facts.fields, also_missing=not missing(facts))
 
 
 def attribute_findings(ns: str, facts: QueueFacts) -> list[Finding]:
@@ -110,11 +110,12 @@ def _totals(facts: QueueFacts) -> Iterator[Wrong]:
             yield "bad-total", _text(name, raw), _change(name, facts.fields, new)
 
 
-def _times(fields: dict[str, bytes]) -> Iterator[Wrong]:
+def _times(fields: dict[str, bytes], *, also_missing: bool) -> Iterator[Wrong]:
     for name in ("created", "modified"):
         raw = fields.get(name)
         if raw is None:
-            yield "strange-time", f"{name} is missing", _change(name, fields, NOW_S)
+            if also_missing:
+                yield "strange-time", f"{name} is missing", _change(name, fields, NOW_S)
         elif not (_WHOLE.fullmatch(raw) and int(raw) <= _SECONDS):
             yield "strange-time", _text(name, raw), _change(name, fields, _seconds(raw))
 

@@ -106,7 +106,7 @@ _SERVER = {
     ),
     "replicas-not-required": Fault(
         "note",
-        "it has {number} replicas, and min-replicas-to-write is 0",
+        "min-replicas-to-write is 0, and replicas are there: {number}",
         "the server's configuration",
         "A failover loses what was not replicated, and a master that was cut off goes on taking "
         "sends that will be lost.",
@@ -139,7 +139,7 @@ _SERVER = {
 _QUEUES = {
     "old-rust-keys": Fault(
         "note",
-        "{number} queues are listed in {detail}, without a colon behind the namespace",
+        "queues listed in {detail}, without a colon behind the namespace: {number}",
         "rsmq_async 1 to 9 (Rust)",
         "Other clients do not see those queues.",
         "By hand: give Rust programs the namespace '{ns}:', or move the queues with rsmq migrate.",
@@ -178,7 +178,7 @@ _QUEUES = {
     ),
     "messages-without-queue": Fault(
         "error",
-        "{number} fields, and none of vt, delay, maxsize",
+        "fields without any of vt, delay and maxsize: {number}",
         "Node's send beside a delete of the queue; set attributes of some clients",
         "Nobody receives what is in it; a queue created under the name will have it.",
         "Asked for by this code: makes it a queue with the defaults. "
@@ -187,7 +187,7 @@ _QUEUES = {
     ),
     "ids-without-queue": Fault(
         "warning",
-        "{number} ids, and no hash",
+        "ids without a hash: {number}",
         "deleting a queue with grafana/go-rsmq or rsmq-rb; a hash that was evicted or has expired",
         "A queue created under the name begins with ids that have no body.",
         "Asked for by this code: removes the ids.",
@@ -212,7 +212,7 @@ _QUEUES = {
     ),
     "left-over-extension": Fault(
         "note",
-        "no queue, but {number} keys of extension data",
+        "keys of extension data without a queue: {number}",
         "another client's deletion of a queue, which does not know them",
         "They take memory, and a queue created under the name begins with them.",
         "Removes them, but not what a Spark write has staged, which ends by itself.",
@@ -292,7 +292,7 @@ _ATTRIBUTES = {
 _MESSAGES = {
     "ghost": Fault(
         "warning",
-        "{number} ids have no body",
+        "ids without a body: {number}",
         "deleting a queue with grafana/go-rsmq or rsmq-rb, and creating it anew; a torn "
         "transaction after a crash; a client without MULTI that died",
         "Node and others deliver null again and again; rsmq_async 16 and later stops for ever.",
@@ -301,7 +301,7 @@ _MESSAGES = {
     ),
     "orphan-body": Fault(
         "warning",
-        "{number} bodies have no id in the queue",
+        "bodies without an id in the queue: {number}",
         "deleting messages with ebuckley/rsmq or rsmq-rb; a send into a sorted set of the wrong "
         "type; a sorted set that was lost",
         "Nobody receives them, and they take memory.",
@@ -311,7 +311,7 @@ _MESSAGES = {
     ),
     "left-over-counter": Fault(
         "warning",
-        "{number} counters have neither id nor body",
+        "counters without id and body: {number}",
         "deleting messages with rsmq-rust or rsmq-rb; apalis-rsmq's :meta after another client's "
         "delete",
         "They take memory.",
@@ -320,7 +320,7 @@ _MESSAGES = {
     ),
     "bad-counter": Fault(
         "error",
-        "{number} messages have a receive count or first-received time that is no number",
+        "messages whose receive count or first-received time is no number: {number}",
         "a program that wrote over it",
         "Redis can't count it up: with Node the message is hidden again and again, and never "
         "delivered.",
@@ -329,8 +329,7 @@ _MESSAGES = {
     ),
     "count-without-time": Fault(
         "note",
-        "{number} messages have a receive count without the time of the first receive, or the "
-        "time alone",
+        "messages with a receive count and no time of the first receive, or the reverse: {number}",
         "rsmq-rb; a pop that was cut off",
         "Node answers 0; PyRSMQ, Java, Go and Rust clients fail.",
         "Stores the time of the repair, or removes the time of a message without a count.",
@@ -338,7 +337,7 @@ _MESSAGES = {
     ),
     "odd-first-received": Fault(
         "note",
-        "{number} times of a first receive are seconds or microseconds",
+        "times of a first receive in seconds or microseconds: {number}",
         "rsmq_async 7, and 16 and later with break-js-comp",
         "Other clients show a wrong date.",
         "Makes them milliseconds.",
@@ -346,7 +345,7 @@ _MESSAGES = {
     ),
     "undeletable-id": Fault(
         "warning",
-        "{number} ids are none that Node can delete",
+        "ids that Node can't delete: {number}",
         "rsmq_async 1 to 15, ebuckley/rsmq, rsmq-rb, PyRSMQ 0.3, Node 0.2.1",
         "Node and PHP receive these messages, and can neither delete nor hide them.",
         "Asked for by this code: gives them new ids, when nobody holds them; who noted an old id "
@@ -355,7 +354,7 @@ _MESSAGES = {
     ),
     "microseconds-score": Fault(
         "error",
-        "{number} scores are microseconds",
+        "scores in microseconds: {number}",
         "rsmq_async 16 and later with break-js-comp",
         "No other client ever sees these messages as due.",
         "Asked for by this code: makes them milliseconds. Do it when that program is stopped.",
@@ -363,7 +362,7 @@ _MESSAGES = {
     ),
     "seconds-score": Fault(
         "error",
-        "{number} scores are seconds",
+        "scores in seconds: {number}",
         "rsmq_async 7 and rsmq-rb",
         "Other clients see these messages as always due, also while somebody holds them.",
         "Asked for by this code: makes them milliseconds. Do it when that program is stopped.",
@@ -371,7 +370,7 @@ _MESSAGES = {
     ),
     "far-future": Fault(
         "error",
-        "{number} messages are hidden for more than 9999999 s",
+        "messages hidden for more than 9999999 s: {number}",
         "clients that check no numbers; a score of inf; a server's clock that was ahead",
         "Nobody will receive them.",
         "Asked for by this code: makes them visible now.",
@@ -379,7 +378,7 @@ _MESSAGES = {
     ),
     "odd-field": Fault(
         "note",
-        "{number} fields are none that a known client writes",
+        "fields that no known client writes: {number}",
         "a program that keeps its own data in the queue's hash",
         "None, while RSMQ's clients ignore them; purge_queue removes them.",
         "By hand, if nobody needs them: redis-cli HDEL.",

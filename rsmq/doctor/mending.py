@@ -24,6 +24,7 @@ from rsmq.doctor.messages import (
     fault_of_field,
     faults_of_row,
     is_count,
+    is_known_ghost,
     is_old,
     is_time,
     walk_fields,
@@ -74,6 +75,8 @@ def repair(
 ) -> list[Repair]:
     """
     Mend what an examination found. It may be run again, and broken off anywhere.
+
+    What one repair uncovers (a restored body may have a bad counter) another examination finds.
 
     Without ``also`` no body, no message and no receive count that Redis can count up is removed or
     changed. Bodies without an id are touched when they were seen twice, ten seconds apart, unless
@@ -254,7 +257,7 @@ def _parts(found: list[T]) -> Iterator[list[T]]:
 
 
 def _ghost(row: StoredRow, now: int) -> tuple[bytes, bool]:
-    return row.id, is_old(row.id, now)
+    return row.id, is_known_ghost(row, now)
 
 
 def _counters(row: StoredRow, now: int) -> list[Change]:  # noqa: ARG001 - as the others have it

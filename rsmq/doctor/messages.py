@@ -78,8 +78,15 @@ def _is_odd_time(number: int) -> bool:
 
 
 def is_ghost(row: StoredRow, now_ms: int) -> bool:
-    """Whether an id has no body, and is no send in progress by its score or by its time."""
-    return not row.has_body and (now_ms - float(row.score) >= GRACE_MS or is_old(row.id, now_ms))
+    """Whether an id has no body, and is no send in progress by its score."""
+    return not row.has_body and (
+        now_ms - float(row.score) >= GRACE_MS or is_known_ghost(row, now_ms)
+    )
+
+
+def is_known_ghost(row: StoredRow, now_ms: int) -> bool:
+    """Whether an id without a body is none by its time, or by a score that no send has now."""
+    return is_old(row.id, now_ms) or unit_of(float(row.score), now_ms) is not None
 
 
 def is_old(id: bytes, now_ms: int) -> bool:

@@ -6,7 +6,7 @@
 -- ARGV[2] seen   integer     the place: ids of that score that lie behind
 --
 -- returns {score of the next place or nil at the end, ids of that score that lie behind, now ms, {id,
---         score, 1 if there is a body, receive count or '', first-received ms or '', id ...}}
+--         score, 1 if there is a body, receive count or nil, first-received ms or nil, id ...}}
 -- errors  none
 -- source  none in Node
 -- @include _time.lua
@@ -26,7 +26,7 @@ for at = 1, #found, 2 do
   local last = #told
   told[last + 1], told[last + 2] = found[at], found[at + 1]
   told[last + 3] = redis.call('HEXISTS', hash, found[at])
-  told[last + 4], told[last + 5] = counts[at] or '', counts[at + 1] or ''
+  told[last + 4], told[last + 5] = counts[at], counts[at + 1]
 end
 local score, behind = place_behind(found, #found / 2, from, seen)
 return {#found == 2000 and score, behind, digits(server_time_ms()), told}

@@ -175,10 +175,9 @@ def examine_messages(
     def parse(reply: Any) -> tuple[Place | None, int, list[StoredRow]]:
         told = reply[3]
         rows = [
-            StoredRow(told[at], told[at + 1], bool(told[at + 2]), told[at + 3] or None,
-                      told[at + 4] or None)
+            StoredRow(told[at], told[at + 1], bool(told[at + 2]), told[at + 3], told[at + 4])
             for at in range(0, len(told), 5)
-        ]  # fmt: skip
+        ]
         return next_place(reply), int(reply[2]), rows
 
     return Operation(looked.script, looked.keys, looked.args, parse, Retry.ALWAYS, looked.queues)

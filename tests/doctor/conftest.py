@@ -65,3 +65,10 @@ class Patient:
 def patient(rsmq, raw):
     rsmq.create_queue("q")
     return Patient(rsmq, raw)
+
+
+@pytest.fixture(autouse=True)
+def nobody_else_is_here(request, monkeypatch):
+    """What might be half of a call need not be looked at twice, where nobody calls."""
+    if "traffic" not in request.fixturenames:
+        monkeypatch.setattr("rsmq.doctor.examination.SECOND_LOOK", 0)
