@@ -1,7 +1,8 @@
 """
 Every fault that the doctor knows: how grave it is, whom it comes from, what it does, what helps.
 
-The codes are stable. Texts take ``{queue}``, ``{ns}``, ``{number}`` and ``{detail}`` of a finding.
+The codes are stable. Texts take ``{queue}`` (as a shell
+takes it), ``{ns}``, ``{number}`` and ``{detail}`` of a finding.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ _QUEUES = {
         "fields without any of vt, delay and maxsize: {number}",
         "Node's send beside a delete of the queue; set attributes of some clients",
         "Nobody receives what is in it; a queue created under the name will have it.",
-        "Asked for by this code: makes it a queue with the defaults. "
+        "Makes it a queue with the defaults, so that they are received. "
         "To remove it instead: rsmq delete-queue {queue}.",
         ways=("messages-without-queue",),
     ),
@@ -190,7 +191,7 @@ _QUEUES = {
         "ids without a hash: {number}",
         "deleting a queue with grafana/go-rsmq or rsmq-rb; a hash that was evicted or has expired",
         "A queue created under the name begins with ids that have no body.",
-        "Asked for by this code: removes the ids.",
+        "Removes the ids.",
         ways=("ids-without-queue",),
     ),
     "unlisted-queue": Fault(
@@ -235,7 +236,7 @@ _ATTRIBUTES = {
         "maxsize is {detail}",
         "PyRSMQ, whose default is 65565",
         "Some clients refuse it; bodies above 65536 can't be sent to other queues.",
-        "Asked for by this code: stores 65536; then larger bodies are refused.",
+        "Stores 65536; then larger bodies are refused.",
         ways=("large-maxsize",),
     ),
     "milliseconds": Fault(
@@ -243,8 +244,8 @@ _ATTRIBUTES = {
         "{detail} look like milliseconds",
         "rsmq_async 8 and later (Rust)",
         "Other clients read them as seconds: messages are hidden a thousand times too long.",
-        "Asked for by this code: divides them by 1000, once no such Rust program is left; until "
-        "then give vt and delay in each call. Leave them if they are seconds.",
+        "Divides them by 1000; do it when no such Rust program is left, and give vt and delay in "
+        "each call until then. Leave them if they are seconds.",
         ways=("milliseconds",),
     ),
     "bad-total": Fault(
@@ -275,7 +276,7 @@ _ATTRIBUTES = {
         "the dead-letter queue {detail} does not exist",
         "its deletion",
         "Messages that were received too often are delivered again and again.",
-        "Asked for by this code: creates it with the defaults. "
+        "Creates it with the defaults. "
         "To remove the policy instead: rsmq dead-letter {queue} --remove.",
         ways=("dead-letter-gone",),
     ),
@@ -305,8 +306,8 @@ _MESSAGES = {
         "deleting messages with ebuckley/rsmq or rsmq-rb; a send into a sorted set of the wrong "
         "type; a sorted set that was lost",
         "Nobody receives them, and they take memory.",
-        "Asked for as orphan-body:restore: they are delivered (deleted ones again, if they came "
-        "from such a client). As orphan-body:remove: they are gone for ever.",
+        "orphan-body:restore has them delivered (those that such a client has deleted, again); "
+        "orphan-body:remove removes them for ever.",
         ways=("orphan-body:restore", "orphan-body:remove"),
     ),
     "left-over-counter": Fault(
@@ -348,8 +349,8 @@ _MESSAGES = {
         "ids that Node can't delete: {number}",
         "rsmq_async 1 to 15, ebuckley/rsmq, rsmq-rb, PyRSMQ 0.3, Node 0.2.1",
         "Node and PHP receive these messages, and can neither delete nor hide them.",
-        "Asked for by this code: gives them new ids, when nobody holds them; who noted an old id "
-        "does not find it any more.",
+        "Gives them new ids, when nobody holds them; who noted an old id does not find it any "
+        "more.",
         ways=("undeletable-id",),
     ),
     "microseconds-score": Fault(
@@ -357,7 +358,7 @@ _MESSAGES = {
         "scores in microseconds: {number}",
         "rsmq_async 16 and later with break-js-comp",
         "No other client ever sees these messages as due.",
-        "Asked for by this code: makes them milliseconds. Do it when that program is stopped.",
+        "Makes them milliseconds; do it when that program is stopped.",
         ways=("microseconds-score",),
     ),
     "seconds-score": Fault(
@@ -365,7 +366,7 @@ _MESSAGES = {
         "scores in seconds: {number}",
         "rsmq_async 7 and rsmq-rb",
         "Other clients see these messages as always due, also while somebody holds them.",
-        "Asked for by this code: makes them milliseconds. Do it when that program is stopped.",
+        "Makes them milliseconds; do it when that program is stopped.",
         ways=("seconds-score",),
     ),
     "far-future": Fault(
@@ -373,7 +374,7 @@ _MESSAGES = {
         "messages hidden for more than 9999999 s: {number}",
         "clients that check no numbers; a score of inf; a server's clock that was ahead",
         "Nobody will receive them.",
-        "Asked for by this code: makes them visible now.",
+        "Makes them visible now.",
         ways=("far-future",),
     ),
     "odd-field": Fault(

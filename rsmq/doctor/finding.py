@@ -4,6 +4,8 @@ What an examination finds.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,8 @@ from rsmq.doctor.catalogue import FAULTS, Severity
 
 #: How many examples a finding has at most.
 EXAMPLES = 5
+
+_NODE_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,159}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,8 @@ def finding(
 ) -> Finding:
     """A finding of this code, its texts filled in."""
     fault = FAULTS[code]
-    values = {"queue": queue, "ns": ns, "number": number, "detail": detail}
+    names = {"queue": _argument(queue), "ns": ns}
+    values = {**names, "number": number, "detail": shown(detail)}
     return Finding(
         code,
         severity or fault.severity,
@@ -85,6 +90,13 @@ def finding(
         fault.ways,
         seen_ms,
     )
+
+
+def _argument(queue: str | None) -> str:
+    """A queue's name as a shell passes it to ``rsmq``."""
+    if queue is None or _NODE_NAME.fullmatch(queue):
+        return queue or ""
+    return f"--any-names -- {shlex.quote(queue)}"
 
 
 def shown(value: str | bytes) -> str:

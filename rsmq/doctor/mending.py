@@ -92,18 +92,27 @@ def repair(
         What was done, in the order in which it was.
 
     Raises:
-        InvalidFormat: there is no repair of such a name.
+        InvalidFormat: there is no repair of such a name, or two exclude one another.
     """
-    known = tuple(WAYS)
-    for way in also:
-        if way not in known:
-            hint = f"Repairs that must be asked for are {show_all(known)}; got {show(way)}."
-            raise InvalidFormat("also", value=way, hint=hint)
+    _check(also)
     mended = _Mending(rsmq, also, progress)
     chosen = [each for each in findings if each.safe or set(each.ways) & set(also)]
     chosen = [each for each in chosen if each.code in _ORDER]
     chosen.sort(key=lambda each: _ORDER.index(each.code))
     return [Repair(each, mended.mend(each)) for each in chosen]
+
+
+def _check(also: Collection[str]) -> None:
+    known = tuple(WAYS)
+    for way in also:
+        if way not in known:
+            hint = f"Repairs that must be asked for are {show_all(known)}; got {show(way)}."
+            raise InvalidFormat("also", value=way, hint=hint)
+    for code in set(WAYS.values()):
+        ways = [way for way in WAYS if WAYS[way] == code and way in also]
+        if len(ways) > 1:
+            hint = f"{show(ways[0])} and {show(ways[1])} exclude one another; choose one."
+            raise InvalidFormat("also", value=ways, hint=hint)
 
 
 class _Mending:

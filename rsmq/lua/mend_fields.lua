@@ -5,7 +5,7 @@
 -- ARGV[1...] changes  strings     field, what must stand there still, what is to stand there, field ...:
 --                                 '=' and a value, or '' for none; 's' and 'ms' are the time
 --
--- returns how many were changed
+-- returns how many were changed; those of one id that stand together count as one
 -- errors  none
 -- source  none in Node
 -- @include _time.lua
@@ -14,7 +14,7 @@
 local hash, zset = KEYS[1], KEYS[2]
 local changes = ARGV
 
-local now, number = server_time_ms(), 0
+local now, number, last = server_time_ms(), 0, nil
 local times = {s = digits(math.floor(now / 1000)), ms = digits(now)}
 allow_removal(zset, hash)
 for at = 1, #changes, 3 do
@@ -28,7 +28,8 @@ for at = 1, #changes, 3 do
     alive = redis.call('HEXISTS', hash, 'vt') == 1
   end
   if alive and (there and '=' .. there or '') == changes[at + 1] then
-    number = number + 1
+    number = number + (last == (id or field) and 0 or 1)
+    last = id or field
     if new == '' then
       redis.call('HDEL', hash, field)
     else

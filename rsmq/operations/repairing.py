@@ -24,7 +24,7 @@ NOW_MS = b"ms"
 
 
 def mend_fields(keys: QueueKeys, changes: Sequence[Change]) -> Operation[int]:
-    """Change fields that are as they were seen; counters of ids in the queue only; how many."""
+    """Change fields that are as they were seen; counters of ids in the queue only; of how many."""
     return _mend(
         "mend_fields",
         (keys.hash, keys.zset),

@@ -47,6 +47,20 @@ def test_an_unknown_repair_is_refused_with_those_that_there_are():
     assert "'everything'" in caught.value.hint
 
 
+def test_two_repairs_of_one_fault_are_refused():
+    with pytest.raises(InvalidFormat) as caught:
+        doctor.repair(None, [], also=["orphan-body:remove", "orphan-body:restore"])
+
+    assert "exclude one another" in caught.value.hint
+
+
+def test_a_name_that_a_shell_would_split_is_quoted():
+    told = finding.finding("unlisted-queue", "rsmq", "größe 1", seen_ms=1)
+
+    assert told.remedy.endswith("rsmq delete-queue --any-names -- 'größe 1'.")
+    assert "--any-names" not in finding.finding("unlisted-queue", "n", "a-b", seen_ms=1).remedy
+
+
 def test_a_name_that_is_no_text_is_escaped():
     assert finding.shown(b"\xffa\n") == r"\\xffa\n"
     assert finding.shown("größe") == "größe"

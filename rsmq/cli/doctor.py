@@ -1,0 +1,167 @@
+"""
+The command ``rsmq doctor``: what is wrong with the server and the queues, and repairs.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from rsmq.cli.call import Call
+from rsmq.cli.command import command, queues_argument, yes_option
+from rsmq.cli.exits import Exit
+from rsmq.cli.output import shown
+from rsmq.client import RSMQ
+from rsmq.doctor import Finding, Repair, Report, examine, repair
+from rsmq.doctor.catalogue import WAYS
+
+#: A repair may uncover what is for the next: a restored body, a bad counter.
+_ROUNDS = 3
+
+_WIDTH = 100
+_BY_HAND = "By hand: "
+
+
+@command(
+    "doctor",
+    "rsmq doctor",
+    "rsmq doctor orders --json",
+    "rsmq doctor --fix",
+    "rsmq doctor orders --also orphan-body:remove --yes",
+)
+@queues_argument(required=False)
+@click.option("--fix", is_flag=True, help="Repair what is safe to repair.")
+@click.option(
+    "--also", multiple=True, type=click.Choice(list(WAYS)), metavar="REPAIR",
+    help="Do this repair too, which someone has to decide on; may be given several times. One of "
+    f"{', '.join(WAYS)}.",
+)  # fmt: skip
+@yes_option()
+@click.pass_obj
+def doctor(
+    call: Call, queues: tuple[str, ...], also: tuple[str, ...], *, fix: bool, yes: bool
+) -> Exit | None:
+    """
+    Look for faults of the server and of queues.
+
+    Without a QUEUE it looks at all of the namespace, those that are not listed too. Nothing is
+    changed without --fix or --also; both ask first. A repair that is safe takes no message, no body
+    and no receive count that can be counted up. Other programs may go on meanwhile.
+
+    Ends with 1 where errors or warnings are left; notes are no faults.
+    """
+    with call.open() as rsmq:
+        report = _examined(call, rsmq, queues)
+        if not call.as_json:
+            call.out.result(None, _lines(report))
+        left, done = report, list[Repair]()
+        if fix or also:
+            left, done = _mended(call, rsmq, queues, report, also=also, fix=fix, yes=yes)
+    if call.as_json:
+        call.out.result(_told(report, done, left), ())
+    return Exit.NOT_ALL if left.faults else None
+
+
+def _examined(call: Call, rsmq: RSMQ, queues: Sequence[str]) -> Report:
+    with call.out.progress("looking") as advance:
+        return examine(rsmq, queues or None, progress=lambda _, number: advance(number))
+
+
+def _mended(
+    call: Call, rsmq: RSMQ, queues: Sequence[str], report: Report, *,
+    also: Sequence[str], fix: bool, yes: bool,
+) -> tuple[Report, list[Repair]]:  # fmt: skip
+    """What is left after repairs, and what they did."""
+    done: list[Repair] = []
+    left = report
+    for _ in range(_ROUNDS):
+        chosen = [
+            each for each in left.findings if (fix and each.safe) or set(each.ways) & set(also)
+        ]
+        if not chosen:
+            break
+        if not done:
+            codes = ", ".join(dict.fromkeys(each.code for each in chosen))
+            call.confirm(f"Repair {codes}?", yes=yes)
+        now = _repaired(call, rsmq, chosen, also)
+        done += now
+        if not call.as_json:
+            call.out.result(None, map(_line_of, now))
+        left = _examined(call, rsmq, queues)
+        if not any(each.number for each in now):
+            break
+    if not call.as_json:
+        call.out.result(None, ["After repairs, " + _counted(left)] if done else ["Nothing to do."])
+    return left, done
+
+
+def _repaired(call: Call, rsmq: RSMQ, chosen: list[Finding], also: Sequence[str]) -> list[Repair]:
+    behind: Counter[tuple[str, str | None]] = Counter()
+    with call.out.progress("repairing", sum(each.number for each in chosen)) as advance:
+
+        def tell(finding: Finding, number: int) -> None:
+            place = finding.code, finding.queue
+            advance(number - behind[place])
+            behind[place] = number
+
+        return repair(rsmq, chosen, also=also, progress=tell)
+
+
+def _told(report: Report, done: list[Repair], left: Report) -> dict[str, Any]:
+    repairs = [
+        {"code": each.finding.code, "queue": each.finding.queue, "number": each.number}
+        for each in done
+    ]
+    return {
+        "ns": report.ns,
+        "queues": report.queues,
+        "messages": report.messages,
+        "findings": [each.as_dict() for each in report.findings],
+        "repairs": repairs,
+        "left": [each.as_dict() for each in left.findings] if done else None,
+    }
+
+
+def _lines(report: Report) -> Iterator[str]:
+    for each in report.findings:
+        place = "" if each.queue is None else f"{shown(each.queue)}: "
+        yield f"{each.severity:8} {place}{each.text}  [{each.code}]"
+        if each.examples and set(each.examples) != {each.text}:
+            yield from _paragraph("such as", ", ".join(each.examples))
+        yield from _paragraph("from", each.cause)
+        yield from _paragraph("harm", each.harm)
+        label = "--fix" if each.safe else "--also" if each.ways else "by hand"
+        remedy = each.remedy.removeprefix(_BY_HAND)
+        if each.ways:
+            remedy = f"{' or '.join(each.ways)}. {remedy}"
+        yield from _paragraph(label, remedy)
+    yield _counted(report)
+
+
+def _paragraph(label: str, text: str) -> list[str]:
+    first = f"{'':9}{label + ':':9}"
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _counted(report: Report) -> str:
+    kinds = Counter(each.severity for each in report.findings)
+    found = ", ".join(
+        f"{number} {kind}{'s' * (number != 1)}"
+        for kind, number in ((kind, kinds[kind]) for kind in ("error", "warning", "note"))
+        if number
+    )
+    queues = f"{report.queues} queue{'s' * (report.queues != 1)}"
+    messages = f"{report.messages:,} message{'s' * (report.messages != 1)}"
+    return f"{queues}, {messages}: {found or 'nothing found'}"
+
+
+def _line_of(done: Repair) -> str:
+    place = "" if done.finding.queue is None else f"{shown(done.finding.queue)}: "
+    return f"repaired {place}{done.number} of {done.finding.number}  [{done.finding.code}]"
