@@ -52,7 +52,7 @@ def attribute_findings(ns: str, facts: QueueFacts) -> list[Finding]:
     unlikely = vt is not None and vt < _LIKELY
     return [
         finding(
-            code, ns, facts.keys.name, seen_ms=facts.now_ms, number=len(texts),
+            code, ns, facts.keys.name, number=len(texts),
             detail=" and ".join(texts), examples=texts,
             severity="note" if code == "milliseconds" and unlikely else None,
         )

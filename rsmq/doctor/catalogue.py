@@ -64,7 +64,7 @@ _SERVER = {
     ),
     "snapshots-only": Fault(
         "warning",
-        "Redis saves by snapshots only",
+        "Redis keeps no append-only file, and saves by snapshots if at all",
         "the server's configuration: appendonly no",
         "A crash loses all sends since the last snapshot, and brings back what was deleted.",
         "By hand: redis-cli CONFIG SET appendonly yes, and the same in redis.conf.",
@@ -261,7 +261,8 @@ _ATTRIBUTES = {
         "{detail}",
         "ebuckley/rsmq (RFC 3339 text), semihbkgr/go-rsmq (ms), rsmqx (none)",
         "Other clients show a wrong date or fail.",
-        "Stores Unix seconds; the time of the repair where there was none.",
+        "Stores Unix seconds; the time of the repair where there was none. Where created changes, "
+        "names of sends with dedup_id are forgotten.",
         safe=True,
     ),
     "bad-policy": Fault(

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from redis.exceptions import ResponseError
 
 from rsmq import operations, protocol
 from rsmq.client import RSMQ
 from rsmq.doctor.finding import Finding, Report, finding
-from rsmq.doctor.messages import Tally, look_at_fields, look_at_messages
+from rsmq.doctor.messages import Tally, look_at_fields, look_at_messages, looks_like_id
 from rsmq.doctor.queues import facts_of, look_at_queue, names_found
 from rsmq.doctor.server import rights_findings, server_findings
 from rsmq.failures import code_of
@@ -78,7 +78,7 @@ class _Examination:
             names = self._names(index)
         found += self._queues(names)
         if names:
-            found += rights_findings(self._rsmq, self._namespace, names[0], index.now_ms)
+            found += rights_findings(self._rsmq, self._namespace, names[0])
         return Report(self._ns, tuple(found), len(names), self._messages)
 
     def _names(self, index: IndexFacts) -> list[str]:
@@ -97,9 +97,15 @@ class _Examination:
         return facts is not None and (
             facts.listed
             or facts.hash_kind != "none"
-            or facts.zset_kind == "zset"
             or bool(facts.extensions)
+            or (facts.zset_kind == "zset" and self._has_ids(facts))
         )
+
+    def _has_ids(self, facts: QueueFacts) -> bool:
+        """Whether a sorted set without a hash is one of ids, and not somebody else's."""
+        first = operations.examine_messages(facts.keys, (b"-inf", b"0"))
+        _, _, rows = self._rsmq.run(first)
+        return any(looks_like_id(row.id) for row in rows)
 
     def _facts(self, name: str) -> QueueFacts | None:
         if name not in self._known:
@@ -108,17 +114,17 @@ class _Examination:
 
     def _index(self, index: IndexFacts) -> list[Finding]:
         """Faults of the index of queues, and of an index beside it."""
-        now, found = index.now_ms, []
+        found: list[Finding] = []
         if index.kind not in {"set", "none"}:
             text = f"{self._ns}:QUEUES is a {index.kind}"
-            found.append(finding("wrong-type", self._ns, seen_ms=now, detail=text))
+            found.append(finding("wrong-type", self._ns, detail=text))
         if index.left_ms >= 0:
             seconds = index.left_ms // 1000
             text = f"{self._ns}:QUEUES"
-            found.append(finding("expiring", self._ns, seen_ms=now, number=seconds, detail=text))
+            found.append(finding("expiring", self._ns, number=seconds, detail=text))
         reserved = protocol.encode_name(f"{self._ns}:{RESERVED_NAME}:Q")
         if self._kind(reserved) == "hash":
-            found.append(finding("reserved-name", self._ns, seen_ms=now, examples=[reserved]))
+            found.append(finding("reserved-name", self._ns, examples=[reserved]))
         old = protocol.encode_name(f"{self._ns}{RESERVED_NAME}")
         try:
             facts = self._rsmq.run(operations.examine_index(old))
@@ -128,9 +134,7 @@ class _Examination:
             return found
         if facts.kind == "set":
             text = old.decode("utf-8", "replace")
-            found.append(
-                finding("old-rust-keys", self._ns, seen_ms=now, number=facts.names, detail=text)
-            )
+            found.append(finding("old-rust-keys", self._ns, number=facts.names, detail=text))
         return found
 
     def _kind(self, key: bytes) -> str:
@@ -168,13 +172,10 @@ class _Examination:
             for code in look.loose:
                 look.tallies[code].keep(now.get(code))
         facts = self._facts(look.facts.keys.name)
-        seen = {each.code: each.seen_ms for each in look.whole}
+        seen = {each.code for each in look.whole}
         if facts is not None and seen:
-            look.whole = [
-                replace(each, seen_ms=seen[each.code])
-                for each in look_at_queue(self._ns, facts, self._facts)
-                if each.code in seen
-            ]
+            again = look_at_queue(self._ns, facts, self._facts)
+            look.whole = [each for each in again if each.code in seen]
 
 
 @dataclass(slots=True)

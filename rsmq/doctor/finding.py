@@ -36,7 +36,6 @@ class Finding:
         remedy: what a repair does, or what a person must decide and with which command.
         safe: whether a repair does it without being asked for this code.
         ways: the names of repairs that must be asked for.
-        seen_ms: when it was seen, Unix ms of the server's clock.
     """
 
     code: str
@@ -50,7 +49,6 @@ class Finding:
     remedy: str
     safe: bool
     ways: tuple[str, ...]
-    seen_ms: int
 
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON takes it."""
@@ -66,7 +64,6 @@ def finding(
     ns: str,
     queue: str | None = None,
     *,
-    seen_ms: int,
     number: int = 1,
     detail: str = "",
     examples: Sequence[str | bytes] = (),
@@ -88,7 +85,6 @@ def finding(
         fault.remedy.format(**values),
         fault.safe,
         fault.ways,
-        seen_ms,
     )
 
 

@@ -27,6 +27,7 @@ from rsmq.doctor.messages import (
     is_known_ghost,
     is_old,
     is_time,
+    looks_like_id,
     walk_fields,
     walk_rows,
 )
@@ -80,7 +81,7 @@ def repair(
 
     Without ``also`` no body, no message and no receive count that Redis can count up is removed or
     changed. Bodies without an id are touched when they were seen twice, ten seconds apart, unless
-    their ids tell that they are older.
+    all their ids tell that they are older: that takes ten seconds a queue.
 
     Args:
         rsmq: a client of the namespace.
@@ -188,11 +189,16 @@ class _Mending:
         build: Callable[[QueueKeys, list[T]], Operation[int]],
     ) -> int:
         """Ids are gathered first: a walk would stumble over what is changed behind it."""
+        # Where there is no queue, something else may stand in the sorted set.
+        only_ids = finding.code == "ids-without-queue"
+        code = "ghost" if only_ids else finding.code
         done = 0
         while True:
             found: list[T] = []
             for now, row in walk_rows(self._rsmq, keys):
-                if finding.code in faults_of_row(row, now) or finding.code == "ids-without-queue":
+                if only_ids and not looks_like_id(row.id):
+                    continue
+                if code in faults_of_row(row, now):
                     chosen = choose(row, now)
                     if chosen is not None:
                         found.append(chosen)
@@ -211,13 +217,11 @@ class _Mending:
             return 0
         done = 0
         while True:
-            loose, now, all_old = self._loose(finding.code, keys)
-            if finding.code == "orphan-body" and loose and not all_old:
-                # Not so long ago, one of them may have been half of a send or of a delete.
-                left = finding.seen_ms + GRACE_MS - now
-                if left > 0:
-                    time.sleep(left / 1000)
-                again, _, _ = self._loose(finding.code, keys)
+            loose, young = self._loose(finding.code, keys)
+            if finding.code == "orphan-body" and young:
+                # They may be half of a send or of a delete now.
+                time.sleep(GRACE_MS / 1000)
+                again, _ = self._loose(finding.code, keys)
                 loose = {id: None for id in loose if id in again}
             before = done
             for part in _parts(list(loose)):
@@ -226,18 +230,17 @@ class _Mending:
             if len(loose) < REMEMBERED or done == before:
                 return done
 
-    def _loose(self, code: str, keys: QueueKeys) -> tuple[dict[bytes, None], int, bool]:
-        """Ids with such fields, the server's time, and whether all ids tell that they are old."""
+    def _loose(self, code: str, keys: QueueKeys) -> tuple[dict[bytes, None], bool]:
+        """Ids with such fields, and whether one of them does not tell that it is old."""
         found: dict[bytes, None] = {}
-        moment, all_old = 0, True
+        young = False
         for now, loose in walk_fields(self._rsmq, keys):
-            moment = now
             if fault_of_field(loose) == code:
                 found[loose.id] = None
-                all_old = all_old and is_old(loose.id, now)
+                young = young or not is_old(loose.id, now)
             if len(found) == REMEMBERED:
                 break
-        return found, moment, all_old
+        return found, young
 
     def _of_fields(
         self, code: str, keys: QueueKeys

@@ -89,6 +89,11 @@ def is_known_ghost(row: StoredRow, now_ms: int) -> bool:
     return is_old(row.id, now_ms) or unit_of(float(row.score), now_ms) is not None
 
 
+def looks_like_id(id: bytes) -> bool:
+    """Whether it is what a client of RSMQ would take for an id."""
+    return _ANY_ID.fullmatch(id) is not None
+
+
 def is_old(id: bytes, now_ms: int) -> bool:
     """Whether an id tells that its send is longer ago than a send may take."""
     us = protocol.sent_us(protocol.decode_name(id), now_ms)
@@ -112,7 +117,7 @@ def fault_of_field(loose: LooseField) -> str | None:
     if loose.field != loose.id:
         # The counters of a body without an id go with it.
         return None if loose.has_body else "left-over-counter"
-    return "orphan-body" if _ANY_ID.fullmatch(loose.field) else "odd-field"
+    return "orphan-body" if looks_like_id(loose.field) else "odd-field"
 
 
 def walk_rows(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, StoredRow]]:
@@ -140,9 +145,8 @@ def walk_fields(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, LooseField]]
 class Tally:
     """How often a fault was met, some examples, and which ids."""
 
-    def __init__(self, seen_ms: int) -> None:
+    def __init__(self) -> None:
         self.number = 0
-        self.seen_ms = seen_ms
         self.ids: dict[bytes, None] = {}
 
     def add(self, id: bytes) -> None:
@@ -160,7 +164,7 @@ class Tally:
 
     def finding(self, code: str, ns: str, queue: str) -> Finding:
         return finding(
-            code, ns, queue, seen_ms=self.seen_ms, number=self.number,
+            code, ns, queue, number=self.number,
             examples=list(self.ids)[:EXAMPLES],
         )  # fmt: skip
 
@@ -172,15 +176,15 @@ def look_at_messages(rsmq: RSMQ, keys: QueueKeys) -> tuple[int, dict[str, Tally]
     for now, row in walk_rows(rsmq, keys):
         number += 1
         for code in faults_of_row(row, now):
-            tallies.setdefault(code, Tally(now)).add(row.id)
+            tallies.setdefault(code, Tally()).add(row.id)
     return number, {**tallies, **look_at_fields(rsmq, keys)}
 
 
 def look_at_fields(rsmq: RSMQ, keys: QueueKeys) -> dict[str, Tally]:
     """What is wrong with the fields that belong to no id in the queue, by code."""
     tallies: dict[str, Tally] = {}
-    for now, loose in walk_fields(rsmq, keys):
+    for _, loose in walk_fields(rsmq, keys):
         code = fault_of_field(loose)
         if code:
-            tallies.setdefault(code, Tally(now)).add(loose.field)
+            tallies.setdefault(code, Tally()).add(loose.field)
     return tallies

@@ -58,7 +58,7 @@ def look_at_queue(
 
     def one(code: str, number: int = 1, detail: str = "") -> Finding:
         name = facts.keys.name
-        return finding(code, ns, name, seen_ms=facts.now_ms, number=number, detail=detail)
+        return finding(code, ns, name, number=number, detail=detail)
 
     kinds = (facts.hash_kind, "hash"), (facts.zset_kind, "zset")
     wrong = [f"the {wanted} is a {kind}" for kind, wanted in kinds if kind not in {wanted, "none"}]

@@ -42,20 +42,20 @@ PARTS = {
 
 def server_findings(rsmq: RSMQ, index: IndexFacts) -> list[Finding]:
     """Look at the server's settings and state."""
-    ns, now = rsmq.namespace.name, index.now_ms
+    ns = rsmq.namespace.name
     settings = _settings(rsmq)
-    found = [] if settings is not None else [_hidden(ns, now, "CONFIG GET (saving, replicas)")]
+    found = [] if settings is not None else [_hidden(ns, "CONFIG GET (saving, replicas)")]
     if index.info is None:
-        return [*found, _hidden(ns, now, "INFO (memory, saving, version, replication)")]
+        return [*found, _hidden(ns, "INFO (memory, saving, version, replication)")]
     info = dict(line.split(":", 1) for line in index.info.splitlines() if ":" in line)
     told = [*_memory(info), *_saving(info, settings), *_role(info, settings)]
     if info.get("cluster_enabled") == "1" and rsmq.namespace.hash_tag is None:
         told.append(("no-hash-tag", {}))
-    return [*found, *(finding(code, ns, seen_ms=now, **values) for code, values in told)]
+    return [*found, *(finding(code, ns, **values) for code, values in told)]
 
 
-def _hidden(ns: str, now: int, what: str) -> Finding:
-    return finding("not-looked-at", ns, seen_ms=now, detail=what)
+def _hidden(ns: str, what: str) -> Finding:
+    return finding("not-looked-at", ns, detail=what)
 
 
 _Told = tuple[str, dict[str, Any]]
@@ -144,20 +144,20 @@ _NOBODY_KNOWS = Script(
 )
 
 
-def rights_findings(rsmq: RSMQ, namespace: Namespace, qname: str, now: int) -> list[Finding]:
+def rights_findings(rsmq: RSMQ, namespace: Namespace, qname: str) -> list[Finding]:
     """Which commands this user may not send, tried on the keys of one queue."""
     ns = namespace.name
     try:
         refused = rsmq.run(operations.examine_rights(namespace, qname))
     except ResponseError:
-        return [_hidden(ns, now, "which commands this user may send")]
+        return [_hidden(ns, "which commands this user may send")]
     lacking = {part: sorted(needs & refused) for part, needs in PARTS.items()}
     texts = [f"{part} (+{' +'.join(names)})" for part, names in lacking.items() if names]
     if not texts:
         return []
     return [
         finding(
-            "rights", ns, seen_ms=now, number=len(refused), detail=", ".join(texts),
+            "rights", ns, number=len(refused), detail=", ".join(texts),
             examples=sorted(refused),
         )
     ]  # fmt: skip

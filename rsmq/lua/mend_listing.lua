@@ -13,12 +13,14 @@
 -- errors  none
 -- source  npm rsmq 0.12.4 createQueue, whose fields these are
 -- @include _time.lua
+-- @include _full.lua
 -- @include _attributes.lua
 
 local hash, zset, queues = KEYS[1], KEYS[2], KEYS[3]
 local name, make, vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize')
+allow_when_full(zset)
 if redis.call('EXISTS', hash, zset) == 0 then
   return redis.call('SREM', queues, name)
 end

@@ -13,7 +13,7 @@ from rsmq.doctor.catalogue import FAULTS, WAYS
 
 @pytest.mark.parametrize("code", FAULTS)
 def test_a_fault_says_what_who_and_what_to_do(code):
-    told = finding.finding(code, "rsmq", "orders", seen_ms=1, number=2, detail="it")
+    told = finding.finding(code, "rsmq", "orders", number=2, detail="it")
 
     assert re.fullmatch(r"[a-z-]+", code)
     for text in (told.text, told.cause, told.harm, told.remedy):
@@ -55,10 +55,10 @@ def test_two_repairs_of_one_fault_are_refused():
 
 
 def test_a_name_that_a_shell_would_split_is_quoted():
-    told = finding.finding("unlisted-queue", "rsmq", "größe 1", seen_ms=1)
+    told = finding.finding("unlisted-queue", "rsmq", "größe 1")
 
     assert told.remedy.endswith("rsmq delete-queue --any-names -- 'größe 1'.")
-    assert "--any-names" not in finding.finding("unlisted-queue", "n", "a-b", seen_ms=1).remedy
+    assert "--any-names" not in finding.finding("unlisted-queue", "n", "a-b").remedy
 
 
 def test_a_name_that_is_no_text_is_escaped():

@@ -108,6 +108,14 @@ def test_ids_that_a_deletion_left_are_removed_when_asked_for(patient, raw):
     assert patient.codes() == []
 
 
+def test_of_a_sorted_set_that_holds_other_things_too_only_ids_go(patient, raw):
+    raw.zadd(patient.zset("left"), {"hod98j94h7HkqVvzKrlMYXegVzlPtuLy": 1, "ann": 7})
+
+    patient.repaired("ids-without-queue")
+    assert patient.scores("left") == {"ann": 7}
+    assert patient.codes() == []
+
+
 def test_a_listed_name_of_which_only_ids_are_left_goes_in_two_steps(patient, raw):
     raw.zadd(patient.zset("left"), {"hod98j94h7HkqVvzKrlMYXegVzlPtuLy": 1})
     raw.sadd(patient.index, "left")
@@ -205,6 +213,7 @@ def test_a_namespace_that_begins_with_this_one_is_left_alone(patient, raw, serve
     raw.sadd(f"{patient.ns}:other:QUEUES", "x")
     raw.set(f"{patient.ns}:lock", "of somebody")
     raw.hset(f"{patient.ns}:settings", "of", "somebody")
+    raw.zadd(f"{patient.ns}:scores", {"ann": 7, "bob": 5})
 
     assert patient.codes() == []
 

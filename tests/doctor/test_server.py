@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 import redis
 from redis.cluster import RedisCluster
 
 from rsmq import RSMQ
-from rsmq.doctor import examine
+from rsmq.doctor import examine, repair
+from rsmq.doctor.server import PARTS
 from tests.servers import Server, redis_7
 
 
@@ -136,8 +139,6 @@ def test_on_a_cluster_queues_are_found_and_mended(cluster_server):
         assert [(each.code, each.queue) for each in found.findings] == [
             ("not-looked-at", None), ("snapshots-only", None), ("unlisted-queue", "q"),
         ]  # fmt: skip
-        from rsmq.doctor import repair
-
         repair(rsmq, found.findings)
         assert raw.smembers("{doctor}:QUEUES") == {b"q"}
         raw.unlink("{doctor}:q:Q", "{doctor}:QUEUES")
@@ -185,6 +186,40 @@ def test_what_a_user_may_not_do_is_told_by_part(limited):
         "administration (+hsetnx +sadd), Spark (+hkeys)"
     )
     assert "rights" not in of_server(limited("+@all"))
+
+
+def test_parts_need_what_the_readme_says():
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    rows = dict(re.findall(r"^\| ([\w ,*:`~]+) \| (.*\+.*) \|$", text, re.MULTILINE))
+    said = {name: set(re.findall(r"\+(\w+)", rule)) for name, rule in rows.items()}
+    producer, consumer = said["producer"], said["consumer"]
+    admin = said["administrator, on `~rsmq:*`"]
+
+    assert producer >= PARTS["sending"] | PARTS["dedup_id"]
+    assert producer | consumer >= PARTS["receiving and deleting"]
+    assert admin == PARTS["administration"]
+    assert said["workers, on `~rsmq:*`"] == PARTS["workers"]
+    assert said["Spark, on `~rsmq:*`"] >= PARTS["Spark"]
+
+
+def test_an_administrator_with_a_few_rights_more_can_examine_and_repair(limited, raw, ns):
+    """As the README tells people to write it."""
+    admin = "+eval +evalsha +script|load +hget +hdel +zrem +zscore +zrangebyscore"
+    admin += "".join(f" +{name}" for name in PARTS["sending"] | PARTS["administration"])
+    doctor = "+info +config|get +scan +hscan +hlen +scard +sismember +exists +type +pttl"
+    rsmq = limited("-@all", *admin.split(), *doctor.split(), "+persist")
+    raw.srem(f"{ns}:QUEUES", "q")
+    raw.expire(f"{ns}:q:Q", 600)
+    raw.zadd(f"{ns}:q", {"hod98j94h7HkqVvzKrlMYXegVzlPtuLy": 1})
+    raw.hset(f"{ns}:q:Q", "vt", "0.5")
+    found = examine(rsmq).findings
+
+    assert {each.code for each in found if each.severity != "note"} == {
+        "no-persistence", "expiring", "unlisted-queue", "ghost", "bad-attribute",
+    }  # fmt: skip
+    assert "not-looked-at" not in {each.code for each in found}
+    repair(rsmq, found)
+    assert {each.code for each in examine(rsmq).faults} == {"no-persistence"}
 
 
 def test_trying_rights_changes_nothing(rsmq, raw, ns):
