@@ -18,6 +18,7 @@ from rsmq.cli.output import shown
 from rsmq.client import RSMQ
 from rsmq.doctor import Finding, Repair, Report, examine, repair
 from rsmq.doctor.catalogue import WAYS
+from rsmq.errors import QueueNotFound
 
 #: A repair may uncover what is for the next: a restored body, a bad counter.
 _ROUNDS = 3
@@ -55,7 +56,7 @@ def doctor(
     Ends with 1 where errors or warnings are left; notes are no faults.
     """
     with call.open() as rsmq:
-        report = _examined(call, rsmq, queues)
+        report = _examined(call, rsmq, queues or None)
         if not call.as_json:
             call.out.result(None, _lines(report))
         left, done = report, list[Repair]()
@@ -66,9 +67,19 @@ def doctor(
     return Exit.NOT_ALL if left.faults else None
 
 
-def _examined(call: Call, rsmq: RSMQ, queues: Sequence[str]) -> Report:
+def _examined(call: Call, rsmq: RSMQ, queues: Sequence[str] | None) -> Report:
     with call.out.progress("looking") as advance:
-        return examine(rsmq, queues or None, progress=lambda _, number: advance(number))
+        return examine(rsmq, queues, progress=lambda _, number: advance(number))
+
+
+def _examined_again(call: Call, rsmq: RSMQ, queues: Sequence[str]) -> Report:
+    """After a repair, which may have left nothing of a queue."""
+    there = list(queues)
+    while True:
+        try:
+            return _examined(call, rsmq, there if queues else None)
+        except QueueNotFound as gone:
+            there.remove(str(gone.value))
 
 
 def _mended(
@@ -91,7 +102,7 @@ def _mended(
         done += now
         if not call.as_json:
             call.out.result(None, map(_line_of, now))
-        left = _examined(call, rsmq, queues)
+        left = _examined_again(call, rsmq, queues)
         if not any(each.number for each in now):
             break
     if not call.as_json:

@@ -16,6 +16,7 @@ from rsmq.doctor.finding import Finding, Report, finding
 from rsmq.doctor.messages import Tally, look_at_fields, look_at_messages, looks_like_id
 from rsmq.doctor.queues import facts_of, look_at_queue, names_found
 from rsmq.doctor.server import rights_findings, server_findings
+from rsmq.errors import QueueNotFound
 from rsmq.failures import code_of
 from rsmq.operations.examining import IndexFacts, QueueFacts
 from rsmq.protocol import RESERVED_NAME, Namespace
@@ -50,6 +51,7 @@ def examine(
     Raises:
         MissingParameter: a name is empty.
         InvalidFormat: a name can be none.
+        QueueNotFound: of a queue that is named nothing is there, not even a name on the list.
         ResponseError: redis-py's, where this user may send no scripts at all.
     """
     return _Examination(rsmq, progress).report(None if queues is None else list(queues))
@@ -76,6 +78,9 @@ class _Examination:
         if names is None:
             found += self._index(index)
             names = self._names(index)
+        for name in queues or ():
+            if not self._is_there(name):
+                raise QueueNotFound(name)
         found += self._queues(names)
         if names:
             found += rights_findings(self._rsmq, self._namespace, names[0])

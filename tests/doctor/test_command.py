@@ -131,6 +131,15 @@ def test_what_is_asked_for_alone_is_all_that_is_done(sick, called):
     assert sick.scores().keys() == {GHOST}
 
 
+def test_a_queue_of_which_a_repair_leaves_nothing_is_in_order_then(sick, called):
+    sick.raw.zadd(sick.zset("left"), {GHOST: 5})
+    code, out, _ = called("left", "--also", "ids-without-queue", "--yes")
+
+    assert code == 0
+    assert out.splitlines()[-1] == "After repairs, 0 queues, 0 messages: nothing found"
+    assert not sick.raw.exists(sick.zset("left"))
+
+
 def test_without_a_terminal_a_repair_needs_a_yes(sick, called):
     before = sick.state()
     code, _, said = called("--fix")
@@ -143,6 +152,7 @@ def test_without_a_terminal_a_repair_needs_a_yes(sick, called):
 def test_wrong_words_are_refused(sick, called):
     assert called("--also", "everything")[0] == 2
     assert called("a b:Q", "--fix", "--yes")[0] == 2
+    assert called("q", "nosuch")[0] == 3
 
 
 def test_in_a_terminal_it_asks(sick, saving, tmp_path):

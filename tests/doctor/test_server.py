@@ -244,3 +244,15 @@ def test_an_embedded_server_is_examined_as_far_as_it_goes():
 
         assert (found.queues, found.messages, found.faults) == (1, 1, ())
         assert {each.code for each in found.findings} == {"not-looked-at"}
+
+
+@pytest.mark.parametrize("options", [{"protocol": 2}, {"protocol": 3}, {"decode_responses": True}])
+def test_a_client_that_is_handed_in_is_as_good(server, ns, options):
+    with server.raw(**options) as client:
+        rsmq = RSMQ(client, ns=ns)
+        rsmq.create_queue("q")
+        rsmq.send_message("q", "m")
+        found = examine(rsmq)
+
+        assert [each.code for each in found.findings] == ["no-persistence"]
+        assert (found.queues, found.messages) == (1, 1)
