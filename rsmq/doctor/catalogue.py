@@ -145,6 +145,13 @@ _QUEUES = {
         "Other clients do not see those queues.",
         "By hand: give Rust programs the namespace '{ns}:', or move the queues with rsmq migrate.",
     ),
+    "aside": Fault(
+        "note",
+        "messages of {detail} stand aside, on their way to another server",
+        "rsmq migrate --move, or rsmq bridge, that runs now or was broken off",
+        "Nobody receives them until it goes on.",
+        "By hand: run it again, with the same --from, --ns and --url; it goes on with them.",
+    ),
     "wrong-type": Fault(
         "error",
         "{detail}",

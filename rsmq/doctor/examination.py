@@ -77,7 +77,8 @@ class _Examination:
         names = queues
         if names is None:
             found += self._index(index)
-            names = self._names(index)
+            names, aside = self._names(index)
+            found += [finding("aside", self._ns, detail=source) for source in aside]
         for name in queues or ():
             if not self._is_there(name):
                 raise QueueNotFound(name)
@@ -86,12 +87,12 @@ class _Examination:
             found += rights_findings(self._rsmq, self._namespace, names[0])
         return Report(self._ns, tuple(found), len(names), self._messages)
 
-    def _names(self, index: IndexFacts) -> list[str]:
-        found = names_found(self._rsmq, self._namespace)
+    def _names(self, index: IndexFacts) -> tuple[list[str], list[str]]:
+        found, aside = names_found(self._rsmq, self._namespace)
         if index.kind == "set":
             found |= set(self._listed())
         found.discard(RESERVED_NAME)
-        return sorted(name for name in found if self._is_there(name))
+        return sorted(name for name in found if self._is_there(name)), sorted(aside)
 
     def _listed(self) -> list[str]:
         return self._rsmq.run(operations.list_queues(self._namespace))

@@ -18,16 +18,21 @@ _NEVER = 0  # ms to live are negative for keys that stay
 _INDEX = f":{RESERVED_NAME}"
 _EXTENSION = ":x:"
 _HASH = ":Q"
+_ASIDE = "x:aside:"
 
 
-def names_found(rsmq: RSMQ, namespace: Namespace) -> set[str]:
+def names_found(rsmq: RSMQ, namespace: Namespace) -> tuple[set[str], set[str]]:
     """
     The names that the keys of a namespace speak of, whether listed or not.
 
     SCAN goes through the whole database, a thousand keys a round trip.
+
+    Returns:
+        Those of queues; and of queues of other systems from which messages stand aside.
     """
     prefix = f"{namespace.name}:"
     names: set[str] = set()
+    aside: set[str] = set()
     # Namespaces of other programs that begin with this one and a colon.
     others: list[str] = []
     cursor = b"0"
@@ -37,11 +42,13 @@ def names_found(rsmq: RSMQ, namespace: Namespace) -> set[str]:
             name = protocol.decode_name(key)[len(prefix) :]
             if name.endswith(_INDEX):
                 others.append(name.removesuffix(RESERVED_NAME))
+            elif name.startswith(_ASIDE):
+                aside.add(name.removeprefix(_ASIDE))
             elif name != RESERVED_NAME and not name.startswith("x:"):
                 names.add(name.partition(_EXTENSION)[0].removesuffix(_HASH))
         if cursor == b"0":
             break
-    return {name for name in names if not name.startswith(tuple(others))}
+    return {name for name in names if not name.startswith(tuple(others))}, aside
 
 
 def look_at_queue(

@@ -190,6 +190,15 @@ def test_queues_of_an_old_rust_client_beside_ours_are_told_of(patient, raw):
         raw.delete(f"{patient.ns}QUEUES")
 
 
+def test_messages_that_a_broken_off_move_has_put_aside_are_told_of(patient, raw):
+    raw.hset(f"{patient.ns}:x:aside:rfq:ndvi", "id", "body")
+
+    (found,) = patient.findings()
+    assert (found.code, found.queue, found.severity) == ("aside", None, "note")
+    assert "rfq:ndvi" in found.text
+    assert same(patient)
+
+
 def test_extension_data_of_a_queue_that_another_client_deleted_go_but_what_is_staged(patient, raw):
     for name in ("dedup", "leases", "reasons", "alone", "staged"):
         raw.hset(f"{patient.ns}:gone:x:{name}", "a", "b")

@@ -26,6 +26,18 @@ def test_a_block_of_commands_runs(block, processes, rsmq):  # noqa: F811 - as ab
     assert (code, said) == (0, "")
 
 
+@pytest.mark.parametrize("heading", ["Doctor", "Moving over"])
+def test_the_commands_of_other_sections_run(heading, processes, rsmq):  # noqa: F811 - as above
+    """They end with 0 or 1: 1 is a fault of the server of the tests, or no topic of rfq."""
+    rsmq.create_queue("orders")
+    section = TEXT[TEXT.index(f"## {heading}\n") :].partition("\n## ")[0]
+    block = re.search(r"^```\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[1]
+    for line in block.splitlines():
+        code, out, said = processes.shell(line)
+        assert (code in {0, 1}, said) == (True, ""), line
+        assert out
+
+
 def test_the_profiles_are_read(tmp_path, monkeypatch):
     from rsmq.cli.profiles import read_config
 
