@@ -33,10 +33,11 @@ while at <= #given do
       fields[#fields + 1] = id .. name
     end
     elements[#elements + 1] = given[at + 2]
-    local pairs_of_hash = {unpack(given, at + 4, at + 3 + values)}
-    if values > 0 then
-      variadic('HSET', others[4 + #told], pairs_of_hash)
+    local named = {}
+    for each = 1, values do
+      named[each] = given[at + 3 + each]
     end
+    variadic('HSET', others[4 + #told], named)
   end
   told[#told + 1] = latest and '1' or there and '2' or '0'
   at = at + 4 + values
