@@ -48,12 +48,18 @@ local function went_before(to, zset, digest, id)
   return redis.call('ZSCORE', zset, id) and true
 end
 
--- Puts rows to where they go, a queue or aside, and answers a digit for each message that was
--- given: 1 it was taken, 0 it was not there.
-local function put(to, hash, zset, copied, rows, channel)
+-- Puts rows to where they go, a queue or aside; how many came to the queue.
+local function put(to, hash, zset, copied, rows)
   if to == 'aside' then
     set_aside(zset, rows)
-  elseif land(hash, zset, copied, rows) > 0 and channel ~= '' then
+    return 0
+  end
+  return land(hash, zset, copied, rows)
+end
+
+-- Publishes how many messages there are. After all else: a user who may not has taken them then.
+local function announce(channel, zset, came)
+  if channel ~= '' and came > 0 then
     redis.call('PUBLISH', channel, redis.call('ZCARD', zset))
   end
 end

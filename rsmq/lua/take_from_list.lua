@@ -46,9 +46,10 @@ for at = 4, #given, 7 do
   end
   told[#told + 1] = take and '1' or '0'
 end
-put(to, hash, zset, copied, rows, channel)
+local came = put(to, hash, zset, copied, rows)
 redis.call('LTRIM', list, side == 'left' and taken or 0, side == 'left' and -1 or -1 - taken)
 for each = 1, #gone do
   redis.call('UNLINK', gone[each])
 end
+announce(channel, zset, came)
 return table.concat(told)

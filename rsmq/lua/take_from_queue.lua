@@ -43,7 +43,8 @@ for at = 3, #given, 8 do
   end
   told[#told + 1] = take and '1' or '0'
 end
-put(to, hash, zset, copied, rows, channel)
+local came = put(to, hash, zset, copied, rows)
 variadic('ZREM', from_zset, ids)
 variadic('HDEL', from_hash, fields)
+announce(channel, zset, came)
 return table.concat(told)

@@ -37,6 +37,7 @@ for at = 3, #given, 7 do
   end
   told[#told + 1] = take and '1' or '0'
 end
-put(to, hash, zset, copied, rows, channel)
+local came = put(to, hash, zset, copied, rows)
 variadic('ZREM', source, elements)
+announce(channel, zset, came)
 return table.concat(told)
