@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from rsmq.migrate import Server
 from tests.migrate.redisrq import RedisRQ
 from tests.migrate.rfq import Rfq
 from tests.migrate.rqueue_states import Rqueue
+from tests.servers import Server as RedisServer
+from tests.servers import redis_7
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,3 +75,26 @@ def brpoplpush(server, ns):
     for process in running:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def here(server, ns):
+    """The queues of the test's namespace."""
+    with Server.from_url(server.url, ns=ns) as here:
+        yield here
+
+
+@pytest.fixture(scope="session")
+def other_server():
+    """A Redis beside the one that all tests share."""
+    started = RedisServer(redis_7())
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def there(other_server, ns):
+    """The same namespace on another server, emptied after the test."""
+    with Server.from_url(other_server.url, ns=ns) as there:
+        yield there
+        there.raw.flushdb()

@@ -1,0 +1,75 @@
+"""Ids of messages that come from elsewhere: Node's form, the time they tell, the order."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rsmq import protocol
+from rsmq.migrate.ids import Numbered, derived, digest, numbered, time_part
+
+NODES_ID = re.compile(r"[0-9a-z]{10}[A-Za-z0-9]{22}")
+
+# From 2010, which a reader of ids takes for a time, to the end of ten digits.
+times = st.integers(1_262_304_000_000_000, 36**10 - 1)
+kinds = st.sampled_from(["rfq", "list", "rqueue", "redisrq", "rsmq"])
+identities = st.binary(max_size=80)
+
+
+def sent_us(id):
+    """As a reader of that time finds it."""
+    return protocol.sent_us(id, int(id[:10], 36) // 1000)
+
+
+@given(times)
+def test_ten_digits_tell_the_microsecond(us):
+    assert int(time_part(us), 36) == us
+    assert len(time_part(us)) == 10
+
+
+@given(times, kinds, identities)
+def test_a_derived_id_is_nodes_and_the_same_each_time(us, kind, identity):
+    id = derived(us, kind, identity)
+
+    assert NODES_ID.fullmatch(id)
+    assert id == derived(us, kind, identity)
+    assert protocol.check_id(id) == id
+    assert int(id[:10], 36) == us
+    # An id that could be a uuid of hexadecimal digits tells no time; it takes 22 digits to be one.
+    assert sent_us(id) == us or re.fullmatch("[0-9a-f]{32}", id)
+
+
+@given(times, kinds, kinds, identities, identities)
+def test_messages_of_other_sources_get_other_ids(us, kind, other_kind, identity, other):
+    same = (kind, identity) == (other_kind, other)
+
+    assert (derived(us, kind, identity) == derived(us, other_kind, other)) is same
+    assert (digest(kind, identity) == digest(other_kind, other)) is same
+
+
+@given(kinds, identities)
+def test_a_digest_is_sixteen_characters_without_a_space(kind, identity):
+    """What stands aside is parted by spaces."""
+    assert re.fullmatch(rb"[A-Za-z0-9+/]{16}", digest(kind, identity))
+
+
+@given(times, kinds, st.lists(st.integers(0, 62**6 - 1), min_size=2, unique=True), identities)
+def test_numbered_ids_of_one_time_sort_by_their_number(us, kind, numbers, identity):
+    ids = [numbered(us, number, kind, identity) for number in sorted(numbers)]
+
+    assert all(NODES_ID.fullmatch(id) for id in ids)
+    assert ids == sorted(ids)
+    assert {int(id[:10], 36) for id in ids} == {us}
+
+
+@given(st.lists(times, min_size=1, max_size=60))
+def test_new_ids_of_one_time_sort_as_they_were_made(moments):
+    ids = Numbered()
+    made = [ids.make(us) for us in moments for _ in range(2)]
+
+    assert [int(id[:10], 36) for id in made] == [us for us in moments for _ in range(2)]
+    assert all(NODES_ID.fullmatch(id) for id in made)
+    assert sorted(made, key=lambda id: id[:10]) == sorted(made)
+    assert len(set(made)) == len(made)
