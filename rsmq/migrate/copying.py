@@ -116,37 +116,34 @@ class _Copy:
     def look(self) -> None:
         """Read the source, and what is known of it in the queue."""
         report = self._report
-        raw = self._target.raw
-        begun = raw.hget(self.keys.copied, _BEGUN)
-        copies = Copies(self._source.kind, int(begun or self._target.now_us()))
-        for items in self._source.newest_first(self._queue):
+        begun_us = int(self._target.raw.hget(self.keys.copied, _BEGUN) or self._target.now_us())
+        copies = Copies(self._source.kind, begun_us)
+        for items in self._items(begun_us):
             self._count(items)
-            with_body = sum(item.body is not None for item in items)
-            report.left_out += len(items) - with_body
-            if not self._source.has_ids:  # all or none: a list is copied while it stays as it is
-                report.arrived += with_body
-                continue
             arrivals = [
                 each
                 for each in copies.arrivals(items, self._target.now_us())
                 if each.message is not None
             ]
+            report.left_out += len(items) - len(arrivals)
             known, new = self._apart(arrivals)
             ids = [each.message.id for each in new if each.message is not None]
             scores = self._target.pipelined(
                 lambda pipeline, id: pipeline.zscore(self.keys.zset, id), ids
             )
+            known += [each for each, score in zip(new, scores, strict=True) if score is not None]
             report.arrived += scores.count(None)
-            report.before += len(known) + len(new) - scores.count(None)
+            report.before += self._compare(known)
 
     def _pass(self, doing: str) -> int:
         """Read it once; how many were there before."""
         report = self._report
         self._begin_pass()
         now_us = self._target.now_us()
-        copies = Copies(self._source.kind, self._begun_us())
+        begun_us = self._begun_us()
+        copies = Copies(self._source.kind, begun_us)
         before = done = 0
-        for items in self._items():
+        for items in self._items(begun_us):
             self._count(items)
             arrivals = [each for each in copies.arrivals(items, now_us) if each.message is not None]
             report.left_out += len(items) - len(arrivals)
@@ -198,19 +195,19 @@ class _Copy:
             self._report.found[item.state] += 1
         self._report.note_items(items, self.maxsize)
 
-    def _items(self) -> Iterator[list[Item]]:
+    def _items(self, begun_us: int) -> Iterator[list[Item]]:
         if self._source.has_ids:
             return self._source.newest_first(self._queue)
-        return self._numbered()
+        return self._numbered(begun_us)
 
-    def _numbered(self) -> Iterator[list[Item]]:
+    def _numbered(self, sent_us: int) -> Iterator[list[Item]]:
         """Elements of a plain list, whose identity is their place while nobody touches it."""
         fingerprint, total = self._fingerprint()
         raw, copied = self._target.raw, self.keys.copied
-        raw.hsetnx(copied, _LIST, fingerprint)
-        if raw.hget(copied, _LIST) != fingerprint:
+        if not self._report.dry_run:
+            raw.hsetnx(copied, _LIST, fingerprint)
+        if raw.hget(copied, _LIST) not in {None, fingerprint}:
             raise self._changed()
-        sent_us = self._begun_us()
         known = hashlib.blake2b(digest_size=12)
         place = total
         for items in self._source.newest_first(self._queue):
