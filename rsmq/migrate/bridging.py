@@ -129,9 +129,13 @@ class Inward:
         self._mover.resume()
 
     def step(self) -> int:
-        """Move what is there; how many were looked at."""
-        assert self._mover is not None  # noqa: S101 - it has begun
-        return self._mover.step()
+        """Move what is there; how many were taken."""
+        mover = self._mover
+        assert mover is not None  # noqa: S101 - it has begun
+        before = mover.taken
+        while mover.taken == before and mover.step():
+            pass
+        return mover.taken - before
 
     def wait(self, seconds: float) -> int:
         """Until there may be something, at most so long."""

@@ -64,13 +64,19 @@ def move(
         mover = Mover(source, queue, target, to, report, in_flight=in_flight)
         mover.maxsize = arriving.maxsize(target, to, found)
         mover.resume()
-        total = found.total
-        while mover.step():
-            total = max(total, mover.done)
-            tell(Progress("moving", mover.done, total))
+        total, again = found.total, True
+        while again:
+            taken = mover.taken
+            while mover.step():
+                done = mover.taken + mover.passed_over
+                total = max(total, done)
+                tell(Progress("moving", done, total))
+            # Others may have come to where those stood that were passed over, and are gone.
+            again = mover.passed_over > 0 and mover.taken > taken
         mover.resume()
         if not in_flight:
-            report.left += source.number_in_flight(queue)
+            report.left = mover.passed_over + source.number_in_flight(queue)
+            report.found["in_flight"] += report.left
         arriving.settle(source, target, to, found, report)
         report.verified = report.missing == 0 and not mover.anything_aside()
     report.seconds = time.monotonic() - began
@@ -95,7 +101,9 @@ class Mover:
     Takes messages of a queue, batch by batch.
 
     Attributes:
-        done: how many it has looked at.
+        taken: how many it has taken.
+        passed_over: how many it has passed over since it began at the first one, as they are in
+            flight.
         maxsize: the limit of the queue, for the report.
     """
 
@@ -133,7 +141,8 @@ class Mover:
             ("in_flight", "ready", "delayed") if in_flight else ("ready", "delayed")
         )
         self._skipped = 0
-        self.done = 0
+        self._at_end = False
+        self.taken = self.passed_over = 0
         self.maxsize = -1
 
     def step(self, number: int = PAGE) -> int:
@@ -144,15 +153,17 @@ class Mover:
             number: how many at most.
 
         Returns:
-            How many it has looked at; 0 at the end.
+            How many it has looked at; 0 at the end, after which it begins at the first one again.
         """
+        if self._at_end:
+            self._at_end, self.passed_over = False, 0
         for state in self._states:
             place, items = self._source.next_items(self._queue, state, number, self._skipped)
             if items:
                 self._move(place, items)
-                self.done += len(items)
                 return len(items)
             self._skipped = 0
+        self._at_end = True
         return 0
 
     def resume(self) -> None:
@@ -175,8 +186,8 @@ class Mover:
     def _move(self, place: object, items: list[Item]) -> None:
         report = self._report
         wanted = [item for item in items if self._in_flight or item.state != "in_flight"]
-        report.left += len(items) - len(wanted)
         self._skipped += len(items) - len(wanted)
+        self.passed_over += len(items) - len(wanted)
         given = list(zip(wanted, self._moves.arrivals(wanted, self._target.now_us()), strict=True))
         if self._at_once:
             to = Destination(self._keys, realtime=self._target.realtime)
@@ -185,6 +196,7 @@ class Mover:
             given = [(item, _known(arrival)) for item, arrival in given]
         told = self._source.take(place, given, to) if given else []
         taken = [pair for pair, was_taken in zip(given, told, strict=True) if was_taken]
+        self.taken += len(taken)
         for item, _ in taken:
             report.found[item.state] += 1
         report.note_items((item for item, _ in taken), self.maxsize)
