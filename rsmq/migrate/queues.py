@@ -22,6 +22,9 @@ _NODES_ID = re.compile(r"[a-zA-Z0-9:]{32}")
 # What is smaller still was put at the front.
 _FRONT_BELOW, _SECONDS_BELOW, _MICROSECONDS_ABOVE = 1e8, 1e11, 1e15
 
+# A score may be infinite; beyond this no whole number is exact.
+_LARGEST = 2.0**53
+
 
 class Queues(Keyed):
     """
@@ -57,10 +60,13 @@ class Queues(Keyed):
             if name:
                 found.add(name)
         names = sorted(protocol.decode_name(name) for name in found)
-        kinds = self.server.pipelined(
+        # Other systems that share the name have lists there.
+        kinds = self.server.pipelined(lambda pipeline, name: pipeline.type(self._hash(name)), names)
+        names = [name for name, kind in zip(names, kinds, strict=True) if kind == b"hash"]
+        attributes = self.server.pipelined(
             lambda pipeline, name: pipeline.hmget(self._hash(name), "vt", "delay", "maxsize"), names
         )
-        return [name for name, stored in zip(names, kinds, strict=True) if None not in stored]
+        return [name for name, stored in zip(names, attributes, strict=True) if None not in stored]
 
     def look(self, queue: str) -> Found:
         """As ``Source`` has it."""
@@ -190,6 +196,7 @@ class Queues(Keyed):
 
 
 def _score(score: float) -> tuple[int, tuple[str, ...]]:
+    score = min(max(score, -_LARGEST), _LARGEST)
     if score >= _MICROSECONDS_ABOVE:
         return int(score / 1000), ("a score in microseconds, as of rsmq_async's break-js-comp",)
     if _FRONT_BELOW <= score < _SECONDS_BELOW:
