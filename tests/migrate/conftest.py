@@ -98,3 +98,9 @@ def there(other_server, ns):
     with Server.from_url(other_server.url, ns=ns) as there:
         yield there
         there.raw.flushdb()
+
+
+@pytest.fixture(params=["one server", "two servers"])
+def target(request):
+    """Where messages of the shared server go: there too, or to the other one."""
+    return request.getfixturevalue("here" if request.param == "one server" else "there")

@@ -61,8 +61,19 @@ def bodies(raw, ns, queue):
 
 
 def dumped(raw):
-    """All keys of a database as they are."""
-    return {key: raw.dump(key) for key in raw.scan_iter()}
+    """All keys of a database as they are, and whether they expire."""
+    return {key: (_read(raw, key), raw.pttl(key) > 0) for key in raw.scan_iter()}
+
+
+def _read(raw, key):
+    read = {
+        b"hash": raw.hgetall,
+        b"list": lambda key: raw.lrange(key, 0, -1),
+        b"set": raw.smembers,
+        b"string": raw.get,
+        b"zset": lambda key: raw.zrange(key, 0, -1, withscores=True),
+    }
+    return read[raw.type(key)](key)
 
 
 def now_ms(raw):
