@@ -90,6 +90,8 @@ def settle(source: Source, target: Server, queue: str, found: Found, report: Rep
         prepare(target, dead, source.look(dead))
     try:
         target.rsmq.set_dead_letter_policy(queue, dead, limit)
+    except QueueNotFound:
+        report.note(f"{policy}: there is no queue {dead}")
     except RSMQError as error:
         report.note(f"{policy}: {error}")
 

@@ -57,9 +57,9 @@ def test_a_move_with_what_is_handled_empties_the_workers_lists(source, target, w
     report = move(source, work, target, "to", in_flight=True)
     found = stored(target.raw, ns, "to")
 
-    assert [each.body for each in found] == [*ALL, b"held 1", b"held 2", b"held 3"]
-    assert [each.count for each in found] == [None] * 6 + [1] * 3
-    assert all(before <= each.first <= now_ms(raw) for each in found[6:])
+    assert [each.body for each in found] == [b"held 1", b"held 2", b"held 3", *ALL]
+    assert [each.count for each in found] == [1] * 3 + [None] * 6
+    assert all(before <= each.first <= now_ms(raw) for each in found[:3])
     assert raw.keys(f"{ns}-*") == []
     assert (report.arrived, report.left) == (9, 0)
     assert report.found == {"ready": 6, "delayed": 0, "in_flight": 3}

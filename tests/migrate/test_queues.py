@@ -158,26 +158,34 @@ def test_what_is_larger_than_the_queue_takes_is_kept_and_told(beside, here, raw,
     assert note.examples == [id]
 
 
-def test_a_dead_letter_policy_comes_along_if_its_queue_is_there(beside, here, raw, ns):
-    for name in ("q", "dead"):
-        beside.rsmq.create_queue(name)
+def test_a_dead_letter_policy_comes_along_and_its_queue_is_made(beside, here, raw, ns):
+    beside.rsmq.create_queue("q")
+    beside.rsmq.create_queue("dead", vt=7)
     beside.rsmq.set_dead_letter_policy("q", "dead", 4)
-    told = copy(Queues(beside.server), "q", here, "q")
-    policy = "its policy, dead letters to dead after 4 receives"
-    assert list(told.notes) == [
-        f"{policy}: there is no such queue yet; move it over, then run this again"
-    ]
-    assert raw.hmget(f"{ns}:q:Q", "x:dlq", "x:max") == [None, None]
-
-    copy(Queues(beside.server), "dead", here, "dead")
     assert copy(Queues(beside.server), "q", here, "q").notes == {}
     assert raw.hmget(f"{ns}:q:Q", "x:dlq", "x:max") == [b"dead", b"4"]
+    assert raw.hget(f"{ns}:dead:Q", "vt") == b"7"
 
     here.rsmq.create_queue("other")
     here.rsmq.set_dead_letter_policy("q", "other", 2)
     told = copy(Queues(beside.server), "q", here, "q")
-    assert list(told.notes) == [f"{policy}: the queue has one of its own"]
+    assert list(told.notes) == [
+        "its policy, dead letters to dead after 4 receives: the queue has one of its own"
+    ]
     assert raw.hmget(f"{ns}:q:Q", "x:dlq", "x:max") == [b"other", b"2"]
+
+
+def test_a_dead_letter_policy_whose_queue_is_nowhere_is_told(beside, here, raw, ns):
+    for name in ("q", "dead"):
+        beside.rsmq.create_queue(name)
+    beside.rsmq.set_dead_letter_policy("q", "dead", 4)
+    beside.rsmq.delete_queue("dead")
+    told = copy(Queues(beside.server), "q", here, "q")
+
+    assert list(told.notes) == [
+        "its policy, dead letters to dead after 4 receives: there is no queue dead"
+    ]
+    assert raw.hmget(f"{ns}:q:Q", "x:dlq", "x:max") == [None, None]
 
 
 def test_a_paused_queue_is_told(beside, here):

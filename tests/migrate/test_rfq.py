@@ -69,8 +69,8 @@ def test_a_move_with_what_is_handled_leaves_nothing(here, target, topic, filled,
     report = move(RFQ(here), topic, target, "to", in_flight=True)
     found = stored(target.raw, ns, "to")
 
-    assert [json.loads(each.body)["n"] for each in found] == ["0", "1", "2", "3", "handled"]
-    handled = found[-1]
+    assert [json.loads(each.body)["n"] for each in found] == ["handled", "0", "1", "2", "3"]
+    handled = found[0]
     assert handled.sent_us == us_of(filled[0])
     assert handled.count == 1
     assert before <= handled.first <= now_ms(raw)
