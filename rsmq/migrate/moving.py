@@ -84,16 +84,17 @@ def move(
 
 
 def _look(source: Source, queue: str, report: Report, maxsize: int, *, in_flight: bool) -> None:
+    for arrivals in source.aside(queue):
+        report.arrived += len(arrivals)
     for items in source.newest_first(queue):
         for item in items:
             report.found[item.state] += 1
-            if item.state == "in_flight" and not in_flight:
-                report.left += 1
-            elif item.body is None:
-                report.left_out += 1
-            else:
-                report.arrived += 1
-        report.note_items(items, maxsize)
+        taken = [item for item in items if in_flight or item.state != "in_flight"]
+        with_body = sum(item.body is not None for item in taken)
+        report.left += len(items) - len(taken)
+        report.left_out += len(taken) - with_body
+        report.arrived += with_body
+        report.note_items(taken, maxsize)
 
 
 class Mover:
