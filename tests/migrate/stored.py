@@ -79,3 +79,14 @@ def _read(raw, key):
 def now_ms(raw):
     seconds, microseconds = raw.time()
     return seconds * 1000 + microseconds // 1000
+
+
+def numbers(report):
+    """What a dry run tells beforehand, its notes in no order."""
+    known = report.as_dict()
+    for name in ("created", "verified", "dry_run", "seconds", "checksum"):
+        del known[name]
+    known["notes"] = {
+        note["text"]: (note["messages"], sorted(note["examples"])) for note in known["notes"]
+    }
+    return known

@@ -6,7 +6,7 @@ import pytest
 
 from rsmq.migrate import Lists, NotPossible, SourceChanged, SourceNotFound, copy, move
 from tests.expect import refused
-from tests.migrate.stored import bodies, dumped, now_ms, stored
+from tests.migrate.stored import bodies, dumped, now_ms, numbers, stored
 from tests.workers.until import until
 
 BINARY = bytes(range(256))
@@ -142,11 +142,6 @@ def test_a_finished_copy_forgets(source, here, work, raw, ns):
 
 
 def test_dry_runs_change_nothing_and_tell_the_numbers_of_the_runs(source, here, work, raw, ns):
-    def numbers(report):
-        told = report.as_dict()
-        names = ("found", "arrived", "before", "consumed", "left", "left_out", "missing", "notes")
-        return {name: told[name] for name in names}
-
     def both(way, **options):
         before = dumped(raw)
         dry = way(source, work, here, "to", dry_run=True, **options)
