@@ -148,33 +148,34 @@ class Keyed:
     def newest_first(self, queue: str) -> Iterator[list[Item]]:
         """As ``Source`` has it."""
         for place in self.places(queue):
-            start = 0
-            while elements := self._read(place, start, newest=True):
-                yield self.items(queue, place, elements)
-                start += len(elements)
+            # By their places from the end that consumers take from: what comes meanwhile moves
+            # none of them, and where some go, those not read yet are still to be read.
+            end = self.number(place)
+            while end > 0:
+                start = max(0, end - self._page)
+                if elements := self._read(place, start, end - start):
+                    yield self.items(queue, place, elements[::-1])
+                end = start
 
     def next_items(
         self, queue: str, state: ItemState, number: int, skip: int
     ) -> tuple[Place | None, list[Item]]:
         """As ``Source`` has it."""
         for place in self.places(queue):
-            if place.state == state and (elements := self._read(place, skip, most=number)):
+            if place.state == state and (elements := self._read(place, skip, number)):
                 return place, self.items(queue, place, elements)
         return None, []
 
-    def _read(
-        self, place: Place, start: int, *, newest: bool = False, most: int = PAGE
-    ) -> list[Element]:
-        """A page of a place, from its newest end or from the end that its consumers take from."""
+    def _read(self, place: Place, start: int, most: int) -> list[Element]:
+        """A page of a place, from the end on that its consumers take from."""
         end = start + min(self._page, most) - 1
         raw = self.server.raw
         if place.shape in {"sorted", "queue"}:
-            read = raw.zrevrange if newest else raw.zrange
             found = [
                 Element(member, score)
-                for member, score in read(place.key, start, end, withscores=True)
+                for member, score in raw.zrange(place.key, start, end, withscores=True)
             ]
-        elif (place.shape == "right") == newest:  # at the left
+        elif place.shape == "left":
             found = [Element(each) for each in raw.lrange(place.key, start, end)]
         else:
             found = [Element(each) for each in raw.lrange(place.key, -end - 1, -start - 1)[::-1]]
