@@ -6,6 +6,7 @@
 -- KEYS[3] copied     hash              digests of what was copied before; or as zset
 -- KEYS[4] from_hash  hash              bodies and counters of the messages
 -- KEYS[5] from_zset  sorted set        their ids
+-- KEYS[6] from_known hash              digests of what was copied to there: what leaves may come back
 -- ARGV[1] to         string            'queue' or 'aside'
 -- ARGV[2] channel    string            where to publish the number of messages; '' = don't
 -- ARGV[3...] given   strings           for each message its id, the score that was read, and a row
@@ -21,7 +22,8 @@
 -- @include _restoring.lua
 -- @include _landing.lua
 
-local hash, zset, copied, from_hash, from_zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local hash, zset, copied = KEYS[1], KEYS[2], KEYS[3]
+local from_hash, from_zset, from_known = KEYS[4], KEYS[5], KEYS[6]
 local to, channel = ARGV[1], ARGV[2]
 local given = ARGV
 
@@ -29,14 +31,15 @@ if to == 'queue' and not queue(hash) then
   return queue_not_found(hash)
 end
 allow_removal(from_zset, from_hash)
+redis.call('HDEL', from_known, '')
 
-local told, rows, ids, fields = {}, {}, {}, {}
+local told, rows, ids, fields, digests = {}, {}, {}, {}, {}
 for at = 3, #given, 8 do
   local id, score = given[at], redis.call('ZSCORE', from_zset, given[at])
   local take = score and tonumber(score) == tonumber(given[at + 1])
   if take then
     add_row(rows, given, at + 2)
-    ids[#ids + 1] = id
+    ids[#ids + 1], digests[#digests + 1] = id, given[at + 2]
     for _, name in ipairs({'', ':rc', ':fr', ':meta'}) do
       fields[#fields + 1] = id .. name
     end
@@ -46,5 +49,6 @@ end
 local came = put(to, hash, zset, copied, rows)
 variadic('ZREM', from_zset, ids)
 variadic('HDEL', from_hash, fields)
+variadic('HDEL', from_known, digests)
 announce(channel, zset, came)
 return table.concat(told)

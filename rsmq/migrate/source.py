@@ -196,6 +196,7 @@ class Keyed:
                 to,
                 place.hash,
                 place.key,
+                place.key + b":x:copied",
                 [(item.element.raw, item.element.score or 0.0, row) for item, row in given],
             )
         else:

@@ -82,15 +82,28 @@ def take_from_sorted_set(
 
 
 def take_from_queue(
-    to: Destination, hash: bytes, zset: bytes, given: Sequence[tuple[bytes, float, Arrival]]
+    to: Destination,
+    hash: bytes,
+    zset: bytes,
+    known: bytes,
+    given: Sequence[tuple[bytes, float, Arrival]],
 ) -> Operation[Told]:
-    """Take messages out of another RSMQ queue that have the scores that were read."""
+    """
+    Take messages out of another RSMQ queue that have the scores that were read.
+
+    Args:
+        to: where they go.
+        hash: the other queue's bodies and counters.
+        zset: its ids.
+        known: its digests of what was copied to it, which forgets those that leave.
+        given: the id of each, its score, and what it is there.
+    """
     rows = [
         value
         for id, score, arrival in given
         for value in (id, repr(score).encode(), *arrival.row())
     ]
-    return _take(load("take_from_queue"), to, (hash, zset), (), rows)
+    return _take(load("take_from_queue"), to, (hash, zset, known), (), rows)
 
 
 def _take(
