@@ -404,6 +404,23 @@ def test_a_message_comes_back_to_where_it_was(beside, here, raw, ns):
         assert stored(beside.raw, beside.ns, "q") == before
 
 
+@pytest.mark.parametrize("way", [copy, move])
+def test_what_was_copied_and_taken_back_may_come_again(old, here, raw, ns, way):
+    """People go back and try again: nothing that left the queue counts as consumed there."""
+    old.rsmq.create_queue("q")
+    ids = old.rsmq.send_messages("q", ["a", "b", "c"])
+    copy(Queues(old.server), "q", here, "q")
+    consumed = here.rsmq.pop_message("q").id
+    old.rsmq.pop_messages("q", 10)
+    assert move(Queues(here), "q", old.server, "q").arrived == 2
+    assert [each.id for each in stored(old.raw, old.ns, "q")] == ids[1:]
+    report = way(Queues(old.server), "q", here, "q")
+
+    assert consumed == ids[0]
+    assert [each.id for each in stored(raw, ns, "q")] == ids[1:]
+    assert (report.arrived, report.consumed, report.verified) == (2, 0, True)
+
+
 def test_those_that_come_to_the_place_of_others_are_not_passed_over(beside, here, raw, ns):
     """Consumers at the source delete what a move has passed over; what stood behind moves up."""
     beside.rsmq.create_queue("q", vt=500)

@@ -81,7 +81,9 @@ class Shape:
                 (element, float(element.split()[1]) if scores is None else scores[place], each)
                 for place, (element, each) in enumerate(rows)
             ]
-            return operations.take_from_queue(to, self.key + b":Q", self.key, given)
+            return operations.take_from_queue(
+                to, self.key + b":Q", self.key, self.key + b":x:copied", given
+            )
         if self.kind == "sorted":
             return operations.take_from_sorted_set(to, self.key, rows)
         return operations.take_from_list(to, self.key, self.kind, rows, others)
@@ -237,19 +239,6 @@ def test_a_key_of_another_type_changes_nothing(shape, rsmq, raw, ns, to, aside, 
     assert dumped(raw) == before
 
 
-def test_bodies_of_another_type_change_nothing(rsmq, raw, ns, to):
-    shape = Shape("queue", raw, ns)
-    shape.fill(1)
-    raw.unlink(shape.key + b":Q")
-    raw.set(shape.key + b":Q", "text")
-    before = dumped(raw)
-
-    with pytest.raises(redis_errors.ResponseError, match=WRONG_TYPE):
-        rsmq.run(shape.take(to, arrival(1)))
-    assert dumped(raw) == before
-    raw.unlink(shape.key, shape.key + b":Q")
-
-
 def test_totals_that_are_no_numbers_change_nothing(shape, rsmq, raw, ns, to):
     shape.fill(1)
     raw.hset(to.keys.hash, "totalsent", "NaN")
@@ -355,11 +344,41 @@ def test_the_attributes_of_a_queue_that_is_taken_from_stay(rsmq, raw, ns, to):
     score = raw.zscore(source.zset, id)
     given = [(id.encode(), score, Arrival(b"d", Restored(id, b"m", int(score), 0, None)))]
 
-    assert rsmq.run(operations.take_from_queue(to, source.hash, source.zset, given)) == b"1"
+    assert (
+        rsmq.run(operations.take_from_queue(to, source.hash, source.zset, source.copied, given))
+        == b"1"
+    )
     del before[id.encode()]
     assert raw.hgetall(source.hash) == before
     assert not raw.exists(source.zset)
     assert stored(raw, ns, "q") == [Stored(id, b"m", int(score))]
+
+
+def test_what_is_taken_from_a_queue_is_not_known_there_any_more(rsmq, raw, ns, to, aside):
+    """It may come back, and must not count as consumed then."""
+    shape = Shape("queue", raw, ns)
+    for where in (to, aside):
+        shape.fill(1, 2)
+        raw.zadd(shape.key, {b"element 2": 9})  # received meanwhile
+        raw.hset(shape.key + b":x:copied", mapping={b"digest 1": b"", b"digest 2": b""})
+
+        assert rsmq.run(shape.take(where, arrival(1), arrival(2))) == b"10"
+        assert raw.hkeys(shape.key + b":x:copied") == [b"digest 2"]
+        raw.unlink(shape.key, shape.key + b":Q", shape.key + b":x:copied")
+
+
+@pytest.mark.parametrize("end", [":Q", ":x:copied"])
+def test_keys_beside_a_queue_of_another_type_change_nothing(rsmq, raw, ns, to, end):
+    shape = Shape("queue", raw, ns)
+    shape.fill(1)
+    raw.unlink(shape.key + end.encode())
+    raw.set(shape.key + end.encode(), "text")
+    before = dumped(raw)
+
+    with pytest.raises(redis_errors.ResponseError, match=WRONG_TYPE):
+        rsmq.run(shape.take(to, arrival(1)))
+    assert dumped(raw) == before
+    raw.unlink(shape.key, shape.key + b":Q", shape.key + b":x:copied")
 
 
 # Copies.
