@@ -17,6 +17,7 @@ from redis.exceptions import TimeoutError as TimedOut
 from rsmq.codecs import BYTES
 from rsmq.errors import RSMQError
 from rsmq.interrupts import Flag
+from rsmq.migrate.arriving import refuse_itself
 from rsmq.migrate.moving import Mover
 from rsmq.migrate.report import Report
 from rsmq.migrate.rfq import uuid_at
@@ -120,7 +121,13 @@ class Inward:
         self._mover: Mover | None = None
 
     def begin(self) -> None:
-        """Look at both sides, and bring what an earlier one has left half-way."""
+        """
+        Look at both sides, and bring what an earlier one has left half-way.
+
+        Raises:
+            NotPossible: the queue is its own source.
+        """
+        refuse_itself(self._source, self._queue, self._target, self._to)
         self._target.rsmq.create_queue(self._to, exist_ok=True)
         self._mover = Mover(
             self._source, self._queue, self._target, self._to, self.report, in_flight=False
