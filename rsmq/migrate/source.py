@@ -115,6 +115,7 @@ class Keyed:
         self.server = server
         self._page = PAGE
         self._can_look = True
+        self._lists: dict[str, Place] = {}
 
     def places(self, queue: str) -> list[Place]:
         """Where the messages of a queue lie: the ready ones first."""
@@ -163,6 +164,8 @@ class Keyed:
         """As ``Source`` has it."""
         for place in self.places(queue):
             if place.state == state and (elements := self._read(place, skip, number)):
+                if place.shape in {"left", "right"}:
+                    self._lists[queue] = place
                 return place, self.items(queue, place, elements)
         return None, []
 
@@ -224,7 +227,9 @@ class Keyed:
             time.sleep(min(seconds, LOOK))
 
     def _list_of(self, queue: str) -> Place | None:
-        """The list to which ready messages come."""
+        """The list to which ready messages come: where some were, of several that there may be."""
+        if queue in self._lists:
+            return self._lists[queue]
         for place in self.places(queue):
             if place.shape in {"left", "right"}:
                 return place
