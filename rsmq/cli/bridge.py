@@ -58,11 +58,16 @@ def bridge(
     migrate --in-flight.
     """
     with servers(call, other_url, other_ns) as (own, other):
-        running = Bridge(_side(call, origin, to, own, other, unwrap=unwrap), _teller(call))
+        side = _side(call, origin, to, own, other, unwrap=unwrap)
+        running = Bridge(side, _teller(call))
         with _signals_stop(running):
             call.out.note(f"{origin} -> {to}: Ctrl-C ends it")
             moved = running.run()
-    call.out.result({"from": origin, "to": to, "moved": moved}, f"{moved:,} messages moved")
+    before = side.report.before if isinstance(side, Inward) else 0
+    told = f"{moved - before:,} messages moved"
+    if before:
+        told += f"; {before:,} were copied here before, and were only taken from the source"
+    call.out.result({"from": origin, "to": to, "moved": moved - before, "before": before}, told)
 
 
 def _side(

@@ -2,11 +2,11 @@
 -- first receive, as in _restoring.lua. The digest tells what message of its source it is; an empty
 -- id has no message: there is nothing that goes anywhere.
 
--- Adds to a queue the rows whose digests are not known there; how many.
-local function land(hash, zset, copied, rows)
+-- Adds rows to a queue; how many.
+local function land(hash, zset, rows)
   local given = {}
   for at = 1, #rows, 6 do
-    if rows[at + 1] ~= '' and redis.call('HEXISTS', copied, rows[at]) == 0 then
+    if rows[at + 1] ~= '' then
       for place = 1, 5 do
         given[#given + 1] = rows[at + place]
       end
@@ -30,11 +30,16 @@ local function set_aside(aside, rows)
   variadic('HSET', aside, fields)
 end
 
--- Copies a row of the arguments, from this place on.
-local function add_row(rows, given, at)
+-- Adds a row of the arguments, from this place on, to those that go on, unless it was copied before:
+-- the answer for its message.
+local function go_on(rows, given, at, counts, copied)
+  if counts and given[at] ~= '' and redis.call('HEXISTS', copied, given[at]) == 1 then
+    return '2'
+  end
   for place = 0, 5 do
     rows[#rows + 1] = given[at + place]
   end
+  return '1'
 end
 
 -- Whether a message without a digest, which only its id tells from others, went there before.
@@ -49,12 +54,12 @@ local function went_before(to, zset, digest, id)
 end
 
 -- Puts rows to where they go, a queue or aside; how many came to the queue.
-local function put(to, hash, zset, copied, rows)
+local function put(to, hash, zset, rows)
   if to == 'aside' then
     set_aside(zset, rows)
     return 0
   end
-  return land(hash, zset, copied, rows)
+  return land(hash, zset, rows)
 end
 
 -- Publishes how many messages there are. After all else: a user who may not has taken them then.

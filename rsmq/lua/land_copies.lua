@@ -16,6 +16,7 @@
 -- @include _attributes.lua
 -- @include _variadic.lua
 -- @include _restoring.lua
+-- @include _copies.lua
 
 local hash, zset, copied = KEYS[1], KEYS[2], KEYS[3]
 local channel, lifetime = ARGV[1], ARGV[2]
@@ -24,10 +25,11 @@ local given = ARGV
 if not queue(hash) then
   return queue_not_found(hash)
 end
+local counts = is_of_queue(copied, hash)
 local told, rows, digests = {}, {}, {}
 for at = 3, #given, 6 do
   local there = redis.call('ZSCORE', zset, given[at + 1])
-  local known = redis.call('HEXISTS', copied, given[at]) == 1
+  local known = counts and redis.call('HEXISTS', copied, given[at]) == 1
   if not there and not known then
     for place = 1, 5 do
       rows[#rows + 1] = given[at + place]
@@ -39,6 +41,9 @@ for at = 3, #given, 6 do
   told[#told + 1] = there and '0' or known and '2' or '1'
 end
 local added = restore(hash, zset, rows, 1, digits(server_time_ms()))
+if not counts then
+  begin_anew(copied, hash)
+end
 if #digests > 0 then
   variadic('HSET', copied, digests)
 end

@@ -12,13 +12,15 @@
 -- ARGV[4...] given  strings           for each message, the next one first, the element and a row
 --                                     as in _landing.lua
 --
--- returns a digit for each message: 1 it was taken, 0 it was not the next one any more
+-- returns a digit for each message: 1 it was taken, 2 too, but copied before, and goes nowhere, 0 it
+--         was not the next one any more
 -- errors  QUEUENOTFOUND; then nothing is taken
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _variadic.lua
 -- @include _restoring.lua
+-- @include _copies.lua
 -- @include _landing.lua
 
 local hash, zset, copied, list = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -35,18 +37,19 @@ redis.call('LTRIM', list, '0', '-1')
 
 local number = (#given - 3) / 7
 local there = redis.call('LRANGE', list, side == 'left' and 0 or -number, side == 'left' and number - 1 or -1)
+local counts = to == 'queue' and is_of_queue(copied, hash)
 local told, rows, taken, gone = {}, {}, 0, {}
 for at = 4, #given, 7 do
   local element = there[side == 'left' and taken + 1 or #there - taken]
-  local take = element == given[at] and not went_before(to, zset, given[at + 1], given[at + 2])
-  if take then
+  local answer = '0'
+  if element == given[at] and not went_before(to, zset, given[at + 1], given[at + 2]) then
+    answer = go_on(rows, given, at + 1, counts, copied)
     taken = taken + 1
-    add_row(rows, given, at + 1)
     gone[#gone + 1] = others[5 + #told]
   end
-  told[#told + 1] = take and '1' or '0'
+  told[#told + 1] = answer
 end
-local came = put(to, hash, zset, copied, rows)
+local came = put(to, hash, zset, rows)
 redis.call('LTRIM', list, side == 'left' and taken or 0, side == 'left' and -1 or -1 - taken)
 for each = 1, #gone do
   redis.call('UNLINK', gone[each])

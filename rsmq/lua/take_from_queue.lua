@@ -12,7 +12,9 @@
 -- ARGV[3...] given   strings           for each message its id, the score that was read, and a row
 --                                      as in _landing.lua
 --
--- returns a digit for each message: 1 it was taken, 0 it is not there any more, or was received
+-- returns a digit for each message: 1 it was taken, 2 too, but copied before, and goes nowhere, 0 it
+--         is not there any more, was received, or has a body meanwhile, 3 its id has another body
+--         in the queue
 -- errors  QUEUENOTFOUND; then nothing is taken
 -- source  none in Node
 -- @include _time.lua
@@ -20,6 +22,7 @@
 -- @include _full.lua
 -- @include _variadic.lua
 -- @include _restoring.lua
+-- @include _copies.lua
 -- @include _landing.lua
 
 local hash, zset, copied = KEYS[1], KEYS[2], KEYS[3]
@@ -33,20 +36,27 @@ end
 allow_removal(from_zset, from_hash)
 redis.call('HDEL', from_known, '')
 
+local counts = to == 'queue' and is_of_queue(copied, hash)
 local told, rows, ids, fields, digests = {}, {}, {}, {}, {}
 for at = 3, #given, 8 do
-  local id, score = given[at], redis.call('ZSCORE', from_zset, given[at])
-  local take = score and tonumber(score) == tonumber(given[at + 1])
-  if take then
-    add_row(rows, given, at + 2)
-    ids[#ids + 1], digests[#digests + 1] = id, given[at + 2]
-    for _, name in ipairs({'', ':rc', ':fr', ':meta'}) do
-      fields[#fields + 1] = id .. name
+  local id, answer = given[at], '0'
+  local score, body = redis.call('ZSCORE', from_zset, id), redis.call('HGET', from_hash, id)
+  local goes = given[at + 3] ~= '' -- else it is an id without a body
+  if score and tonumber(score) == tonumber(given[at + 1]) and goes == (body and true) then
+    local there = goes and to == 'queue' and redis.call('HGET', hash, given[at + 3])
+    if there and there ~= given[at + 4] then
+      answer = '3'
+    else
+      answer = go_on(rows, given, at + 2, counts, copied)
+      ids[#ids + 1], digests[#digests + 1] = id, given[at + 2]
+      for _, name in ipairs({'', ':rc', ':fr', ':meta'}) do
+        fields[#fields + 1] = id .. name
+      end
     end
   end
-  told[#told + 1] = take and '1' or '0'
+  told[#told + 1] = answer
 end
-local came = put(to, hash, zset, copied, rows)
+local came = put(to, hash, zset, rows)
 variadic('ZREM', from_zset, ids)
 variadic('HDEL', from_hash, fields)
 variadic('HDEL', from_known, digests)

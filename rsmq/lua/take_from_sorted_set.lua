@@ -9,7 +9,8 @@
 -- ARGV[2] channel   string            where to publish the number of messages; '' = don't
 -- ARGV[3...] given  strings           for each message the element and a row as in _landing.lua
 --
--- returns a digit for each message: 1 it was taken, 0 it is not there any more
+-- returns a digit for each message: 1 it was taken, 2 too, but copied before, and goes nowhere, 0 it
+--         is not there any more
 -- errors  QUEUENOTFOUND; then nothing is taken
 -- source  none in Node
 -- @include _time.lua
@@ -17,6 +18,7 @@
 -- @include _full.lua
 -- @include _variadic.lua
 -- @include _restoring.lua
+-- @include _copies.lua
 -- @include _landing.lua
 
 local hash, zset, copied, source = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -28,16 +30,17 @@ if to == 'queue' and not queue(hash) then
 end
 allow_when_full(source)
 
+local counts = to == 'queue' and is_of_queue(copied, hash)
 local told, rows, elements = {}, {}, {}
 for at = 3, #given, 7 do
-  local take = redis.call('ZSCORE', source, given[at]) and true
-  if take then
-    add_row(rows, given, at + 1)
+  local answer = '0'
+  if redis.call('ZSCORE', source, given[at]) then
+    answer = go_on(rows, given, at + 1, counts, copied)
     elements[#elements + 1] = given[at]
   end
-  told[#told + 1] = take and '1' or '0'
+  told[#told + 1] = answer
 end
-local came = put(to, hash, zset, copied, rows)
+local came = put(to, hash, zset, rows)
 variadic('ZREM', source, elements)
 announce(channel, zset, came)
 return table.concat(told)

@@ -126,6 +126,12 @@ def compare(target: Server, keys: QueueKeys, arrivals: Sequence[Arrival]) -> tup
     return present, wrong
 
 
+def is_of_queue(target: Server, keys: QueueKeys) -> bool:
+    """Whether what is kept of copies is of this very queue, not of a deleted one of its name."""
+    known: bytes | None = target.raw.hget(keys.copied, "created")
+    return known is not None and known == (target.raw.hget(keys.hash, "created") or b"")
+
+
 def checksum(arrivals: Sequence[Arrival]) -> int:
     """The same for the same bodies, in whatever order: sums of it may be added."""
     return sum(

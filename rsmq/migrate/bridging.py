@@ -183,16 +183,19 @@ class ToRFQ:
 def _fields(raw: bytes) -> dict[bytes, bytes]:
     try:
         found: Any = json.loads(raw)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not found:
-        return {b"message": raw}
-    return {
-        name.encode("utf-8", "surrogateescape"): (
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        ).encode("utf-8", "surrogateescape")
-        for name, value in found.items()
-    }
+        if isinstance(found, dict) and found:
+            return {
+                name.encode("utf-8", "surrogateescape"): _text(value)
+                for name, value in found.items()
+            }
+    except (ValueError, RecursionError):  # also of texts that have no bytes
+        pass
+    return {b"message": raw}
+
+
+def _text(value: object) -> bytes:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "surrogateescape")
 
 
 class Outward:

@@ -8,13 +8,14 @@ import hashlib
 import time
 from collections.abc import Iterator
 
+from rsmq import operations, protocol
 from rsmq.errors import SourceChanged
 from rsmq.migrate import arriving
 from rsmq.migrate.arriving import Progress, Tell, nobody
 from rsmq.migrate.ids import numbered
 from rsmq.migrate.item import STATES, Item
 from rsmq.migrate.placing import Copies
-from rsmq.migrate.report import Report
+from rsmq.migrate.report import Report, name_of
 from rsmq.migrate.server import Server
 from rsmq.migrate.source import Source
 from rsmq.operations.landing import ADDED, Arrival
@@ -23,9 +24,6 @@ _MODULUS = 1 << 128
 
 # A source to which messages come faster than they are copied would never be done.
 _PASSES = 10
-
-# Beside the digests, which are longer: when the copy was opened, and what list it is of.
-_BEGUN, _LIST = b"begun", b"list"
 
 
 def copy(
@@ -94,6 +92,7 @@ class _Copy:
         self._report = report
         self._tell = tell
         self.keys = target.rsmq.namespace.queue(report.queue)
+        self._is_open = False
         self.maxsize = -1
         self.total = 0
 
@@ -116,9 +115,8 @@ class _Copy:
     def look(self) -> None:
         """Read the source, and what is known of it in the queue."""
         report = self._report
-        begun_us = int(self._target.raw.hget(self.keys.copied, _BEGUN) or self._target.now_us())
-        copies = Copies(self._source.kind, begun_us)
-        for items in self._items(begun_us):
+        copies = Copies(self._source.kind, self._open()[0])
+        for items in self._items():
             self._count(items)
             arrivals = [
                 each
@@ -140,10 +138,9 @@ class _Copy:
         report = self._report
         self._begin_pass()
         now_us = self._target.now_us()
-        begun_us = self._begun_us()
-        copies = Copies(self._source.kind, begun_us)
+        copies = Copies(self._source.kind, self._open()[0])
         before = done = 0
-        for items in self._items(begun_us):
+        for items in self._items():
             self._count(items)
             arrivals = [each for each in copies.arrivals(items, now_us) if each.message is not None]
             report.left_out += len(items) - len(arrivals)
@@ -160,6 +157,8 @@ class _Copy:
     def _apart(self, arrivals: list[Arrival]) -> tuple[list[Arrival], list[Arrival]]:
         """Those that were copied before, and the others."""
         digests = [each.digest for each in arrivals]
+        if not self._is_open:
+            return [], arrivals
         found = self._target.raw.hmget(self.keys.copied, digests) if digests else []
         apart: tuple[list[Arrival], list[Arrival]] = ([], [])
         for arrival, stored in zip(arrivals, found, strict=True):
@@ -175,12 +174,23 @@ class _Copy:
             self._report.note("there is another body under its id", id)
         return present
 
-    def _begun_us(self) -> int:
-        """When this copy was opened, by which messages are dated that have no time."""
-        raw, copied = self._target.raw, self.keys.copied
-        raw.hsetnx(copied, _BEGUN, b"%d" % self._target.now_us())
-        raw.expire(copied, round(arriving.COPY_OPEN))
-        return int(raw.hget(copied, _BEGUN))
+    def _open(self, of_list: bytes = b"") -> tuple[int, bytes]:
+        """
+        Open the copy, or go on with the open one; a dry run only looks.
+
+        Returns:
+            The microsecond when it was opened, by which messages are dated that have no time; and
+            the digest of the list that it is of.
+        """
+        if not self._report.dry_run:
+            self._is_open = True
+            return self._target.rsmq.run(
+                operations.open_copy(self.keys, lifetime=arriving.COPY_OPEN, of_list=of_list)
+            )
+        self._is_open = arriving.is_of_queue(self._target, self.keys)
+        found = self._target.raw.hmget(self.keys.copied, "begun", "list")
+        begun, known = found if self._is_open else (None, None)
+        return int(begun or self._target.now_us()), known or of_list
 
     def _begin_pass(self) -> None:
         report = self._report
@@ -193,20 +203,23 @@ class _Copy:
     def _count(self, items: list[Item]) -> None:
         for item in items:
             self._report.found[item.state] += 1
+            if self._source.has_ids and item.body is not None and not item.identity:
+                self._report.note(
+                    "without an id: a copy leaves it out, a move takes it", name_of(item)
+                )
         self._report.note_items(items, self.maxsize)
 
-    def _items(self, begun_us: int) -> Iterator[list[Item]]:
+    def _items(self) -> Iterator[list[Item]]:
         if self._source.has_ids:
             return self._source.newest_first(self._queue)
-        return self._numbered(begun_us)
+        return self._numbered()
 
-    def _numbered(self, sent_us: int) -> Iterator[list[Item]]:
+    def _numbered(self) -> Iterator[list[Item]]:
         """Elements of a plain list, whose identity is their place while nobody touches it."""
         fingerprint, total = self._fingerprint()
-        raw, copied = self._target.raw, self.keys.copied
-        if not self._report.dry_run:
-            raw.hsetnx(copied, _LIST, fingerprint)
-        if raw.hget(copied, _LIST) not in {None, fingerprint}:
+        named = fingerprint + b" " + protocol.encode_name(self._queue)
+        sent_us, of = self._open(named)
+        if of != named:
             raise self._changed()
         known = hashlib.blake2b(digest_size=12)
         place = total
@@ -248,8 +261,8 @@ class _Copy:
             f"The list {self._queue!r} was touched since the copy began",
             value=self._queue,
             hint="Its elements have no ids, so a copy can't tell which of them it has. Stop its "
-            "producers and workers, remove what was copied, and copy again; or move them: a move "
-            "may go on while they work.",
+            "producers and workers, remove what was copied (rsmq purge), and copy again; or move "
+            "them: a move may go on while they work.",
         )
 
 

@@ -16,6 +16,7 @@ _TWO_DIGITS = ["".join(pair) for pair in product(_DIGITS, repeat=2)]
 _CHARACTERS = "".join(sorted(protocol.ID_ALPHABET.decode()))
 _TWO_CHARACTERS = ["".join(pair) for pair in product(_CHARACTERS, repeat=2)]
 _NUMBER_LENGTH = 6
+_LATEST_US = 36**10 - 1
 _ANY_BYTE = bytes(protocol.ID_ALPHABET[byte % len(protocol.ID_ALPHABET)] for byte in range(256))
 
 
@@ -24,9 +25,9 @@ def time_part(us: int) -> str:
     Ten base-36 digits.
 
     Args:
-        us: Unix microseconds.
+        us: Unix microseconds; what ten digits can't tell is the nearest that they can.
     """
-    us, a = divmod(us, 1296)
+    us, a = divmod(min(max(us, 0), _LATEST_US), 1296)
     us, b = divmod(us, 1296)
     us, c = divmod(us, 1296)
     e, d = divmod(us, 1296)

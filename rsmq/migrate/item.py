@@ -70,6 +70,7 @@ class Item:
         receive_count: how often it was received.
         first_received_ms: when for the first time; None is not known.
         others: keys that go with it.
+        is_half: whether it may be half of a send that is under way: it stays where it is.
         notes: what of it has no place in a queue, in a few words each.
     """
 
@@ -83,6 +84,7 @@ class Item:
     receive_count: int = 0
     first_received_ms: int | None = None
     others: tuple[bytes, ...] = ()
+    is_half: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rsmq import operations, protocol
+from rsmq.errors import NotPossible
 from rsmq.migrate import arriving
 from rsmq.migrate.arriving import Progress, Tell, nobody
 from rsmq.migrate.ids import digest
@@ -16,7 +18,7 @@ from rsmq.migrate.placing import Moves
 from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
 from rsmq.migrate.source import PAGE, Source
-from rsmq.operations.landing import Arrival, Destination
+from rsmq.operations.landing import ADDED, COPIED, OTHER, TAKEN, Arrival, Destination
 
 _MODULUS = 1 << 128
 
@@ -49,16 +51,18 @@ def move(
 
     Raises:
         SourceNotFound: there is no such queue at the source.
-        NotPossible: the queue is its own source.
+        NotPossible: the queue is its own source; or a copy of the list to it is open.
     """
     began = time.monotonic()
     arriving.refuse_itself(source, queue, target, to)
+    _refuse_twice(source, queue, target, to)
     found = source.look(queue)
     report = Report(f"{source.kind}:{queue}", to, "move", dry_run)
     for note in found.notes:
         report.note(note)
     if dry_run:
-        _look(source, queue, report, arriving.maxsize(target, to, found), in_flight=in_flight)
+        maxsize = arriving.maxsize(target, to, found)
+        _look(source, queue, target, report, maxsize, in_flight=in_flight)
     else:
         report.created = arriving.prepare(target, to, found)
         mover = Mover(source, queue, target, to, report, in_flight=in_flight)
@@ -83,17 +87,42 @@ def move(
     return report
 
 
-def _look(source: Source, queue: str, report: Report, maxsize: int, *, in_flight: bool) -> None:
+def _refuse_twice(source: Source, queue: str, target: Server, to: str) -> None:
+    keys = target.rsmq.namespace.queue(to)
+    if source.has_ids or not arriving.is_of_queue(target, keys):
+        return
+    _, _, copied = (target.raw.hget(keys.copied, "list") or b"").partition(b" ")
+    if copied == protocol.encode_name(queue):
+        raise NotPossible(
+            f"A copy of the list {queue!r} to {to!r} is open: moved too, its elements would be "
+            "there twice",
+            hint="They have no ids. If the copy is what you want, remove the list; if not, remove "
+            f"what was copied (rsmq purge {to}), and move. rsmq migrate --copy --finish closes the "
+            "copy.",
+        )
+
+
+def _look(
+    source: Source, queue: str, target: Server, report: Report, maxsize: int, *, in_flight: bool
+) -> None:
+    keys = target.rsmq.namespace.queue(report.queue)
+    is_open = arriving.is_of_queue(target, keys)
     for arrivals in source.aside(queue):
         report.arrived += len(arrivals)
     for items in source.newest_first(queue):
         for item in items:
             report.found[item.state] += 1
-        taken = [item for item in items if in_flight or item.state != "in_flight"]
-        with_body = sum(item.body is not None for item in taken)
+        taken = [
+            item for item in items if (in_flight or item.state != "in_flight") and not item.is_half
+        ]
+        bodies = [item for item in taken if item.body is not None]
+        digests = [digest(source.kind, item.identity) for item in bodies if item.identity]
+        known = target.raw.hmget(keys.copied, digests) if is_open and digests else []
+        before = len(known) - known.count(None)
+        report.before += before
         report.left += len(items) - len(taken)
-        report.left_out += len(taken) - with_body
-        report.arrived += with_body
+        report.left_out += len(taken) - len(bodies)
+        report.arrived += len(bodies) - before
         report.note_items(taken, maxsize)
 
 
@@ -141,7 +170,8 @@ class Mover:
         self._states: Sequence[ItemState] = (
             ("in_flight", "ready", "delayed") if in_flight else ("ready", "delayed")
         )
-        self._skipped = 0
+        self._skipped: dict[ItemState, int] = {}
+        self._others: set[str] = set()
         self._at_end = False
         self.taken = self.passed_over = 0
         self.maxsize = -1
@@ -159,11 +189,12 @@ class Mover:
         if self._at_end:
             self._at_end, self.passed_over = False, 0
         for state in self._states:
-            place, items = self._source.next_items(self._queue, state, number, self._skipped)
+            skip = self._skipped.get(state, 0)
+            place, items = self._source.next_items(self._queue, state, number, skip)
             if items:
-                self._move(place, items)
+                self._skipped[state] = skip + self._move(place, items)
                 return len(items)
-            self._skipped = 0
+        self._skipped.clear()
         self._at_end = True
         return 0
 
@@ -171,6 +202,8 @@ class Mover:
         """Bring what an earlier run has put aside; and forget at the source what it has brought."""
         for arrivals in self._source.aside(self._queue):
             self._bring(arrivals)
+        if not arriving.is_of_queue(self._target, self._keys):
+            return
         waiting = [each for found in self._source.may_have_arrived(self._queue) for each in found]
         for at in range(0, len(waiting), PAGE):
             page = waiting[at : at + PAGE]
@@ -184,35 +217,60 @@ class Mover:
         key = self._source.aside_key(self._queue)
         return bool(key and self._source.server.raw.exists(key))
 
-    def _move(self, place: object, items: list[Item]) -> None:
+    def _move(self, place: object, items: list[Item]) -> int:
+        """Move messages; how many stay where they are."""
         report = self._report
-        wanted = [item for item in items if self._in_flight or item.state != "in_flight"]
-        self._skipped += len(items) - len(wanted)
+        wanted = [
+            item
+            for item in items
+            if (self._in_flight or item.state != "in_flight") and not item.is_half
+        ]
         self.passed_over += len(items) - len(wanted)
         given = list(zip(wanted, self._moves.arrivals(wanted, self._target.now_us()), strict=True))
         if self._at_once:
             to = Destination(self._keys, realtime=self._target.realtime)
         else:
             to = Destination(None, self._source.aside_key(self._queue))
-            given = [(item, _known(arrival)) for item, arrival in given]
-        told = self._source.take(place, given, to) if given else []
-        taken = [pair for pair, was_taken in zip(given, told, strict=True) if was_taken]
-        self.taken += len(taken)
-        for item, _ in taken:
+        told = self._source.take(place, given, to) if given else b""
+        answered = list(zip(given, told, strict=True))
+        copied = [
+            item for (item, _), answer in answered if answer == COPIED and item.body is not None
+        ]
+        taken = [
+            (item, arrival)
+            for (item, arrival), answer in answered
+            if answer == TAKEN or (answer == COPIED and item.body is None)
+        ]
+        others = [arrival for (_, arrival), answer in answered if answer == OTHER]
+        self._note_others(others)
+        self.taken += len(taken) + len(copied)
+        gone = [*(item for item, _ in taken), *copied]
+        for item in gone:
             report.found[item.state] += 1
-        report.note_items((item for item, _ in taken), self.maxsize)
+        report.note_items(gone, self.maxsize)
         arrivals = [arrival for _, arrival in taken if arrival.message is not None]
+        report.before += len(copied)
         report.left_out += len(taken) - len(arrivals)
         if self._at_once:
-            self._arrived(arrivals)
+            self._arrived(arrivals, len(arrivals))
         else:
             self._bring(arrivals)
             nothing = [arrival for _, arrival in taken if arrival.message is None]
             self._source.forget(self._queue, nothing)
+        return len(items) - len(wanted) + len(others)
 
-    def _bring(self, arrivals: list[Arrival]) -> None:
+    def _note_others(self, others: list[Arrival]) -> None:
+        """Messages that stay, as another one has their id in the queue."""
+        ids = {each.message.id for each in others if each.message is not None} - self._others
+        self._others |= ids
+        self._report.missing += len(ids)
+        for id in ids:
+            self._report.note("there is another body under its id: it stays", id)
+
+    def _bring(self, aside: list[Arrival]) -> None:
         """Add what stands aside to the queue, see that it is there, and take it from aside."""
-        arriving.land(self._target, self._keys, arrivals)
+        arrivals = [_known(each) for each in aside]
+        told = arriving.land(self._target, self._keys, arrivals)
         _, wrong = arriving.compare(self._target, self._keys, arrivals)
         for id in wrong:
             self._report.missing += 1
@@ -220,17 +278,20 @@ class Mover:
         arrived = [
             each for each in arrivals if each.message is None or each.message.id not in wrong
         ]
-        self._arrived(arrived)
+        self._arrived(arrived, told.count(ADDED))
         self._forget(arrived)
 
     def _forget(self, arrived: list[Arrival]) -> None:
         if arrived:
             self._source.forget(self._queue, arrived)
             # Not before: while it was aside, it was known that it must not come again.
-            self._target.raw.hdel(self._keys.copied, *(each.digest for each in arrived))
+            digests = [each.digest for each in arrived if each.digest]
+            self._target.rsmq.run(operations.forget_copies(self._keys, digests))
 
-    def _arrived(self, arrivals: list[Arrival]) -> None:
-        self._report.arrived += len(arrivals)
+    def _arrived(self, arrivals: list[Arrival], added: int) -> None:
+        """Count messages that are where they go, of which so many were not there before."""
+        self._report.arrived += added
+        self._report.before += len(arrivals) - added
         self._report.checksum += arriving.checksum(arrivals)
         self._report.checksum %= _MODULUS
 

@@ -33,13 +33,15 @@ class Copies:
         What they are in the queue.
 
         Args:
-            items: each with an identity.
+            items: those without an identity can't be copied, and are nothing there.
             now_us: the time, Unix microseconds: none that waits is due later, even if it was sent
                 by a clock that was ahead.
         """
         return [self._arrival(item, now_us) for item in items]
 
     def _arrival(self, item: Item, now_us: int) -> Arrival:
+        if not item.identity:
+            return Arrival(b"", None)
         known = digest(self._kind, item.identity)
         if item.body is None:
             return Arrival(known, None)

@@ -18,6 +18,10 @@ from rsmq.model import QueueAttributes
 # What Node deletes; other ids are made anew.
 _NODES_ID = re.compile(r"[a-zA-Z0-9:]{32}")
 
+# Some clients store an id first and its body then: a younger id may be one of these.
+_HALF_MS = 10_000
+_GHOST = "a ghost: an id without a body"
+
 # Scores of clients that count otherwise: seconds below, microseconds above.
 # What is smaller still was put at the front.
 _FRONT_BELOW, _SECONDS_BELOW, _MICROSECONDS_ABOVE = 1e8, 1e11, 1e15
@@ -170,10 +174,10 @@ class Queues(Keyed):
         if score > now_ms:
             state = "in_flight" if received > 0 else "delayed"
         if body is None:
-            return Item(
-                element, state, None, identity=element.raw,
-                notes=("a ghost: an id without a body",),
-            )  # fmt: skip
+            is_half = score > now_ms - _HALF_MS
+            if is_half:
+                return Item(element, "in_flight", None, identity=element.raw, is_half=True)
+            return Item(element, state, None, identity=element.raw, notes=(_GHOST,))
         if meta is not None:
             notes = (*notes, "apalis-rsmq's meta of it")
         keeps = _NODES_ID.fullmatch(id) is not None

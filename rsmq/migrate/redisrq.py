@@ -16,7 +16,7 @@ from rsmq.migrate.ids import digest
 from rsmq.migrate.item import Element, Found, Item, ItemState
 from rsmq.migrate.server import Server
 from rsmq.migrate.source import LOOK, PAGE, SCAN
-from rsmq.operations.landing import Arrival, Destination
+from rsmq.operations.landing import TAKEN, Arrival, Destination, Told
 
 #: The module's name for its type of key.
 _TYPE = "RELIABLEQ"
@@ -98,13 +98,11 @@ class RedisRQ:
             return queue, [known.get(id) or self._item([id, body]) for id, body in recovered]
         return queue, []
 
-    def take(
-        self, place: Any, given: Sequence[tuple[Item, Arrival]], to: Destination
-    ) -> list[bool]:
+    def take(self, place: Any, given: Sequence[tuple[Item, Arrival]], to: Destination) -> Told:
         """As ``Source`` has it: they were taken when they were read."""
         for item, arrival in given:
             self._under_way[arrival.digest] = item.element.raw
-        return [True] * len(given)
+        return bytes([TAKEN]) * len(given)
 
     def wait(self, queue: str, seconds: float) -> None:
         """As ``Source`` has it: it looks again after a short while."""

@@ -44,7 +44,8 @@ class Report:
         dry_run: whether nothing was done.
         found: how many messages there were, by state.
         arrived: how many came to the queue now.
-        before: how many were there from an earlier run.
+        before: how many were there from an earlier run; of a move how many were copied before,
+            and are taken from the source only.
         consumed: how many of those are not there any more.
         left: how many stayed at the source as they are in flight.
         left_out: how many go nowhere; the notes say why.
@@ -85,9 +86,9 @@ class Report:
         """Note what has no place of each message, and which are larger than the queue takes."""
         for item in items:
             for text in item.notes:
-                self.note(text, _name(item))
+                self.note(text, name_of(item))
             if item.body is not None and -1 != maxsize < len(item.body):
-                self.note(f"larger than the queue's maxsize of {maxsize}: kept", _name(item))
+                self.note(f"larger than the queue's maxsize of {maxsize}: kept", name_of(item))
 
     @property
     def done(self) -> bool:
@@ -133,8 +134,11 @@ def _lines(report: Report) -> Iterable[str]:
         rate = f", {report.arrived / report.seconds:,.0f} a second" if report.seconds > 1 else ""
         created = "; the queue was created" if report.created else ""
         yield f"  {verb}: {report.arrived:,} in {report.seconds:.1f} s{rate}{created}"
+    earlier = "there from an earlier run"
+    if report.way == "move":
+        earlier = "were here before, by a copy or a broken-off run: only taken from the source"
     for number, text in (
-        (report.before, "there from an earlier run"),
+        (report.before, earlier),
         (report.consumed, "copied before and consumed since"),
         (report.left, "in flight: left at the source; --in-flight takes them too"),
         (report.left_out, "left out, as noted below"),
@@ -147,7 +151,11 @@ def _lines(report: Report) -> Iterable[str]:
         yield f"  note: {note.text}{messages if note.number else ''}"
     if not report.dry_run:
         told = "verified" if report.verified else "NOT VERIFIED: run it again"
-        yield f"  {told}, checksum {report.checksum:032x}"
+        yield (
+            f"  {told}, checksum {report.checksum:032x}"
+            if any(report.found.values())
+            else f"  {told}"
+        )
 
 
 def _printable(line: str) -> str:
@@ -159,7 +167,8 @@ def _more(note: Note) -> str:
     return ", ..." if note.number > len(note.examples) else ""
 
 
-def _name(item: Item) -> str:
+def name_of(item: Item) -> str:
+    """A message as a report names it."""
     raw = item.identity or item.element.raw
     text = raw.decode("utf-8", "backslashreplace")
     return text if len(text) <= 40 else text[:37] + "..."  # noqa: PLR2004 - a line has room for it

@@ -20,6 +20,9 @@ _TOPIC = re.compile(rb"rfq:(.+):(?:backlog|nextlog)", re.DOTALL)
 # From the beginning of the Gregorian calendar to that of Unix, in units of 100 ns.
 _GREGORIAN = 0x01B21DD213814000
 
+# 2000 and 2085: what has another time is no uuid of rfq's.
+_EARLIEST_US, _LATEST_US = 946_684_800_000_000, 36**10 - 1
+
 _TIME_BASED = 1
 _UUID_LENGTH = 32
 
@@ -126,9 +129,10 @@ def published_us(id: bytes) -> int | None:
     if len(id) != _UUID_LENGTH or id[12:13] != b"1":
         return None
     try:
-        return (int(id[13:16] + id[8:12] + id[:8], 16) - _GREGORIAN) // 10
+        us = (int(id[13:16] + id[8:12] + id[:8], 16) - _GREGORIAN) // 10
     except ValueError:
         return None
+    return us if _EARLIEST_US <= us <= _LATEST_US else None
 
 
 def uuid_at(us: int) -> UUID:

@@ -15,6 +15,9 @@ from rsmq.migrate.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.migrate.server import Server
 from rsmq.migrate.source import Keyed
 
+# In the year 5138: for what is infinite.
+_NEVER_MS = 1e14
+
 _CONFIG = b"__rq::q-config::"
 
 # What stands before a queue's name in the keys of the two layouts.
@@ -144,16 +147,16 @@ class Rqueue(Keyed):
     ) -> Item:
         if message is None:
             return Item(
-                element, place.state, element.raw, identity=element.raw,
+                element, place.state, element.raw,
                 notes=("no message of Rqueue: taken over as it is",),
             )  # fmt: skip
         identity = str(message["id"]).encode("utf-8", "surrogatepass")
         if left_out := _left_out(message, about):
             return Item(element, place.state, None, identity=identity, notes=(left_out,))
         process_at = _whole(message.get("processAt"))
-        sent_ms = process_at if process_at is not None and process_at <= now_ms else None
+        sent_ms = process_at if process_at is not None and 0 <= process_at <= now_ms else None
         in_flight = place.state == "in_flight"
-        due_ms = int(element.score or 0)
+        due_ms = int(min(max(element.score or 0.0, 0.0), _NEVER_MS))
         failures = _whole(message.get("failureCount")) or 0
         received = failures + in_flight
         body, notes = self._body(message)
@@ -244,7 +247,7 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
 def _object(text: bytes | str | None) -> dict[str, Any] | None:
     try:
         found = json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -292,8 +295,17 @@ def _dead_letter_queues(config: dict[str, Any]) -> list[str]:
     return [
         each["name"]
         for each in queues
-        if isinstance(each, dict) and isinstance(each.get("name"), str)
+        if isinstance(each, dict) and isinstance(each.get("name"), str) and _is_text(each["name"])
     ]
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be the name of a key: JSON has halves of characters too."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _whole(value: object) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -14,6 +15,7 @@ from redis.retry import Retry
 
 from rsmq import protocol
 from rsmq.client import RSMQ
+from rsmq.errors import NotPossible
 
 T = TypeVar("T")
 
@@ -52,11 +54,19 @@ class Server:
             url: as for ``RSMQ.from_url``.
             ns: the namespace of the queues.
             realtime: as above.
+
+        Raises:
+            NotPossible: ``memory://``.
         """
+        if url.startswith("memory://"):
+            raise NotPossible(
+                "memory:// is no server that messages could come from or go to",
+                hint="Give the url of a Redis: redis://, rediss:// or unix://.",
+            )
         rsmq = RSMQ.from_url(url, ns=ns, realtime=realtime, strict_names=False)
         # Few and soon: what is broken off goes on when it is run again.
         retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), 3)
-        raw = redis.Redis.from_url(url, protocol=2, retry=retry)
+        raw = redis.Redis.from_url(_plain(url), protocol=2, retry=retry)
         return cls(rsmq, raw, realtime=realtime)
 
     def close(self) -> None:
@@ -99,3 +109,14 @@ class Server:
             return bool(other.raw.exists(key))
         finally:
             self.raw.delete(key)
+
+
+def _plain(url: str) -> str:
+    """Without the options that change what replies look like."""
+    parts = urlsplit(url)
+    options = [
+        (name, value)
+        for name, value in parse_qsl(parts.query, keep_blank_values=True)
+        if name not in {"protocol", "decode_responses", "encoding", "encoding_errors"}
+    ]
+    return urlunsplit(parts._replace(query=urlencode(options)))

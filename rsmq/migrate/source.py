@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from rsmq import operations
 from rsmq.migrate.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.migrate.server import Server
-from rsmq.operations.landing import TAKEN, Arrival, Destination, unpacked
+from rsmq.operations.landing import Arrival, Destination, Told, unpacked
 
 #: How many messages are read at once, and how many bytes of them at most, about.
 PAGE, PAGE_BYTES = 1000, 4_000_000
@@ -78,10 +78,8 @@ class Source(Protocol):
             The place, for ``take``; and the messages, none at the end.
         """
 
-    def take(
-        self, place: Any, given: Sequence[tuple[Item, Arrival]], to: Destination
-    ) -> list[bool]:
-        """Take messages to where they go, in one step; whether each was taken."""
+    def take(self, place: Any, given: Sequence[tuple[Item, Arrival]], to: Destination) -> Told:
+        """Take messages to where they go, in one step; an answer for each."""
 
     def aside_key(self, queue: str) -> bytes:
         """Where what is taken stands aside, on its way to another server."""
@@ -190,9 +188,7 @@ class Keyed:
         if number:
             self._page = max(1, min(PAGE, PAGE_BYTES * number // max(size, 1)))
 
-    def take(
-        self, place: Place, given: Sequence[tuple[Item, Arrival]], to: Destination
-    ) -> list[bool]:
+    def take(self, place: Place, given: Sequence[tuple[Item, Arrival]], to: Destination) -> Told:
         """As ``Source`` has it."""
         if place.shape == "queue":
             operation = operations.take_from_queue(
@@ -209,7 +205,7 @@ class Keyed:
             else:
                 others = [key for item, _ in given for key in item.others]
                 operation = operations.take_from_list(to, place.key, place.shape, rows, others)
-        return [told == TAKEN for told in self.server.rsmq.run(operation)]
+        return self.server.rsmq.run(operation)
 
     def wait(self, queue: str, seconds: float) -> None:
         """As ``Source`` has it: on a list at once, else after a short while."""

@@ -33,8 +33,10 @@ from rsmq.operations.inspection import (
     peek_messages,
 )
 from rsmq.operations.landing import (
+    forget_copies,
     hand_over,
     land_copies,
+    open_copy,
     take_from_list,
     take_from_queue,
     take_from_sorted_set,
@@ -140,6 +142,7 @@ __all__ = [
     "extend_leased",
     "finish_staged",
     "first_place",
+    "forget_copies",
     "forget_leases",
     "get_message",
     "get_messages",
@@ -158,6 +161,7 @@ __all__ = [
     "mend_scores",
     "move_messages",
     "new_messages",
+    "open_copy",
     "pause_queue",
     "peek_messages",
     "persist_keys",

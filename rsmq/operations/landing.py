@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from rsmq.errors import NotPossible
 from rsmq.lua import Script, load
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
@@ -21,8 +22,8 @@ Told: TypeAlias = bytes
 #: Answers of ``land_copies``.
 THERE, ADDED, CONSUMED = b"0"[0], b"1"[0], b"2"[0]
 
-#: Answers of the takes.
-TAKEN = b"1"[0]
+#: Answers of the takes: it came to where it goes; it was copied before; its id is another's.
+TAKEN, COPIED, OTHER = b"1"[0], b"2"[0], b"3"[0]
 
 _NOWHERE = (b"", b"", b"", b"", b"")
 
@@ -97,7 +98,14 @@ def take_from_queue(
         zset: its ids.
         known: its digests of what was copied to it, which forgets those that leave.
         given: the id of each, its score, and what it is there.
+
+    Raises:
+        NotPossible: they would go to where they are.
     """
+    if to.keys is not None and zset == to.keys.zset:
+        raise NotPossible(
+            f"The queue {to.keys.name!r} is the source and the target", hint="Give another one."
+        )
     rows = [
         value
         for id, score, arrival in given
@@ -121,9 +129,40 @@ def _take(
         (*at, *keys),
         (b"aside" if queue is None else b"queue", *extra, channel, *rows),
         bytes,
-        # What was taken is not the next one any more when this comes again.
+        # When this comes again, what was taken is gone; and of elements that are all alike those
+        # are left alone whose ids went there before.
         Retry.ALWAYS,
         () if queue is None else (queue.name,),
+    )
+
+
+def open_copy(
+    keys: QueueKeys, *, lifetime: float, of_list: bytes = b""
+) -> Operation[tuple[int, bytes]]:
+    """
+    Open a copy, or go on with the open one.
+
+    The result is the microsecond when it was opened, and the digest of the list that it is of.
+
+    Args:
+        keys: the queue.
+        lifetime: seconds for which it is kept.
+        of_list: the digest of a list without ids; empty for what has ids.
+    """
+    return Operation(
+        load("open_copy"),
+        (keys.hash, keys.copied),
+        (digits(round(lifetime * 1000)), of_list),
+        lambda reply: (int(reply[0]), bytes(reply[1])),
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def forget_copies(keys: QueueKeys, given: Sequence[bytes]) -> Operation[int]:
+    """Forget messages, by their digests, that can't come again; how many are known still."""
+    return Operation(
+        load("forget_copies"), (keys.copied,), tuple(given), int, Retry.ALWAYS, (keys.name,)
     )
 
 

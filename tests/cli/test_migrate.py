@@ -161,7 +161,7 @@ def test_a_bridge_the_other_way_round(processes, raw, rsmq, ns):
     out, said = process.communicate(timeout=20)
 
     assert (process.returncode, said) == (0, b"")
-    assert json.loads(out) == {"from": "q", "to": f"list:{ns}:work", "moved": 2}
+    assert json.loads(out) == {"from": "q", "to": f"list:{ns}:work", "moved": 2, "before": 0}
     assert raw.lrange(f"{ns}:work", 0, -1) == [b"b", b"a"]
 
 

@@ -82,7 +82,7 @@ def test_the_index_is_kept_for_its_time_after_each_run(source, target, topic, ns
     target.raw.expire(key, 5)
     copy(source, topic, target, "to")
     assert 0 <= COPY_OPEN - target.raw.ttl(key) < 60
-    assert target.raw.hlen(key) == 6  # and when it was begun
+    assert target.raw.hlen(key) == 7  # and of what queue it is, and when it was begun
 
 
 def test_a_finished_copy_forgets_what_it_did(source, target, topic, ns):

@@ -122,6 +122,7 @@ def test_a_copy_keeps_everything_and_leaves_the_source(old, here, filled, raw, n
 
 def test_dry_runs_change_nothing_and_tell_the_numbers_of_the_runs(old, here, filled, raw, ns):
     old.raw.hdel(f"{old.ns}:q:Q", filled[2].id)  # a ghost
+    old.raw.zincrby(f"{old.ns}:q", -10_001, filled[2].id)
     for way, options in (
         (copy, {}), (copy, {}), (move, {}), (move, {"in_flight": True}), (move, {}),
     ):  # fmt: skip
@@ -195,10 +196,27 @@ def test_a_paused_queue_is_told(beside, here):
     ]
 
 
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_an_id_whose_body_may_come_yet_stays(beside, here, raw, ns, in_flight):
+    """Go's and others' sends store the id first, in a step of its own."""
+    beside.rsmq.create_queue("q")
+    half, id = beside.rsmq.send_messages("q", ["half", "m"])
+    beside.raw.hdel(f"{beside.ns}:q:Q", half)
+    report = move(Queues(beside.server), "q", here, "q", in_flight=in_flight)
+    assert [each.id for each in stored(raw, ns, "q")] == [id]
+    assert (report.arrived, report.left_out) == (1, 0)
+    assert beside.raw.zrange(f"{beside.ns}:q", 0, -1) == [half.encode()]
+
+    beside.raw.hset(f"{beside.ns}:q:Q", half, "half")
+    assert move(Queues(beside.server), "q", here, "q").arrived == 1
+    assert [each.body for each in stored(raw, ns, "q")] == [b"half", b"m"]
+
+
 def test_ghosts_are_left_out_and_taken_away(beside, here, raw, ns):
     beside.rsmq.create_queue("q")
     ghost, id = beside.rsmq.send_messages("q", ["ghost", "m"])
     beside.raw.hdel(f"{beside.ns}:q:Q", ghost)
+    beside.raw.zincrby(f"{beside.ns}:q", -10_001, ghost)
     copied = copy(Queues(beside.server), "q", here, "copy")
     moved = move(Queues(beside.server), "q", here, "q")
 

@@ -7,7 +7,15 @@ import redis.exceptions as redis_errors
 
 from rsmq import QueueNotFound, operations
 from rsmq.migrate import Server
-from rsmq.operations.landing import Arrival, Departure, Destination, hand_over, land_copies
+from rsmq.operations.landing import (
+    Arrival,
+    Departure,
+    Destination,
+    forget_copies,
+    hand_over,
+    land_copies,
+    open_copy,
+)
 from rsmq.operations.staging import Restored
 from tests.migrate.stored import Stored, bodies, dumped, now_ms, stored
 from tests.servers import Server as RedisServer
@@ -42,6 +50,9 @@ class Shape:
         self.kind = kind
         self.raw = raw
         self.key = f"{ns}-source".encode()
+
+    def make_ghost(self, number):
+        self.raw.hdel(self.key + b":Q", b"element %d" % number)
 
     def fill(self, *numbers):
         for number in numbers:
@@ -148,12 +159,17 @@ def test_a_take_aside_keeps_all_that_a_message_is(shape, rsmq, raw, aside):
 def test_what_goes_nowhere_is_only_taken(shape, rsmq, raw, ns, to, aside):
     shape.fill(1, 2)
 
+    if shape.kind == "queue":  # what has a body meanwhile is no ghost any more
+        assert rsmq.run(shape.take(to, nothing(1))) == b"0"
+        shape.make_ghost(1)
     assert rsmq.run(shape.take(to, nothing(1))) == b"1"
     assert shape.left() == [2]
     assert stored(raw, ns, "q") == []
     assert raw.hget(f"{ns}:q:Q", "totalsent") is None
     raw.unlink(shape.key)
     shape.fill(1)
+    if shape.kind == "queue":
+        shape.make_ghost(1)
     assert rsmq.run(shape.take(aside, nothing(1))) == b"1"
     assert not raw.exists(aside.aside)
 
@@ -191,9 +207,10 @@ def test_a_take_leaves_what_the_queue_has_under_the_same_id(shape, rsmq, raw, ns
 
 def test_a_take_does_not_bring_back_what_a_copy_brought_and_was_consumed(shape, rsmq, raw, ns, to):
     shape.fill(1, 2)
-    raw.hset(to.keys.copied, b"digest 1", b"")
+    created = raw.hget(to.keys.hash, "created")
+    raw.hset(to.keys.copied, mapping={"created": created, "digest 1": b""})
 
-    assert rsmq.run(shape.take(to, arrival(1), arrival(2))) == b"11"
+    assert rsmq.run(shape.take(to, arrival(1), arrival(2))) == b"21"
     assert bodies(raw, ns, "q") == [b"body 2"]
     assert shape.left() == []
 
@@ -400,7 +417,48 @@ def test_a_copy_is_added_once_even_if_it_was_consumed(rsmq, raw, ns, keys):
     assert rsmq.run(landed(keys, *given, arrival(3))) == b"201"
     assert bodies(raw, ns, "q") == [b"body 2", b"body 3"]
     assert raw.hget(f"{ns}:q:Q", "totalsent") == b"3"
-    assert raw.hkeys(keys.copied) == [b"digest 1", b"digest 2", b"digest 3"]
+    assert raw.hkeys(keys.copied) == [b"created", b"digest 1", b"digest 2", b"digest 3"]
+
+
+def test_what_was_copied_to_a_queue_that_was_deleted_counts_for_nothing(
+    shape, rsmq, raw, ns, keys, to
+):
+    """Node deletes a queue and creates it anew: it knows nothing of what stands beside it."""
+    rsmq.run(landed(keys, arrival(1), arrival(2)))
+    raw.unlink(keys.hash, keys.zset)
+    raw.hset(keys.hash, mapping={"vt": 30, "delay": 0, "maxsize": 65536, "created": 5})
+    shape.fill(1)
+
+    assert rsmq.run(shape.take(to, arrival(1))) == b"1"
+    assert bodies(raw, ns, "q") == [b"body 1"]
+    assert rsmq.run(landed(keys, arrival(2))) == b"1"
+    assert raw.hgetall(keys.copied) == {b"created": b"5", b"digest 2": b""}
+
+
+def test_an_open_copy_tells_when_it_was_opened_until_the_queue_is_another(rsmq, raw, keys):
+    begun, of = rsmq.run(open_copy(keys, lifetime=60, of_list=b"this"))
+    seconds, microseconds = raw.time()
+
+    assert 0 <= seconds * 10**6 + microseconds - begun < 60 * 10**6
+    assert of == b"this"
+    assert rsmq.run(open_copy(keys, lifetime=60, of_list=b"that")) == (begun, b"this")
+    raw.hset(keys.hash, "created", 5)
+    again, of = rsmq.run(open_copy(keys, lifetime=60))
+    assert again > begun
+    assert of == b""
+    assert 0 < raw.pttl(keys.copied) <= 60_000
+
+
+def test_what_is_forgotten_may_be_copied_again(rsmq, raw, keys):
+    rsmq.run(landed(keys, arrival(1), arrival(2)))
+    assert rsmq.run(forget_copies(keys, [b"digest 1"])) == 2
+    assert rsmq.run(forget_copies(keys, [b"digest 2"])) == 0
+    assert not raw.exists(keys.copied)
+
+    rsmq.run(open_copy(keys, lifetime=60))
+    rsmq.run(landed(keys, arrival(3)))
+    assert rsmq.run(forget_copies(keys, [b"digest 3"])) == 2
+    assert raw.hkeys(keys.copied) == [b"created", b"begun"]
 
 
 def test_a_copy_of_what_is_there_already_leaves_it_and_is_known(rsmq, raw, ns, keys):
@@ -409,7 +467,7 @@ def test_a_copy_of_what_is_there_already_leaves_it_and_is_known(rsmq, raw, ns, k
 
     assert rsmq.run(landed(keys, arrival(1, body=b"other"))) == b"0"
     assert bodies(raw, ns, "q") == [b"body 1"]
-    assert raw.hkeys(keys.copied) == [b"digest 1"]
+    assert raw.hkeys(keys.copied) == [b"created", b"digest 1"]
 
 
 def test_a_copy_is_forgotten_after_its_time(rsmq, raw, keys):
@@ -456,7 +514,7 @@ def test_a_copy_to_no_queue_changes_nothing(rsmq, raw):
 @pytest.mark.parametrize("call", ["delete_queue", "purge_queue"])
 def test_what_is_known_of_copies_goes_with_the_queue_and_its_messages(rsmq, raw, keys, call):
     rsmq.run(landed(keys, arrival(1)))
-    assert raw.hkeys(keys.copied) == [b"digest 1"]
+    assert raw.hkeys(keys.copied) == [b"created", b"digest 1"]
     getattr(rsmq, call)("q")
 
     assert not raw.exists(keys.copied)

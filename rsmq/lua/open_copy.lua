@@ -1,0 +1,29 @@
+-- Opens a copy from another system, or goes on with the open one.
+--
+-- KEYS[1] hash      hash     the queue's attributes, bodies and counters
+-- KEYS[2] copied    hash     digests of what was copied, and what is known of the copy
+-- ARGV[1] lifetime  integer  ms to keep them from now on
+-- ARGV[2] list      string   digest of a plain list as a whole; '' for what has ids
+--
+-- returns the microsecond when it was opened, and the digest of the list it is of, '' for none
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include _time.lua
+-- @include _attributes.lua
+-- @include _copies.lua
+
+local hash, copied = KEYS[1], KEYS[2]
+local lifetime, list = ARGV[1], ARGV[2]
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+if not is_of_queue(copied, hash) then
+  begin_anew(copied, hash)
+end
+redis.call('HSETNX', copied, 'begun', digits(server_time_us()))
+if list ~= '' then
+  redis.call('HSETNX', copied, 'list', list)
+end
+redis.call('PEXPIRE', copied, lifetime)
+return {redis.call('HGET', copied, 'begun'), redis.call('HGET', copied, 'list') or ''}
