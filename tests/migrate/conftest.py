@@ -28,12 +28,19 @@ def topic(raw, ns):
         raw.unlink(key)
 
 
-@pytest.fixture
-def rfq(server, topic):
-    """The real rfq; see Rfq."""
+@pytest.fixture(scope="session")
+def answering_rfq(server):
+    """The real rfq, begun once: it takes half a second."""
     rfq = Rfq(server.port)
     yield rfq
     rfq.close()
+
+
+@pytest.fixture
+def rfq(answering_rfq, topic):
+    """The real rfq; see Rfq."""
+    yield answering_rfq
+    answering_rfq.end_programs()
 
 
 @pytest.fixture

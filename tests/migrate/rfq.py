@@ -32,7 +32,7 @@ class Rfq:
     def ask(self, op, **args):
         """What a method of Queue returns: publish, publish_batch, harvest, listq, info ..."""
         if self._answers is None:
-            self._answers = self._start()
+            self._answers = self._begun()
         self._answers.stdin.write(json.dumps({"op": op, "args": args}) + "\n")
         self._answers.stdin.flush()
         answer = json.loads(self._answers.stdout.readline())
@@ -77,15 +77,28 @@ class Rfq:
         return self._start("consume", topic, log)
 
     def _start(self, *work):
-        process = subprocess.Popen(
+        self._running.append(self._begun(*work))
+        return self._running[-1]
+
+    def _begun(self, *work):
+        return subprocess.Popen(
             [_PYTHON, _FOLDER / "peer.py", str(self._port), *work],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
-        self._running.append(process)
-        return process
+
+    def end_programs(self):
+        """End what goes on by itself."""
+        _end(self._running)
+        self._running = []
 
     def close(self):
         """End what is still running."""
-        for process in self._running:
-            process.kill()
-            process.communicate()
+        self.end_programs()
+        if self._answers is not None:
+            _end([self._answers])
+
+
+def _end(processes):
+    for process in processes:
+        process.kill()
+        process.communicate()

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.timeout(scaled(60, 3600))
 
-MESSAGES = scaled(12_000, 200_000)
-KILLS = scaled(2, 30)
+MESSAGES = scaled(8000, 200_000)
+KILLS = scaled(1, 30)
 
 
 @pytest.fixture
@@ -183,9 +183,10 @@ def test_nothing_is_lost_while_rfq_is_at_work_on_both_sides(
         ours = Consumers(to.rsmq, "to", lambda raw: int(json.loads(raw)["n"]))
         chance = random.Random(away)
         try:
-            for _ in range(scaled(3, 40)):
+            for round in range(scaled(2, 40)):
+                if round % 2 == 0:  # it is quick, and would leave us little
+                    consumer.kill()
                 process = start(*command, url=target.url)
-                # It goes on for as long as there is something; rfq's consumer is quick, too.
                 enough = len(ours.numbers) + chance.randrange(1, 200)
                 until(lambda process=process, enough=enough: (
                     process.poll() is not None or len(ours.numbers) >= enough
@@ -212,7 +213,7 @@ def test_nothing_is_lost_while_rfq_is_at_work_on_both_sides(
     assert produced <= set(handled)
     assert ours.numbers
     # A consumer of rfq that is killed behind its note and before its word is the only way to twice.
-    assert len(handled) - len(set(handled)) <= scaled(4, 41)
+    assert len(handled) - len(set(handled)) <= scaled(3, 41)
     assert raw.keys(f"rfq:{topic}:*") == []
 
 
@@ -222,7 +223,7 @@ def test_nothing_is_lost_while_workers_of_the_pattern_are_killed(
     count = scaled(3000, 50_000)
     work, log = f"{ns}:work", f"{ns}:log"
     raw.lpush(work, *[f"mail:{number}" for number in range(count // 2)])
-    workers = {name: brpoplpush(name) for name in ("w1", "w2")}
+    workers = {name: brpoplpush(name, seconds=0.003) for name in ("w1", "w2")}
     until(lambda: raw.llen(log) > 20)
     command = [
         "migrate", "--from", f"list:{work}", "--to", "to", "--move",
@@ -230,8 +231,8 @@ def test_nothing_is_lost_while_workers_of_the_pattern_are_killed(
     ]  # fmt: skip
     chance = random.Random("pattern")
     with other_server.raw() as seen:
-        for round in range(scaled(3, 30)):
-            for number in range(count // 2 + round, count, scaled(3, 30)):
+        for round in range(scaled(2, 30)):
+            for number in range(count // 2 + round, count, scaled(2, 30)):
                 raw.lpush(work, f"mail:{number}")
             process = start(*command, url=other_server.url)
             enough = seen.zcard(f"{ns}:to") + chance.randrange(1, 500)
@@ -243,7 +244,7 @@ def test_nothing_is_lost_while_workers_of_the_pattern_are_killed(
             name = chance.choice(["w1", "w2"])
             workers[name].kill()
             workers[name].wait(10)
-            workers[name] = brpoplpush(name)
+            workers[name] = brpoplpush(name, seconds=0.003)
         for worker in workers.values():
             worker.kill()
             worker.wait(10)
@@ -256,6 +257,6 @@ def test_nothing_is_lost_while_workers_of_the_pattern_are_killed(
 
     assert {*handled, *moved} == set(range(count))
     # A worker that is killed between its note and the end of its task has it in its list still.
-    assert len(handled) + len(moved) - count <= scaled(5, 32)
+    assert len(handled) + len(moved) - count <= scaled(4, 32)
     assert raw.keys(f"{ns}:w?-queue") == []
     assert not raw.exists(work)
