@@ -32,8 +32,10 @@ from tests.scale import scaled
 
 LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError)
 
+pytestmark = pytest.mark.timeout(scaled(60, 600))
+
 #: How many breaks of each kind a scenario has, of all that it could have.
-BREAKS = scaled(8, 10_000)
+BREAKS = scaled(5, 10_000)
 
 
 @pytest.fixture(autouse=True)
