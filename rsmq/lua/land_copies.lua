@@ -35,7 +35,9 @@ for at = 3, #given, 6 do
       rows[#rows + 1] = given[at + place]
     end
   end
-  if not known then
+  -- Another body under the id is another message: this one was not added.
+  local other = there and redis.call('HGET', hash, given[at + 1]) ~= given[at + 2]
+  if not known and not other then
     digests[#digests + 1], digests[#digests + 2] = given[at], ''
   end
   told[#told + 1] = there and '0' or known and '2' or '1'
