@@ -75,6 +75,8 @@ class Queues(Keyed):
     def look(self, queue: str) -> Found:
         """As ``Source`` has it."""
         stored = self._stored(queue)
+        if stored is None and self.server.raw.exists(self.aside_key(queue)):
+            return Found(queue, dict.fromkeys(STATES, 0))
         if stored is None:
             raise SourceNotFound(
                 f"There is no RSMQ queue {queue!r} in the namespace "
