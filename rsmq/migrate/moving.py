@@ -272,9 +272,9 @@ class Mover:
         arrivals = [_known(each) for each in aside]
         told = arriving.land(self._target, self._keys, arrivals)
         _, wrong = arriving.compare(self._target, self._keys, arrivals)
-        for id in wrong:
-            self._report.missing += 1
-            self._report.note("there is another body under its id: it stays aside", id)
+        self._note_others(
+            [each for each in arrivals if each.message is not None and each.message.id in wrong]
+        )
         arrived = [
             each for each in arrivals if each.message is None or each.message.id not in wrong
         ]
