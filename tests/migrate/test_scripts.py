@@ -465,9 +465,22 @@ def test_a_copy_of_what_is_there_already_leaves_it_and_is_known(rsmq, raw, ns, k
     rsmq.run(landed(keys, arrival(1)))
     raw.unlink(keys.copied)
 
-    assert rsmq.run(landed(keys, arrival(1, body=b"other"))) == b"0"
+    assert rsmq.run(landed(keys, arrival(1))) == b"0"
     assert bodies(raw, ns, "q") == [b"body 1"]
     assert raw.hkeys(keys.copied) == [b"created", b"digest 1"]
+
+
+def test_a_copy_under_whose_id_there_is_another_message_is_not_known(rsmq, raw, ns, keys):
+    """It was not added: when the other one is gone, it may be."""
+    rsmq.run(landed(keys, arrival(1, body=b"other")))
+    raw.unlink(keys.copied)
+    assert rsmq.run(landed(keys, arrival(1))) == b"0"
+    assert bodies(raw, ns, "q") == [b"other"]
+    assert raw.hkeys(keys.copied) == [b"created"]
+
+    rsmq.delete_message("q", arrival(1).message.id)
+    assert rsmq.run(landed(keys, arrival(1))) == b"1"
+    assert bodies(raw, ns, "q") == [b"body 1"]
 
 
 def test_a_copy_is_forgotten_after_its_time(rsmq, raw, keys):
