@@ -63,11 +63,11 @@ def bridge(
         with _signals_stop(running):
             call.out.note(f"{origin} -> {to}: Ctrl-C ends it")
             moved = running.run()
-    before = side.report.before if isinstance(side, Inward) else 0
-    told = f"{moved - before:,} messages moved"
-    if before:
-        told += f"; {before:,} were copied here before, and were only taken from the source"
-    call.out.result({"from": origin, "to": to, "moved": moved - before, "before": before}, told)
+    if isinstance(side, Inward):
+        report = side.report
+        call.out.result({"moved": report.arrived, **report.as_dict()}, report.as_bridge_text())
+    else:
+        call.out.result({"from": origin, "to": to, "moved": moved}, f"{moved:,} messages moved")
 
 
 def _side(

@@ -11,9 +11,9 @@ import click
 
 from rsmq.cli.call import Call
 from rsmq.cli.command import command
-from rsmq.cli.exits import Exit, ending_of
+from rsmq.cli.exits import Exit, Failed, ending_of
 from rsmq.cli.systems import Options, bars, named, servers, source
-from rsmq.errors import RSMQError
+from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.migrate import Report, copy, move
 from rsmq.protocol import Namespace
 
@@ -99,6 +99,13 @@ def migrate(
                 if queue is not None:
                     raise
                 wrong.append((name, error))
+            except KeyboardInterrupt:
+                raise Failed(
+                    f"Interrupted, within {kind}:{name}",
+                    exit=Exit.INTERRUPTED,
+                    code="interrupted",
+                    hint="Nothing is lost: the same command goes on.",
+                ) from None
     result = {"queues": [each.as_dict() for each in reports], "failed": dict(map(_told, wrong))}
     lines = [line for each in reports for line in each.as_text().splitlines()]
     lines += [f"{kind}:{name}: {line}" for name, line in map(_told, wrong)]
@@ -109,7 +116,15 @@ def migrate(
 
 def _check_name(call: Call, name: str) -> None:
     place = call.place
-    Namespace(place.ns, strict_names=not place.any_names).queue(name)
+    try:
+        Namespace(place.ns, strict_names=not place.any_names).queue(name)
+    except InvalidFormat as error:
+        raise InvalidFormat(
+            "qname",
+            value=name,
+            hint=f"{name!r} is no name that Node takes for a queue: give another with --to, or "
+            "--any-names.",
+        ) from error
 
 
 def _told(failed: tuple[str, RSMQError]) -> tuple[str, str]:

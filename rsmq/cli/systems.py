@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from redis.exceptions import RedisError
+
 from rsmq.cli.call import Call
-from rsmq.cli.exits import Failed
+from rsmq.cli.exits import Failed, ending_of
 from rsmq.migrate import RFQ, Lists, Progress, Queues, RedisRQ, Rqueue, Server, Source
 
 #: The systems, and what a queue of each is called there.
@@ -84,8 +86,23 @@ def servers(
         Server.from_url(other_url or place.url, ns=other_ns or place.ns) as other,
     ):
         own.raw.ping()
-        other.raw.ping()
+        try:
+            other.raw.ping()
+        except RedisError as error:
+            raise _of_the_other(error, other_url) from None
         yield own, other
+
+
+def _of_the_other(error: RedisError, url: str | None) -> Exception:
+    ending = ending_of(error)
+    if url is None or ending is None:
+        return error
+    return Failed(
+        f"The other server: {ending.text}",
+        exit=ending.exit,
+        code=ending.code,
+        hint="Its url is that of --from-url, or --other-url.",
+    )
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 -- KEYS[1] hash      hash     the queue's attributes, bodies and counters
 -- KEYS[2] copied    hash     digests of what was copied, and what is known of the copy
 -- ARGV[1] lifetime  integer  ms to keep them from now on
--- ARGV[2] list      string   digest of a plain list as a whole; '' for what has ids
+-- ARGV[2] field     string   under which the digest of a plain list is kept
+-- ARGV[3] list      string   digest of that list as a whole; '' for what has ids
 --
 -- returns the microsecond when it was opened, and the digest of the list it is of, '' for none
 -- errors  QUEUENOTFOUND
@@ -13,7 +14,7 @@
 -- @include _copies.lua
 
 local hash, copied = KEYS[1], KEYS[2]
-local lifetime, list = ARGV[1], ARGV[2]
+local lifetime, field, list = ARGV[1], ARGV[2], ARGV[3]
 
 if not queue(hash) then
   return queue_not_found(hash)
@@ -23,7 +24,7 @@ if not is_of_queue(copied, hash) then
 end
 redis.call('HSETNX', copied, 'begun', digits(server_time_us()))
 if list ~= '' then
-  redis.call('HSETNX', copied, 'list', list)
+  redis.call('HSETNX', copied, field, list)
 end
 redis.call('PEXPIRE', copied, lifetime)
-return {redis.call('HGET', copied, 'begun'), redis.call('HGET', copied, 'list') or ''}
+return {redis.call('HGET', copied, 'begun'), redis.call('HGET', copied, field) or ''}

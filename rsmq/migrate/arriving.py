@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rsmq import operations
+from rsmq import operations, protocol
 from rsmq.errors import NotPossible, QueueNotFound, RSMQError
 from rsmq.migrate.item import Found
 from rsmq.migrate.report import Report
@@ -53,16 +53,57 @@ def refuse_itself(source: Source, queue: str, target: Server, to: str) -> None:
         NotPossible: it is.
     """
     key = target.rsmq.namespace.queue(to).zset
-    if source.holds(queue, key) and source.server.is_also(target):
+    if source.holds(queue, key) and target.is_also(source.server):
         raise NotPossible(
             f"The queue {to!r} is the source and the target",
             hint="Give another queue, another namespace or another server.",
         )
 
 
-def prepare(target: Server, queue: str, found: Found) -> bool:
-    """Make the queue if it is missing, with what its source says of it; whether it was made."""
-    return target.rsmq.create_queue(queue, **found.attributes, exist_ok=True)
+def prepare(source: Source, target: Server, queue: str, found: Found, report: Report) -> None:
+    """
+    Make the queue if it is missing, with what its source says of it: attributes, and the policy.
+
+    A queue that is there keeps its own, and what is different is noted.
+    """
+    try:
+        stored = target.rsmq.get_queue_attributes(queue)
+    except QueueNotFound:
+        report.created = target.rsmq.create_queue(queue, **found.attributes, exist_ok=True)
+        _bring_policy(source, target, queue, found, report)
+        return
+    for name, value in found.attributes.items():
+        if (there := getattr(stored, name)) != value:
+            report.note(f"its {name} of {value}: the queue has {there:g}")
+    policy = _policy(found)
+    if policy and policy != (stored.dead_letter_queue, stored.max_receives):
+        report.note(f"{_shown(policy)}: the queue keeps its own, or none")
+
+
+def _policy(found: Found) -> tuple[str, int] | None:
+    stored = found.stored
+    if stored is None or stored.dead_letter_queue is None or not stored.max_receives:
+        return None
+    return stored.dead_letter_queue, stored.max_receives
+
+
+def _shown(policy: tuple[str, int]) -> str:
+    return f"its policy, dead letters to {policy[0]} after {policy[1]} receives"
+
+
+def _bring_policy(source: Source, target: Server, queue: str, found: Found, report: Report) -> None:
+    policy = _policy(found)
+    if policy is None:
+        return
+    dead, limit = policy
+    if dead not in target.rsmq.list_queues() and dead in source.queues():
+        target.rsmq.create_queue(dead, **source.look(dead).attributes, exist_ok=True)
+    try:
+        target.rsmq.set_dead_letter_policy(queue, dead, limit)
+    except QueueNotFound:
+        report.note(f"{_shown(policy)}: there is no queue {dead}")
+    except RSMQError as error:
+        report.note(f"{_shown(policy)}: {error}")
 
 
 def maxsize(target: Server, queue: str, found: Found) -> int:
@@ -73,27 +114,11 @@ def maxsize(target: Server, queue: str, found: Found) -> int:
         return found.attributes.get("maxsize", 65536)
 
 
-def settle(source: Source, target: Server, queue: str, found: Found, report: Report) -> None:
-    """Give the queue what else its source had: totals, and the dead-letter policy."""
-    stored = found.stored
-    if stored is None:
-        return
-    target.rsmq.run(operations.restore_totals(target.rsmq.namespace.queue(queue), stored))
-    dead, limit = stored.dead_letter_queue, stored.max_receives
-    if dead is None or not limit:
-        return
-    policy = f"its policy, dead letters to {dead} after {limit} receives"
-    if target.rsmq.get_queue_attributes(queue).dead_letter_queue is not None:
-        report.note(f"{policy}: the queue has one of its own")
-        return
-    if dead not in target.rsmq.list_queues() and dead in source.queues():
-        prepare(target, dead, source.look(dead))
-    try:
-        target.rsmq.set_dead_letter_policy(queue, dead, limit)
-    except QueueNotFound:
-        report.note(f"{policy}: there is no queue {dead}")
-    except RSMQError as error:
-        report.note(f"{policy}: {error}")
+def settle(target: Server, queue: str, found: Found) -> None:
+    """Raise the queue's totals to those of its source."""
+    if found.stored is not None:
+        keys = target.rsmq.namespace.queue(queue)
+        target.rsmq.run(operations.restore_totals(keys, found.stored))
 
 
 def land(target: Server, keys: QueueKeys, arrivals: Sequence[Arrival]) -> Told:
@@ -124,6 +149,11 @@ def compare(target: Server, keys: QueueKeys, arrivals: Sequence[Arrival]) -> tup
         elif body is not None:
             wrong.append(id)
     return present, wrong
+
+
+def list_field(queue: str) -> bytes:
+    """Under which a copy keeps what list without ids it is of: no digest has a colon."""
+    return b"list:" + protocol.encode_name(queue)
 
 
 def is_of_queue(target: Server, keys: QueueKeys) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -15,9 +16,10 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as TimedOut
 
 from rsmq.codecs import BYTES
-from rsmq.errors import RSMQError
+from rsmq.errors import RSMQError, SourceNotFound
 from rsmq.interrupts import Flag
-from rsmq.migrate.arriving import refuse_itself
+from rsmq.migrate.arriving import prepare, refuse_itself
+from rsmq.migrate.item import Found
 from rsmq.migrate.moving import Mover
 from rsmq.migrate.report import Report
 from rsmq.migrate.rfq import uuid_at
@@ -30,6 +32,9 @@ _log = logging.getLogger("rsmq.migrate")
 
 #: Seconds after which a wait looks whether the bridge is to be stopped, and for what came due.
 _LOOK = 1.0
+
+#: Seconds between two looks at the delayed messages of an RSMQ queue; what comes due goes at once.
+_DELAYED = 30.0
 
 #: Seconds between two attempts to reach a server that is away.
 _AGAIN = 1.0
@@ -44,6 +49,8 @@ class _Side(Protocol):
     def step(self) -> int: ...
 
     def wait(self, seconds: float) -> int: ...
+
+    def end(self) -> None: ...
 
 
 class Bridge:
@@ -82,6 +89,13 @@ class Bridge:
             Errors of redis-py, unless a server is away: the user may not, or a key is of another
             type.
         """
+        try:
+            self._go_on()
+        finally:
+            self._side.end()
+        return self.moved
+
+    def _go_on(self) -> None:
         begun = False
         while not self._stopped.is_set():
             try:
@@ -97,7 +111,6 @@ class Bridge:
             self.moved += moved
             if moved and self._tell is not None:
                 self._tell(self.moved)
-        return self.moved
 
 
 class Inward:
@@ -119,6 +132,7 @@ class Inward:
         self._to = to
         self.report = Report(f"{source.kind}:{queue}", to, "move")
         self._mover: Mover | None = None
+        self._delayed_at = 0.0
 
     def begin(self) -> None:
         """
@@ -128,20 +142,35 @@ class Inward:
             NotPossible: the queue is its own source.
         """
         refuse_itself(self._source, self._queue, self._target, self._to)
-        self._target.rsmq.create_queue(self._to, exist_ok=True)
+        if self._mover is not None:
+            self._mover.release()
+        try:
+            found = self._source.look(self._queue)
+        except SourceNotFound:  # yet
+            found = Found(self._queue, {})
+        prepare(self._source, self._target, self._to, found, self.report)
         self._mover = Mover(
             self._source, self._queue, self._target, self._to, self.report, in_flight=False
         )
         self._mover.maxsize = self._target.rsmq.get_queue_attributes(self._to).maxsize
         self._mover.resume()
 
+    def end(self) -> None:
+        """Let another one go on."""
+        if self._mover is not None:
+            self._mover.release()
+
     def step(self) -> int:
         """Move what is there; how many were taken."""
         mover = self._mover
         assert mover is not None  # noqa: S101 - it has begun
         before = mover.taken
-        while mover.taken == before and mover.step():
+        # Where they stand among those in flight, all of these are read for them.
+        with_delayed = self._source.kind != "rsmq" or time.monotonic() >= self._delayed_at
+        while mover.taken == before and mover.step(with_delayed=with_delayed):
             pass
+        if with_delayed:
+            self._delayed_at = time.monotonic() + _DELAYED
         return mover.taken - before
 
     def wait(self, seconds: float) -> int:
@@ -226,6 +255,9 @@ class Outward:
         """Look at both sides."""
         self._source.rsmq.get_queue_attributes(self._queue)
         self._at_once = self._source.is_also(self._target)
+
+    def end(self) -> None:
+        """Nothing is held."""
 
     def step(self, wait: float = 0) -> int:
         """Take what is there; how many."""

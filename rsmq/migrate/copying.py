@@ -8,7 +8,7 @@ import hashlib
 import time
 from collections.abc import Iterator
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.errors import SourceChanged
 from rsmq.migrate import arriving
 from rsmq.migrate.arriving import Progress, Tell, nobody
@@ -60,20 +60,23 @@ def copy(
             began.
     """
     began = time.monotonic()
-    arriving.refuse_itself(source, queue, target, to)
+    if not dry_run:
+        arriving.refuse_itself(source, queue, target, to)
     found = source.look(queue)
     report = Report(f"{source.kind}:{queue}", to, "copy", dry_run)
     for note in found.notes:
         report.note(note)
+    if finish:
+        report.note("--finish closes the copy: another one, or a move, would bring all of it again")
     run = _Copy(source, queue, target, report, tell)
     run.maxsize = arriving.maxsize(target, to, found)
     run.total = found.total
     if dry_run:
         run.look()
     else:
-        report.created = arriving.prepare(target, to, found)
+        arriving.prepare(source, target, to, found, report)
         run.all()
-        arriving.settle(source, target, to, found, report)
+        arriving.settle(target, to, found)
         if finish and report.verified:
             target.raw.unlink(run.keys.copied)
     report.seconds = time.monotonic() - began
@@ -185,10 +188,15 @@ class _Copy:
         if not self._report.dry_run:
             self._is_open = True
             return self._target.rsmq.run(
-                operations.open_copy(self.keys, lifetime=arriving.COPY_OPEN, of_list=of_list)
+                operations.open_copy(
+                    self.keys,
+                    lifetime=arriving.COPY_OPEN,
+                    list_field=arriving.list_field(self._queue),
+                    of_list=of_list,
+                )
             )
         self._is_open = arriving.is_of_queue(self._target, self.keys)
-        found = self._target.raw.hmget(self.keys.copied, "begun", "list")
+        found = self._target.raw.hmget(self.keys.copied, "begun", arriving.list_field(self._queue))
         begun, known = found if self._is_open else (None, None)
         return int(begun or self._target.now_us()), known or of_list
 
@@ -217,9 +225,8 @@ class _Copy:
     def _numbered(self) -> Iterator[list[Item]]:
         """Elements of a plain list, whose identity is their place while nobody touches it."""
         fingerprint, total = self._fingerprint()
-        named = fingerprint + b" " + protocol.encode_name(self._queue)
-        sent_us, of = self._open(named)
-        if of != named:
+        sent_us, of = self._open(fingerprint)
+        if of != fingerprint:
             raise self._changed()
         known = hashlib.blake2b(digest_size=12)
         place = total

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rsmq.errors import SourceNotFound
+from rsmq.errors import NotPossible, SourceNotFound
 from rsmq.migrate.item import Element, Found, Item, Place
 from rsmq.migrate.server import Server
 from rsmq.migrate.source import Keyed
@@ -48,6 +48,10 @@ class Lists(Keyed):
 
     def look(self, queue: str) -> Found:
         """As ``Source`` has it."""
+        key = queue.encode("utf-8", "surrogateescape")
+        kind = self.server.raw.type(key).decode()
+        if kind not in {"list", "none"}:
+            raise NotPossible(f"The key {queue!r} is no list, but a {kind}")
         counts = self.counts(queue)
         if not any(counts.values()) and not self.server.raw.exists(self.aside_key(queue)):
             raise SourceNotFound(
@@ -55,7 +59,13 @@ class Lists(Keyed):
                 value=queue,
                 hint="Redis keeps no empty lists. `rsmq migrate --from list --dry-run` shows all.",
             )
-        return Found(queue, counts)
+        others = [
+            place.key.decode("utf-8", "backslashreplace")
+            for place in self.places(queue)
+            if place.state == "in_flight"
+        ]
+        notes = (f"processing lists: {', '.join(others)}",) if others else ()
+        return Found(queue, counts, notes=notes)
 
     def places(self, queue: str) -> list[Place]:
         """As ``Keyed`` has it."""

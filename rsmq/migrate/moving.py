@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.errors import NotPossible
 from rsmq.migrate import arriving
+from rsmq.migrate.alone import Alone
 from rsmq.migrate.arriving import Progress, Tell, nobody
 from rsmq.migrate.ids import digest
 from rsmq.migrate.item import Item, ItemState
@@ -18,7 +19,7 @@ from rsmq.migrate.placing import Moves
 from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
 from rsmq.migrate.source import PAGE, Source
-from rsmq.operations.landing import ADDED, COPIED, OTHER, TAKEN, Arrival, Destination
+from rsmq.operations.landing import ADDED, COPIED, OTHER, TAKEN, Arrival, Destination, Unsure
 
 _MODULUS = 1 << 128
 
@@ -54,7 +55,8 @@ def move(
         NotPossible: the queue is its own source; or a copy of the list to it is open.
     """
     began = time.monotonic()
-    arriving.refuse_itself(source, queue, target, to)
+    if not dry_run:
+        arriving.refuse_itself(source, queue, target, to)
     _refuse_twice(source, queue, target, to)
     found = source.look(queue)
     report = Report(f"{source.kind}:{queue}", to, "move", dry_run)
@@ -64,35 +66,41 @@ def move(
         maxsize = arriving.maxsize(target, to, found)
         _look(source, queue, target, report, maxsize, in_flight=in_flight)
     else:
-        report.created = arriving.prepare(target, to, found)
+        arriving.prepare(source, target, to, found, report)
         mover = Mover(source, queue, target, to, report, in_flight=in_flight)
         mover.maxsize = arriving.maxsize(target, to, found)
-        mover.resume()
-        total, again = found.total, True
-        while again:
-            taken = mover.taken
-            while mover.step():
-                done = mover.taken + mover.passed_over
-                total = max(total, done)
-                tell(Progress("moving", done, total))
-            # Others may have come to where those stood that were passed over, and are gone.
-            again = mover.passed_over > 0 and mover.taken > taken
-        mover.resume()
+        try:
+            _all(mover, found.total, tell)
+        finally:
+            mover.release()
         if not in_flight:
             report.left = mover.passed_over + source.number_in_flight(queue)
             report.found["in_flight"] += report.left
-        arriving.settle(source, target, to, found, report)
+        arriving.settle(target, to, found)
         report.verified = report.missing == 0 and not mover.anything_aside()
     report.seconds = time.monotonic() - began
     return report
+
+
+def _all(mover: Mover, total: int, tell: Tell) -> None:
+    mover.resume()
+    again = True
+    while again:
+        taken = mover.taken
+        while mover.step():
+            done = mover.taken + mover.passed_over
+            total = max(total, done)
+            tell(Progress("moving", done, total))
+        # Others may have come to where those stood that were passed over, and are gone.
+        again = mover.passed_over > 0 and mover.taken > taken
+    mover.resume()
 
 
 def _refuse_twice(source: Source, queue: str, target: Server, to: str) -> None:
     keys = target.rsmq.namespace.queue(to)
     if source.has_ids or not arriving.is_of_queue(target, keys):
         return
-    _, _, copied = (target.raw.hget(keys.copied, "list") or b"").partition(b" ")
-    if copied == protocol.encode_name(queue):
+    if target.raw.hexists(keys.copied, arriving.list_field(queue)):
         raise NotPossible(
             f"A copy of the list {queue!r} to {to!r} is open: moved too, its elements would be "
             "there twice",
@@ -165,7 +173,10 @@ class Mover:
         self._report = report
         self._in_flight = in_flight
         self._moves = Moves(source.kind)
-        self._at_once = source.can_be_atomic and source.server.is_also(target)
+        self._at_once = source.can_be_atomic and target.is_also(source.server)
+        aside = source.aside_key(queue)
+        # A step at once needs nobody's consent.
+        self._alone = Alone(source.server, aside, f"{source.kind}:{queue}") if aside else None
         # What is handled now was taken before what waits.
         self._states: Sequence[ItemState] = (
             ("in_flight", "ready", "delayed") if in_flight else ("ready", "delayed")
@@ -176,19 +187,23 @@ class Mover:
         self.taken = self.passed_over = 0
         self.maxsize = -1
 
-    def step(self, number: int = PAGE) -> int:
+    def step(self, number: int = PAGE, *, with_delayed: bool = True) -> int:
         """
         Move the next messages.
 
         Args:
             number: how many at most.
+            with_delayed: whether those too that are not due.
 
         Returns:
             How many it has looked at; 0 at the end, after which it begins at the first one again.
         """
+        self._hold()
         if self._at_end:
             self._at_end, self.passed_over = False, 0
         for state in self._states:
+            if state == "delayed" and not with_delayed:
+                continue
             skip = self._skipped.get(state, 0)
             place, items = self._source.next_items(self._queue, state, number, skip)
             if items:
@@ -201,6 +216,7 @@ class Mover:
     def resume(self) -> None:
         """Bring what an earlier run has put aside; and forget at the source what it has brought."""
         for arrivals in self._source.aside(self._queue):
+            self._hold()
             self._bring(arrivals)
         if not arriving.is_of_queue(self._target, self._keys):
             return
@@ -211,6 +227,15 @@ class Mover:
             self._forget(
                 [each for each, is_known in zip(page, known, strict=True) if is_known is not None]
             )
+
+    def release(self) -> None:
+        """Let another run move the queue's messages."""
+        if self._alone is not None and not self._at_once:
+            self._alone.release()
+
+    def _hold(self) -> None:
+        if self._alone is not None and not self._at_once:
+            self._alone.hold()
 
     def anything_aside(self) -> bool:
         """Whether messages are still between the two."""
@@ -232,6 +257,8 @@ class Mover:
         else:
             to = Destination(None, self._source.aside_key(self._queue))
         told = self._source.take(place, given, to) if given else b""
+        if isinstance(told, Unsure):
+            report.note("an answer of Redis was lost: what it took is moved, and not counted here")
         answered = list(zip(given, told, strict=True))
         copied = [
             item for (item, _), answer in answered if answer == COPIED and item.body is not None

@@ -20,6 +20,10 @@ _NODES_ID = re.compile(r"[a-zA-Z0-9:]{32}")
 
 # Some clients store an id first and its body then: a younger id may be one of these.
 _HALF_MS = 10_000
+
+# A vt from here on is rather one in ms.
+_MANY_SECONDS = 10_000
+
 _GHOST = "a ghost: an id without a body"
 
 # Scores of clients that count otherwise: seconds below, microseconds above.
@@ -95,6 +99,10 @@ class Queues(Keyed):
         for name, taken in attributes.items():
             if (value := getattr(stored, name)) != taken:
                 notes.append(f"its {name} of {value:g} is no value of RSMQ: {taken}")
+        if not self._milliseconds and vt >= _MANY_SECONDS and vt % 1000 == 0:
+            notes.append(
+                f"its vt of {vt} s may be the ms of rsmq_async 8 to 18: then say --milliseconds"
+            )
         return Found(
             queue,
             self.counts(queue),
@@ -143,6 +151,21 @@ class Queues(Keyed):
         """As ``Keyed`` has it."""
         zset = self._prefix + protocol.encode_name(queue)
         return [Place(zset, "queue", "ready", zset + b":Q")]
+
+    def next_items(
+        self, queue: str, state: ItemState, number: int, skip: int
+    ) -> tuple[Place | None, list[Item]]:
+        """As ``Source`` has it: those that are due first, and then the others, some in flight."""
+        (place,) = self.places(queue)
+        if state == "in_flight":
+            return None, []
+        now_ms = self.server.now_us() // 1000
+        low, high = ("-inf", now_ms) if state == "ready" else (f"({now_ms}", "+inf")
+        found = self.server.raw.zrangebyscore(
+            place.key, low, high, start=skip, num=self.page(number), withscores=True
+        )
+        elements = [Element(member, score) for member, score in found]
+        return place, self.items(queue, place, elements)
 
     def wait(self, queue: str, seconds: float) -> None:
         """As ``Source`` has it: until something is due, or was sent."""

@@ -15,7 +15,7 @@ from rsmq.errors import SourceNotFound
 from rsmq.migrate.ids import digest
 from rsmq.migrate.item import Element, Found, Item, ItemState
 from rsmq.migrate.server import Server
-from rsmq.migrate.source import LOOK, PAGE, SCAN
+from rsmq.migrate.source import FIRST_PAGE, LOOK, SCAN, next_page
 from rsmq.operations.landing import TAKEN, Arrival, Destination, Told
 
 #: The module's name for its type of key.
@@ -46,6 +46,7 @@ class RedisRQ:
             server: where the module is loaded.
         """
         self.server = server
+        self._page = FIRST_PAGE
         self._under_way: dict[bytes, bytes] = {}
 
     def queues(self) -> list[str]:
@@ -75,7 +76,7 @@ class RedisRQ:
         for pending in (False, True):
             end = self._info(queue)[pending]
             while end > 0:
-                start = max(0, end - PAGE)
+                start = max(0, end - self._page)
                 yield self._inspect(queue, start, end - start, pending=pending)[::-1]
                 end = start
 
@@ -86,16 +87,18 @@ class RedisRQ:
         key = _key(queue)
         raw = self.server.raw
         if state == "ready":
-            popped = raw.execute_command("RQ.POP", "COUNT", number, key) or []
-            return queue, [self._item([id, body]) for _, id, body in popped]
+            popped = raw.execute_command("RQ.POP", "COUNT", min(self._page, number), key) or []
+            self._fit([body for _, _, body in popped])
+            return queue, [self._item(queue, [id, body]) for _, id, body in popped]
         if state == "in_flight":
             known = {
-                item.element.raw: item for item in self._inspect(queue, 0, number, pending=True)
+                item.element.raw: item
+                for item in self._inspect(queue, 0, min(self._page, number), pending=True)
             }
             if not known:
                 return queue, []
             recovered = raw.execute_command("RQ.RECOVER", key, len(known), _IDLE_MS) or []
-            return queue, [known.get(id) or self._item([id, body]) for id, body in recovered]
+            return queue, [known.get(id) or self._item(queue, [id, body]) for id, body in recovered]
         return queue, []
 
     def take(self, place: Any, given: Sequence[tuple[Item, Arrival]], to: Destination) -> Told:
@@ -119,7 +122,7 @@ class RedisRQ:
     def may_have_arrived(self, queue: str) -> Iterator[list[Arrival]]:
         """As ``Source`` has it."""
         start = 0
-        while found := self._inspect(queue, start, PAGE, pending=True):
+        while found := self._inspect(queue, start, self._page, pending=True):
             arrivals = [Arrival(digest(self.kind, item.identity), None) for item in found]
             for item, arrival in zip(found, arrivals, strict=True):
                 self._under_way[arrival.digest] = item.element.raw
@@ -149,9 +152,14 @@ class RedisRQ:
     def _inspect(self, queue: str, start: int, number: int, *, pending: bool) -> list[Item]:
         which = ("PENDING",) if pending else ()
         found = self.server.raw.execute_command("RQ.INSPECT", _key(queue), *which, start, number)
-        return [self._item(entry) for entry in found]
+        self._fit([entry[1] for entry in found])
+        return [self._item(queue, entry) for entry in found]
 
-    def _item(self, entry: Sequence[Any]) -> Item:
+    def _fit(self, bodies: list[bytes]) -> None:
+        if bodies:
+            self._page = next_page(self._page, len(bodies), sum(map(len, bodies)))
+
+    def _item(self, queue: str, entry: Sequence[Any]) -> Item:
         """Of an id and a body; if it was delivered also when, how long ago and how often."""
         id, body, *delivered = entry
         ms, dash, _ = id.partition(b"-")
@@ -160,7 +168,8 @@ class RedisRQ:
             Element(id),
             "in_flight" if delivered else "ready",
             body,
-            identity=id,
+            # Two queues may have the same id.
+            identity=_key(queue) + b" " + id,
             sent_us=int(ms) * 1000 if dash and ms.isdigit() else None,
             due_ms=delivered_ms,
             receive_count=deliveries,

@@ -123,6 +123,11 @@ class Report:
         """A few lines."""
         return "\n".join(map(_printable, _lines(self)))
 
+    def as_bridge_text(self) -> list[str]:
+        """A line on what a bridge has moved, and those on what was otherwise."""
+        lines = [f"{self.arrived:,} messages moved", *_numbers(self), *_notes(self)]
+        return list(map(_printable, lines))
+
 
 def _lines(report: Report) -> Iterable[str]:
     states = ", ".join(f"{n:,} {s.replace('_', ' ')}" for s, n in report.found.items() if n)
@@ -134,6 +139,18 @@ def _lines(report: Report) -> Iterable[str]:
         rate = f", {report.arrived / report.seconds:,.0f} a second" if report.seconds > 1 else ""
         created = "; the queue was created" if report.created else ""
         yield f"  {verb}: {report.arrived:,} in {report.seconds:.1f} s{rate}{created}"
+    yield from _numbers(report)
+    yield from _notes(report)
+    if not report.dry_run:
+        told = "verified" if report.verified else "NOT VERIFIED: run it again"
+        yield (
+            f"  {told}, checksum {report.checksum:032x}"
+            if any(report.found.values())
+            else f"  {told}"
+        )
+
+
+def _numbers(report: Report) -> Iterable[str]:
     earlier = "there from an earlier run"
     if report.way == "move":
         earlier = "were here before, by a copy or a broken-off run: only taken from the source"
@@ -146,16 +163,12 @@ def _lines(report: Report) -> Iterable[str]:
     ):
         if number:
             yield f"  {number:,} {text}"
+
+
+def _notes(report: Report) -> Iterable[str]:
     for note in report.notes.values():
         messages = f" ({note.number:,}: {', '.join(note.examples)}{_more(note)})"
         yield f"  note: {note.text}{messages if note.number else ''}"
-    if not report.dry_run:
-        told = "verified" if report.verified else "NOT VERIFIED: run it again"
-        yield (
-            f"  {told}, checksum {report.checksum:032x}"
-            if any(report.found.values())
-            else f"  {told}"
-        )
 
 
 def _printable(line: str) -> str:

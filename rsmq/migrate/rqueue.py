@@ -84,10 +84,13 @@ class Rqueue(Keyed):
         return Found(queue, counts, _attributes(config), self._notes(queue, config))
 
     def places(self, queue: str) -> list[Place]:
-        """As ``Keyed`` has it; what the layout is, is looked up once."""
-        if queue not in self._places:
-            self._places[queue] = self._find_places(queue)
-        return self._places[queue]
+        """As ``Keyed`` has it; what the layout is, is looked up until it can be told."""
+        if queue in self._places:
+            return self._places[queue]
+        found = self._find_places(queue)
+        if self._there(found):
+            self._places[queue] = found
+        return found
 
     def _find_places(self, queue: str) -> list[Place]:
         name = queue.encode("utf-8", "surrogateescape")

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis.backoff import ExponentialBackoff
+from redis.exceptions import ResponseError
 from redis.retry import Retry
 
 from rsmq import protocol
@@ -65,7 +66,7 @@ class Server:
             )
         rsmq = RSMQ.from_url(url, ns=ns, realtime=realtime, strict_names=False)
         # Few and soon: what is broken off goes on when it is run again.
-        retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), 3)
+        retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), 2)
         raw = redis.Redis.from_url(_plain(url), protocol=2, retry=retry)
         return cls(rsmq, raw, realtime=realtime)
 
@@ -102,7 +103,18 @@ class Server:
         return replies
 
     def is_also(self, other: Server) -> bool:
-        """Whether two are the same server and the same database."""
+        """Whether two are the same server and database; nothing is changed if INFO tells."""
+        known = [
+            each.raw.connection_pool.connection_kwargs.get("db") or 0 for each in (self, other)
+        ]
+        if known[0] != known[1]:
+            return False
+        try:
+            ids = [each.raw.info("server").get("run_id") for each in (self, other)]
+        except ResponseError:  # of a user who may not ask
+            ids = [None, None]
+        if None not in ids:
+            return bool(ids[0] == ids[1])
         key = self.rsmq.namespace.aside(f"probe:{secrets.token_hex(8)}")
         self.raw.set(key, b"", px=_PROBE_MS)
         try:

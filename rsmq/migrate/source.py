@@ -15,14 +15,21 @@ from rsmq.migrate.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.migrate.server import Server
 from rsmq.operations.landing import Arrival, Destination, Told, unpacked
 
-#: How many messages are read at once, and how many bytes of them at most, about.
+#: How many messages are read at once, and how many bytes of them at most, about. The first page
+#: is a small one: it tells how large they are.
 PAGE, PAGE_BYTES = 1000, 4_000_000
+FIRST_PAGE = 16
 
 #: Seconds between two looks at what can't be waited for.
 LOOK = 0.1
 
 #: How many keys SCAN looks at in a step.
 SCAN = 1000
+
+
+def next_page(page: int, number: int, size: int) -> int:
+    """How many messages to read after a page of so many, which had so many bytes."""
+    return max(1, min(PAGE, 4 * page, PAGE_BYTES * number // max(size, 1)))
 
 
 class Source(Protocol):
@@ -111,7 +118,7 @@ class Keyed:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self._page = PAGE
+        self._page = FIRST_PAGE
         self._can_look = True
         self._lists: dict[str, Place] = {}
 
@@ -169,7 +176,7 @@ class Keyed:
 
     def _read(self, place: Place, start: int, most: int) -> list[Element]:
         """A page of a place, from the end on that its consumers take from."""
-        end = start + min(self._page, most) - 1
+        end = start + self.page(most) - 1
         raw = self.server.raw
         if place.shape in {"sorted", "queue"}:
             found = [
@@ -183,10 +190,14 @@ class Keyed:
         self.fit(len(found), sum(len(element.raw) for element in found))
         return found
 
+    def page(self, most: int) -> int:
+        """How many messages to read now, at most so many."""
+        return min(self._page, most)
+
     def fit(self, number: int, size: int) -> None:
         """Let the next page be of fewer messages where these are large, or of more again."""
         if number:
-            self._page = max(1, min(PAGE, PAGE_BYTES * number // max(size, 1)))
+            self._page = next_page(self._page, number, size)
 
     def take(self, place: Place, given: Sequence[tuple[Item, Arrival]], to: Destination) -> Told:
         """As ``Source`` has it."""

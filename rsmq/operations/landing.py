@@ -19,6 +19,11 @@ from rsmq.protocol import QueueKeys
 #: What became of each message of a call.
 Told: TypeAlias = bytes
 
+
+class Unsure(bytes):
+    """Answers of a call that may have run before, and then told others that nobody heard."""
+
+
 #: Answers of ``land_copies``.
 THERE, ADDED, CONSUMED = b"0"[0], b"1"[0], b"2"[0]
 
@@ -133,11 +138,12 @@ def _take(
         # are left alone whose ids went there before.
         Retry.ALWAYS,
         () if queue is None else (queue.name,),
+        settle=Unsure,
     )
 
 
 def open_copy(
-    keys: QueueKeys, *, lifetime: float, of_list: bytes = b""
+    keys: QueueKeys, *, lifetime: float, list_field: bytes = b"list:", of_list: bytes = b""
 ) -> Operation[tuple[int, bytes]]:
     """
     Open a copy, or go on with the open one.
@@ -147,12 +153,13 @@ def open_copy(
     Args:
         keys: the queue.
         lifetime: seconds for which it is kept.
-        of_list: the digest of a list without ids; empty for what has ids.
+        list_field: under which the digest of a list without ids is kept.
+        of_list: that digest; empty for what has ids.
     """
     return Operation(
         load("open_copy"),
         (keys.hash, keys.copied),
-        (digits(round(lifetime * 1000)), of_list),
+        (digits(round(lifetime * 1000)), list_field, of_list),
         lambda reply: (int(reply[0]), bytes(reply[1])),
         Retry.ALWAYS,
         (keys.name,),

@@ -7,27 +7,22 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import WorkerExists
 from rsmq.operations.workers import Identity, Predecessor
+from rsmq.processes import died
 
 #: Seconds between two signs of life, and without one until a worker counts as dead.
 BEAT = 1.0
 TTL = 5.0
 
 _log = logging.getLogger("rsmq.worker")
-
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_PROCESSES = Path("/proc/self/ns/pid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,47 +99,6 @@ def held_by(rsmq: RSMQ, name: str) -> dict[str, list[str]]:
     """
     held = rsmq.run_steps(operations.held_messages(rsmq.namespace, name))
     return {queue: [id for id, _ in receipts] for queue, receipts in held.items()}
-
-
-def place() -> str:
-    """Where this process's number is its own: the same machine, since the same start."""
-    try:
-        return f"{_BOOT.read_text().strip()} {os.readlink(_PROCESSES)}"  # noqa: PTH115 - no path
-    except OSError:
-        return ""
-
-
-def born(pid: int) -> str:
-    """When a process of this place began, as the system counts; empty if there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return "" if fields[0] in "ZX" else fields[19]  # Z, X: dead, and nobody has asked
-    except (OSError, IndexError):
-        return ""
-
-
-def facts() -> dict[str, Any]:
-    """What a worker says of itself, that does not change."""
-    pid = os.getpid()
-    return {
-        "host": socket.gethostname(),
-        "pid": pid,
-        "place": place(),
-        "born": born(pid),
-        "since_ms": round(time.time() * 1000),
-    }
-
-
-def died(says: str) -> bool:
-    """Whether it can be seen from here that the worker that says this has died."""
-    try:
-        info = json.loads(says)
-    except ValueError:
-        return False
-    here = place()
-    if not here or info.get("place") != here:
-        return False
-    return not info.get("born") or born(int(info.get("pid", 0))) != info["born"]
 
 
 def enter(rsmq: RSMQ, worker: Identity, info: dict[str, Any], look: Callable[[], None]) -> None:

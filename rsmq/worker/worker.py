@@ -24,6 +24,7 @@ from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, RSMQError, show
 from rsmq.operations.workers import Identity
+from rsmq.processes import facts
 from rsmq.worker.engine import Engine
 from rsmq.worker.handling import Handling, current
 from rsmq.worker.lane import Lane
@@ -39,7 +40,7 @@ from rsmq.worker.logs import Logging
 from rsmq.worker.middleware import Hooks, Middleware
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import Backoff
-from rsmq.worker.registry import enter, facts
+from rsmq.worker.registry import enter
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
 from rsmq.worker.settling import give_back

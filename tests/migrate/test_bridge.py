@@ -237,8 +237,8 @@ def test_a_key_of_another_type_ends_it(here, raw, ns):
     started = Running(Inward(Lists(here), f"{ns}-work", here, "to"))
     assert started.ended()
 
-    assert isinstance(started.error, redis_errors.ResponseError)
-    assert "WRONGTYPE" in str(started.error)
+    assert isinstance(started.error, NotPossible)
+    assert str(started.error) == f"The key '{ns}-work' is no list, but a string"
     raw.unlink(f"{ns}-work")
 
 
@@ -497,3 +497,17 @@ def test_killed_at_any_moment_it_loses_nothing(server, other_server, raw, ns, st
         assert len(found) - count <= (100 * kills if out and away else 0)
         assert [key for key in seen.keys("*:x:aside:*") if b":probe:" not in key] == []
         seen.unlink(f"{ns}-work")
+
+
+def test_a_queue_is_made_with_what_its_source_says(here, raw, ns):
+    with Server.from_url(
+        f"redis://127.0.0.1:{raw.connection_pool.connection_kwargs['port']}/0", ns=f"{ns}:old"
+    ) as old:
+        old.rsmq.create_queue("q", vt=3600, maxsize=-1)
+        old.rsmq.send_message("q", "m")
+        started = Running(Inward(Queues(old), "q", here, "to"))
+        until(lambda: raw.zcard(f"{ns}:to") == 1)
+        started.bridge.stop()
+        assert started.ended()
+
+    assert raw.hmget(f"{ns}:to:Q", "vt", "maxsize") == [b"3600", b"-1"]

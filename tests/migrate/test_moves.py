@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from rsmq.migrate import Lists, Queues, Server, SourceNotFound, move
+from rsmq.migrate import Lists, NotPossible, Queues, Server, SourceNotFound, copy, move
+from rsmq.processes import facts
+from tests.expect import refused
 from tests.migrate.stored import bodies, numbers, stored
 
 
@@ -121,3 +125,80 @@ def test_a_message_aside_keeps_all_that_it_was(old, there, raw, ns, ids):
         each for each in before if each.id != ids[2]
     ]
     assert b"" in bodies(there.raw, ns, "q")
+
+
+def test_two_servers_are_moved_between_by_one_run_at_a_time(here, there, raw, ns):
+    """Another one would bring what stands aside a second time."""
+    raw.lpush(f"{ns}-work", "a")
+    held = Lists(here).aside_key(f"{ns}-work") + b":held"
+    raw.set(held, json.dumps({**facts(), "place": "elsewhere", "pid": 5, "host": "h"}))
+    with refused(NotPossible, f"Another run is moving list:{ns}-work, of process 5 on h"):
+        move(Lists(here), f"{ns}-work", there, "to")
+    assert raw.llen(f"{ns}-work") == 1
+
+    raw.set(held, json.dumps({**facts(), "born": "1"}))  # one of this place that is seen to be dead
+    assert move(Lists(here), f"{ns}-work", there, "to").arrived == 1
+    assert not raw.exists(held)
+
+
+def test_one_server_needs_no_such_thing(here, raw, ns):
+    raw.lpush(f"{ns}-work", "a")
+    raw.set(Lists(here).aside_key(f"{ns}-work") + b":held", "{}")
+
+    assert move(Lists(here), f"{ns}-work", here, "to").arrived == 1
+
+
+def test_large_bodies_go_a_few_at_a_time(here, there, raw, ns, monkeypatch):
+    raw.lpush(f"{ns}-work", *(b"%d" % n + b"x" * 1_000_000 for n in range(40)))
+    taken = []
+    take = Lists.take
+
+    def and_note(self, place, given, to):
+        taken.append(sum(len(item.body) for item, _ in given))
+        return take(self, place, given, to)
+
+    monkeypatch.setattr(Lists, "take", and_note)
+    report = move(Lists(here), f"{ns}-work", there, "to")
+
+    assert (report.arrived, report.verified) == (40, True)
+    assert max(taken) < 17_000_000
+    assert max(taken[1:]) < 5_000_000
+
+
+def test_a_list_of_which_a_copy_is_open_is_not_moved_there_too(here, raw, ns):
+    raw.lpush(f"{ns}-work", "a", "b")
+    raw.lpush(f"{ns}-other", "c")
+    copy(Lists(here), f"{ns}-work", here, "to")
+    copy(Lists(here), f"{ns}-other", here, "to")
+    told = "is open: moved too, its elements would be there twice"
+    with refused(NotPossible, f"A copy of the list '{ns}-work' to 'to' {told}"):
+        move(Lists(here), f"{ns}-work", here, "to")
+    assert raw.llen(f"{ns}-work") == 2
+
+    copy(Lists(here), f"{ns}-work", here, "to", finish=True)
+    assert move(Lists(here), f"{ns}-work", here, "to").arrived == 2
+    assert sorted(bodies(raw, ns, "to")) == [b"a", b"a", b"b", b"b", b"c"]
+
+
+def test_what_a_queue_keeps_of_its_own_is_told(old, here, raw, ns):
+    here.rsmq.create_queue("q", vt=7)
+    old.rsmq.set_queue_attributes("q", vt=60)
+    old.rsmq.create_queue("dead")
+    old.rsmq.set_dead_letter_policy("q", "dead", 4)
+    report = move(Queues(old), "q", here, "q")
+
+    assert list(report.notes) == [
+        "its vt of 60: the queue has 7",
+        "its policy, dead letters to dead after 4 receives: the queue keeps its own, or none",
+    ]
+    assert raw.hmget(f"{ns}:q:Q", "vt", "x:dlq") == [b"7", None]
+
+
+def test_a_full_server_can_be_drained(here, raw, ns):
+    raw.lpush(f"{ns}-work", "a", "b")
+    here.rsmq.create_queue("to")
+    raw.config_set("maxmemory", 1)
+    try:
+        assert move(Lists(here), f"{ns}-work", here, "to").arrived == 2
+    finally:
+        raw.config_set("maxmemory", 0)

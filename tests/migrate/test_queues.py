@@ -152,7 +152,8 @@ def test_what_is_larger_than_the_queue_takes_is_kept_and_told(beside, here, raw,
     report = move(Queues(beside.server), "q", here, "q")
 
     assert bodies(raw, ns, "q") == [b"x" * 1025]
-    (note,) = report.notes.values()
+    other, note = report.notes.values()
+    assert other.text == "its maxsize of 65536: the queue has 1024"
     assert note.text == "larger than the queue's maxsize of 1024: kept"
     assert note.examples == [id]
 
@@ -169,7 +170,7 @@ def test_a_dead_letter_policy_comes_along_and_its_queue_is_made(beside, here, ra
     here.rsmq.set_dead_letter_policy("q", "other", 2)
     told = copy(Queues(beside.server), "q", here, "q")
     assert list(told.notes) == [
-        "its policy, dead letters to dead after 4 receives: the queue has one of its own"
+        "its policy, dead letters to dead after 4 receives: the queue keeps its own, or none"
     ]
     assert raw.hmget(f"{ns}:q:Q", "x:dlq", "x:max") == [b"other", b"2"]
 

@@ -178,3 +178,15 @@ def test_what_someone_acknowledged_meanwhile_is_not_missed(old, here, push, pop,
     assert bodies(raw, ns, "to") == [b"b"]
     assert report.verified
     assert all(each.score <= now_ms(raw) for each in stored(raw, ns, "to"))
+
+
+def test_two_queues_with_the_same_id_come_to_one_queue(old, here, push, redisrq, raw, ns):
+    """Each key counts for itself."""
+    push("one", key="k1")
+    push("two", key="k2")
+    redisrq.keys[b"k2"].undelivered[0].id = redisrq.keys[b"k1"].undelivered[0].id
+    copy(RedisRQ(old), "k1", here, "to")
+    here.rsmq.pop_message("to")
+
+    assert copy(RedisRQ(old), "k2", here, "to").arrived == 1
+    assert bodies(raw, ns, "to") == [b"two"]
