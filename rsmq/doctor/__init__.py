@@ -28,7 +28,7 @@ client goes wrong), N a note.
 
     of a namespace and of whole queues
     old-rust-keys           N  by hand
-    aside                   N  by hand
+    aside                   W  by hand
     wrong-type              E  by hand
     reserved-name           E  by hand
     expiring                E  safe: the time to live is taken off

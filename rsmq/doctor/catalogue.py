@@ -146,7 +146,7 @@ _QUEUES = {
         "By hand: give Rust programs the namespace '{ns}:', or move the queues with rsmq migrate.",
     ),
     "aside": Fault(
-        "note",
+        "warning",
         "messages of {detail} stand aside, on their way to another server",
         "rsmq migrate --move, or rsmq bridge, that runs now or was broken off",
         "Nobody receives them until it goes on.",

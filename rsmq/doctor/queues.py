@@ -19,6 +19,7 @@ _INDEX = f":{RESERVED_NAME}"
 _EXTENSION = ":x:"
 _HASH = ":Q"
 _ASIDE = "x:aside:"
+_HELD = ":held"  # by the run that moves it
 
 
 def names_found(rsmq: RSMQ, namespace: Namespace) -> tuple[set[str], set[str]]:
@@ -43,7 +44,8 @@ def names_found(rsmq: RSMQ, namespace: Namespace) -> tuple[set[str], set[str]]:
             if name.endswith(_INDEX):
                 others.append(name.removesuffix(RESERVED_NAME))
             elif name.startswith(_ASIDE):
-                aside.add(name.removeprefix(_ASIDE))
+                if not name.endswith(_HELD):
+                    aside.add(name.removeprefix(_ASIDE))
             elif name != RESERVED_NAME and not name.startswith("x:"):
                 names.add(name.partition(_EXTENSION)[0].removesuffix(_HASH))
         if cursor == b"0":

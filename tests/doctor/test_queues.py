@@ -192,9 +192,10 @@ def test_queues_of_an_old_rust_client_beside_ours_are_told_of(patient, raw):
 
 def test_messages_that_a_broken_off_move_has_put_aside_are_told_of(patient, raw):
     raw.hset(f"{patient.ns}:x:aside:rfq:ndvi", "id", "body")
+    raw.set(f"{patient.ns}:x:aside:rfq:ndvi:held", "{}")
 
     (found,) = patient.findings()
-    assert (found.code, found.queue, found.severity) == ("aside", None, "note")
+    assert (found.code, found.queue, found.severity) == ("aside", None, "warning")
     assert "rfq:ndvi" in found.text
     assert same(patient)
 
