@@ -39,6 +39,8 @@ LAST_WORD = 1.0
 #: The scheme of a server inside the process.
 MEMORY = "memory://"
 _DATABASE = re.compile(r"/?\d*/?")
+_HOST = re.compile(r"[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]*\]")
+_ENCODED = "/ # ? @ : [ and ] in a password are percent-encoded, letters of other scripts too."
 _SCHEMES = (MEMORY, "redis://", "rediss://", "unix://")
 
 #: How many connections are kept that threads have left.
@@ -378,8 +380,12 @@ def check_url(url: object) -> str:
         )
     if not url.startswith(_SCHEMES):
         raise bad_url(url, "A URL begins with redis://, rediss://, unix:// or memory://.")
+    try:
+        path = urlsplit(url).path
+    except ValueError:  # its text shows what may be the password
+        raise bad_url(url, _ENCODED) from None
     # redis-py takes a path that is no number for database 0.
-    if url.startswith(("redis://", "rediss://")) and not _DATABASE.fullmatch(urlsplit(url).path):
+    if url.startswith(("redis://", "rediss://")) and not _DATABASE.fullmatch(path):
         raise bad_url(url, "What follows the last slash is the number of the database.")
     return url
 
@@ -411,8 +417,7 @@ def checked_pool(url: str, make: Callable[[], Any]) -> Any:
     except ValueError:
         raise bad_url(
             url,
-            "The port, the database or an option is not what it must be; / # ? @ and : in a "
-            "password are percent-encoded.",
+            f"The port, the database or an option is not what it must be; {_ENCODED}",
         ) from None
     except TypeError as error:
         raise InvalidFormat(
@@ -429,13 +434,30 @@ def without_retries(options: dict[str, Any], retry: object) -> dict[str, Any]:
 
 def bad_url(url: str, rule: str) -> InvalidFormat:
     """The error for a URL; whatever may be part of a password is not shown."""
-    scheme, separator, rest = url.partition("://")
-    shown = f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if separator else "***"
+    shown = _without_secrets(url)
     return InvalidFormat(
         "url",
         value=shown,
         hint=f"{rule} User, password and options left out, it is {shown!r}.",
     )
+
+
+def _without_secrets(url: str) -> str:
+    """Scheme, host, port and database, as far as they are such; stars for all else."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return "***"
+    before, _, place = rest.rpartition("@")
+    if "?" in before or "#" in before:  # in an option or in a password: nobody can tell
+        return f"{scheme}://***"
+    place = place.partition("?")[0]
+    if scheme == "unix":
+        return f"{scheme}://{place}"
+    address, slash, database = place.partition("/")
+    host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
+    shown = host if _HOST.fullmatch(host) else "***"
+    shown += colon + (port if port.isdecimal() else "***") if colon else ""
+    return f"{scheme}://{shown}{slash}{database if _DATABASE.fullmatch(database) else '***'}"
 
 
 def transaction(operation: Operation[Any]) -> list[tuple[bytes, ...]]:

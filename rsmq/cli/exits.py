@@ -5,6 +5,7 @@ The exit codes of ``rsmq``, and the one function from an error to its code and i
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -78,13 +79,23 @@ class Ending:
 
     def line(self, *, as_json: bool) -> str:
         """The line for the standard error."""
+        text, hint = _without_secrets(self.text), _without_secrets(self.hint or "")
         if as_json:
-            return json.dumps({"error": self.code, "message": self.text, "hint": self.hint})
-        hint = f" {self.hint}" if self.hint else ""
-        dot = "" if self.text.endswith((".", "?", "!")) or not hint else "."
-        line = " ".join(f"rsmq: {self.text}{dot}{hint}".split())
+            return json.dumps({"error": self.code, "message": text, "hint": hint or None})
+        hint = f" {hint}" if hint else ""
+        dot = "" if text.endswith((".", "?", "!")) or not hint else "."
+        line = " ".join(f"rsmq: {text}{dot}{hint}".split())
         # What was given may hold what a terminal would obey.
         return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
+
+
+#: A url that was given where none is meant; a long one may be shown in part.
+_SECRETS = re.compile(r"(\w:/|//)/?(?:.*@|\S*…)|(password=)[^\s&'\"]*", re.DOTALL | re.IGNORECASE)
+
+
+def _without_secrets(text: str) -> str:
+    """A text without what may be the password of a url; rather too little than too much."""
+    return _SECRETS.sub(lambda found: f"{found[1] or found[2]}***", text)
 
 
 #: Words of the library's hints, and what a person at the command line says instead.

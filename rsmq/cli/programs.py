@@ -16,6 +16,7 @@ from rsmq.cli.call import Call
 from rsmq.cli.command import command
 from rsmq.cli.exits import Exit, Failed
 from rsmq.cli.output import shown, shown_time, table
+from rsmq.connection import check_url
 
 #: The variable that hands the password of a url on to the processes of Spark.
 _PASSWORD = "RSMQ_PIPELINE_PASSWORD"  # noqa: S105 - a name
@@ -93,7 +94,7 @@ def _with_place(call: Call, arguments: list[str]) -> list[str]:
 
 def _apart(url: str) -> tuple[str, str | None]:
     """A url without its password, and the password: a plan of Spark would show it."""
-    parts = urlsplit(url)
+    parts = urlsplit(check_url(url))
     user, colon, password = parts.netloc.rpartition("@")[0].partition(":")
     if not colon:
         return url, None

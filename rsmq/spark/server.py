@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import redis
 from redis.backoff import ExponentialBackoff, NoBackoff
@@ -135,7 +135,8 @@ def _connect(options: ConnectionOptions) -> Server:
             **secret,
         )
     except RSMQError as error:
-        given = [f"redis.{name}" for name, _ in parse_qsl(urlsplit(options.url).query)]
+        # Not urlsplit: what is wrong with the url may be what it chokes at.
+        given = [f"redis.{name}" for name, _ in parse_qsl(options.url.partition("?")[2])]
         name = " or ".join(["url", *given])
         raise InvalidOption(name, error.hint or str(error)) from None
     times: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}

@@ -352,6 +352,9 @@ def guarded():
         ("http://:geheim@127.0.0.1:{port}/0", 2, "Invalid url format"),
         ("redis://:geheim@127.0.0.1:{port}/0?db=x", 2, "Invalid url format"),
         ("geheim", 2, "Invalid url format"),
+        ("redis://user:[geheim]@127.0.0.1:{port}/0", 2, "Invalid url format"),
+        ("redis://user:geheim\u2100@127.0.0.1:{port}/0", 2, "Invalid url format"),
+        ("redis://[geheim", 2, "Invalid url format"),
     ],
 )
 def test_a_password_is_never_shown(cli, guarded, url, code, part):
@@ -361,6 +364,29 @@ def test_a_password_is_never_shown(cli, guarded, url, code, part):
     assert part in ended.error
     assert "geheim" not in ended.said
     assert "falsch" not in ended.said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list"],
+        ["receive"],
+        ["send", "q", "x", "--profile"],
+        ["ls", "--json", "--nonsense"],
+        ["migrate", "--from"],
+        ["bridge", "--to", "q", "--from"],
+        ["import"],
+        ["worker"],
+        [],
+    ],
+)
+@pytest.mark.parametrize("password", ["geheim", "g" * 200 + "eheim", "ge@heim", "ge' heim"])
+def test_a_url_in_the_wrong_place_does_not_show_its_password_either(cli, arguments, password):
+    ended = cli(*arguments, f"redis://:{password}@127.0.0.1:1/0")
+
+    assert ended.code != 0
+    assert "heim" not in ended.said
+    assert password[:2] + password[-3:] not in ended.said
 
 
 def test_what_redis_refuses_has_its_own_code(cli, guarded, raw, ns, rsmq):
