@@ -26,6 +26,9 @@ from rsmq.transfer.exporting import look_up
 _PAGE = 1000
 _ROOM = 1024 * 1024
 
+#: Redis counts higher, but clients in JavaScript and scores don't.
+_LARGEST = 2**53
+
 #: What an existing queue keeps, and what is told if the export has another.
 _ATTRIBUTES = ("vt", "delay", "maxsize", "dead_letter_queue", "max_receives", "paused")
 
@@ -43,7 +46,9 @@ class ImportedQueue:
         messages: how many of its messages the file has.
         added: how many were added.
         present: how many were there already, by their ids, and have stayed as they are.
-        left_out: how many can't be added, since their ids are none that clients can name.
+        left_out: how many can't be added, since no client could name them, or Redis could not
+            count their receives on.
+        without_policy: whether the dead-letter policy of the export could not be set.
         notes: what is otherwise than in the export.
     """
 
@@ -54,6 +59,7 @@ class ImportedQueue:
     added: int
     present: int
     left_out: int
+    without_policy: bool
     notes: tuple[str, ...]
 
 
@@ -77,7 +83,8 @@ class Imported:
     @property
     def complete(self) -> bool:
         """Whether all that was asked for is there now."""
-        return not (self.fault or self.missing or any(each.left_out for each in self.queues))
+        lacking = any(each.left_out or each.without_policy for each in self.queues)
+        return not (self.fault or self.missing or lacking)
 
 
 @dataclass(slots=True)
@@ -91,7 +98,8 @@ class _Target:
     messages: int = 0
     added: int = 0
     present: int = 0
-    unfit: list[str] = field(default_factory=list)
+    unfit: dict[str, list[str]] = field(default_factory=dict)
+    without_policy: bool = False
     cut: int = 0
     reasons: int = 0
     notes: list[str] = field(default_factory=list)
@@ -100,8 +108,8 @@ class _Target:
 
     def result(self) -> ImportedQueue:
         notes = list(self.notes)
-        if self.unfit:
-            notes.append(f"left out: ids that no client can name, {show(self.unfit[0])} first")
+        for why, ids in self.unfit.items():
+            notes.append(f"left out: {why}, {show(ids[0])} first")
         if self.cut:
             notes.append(f"the times of {self.cut} messages were cut to whole milliseconds")
         if self.reasons:
@@ -113,7 +121,8 @@ class _Target:
             messages=self.messages,
             added=self.added,
             present=self.present,
-            left_out=len(self.unfit),
+            left_out=sum(map(len, self.unfit.values())),
+            without_policy=self.without_policy,
             notes=tuple(notes),
         )
 
@@ -210,6 +219,7 @@ class _Import:
         self._set_policies()
         for target in self._without_policy:
             exported = target.exported
+            target.without_policy = True
             target.notes.append(
                 f"no dead-letter policy: there is no queue {show(exported.dead_letter_queue)}"
             )
@@ -290,6 +300,7 @@ class _Import:
             except QueueNotFound:
                 self._without_policy.append(target)
             except RSMQError as error:
+                target.without_policy = True
                 target.notes.append(f"no dead-letter policy: {error}. {error.hint}")
 
     def _will_be_there(self, name: str) -> bool:
@@ -316,8 +327,9 @@ class _Import:
             self._set_policies()  # all queues are there by now, and consumers may be, too
         message = records.to_restored(line, record)
         target.messages += 1
-        if not self._new_ids and not _is_fit(message.id):
-            target.unfit.append(message.id)
+        why = None if self._new_ids else _unfit(message)
+        if why is not None:
+            target.unfit.setdefault(why, []).append(message.id)
             return
         target.reasons += "reason" in record
         target.cut += not self._new_ids and message.visible_at_ms != record.get("visible_at_ms")
@@ -357,12 +369,18 @@ class _Import:
         )
 
 
-def _is_fit(id: str) -> bool:
+def _unfit(message: Restored) -> str | None:
+    """Why a message would do harm where it is put back; None if it would not."""
     try:
-        protocol.check_id(id)
+        protocol.check_id(message.id)
     except RSMQError:
-        return False
-    return True
+        return "ids that no client can name"
+    if message.id.endswith((":rc", ":fr", ":meta")):
+        return "ids that are names of what belongs to other messages"
+    times = (message.visible_at_ms or 0, message.first_received_ms or 0)
+    if message.receive_count > _LARGEST or any(abs(time) > _LARGEST for time in times):
+        return f"receive counts and times beyond {_LARGEST}"
+    return None
 
 
 def _told(value: object) -> str:

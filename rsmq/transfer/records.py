@@ -15,6 +15,9 @@ from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.staging import Restored
 from rsmq.transfer import lines
 
+#: Above it Redis could not count a total on, and clients in JavaScript could not read it.
+_LARGEST = 2**53
+
 
 def of_queue(name: str, attributes: QueueAttributes) -> dict[str, Any]:
     """The record of a queue."""
@@ -77,10 +80,10 @@ def to_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
     """
 
     def number(item: str, default: float = 0, *, low: float = 0) -> Any:
-        value = _number(line, record, item, low=low)
+        value = _number(line, record, item, low=low, high=_LARGEST)
         return default if value is None else value
 
-    created = _number(line, record, "created", low=0)
+    created = _number(line, record, "created", low=0, high=_LARGEST)
     letters = record.get("dead_letter_queue")
     messages = int(number("messages"))
     return QueueAttributes(
@@ -96,7 +99,7 @@ def to_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
         visible_messages=messages,
         next_due_ms=None,
         dead_letter_queue=None if letters is None else _text(line, record, "dead_letter_queue"),
-        max_receives=_number(line, record, "max_receives"),
+        max_receives=_number(line, record, "max_receives", high=_LARGEST),
         paused=record.get("paused") is True,
     )
 
@@ -131,13 +134,16 @@ def _text(line: int, record: dict[str, Any], item: str) -> str:
     return value
 
 
-def _number(line: int, record: dict[str, Any], item: str, *, low: float = -math.inf) -> Any:
+def _number(
+    line: int, record: dict[str, Any], item: str, *, low: float = -math.inf, high: float = math.inf
+) -> Any:
     value = record.get(item)
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not low <= value < math.inf or value == -math.inf:
+    if not is_number or not low <= value <= high or abs(value) == math.inf:
         least = "" if low == -math.inf else f" from {low:g}"
+        least += "" if high == math.inf else f" to {high}"
         raise InvalidExport(
             line, f"has {_shown(record, item)}", hint=f"{item} is a number{least}, or null."
         )

@@ -165,6 +165,7 @@ def test_a_policy_whose_queue_is_missing_is_told(rsmq, exported, imported, other
     for dry_run in (True, False):
         (queue,) = imported(data, dry_run=dry_run).queues
         assert queue.notes == ("no dead-letter policy: there is no queue 'dead'",)
+        assert queue.without_policy
     other.delete_queue("a")
     other.create_queue("dead")
 
@@ -238,6 +239,50 @@ def test_ids_that_no_client_can_name_are_left_out(data, imported, other):
     assert queue.notes == ("left out: ids that no client can name, 'short' first",)
     assert sorted(bodies(other)) == ["b", "c"]
     assert other.get_message("q", "i" * 20).body == "b"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"id": "{first}:rc"}, "names of what belongs to other messages"),
+        ({"id": "{first}:fr"}, "names of what belongs to other messages"),
+        ({"id": "{first}:meta"}, "names of what belongs to other messages"),
+        ({"receive_count": 1e308}, "beyond 9007199254740992"),
+        ({"receive_count": 2**53 + 2}, "beyond 9007199254740992"),
+        ({"first_received_ms": 1e308}, "beyond 9007199254740992"),
+        ({"visible_at_ms": -(10**16)}, "beyond 9007199254740992"),
+    ],
+)
+def test_a_message_that_would_block_its_queue_is_left_out(data, imported, other, changes, why):
+    first = json.loads(data.splitlines()[2])["id"]
+    if "id" in changes:
+        changes = {"id": changes["id"].format(first=first)}
+    changed = with_line(with_line(data, 2, receive_count=3, first_received_ms=5), 3, **changes)
+    found = imported(changed)
+    (queue,) = found.queues
+
+    assert (queue.added, queue.left_out, found.complete) == (2, 1, False)
+    assert why in queue.notes[0]
+    assert [other.receive_message("q").body for _ in range(2)] == ["a", "c"]
+    assert other.receive_message("q") is None
+
+
+def test_a_message_with_the_largest_numbers_is_received(data, imported, other, target):
+    largest = with_line(data, 2, receive_count=2**53, first_received_ms=2**53, visible_at_ms=1)
+    assert imported(largest).added == 3
+
+    message = other.receive_message("q")
+    assert message.body == "a"
+    assert int(target.fields("q")[f"{message.id}:rc".encode()]) == 2**53 + 1
+
+
+@pytest.mark.parametrize("item", ["total_sent", "total_received", "created", "max_receives"])
+def test_a_queue_that_could_not_count_on_is_refused(data, imported, item, other):
+    with pytest.raises(InvalidExport, match="^Line 2 ") as caught:
+        imported(with_line(data, 1, **{item: 1e308}))
+
+    assert f"{item} is a number" in caught.value.hint
+    assert other.list_queues() == []
 
 
 def test_times_are_whole_milliseconds_and_may_be_unknown(data, imported, target):
