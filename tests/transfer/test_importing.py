@@ -278,7 +278,7 @@ def test_a_message_with_the_largest_numbers_is_received(data, imported, other, t
 
 @pytest.mark.parametrize("item", ["total_sent", "total_received", "created", "max_receives"])
 def test_a_queue_that_could_not_count_on_is_refused(data, imported, item, other):
-    with pytest.raises(InvalidExport, match="^Line 2 ") as caught:
+    with pytest.raises(InvalidExport, match=r"^Line 2 ") as caught:
         imported(with_line(data, 1, **{item: 1e308}))
 
     assert f"{item} is a number" in caught.value.hint
