@@ -4,6 +4,7 @@ The command ``rsmq doctor``: what is wrong with the server and the queues, and r
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,8 +24,17 @@ from rsmq.errors import QueueNotFound
 #: A repair may uncover what is for the next: a restored body, a bad counter.
 _ROUNDS = 3
 
+#: Queues that are named of a fault that is left.
+_NAMED = 5
+
+#: What a repair mends as a whole, whatever the number of the finding counts.
+_WHOLE = {
+    "expiring", "half-queue", "messages-without-queue", "unlisted-queue", "listed-without-queue",
+    "dead-letter-gone",
+}  # fmt: skip
+
 _WIDTH = 100
-_BY_HAND = "By hand: "
+_BY_HAND = re.compile("By hand[:,] ")
 
 
 @command(
@@ -89,10 +99,16 @@ def _mended(
     """What is left after repairs, and what they did."""
     done: list[Repair] = []
     left = report
+    # Once in a call: what was divided by 1000 may still look as if it should be.
+    asked_for: set[tuple[str, str | None]] = set()
     for _ in range(_ROUNDS):
-        chosen = [
-            each for each in left.findings if (fix and each.safe) or set(each.ways) & set(also)
+        asked = [
+            each
+            for each in left.findings
+            if set(each.ways) & set(also) and (each.code, each.queue) not in asked_for
         ]
+        asked_for |= {(each.code, each.queue) for each in asked}
+        chosen = [each for each in left.findings if (fix and each.safe) or each in asked]
         if not chosen:
             break
         if not done:
@@ -106,7 +122,7 @@ def _mended(
         if not any(each.number for each in now):
             break
     if not call.as_json:
-        call.out.result(None, ["After repairs, " + _counted(left)] if done else ["Nothing to do."])
+        call.out.result(None, _lines_of_left(left) if done else ["Nothing to do."])
     return left, done
 
 
@@ -146,7 +162,9 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _paragraph("from", each.cause)
         yield from _paragraph("harm", each.harm)
         label = "--fix" if each.safe else "--also" if each.ways else "by hand"
-        remedy = each.remedy.removeprefix(_BY_HAND)
+        remedy = each.remedy
+        if by_hand := _BY_HAND.match(remedy):
+            remedy = remedy[by_hand.end() :]
         if each.ways:
             remedy = f"{' or '.join(each.ways)}. {remedy}"
         yield from _paragraph(label, remedy)
@@ -174,5 +192,20 @@ def _counted(report: Report) -> str:
 
 
 def _line_of(done: Repair) -> str:
-    place = "" if done.finding.queue is None else f"{shown(done.finding.queue)}: "
-    return f"repaired {place}{done.number} of {done.finding.number}  [{done.finding.code}]"
+    found = done.finding
+    place = "" if found.queue is None else f"{shown(found.queue)}: "
+    if found.code not in _WHOLE:
+        return f"repaired {place}{done.number} of {found.number}  [{found.code}]"
+    did = f"repaired {place}done" if done.number else f"repaired {place}in order by then"
+    return f"{did}  [{found.code}]"
+
+
+def _lines_of_left(left: Report) -> Iterator[str]:
+    queues: dict[str, list[str]] = {}
+    for each in left.faults:
+        queues.setdefault(each.code, []).append("" if each.queue is None else shown(each.queue))
+    for code, names in queues.items():
+        named = ", ".join(filter(None, names[:_NAMED]))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"left     {named}{more}{': ' if named else ''}[{code}]"
+    yield "After repairs, " + _counted(left)

@@ -40,10 +40,11 @@ from rsmq.protocol import Namespace, QueueKeys
 
 T = TypeVar("T")
 
-#: In this order: a queue is made whole before its messages, and unlisted when they are gone.
+#: In this order: a queue is made whole before its messages, and unlisted when they are gone. What
+#: are milliseconds may be too large a number of seconds too, and must not be cut before.
 _ORDER = (
-    "expiring", "half-queue", "messages-without-queue", "unlisted-queue", "bad-attribute",
-    "large-maxsize", "milliseconds", "bad-total", "strange-time", "dead-letter-gone",
+    "expiring", "half-queue", "messages-without-queue", "unlisted-queue", "milliseconds",
+    "bad-attribute", "large-maxsize", "bad-total", "strange-time", "dead-letter-gone",
     "ids-without-queue", "ghost", "bad-counter", "count-without-time", "odd-first-received",
     "microseconds-score", "seconds-score", "far-future", "orphan-body", "left-over-counter",
     "undeletable-id", "left-over-extension", "listed-without-queue",

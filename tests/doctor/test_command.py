@@ -98,9 +98,10 @@ def test_safe_repairs_leave_what_someone_must_decide_on(sick, called):
     code, out, _ = called("--fix", "--yes")
 
     assert code == 1
-    assert out.splitlines()[-3:] == [
-        "repaired q: 1 of 1  [unlisted-queue]",
+    assert out.splitlines()[-4:] == [
+        "repaired q: done  [unlisted-queue]",
         "repaired q: 1 of 1  [ghost]",
+        "left     q: [orphan-body]",
         "After repairs, 1 queue, 0 messages: 1 warning",
     ]
     assert sick.listed() == {"q"}
@@ -129,6 +130,56 @@ def test_what_is_asked_for_alone_is_all_that_is_done(sick, called):
     assert BODY not in sick.fields()
     assert sick.listed() == set()
     assert sick.scores().keys() == {GHOST}
+
+
+def test_a_repair_that_was_asked_for_is_done_once(sick, called):
+    sick.rsmq.create_queue("m")
+    fields = {"vt": 30_000_000, "delay": 5_000_000, "totalsent": 0, "totalrecv": 0}
+    sick.raw.hset(sick.hash("m"), mapping=fields)
+    code, out, _ = called("m", "--fix", "--also", "milliseconds", "--yes")
+
+    assert (sick.fields("m")["vt"], sick.fields("m")["delay"]) == ("30000", "5000")
+    assert [line for line in out.splitlines() if line.startswith("repaired")] == [
+        "repaired m: 2 of 2  [milliseconds]",
+        "repaired m: 0 of 1  [bad-attribute]",
+    ]
+    # A person has to know what they are now.
+    assert code == 1
+    assert "left     m: [milliseconds]" in out.splitlines()
+
+
+def test_what_is_mended_as_a_whole_does_not_read_like_a_part(sick, called):
+    sick.rsmq.create_queue("half")
+    sick.raw.hdel(sick.hash("half"), "vt", "delay")
+    sick.raw.expire(sick.hash("half"), 5000)
+    _, out, _ = called("half", "--fix", "--yes")
+
+    assert sick.raw.ttl(sick.hash("half")) == -1
+    assert out.splitlines()[-3:] == [
+        "repaired half: done  [expiring]",
+        "repaired half: done  [half-queue]",
+        "After repairs, 1 queue, 0 messages: nothing found",
+    ]
+
+
+def test_many_queues_with_what_is_left_are_named_in_part(sick, called):
+    for name in "abcdefg":
+        sick.rsmq.create_queue(name)
+        sick.raw.hset(sick.hash(name), BODY, "kept")
+    _, out, _ = called("--fix", "--yes")
+
+    assert "left     a, b, c, d, e and 3 more: [orphan-body]" in out.splitlines()
+
+
+def test_what_is_done_by_hand_says_so_once(sick, called):
+    sick.raw.config_set("appendfsync", "everysec")
+    try:
+        _, out, _ = called()
+    finally:
+        sick.raw.config_set("appendfsync", "always")
+
+    assert "by hand: where nothing may be lost" in " ".join(out.split())
+    assert "By hand" not in out
 
 
 def test_a_queue_of_which_a_repair_leaves_nothing_is_in_order_then(sick, called):
