@@ -13,7 +13,7 @@ import click
 from redis import exceptions as redis_errors
 
 from rsmq.errors import QueueExists, QueueNotFound, RSMQError, SourceNotFound
-from rsmq.failures import code_of
+from rsmq.failures import code_of, is_of_these_keys
 
 
 class Exit(IntEnum):
@@ -98,9 +98,18 @@ def _without_secrets(text: str) -> str:
     return _SECRETS.sub(lambda found: f"{found[1] or found[2]}***", text)
 
 
+#: What Redis adds to the error of a command that a script called.
+_OF_SCRIPTS = re.compile(
+    r"\.? script: [0-9a-f]{40}, on @user_script:\s?\d+\.?"
+    r"|(ERR )?Error running script \(call to f_\w+\): |@user_script:\s?\d+:\s?-?"
+)
+
+
 #: Words of the library's hints, and what a person at the command line says instead.
 _WORDS = {
-    "strict_names=False reaches": "--any-names reaches",
+    "strict_names=False": "--any-names",
+    "create_queue makes it": "rsmq create makes it",
+    "list_queues shows what there is": "rsmq list shows what there is",
     "front=True": "--front",
     "set_queue_attributes(qname, vt=...) repairs": "rsmq attributes QUEUE --vt N repairs",
     "set_queue_attributes(qname, delay=...) repairs": "rsmq attributes QUEUE --delay N repairs",
@@ -144,15 +153,29 @@ def _of_library(error: RSMQError) -> Ending:
         hint = f"Queue {error.value!r} keeps its attributes: --exist-ok is content with that, "
         hint += "rsmq attributes changes them."
         return Ending(Exit.QUEUE, error.code, str(error), hint)
-    hint = error.hint or ""
+    return Ending(Exit.USAGE, error.code, str(error), worded(error.hint or "") or None)
+
+
+def worded(hint: str) -> str:
+    """A hint of the library in words of the command line."""
     for word, ours in _WORDS.items():
         hint = hint.replace(word, ours)
-    return Ending(Exit.USAGE, error.code, str(error), hint or None)
+    return _OF_SCRIPTS.sub("", hint)
+
+
+def why_odd(error: Exception) -> str | None:
+    """Why a queue among others can't be read; None if more is wrong than that queue."""
+    if isinstance(error, QueueNotFound):
+        return "It is listed, and there is no such queue; rsmq doctor tells more"
+    if isinstance(error, RSMQError) or is_of_these_keys(error):
+        ending = ending_of(error)
+        return None if ending is None else f"{ending.text}; rsmq doctor tells more"
+    return None
 
 
 def _of_redis(error: redis_errors.RedisError) -> Ending:
     hint = " ".join(getattr(error, "__notes__", ())) or None
-    text = f"Redis: {error}"
+    text = f"Redis: {_OF_SCRIPTS.sub('', str(error))}"
     # Some that were answered are of the kinds of those that were not.
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         if "HELLO must be called" in text or "Authentication required" in text:  # by the protocol

@@ -13,8 +13,11 @@ import time
 from dataclasses import dataclass, fields
 from typing import Any
 
+from redis.exceptions import RedisError
+
+from rsmq.cli.exits import why_odd
 from rsmq.client import RSMQ
-from rsmq.errors import QueueNotFound
+from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import QueueAttributes
 
 #: Seconds for which what a walk has found is shown again.
@@ -85,6 +88,8 @@ class Reader:
         self._queues = queues
         self._walks: dict[str, _Walk] = {}
         self._totals: dict[str, tuple[float, int, int]] = {}
+        #: Listed queues that could not be read the last time, each with the reason.
+        self.odd: dict[str, str] = {}
 
     def read(self) -> list[Figures]:
         """
@@ -94,6 +99,7 @@ class Reader:
             QueueNotFound: one that was named does not exist.
         """
         known: dict[str, QueueAttributes | None] = {}
+        self.odd = {}
         for queue in self._queues or self._rsmq.list_queues():
             found = self._attributes(known, queue)
             if found is None and self._queues:
@@ -112,6 +118,12 @@ class Reader:
                 known[queue] = self._rsmq.get_queue_attributes(queue)
             except QueueNotFound:  # deleted since, or listed and never there
                 known[queue] = None
+            except (RSMQError, RedisError) as error:
+                why = why_odd(error)
+                if why is None or queue in self._queues:
+                    raise
+                known[queue] = None
+                self.odd[queue] = why
         return known[queue]
 
     def _figures(

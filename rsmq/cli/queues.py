@@ -4,10 +4,11 @@ The commands for queues: create, list, attributes, stats, pause, resume, purge, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
+from redis.exceptions import RedisError
 
 from rsmq.cli.call import Call
 from rsmq.cli.command import (
@@ -17,10 +18,10 @@ from rsmq.cli.command import (
     queues_argument,
     yes_option,
 )
-from rsmq.cli.exits import Exit
+from rsmq.cli.exits import Exit, why_odd
 from rsmq.cli.output import cell, plain, shown, shown_time, table
 from rsmq.client import RSMQ
-from rsmq.errors import QueueNotFound
+from rsmq.errors import RSMQError
 from rsmq.protocol import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 
 
@@ -119,24 +120,31 @@ def stats(call: Call, queues: tuple[str, ...]) -> Exit | None:
     Count the messages of queues by state.
 
     Without a QUEUE those of all queues that are listed. It walks through each queue in steps of a
-    thousand messages, which takes a while where there are millions; rsmq attributes does not.
+    thousand messages, which takes a while where there are millions; rsmq attributes does not. Ends
+    with 1 where a listed queue can't be read.
     """
     told: list[dict[str, Any]] = []
-    gone = []
+    odd: dict[str, str] = {}
     with call.open() as rsmq:
         for queue in queues or rsmq.list_queues():
             try:
                 known, counts = rsmq.get_queue_attributes(queue), rsmq.count_messages(queue)
-            except QueueNotFound:
-                if queues:
+            except (RSMQError, RedisError) as error:
+                why = why_odd(error)
+                if queues or why is None:
                     raise
-                gone.append(queue)
+                odd[queue] = why
             else:
                 told.append({"queue": queue, **plain(counts), **plain(known)})
     call.out.result(told, table(_STATS, [_stats_row(each) for each in told]))
-    for queue in gone:
-        call.out.note(f"{shown(queue)}: is listed, and there is no such queue")
-    return Exit.NOT_ALL if gone else None
+    return tell_odd(call, odd)
+
+
+def tell_odd(call: Call, odd: Mapping[str, str]) -> Exit | None:
+    """Name the queues that can't be read, each with the reason."""
+    for queue, why in odd.items():
+        call.out.note(f"{shown(queue)}: left out. {why}.")
+    return Exit.NOT_ALL if odd else None
 
 
 _STATS = ("queue", "visible", "in flight", "delayed", "sent", "received", "oldest sent")

@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
+from redis.exceptions import RedisError
 
 from rsmq.cli.call import Call
 from rsmq.cli.command import SECONDS, Decorator, Group, command, complete_queues, yes_option
-from rsmq.cli.exits import Exit, Failed
+from rsmq.cli.exits import Exit, Failed, why_odd
 from rsmq.cli.output import shown, shown_body
+from rsmq.cli.queues import tell_odd
 from rsmq.client import RSMQ
-from rsmq.errors import QueueNotFound
+from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import Message
 from rsmq.operations.walk import Place, next_place, step
 from rsmq.protocol import MAX_BATCH, UNLIMITED
@@ -87,17 +89,25 @@ def version(call: Call) -> None:
 
 @_verb("info", "rsmq rfq info")
 @click.pass_obj
-def info(call: Call) -> None:
+def info(call: Call) -> Exit | None:
     """Show how many messages topics have, in backlog and nextlog."""
     told = []
+    odd: dict[str, str] = {}
     with call.open() as rsmq:
         for topic in rsmq.list_queues():
             try:
                 counts = rsmq.count_messages(topic)
             except QueueNotFound:
                 continue
+            except (RSMQError, RedisError) as error:
+                why = why_odd(error)
+                if why is None:
+                    raise
+                odd[topic] = why
+                continue
             told.append({"topic": topic, "backlog": counts.visible, "nextlog": counts.in_flight})
     call.out.result(told, (line for each in told for line in _info(each)))
+    return tell_odd(call, odd)
 
 
 def _info(told: dict[str, Any]) -> Iterator[str]:

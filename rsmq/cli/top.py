@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -16,7 +17,8 @@ from rsmq.cli.call import Call
 from rsmq.cli.command import SECONDS, command, queues_argument
 from rsmq.cli.exits import Ending, Exit, ending_of
 from rsmq.cli.figures import SORTS, Figures, Reader, in_order, totals
-from rsmq.cli.output import plain, table
+from rsmq.cli.output import plain, shown, table
+from rsmq.cli.queues import tell_odd
 
 
 @command("top", "rsmq top", "rsmq top orders --interval 5", "rsmq top --once --sort visible")
@@ -45,8 +47,8 @@ def top(
         reader = Reader(rsmq, queues)
         first = reader.read()  # what is wrong from the start ends it
         if once or not (call.as_json or sys.stdout.isatty()):
-            _print(call, in_order(first, by))
-            return None
+            _print(call, in_order(first, by), reader.odd)
+            return tell_odd(call, reader.odd)
         try:
             if call.as_json:
                 _print_on(call, reader, first, interval, by)
@@ -57,19 +59,20 @@ def top(
     return None
 
 
-def _print(call: Call, read: list[Figures]) -> None:
+def _print(call: Call, read: list[Figures], odd: Mapping[str, str]) -> None:
     from rsmq.cli.screen import HEADINGS, rows  # noqa: PLC0415 - rich takes time to import
 
     lines = [] if call.as_json else table(tuple(HEADINGS.values()), rows(read), numbers=range(1, 8))
-    call.out.result(_document(read), lines)
+    call.out.result(_document(read, odd), lines)
     call.out.flush()
 
 
-def _document(read: list[Figures]) -> dict[str, Any]:
+def _document(read: list[Figures], odd: Mapping[str, str]) -> dict[str, Any]:
     return {
         "time_ms": round(time.time() * 1000),
         "queues": [plain(each) for each in read],
         "totals": totals(read),
+        "left_out": dict(odd),
     }
 
 
@@ -77,7 +80,7 @@ def _print_on(call: Call, reader: Reader, read: list[Figures], interval: float, 
     trouble: Ending | None = None
     while True:
         if trouble is None:
-            _print(call, in_order(read, by))
+            _print(call, in_order(read, by), reader.odd)
         else:
             call.out.write(json.dumps({"error": trouble.code, "message": trouble.text}).encode())
             call.out.write(b"\n")
@@ -92,7 +95,7 @@ def _draw_on(reader: Reader, read: list[Figures], interval: float, by: str) -> N
     trouble: Ending | None = None
     with screen() as drawn:
         while True:
-            told = None if trouble is None else trouble.text
+            told = _left_out(reader.odd) if trouble is None else trouble.text
             drawn.draw(in_order(read, by), by=by, trouble=told)
             until = time.monotonic() + interval
             while (left := until - time.monotonic()) > 0:
@@ -103,6 +106,10 @@ def _draw_on(reader: Reader, read: list[Figures], interval: float, by: str) -> N
                     by = SORTS[(SORTS.index(by) + 1) % len(SORTS)]
                     drawn.draw(in_order(read, by), by=by, trouble=told)
             read, trouble = _read(reader, read)
+
+
+def _left_out(odd: Mapping[str, str]) -> str | None:
+    return "; ".join(f"{shown(queue)}: {why}" for queue, why in odd.items()) or None
 
 
 def _read(reader: Reader, before: list[Figures]) -> tuple[list[Figures], Ending | None]:

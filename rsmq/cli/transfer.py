@@ -13,7 +13,7 @@ import click
 
 from rsmq.cli.call import Call
 from rsmq.cli.command import command, queues_argument
-from rsmq.cli.exits import Exit, Failed
+from rsmq.cli.exits import Exit, Failed, worded
 from rsmq.cli.output import plain, shown
 from rsmq.errors import InvalidExport
 from rsmq.transfer import (
@@ -74,7 +74,7 @@ def _lines_of_export(exported: Exported) -> Iterator[str]:
             line += "; it was deleted meanwhile"
         yield line
     for name, why in exported.left_out.items():
-        yield f"{shown(name)}: left out. {_worded(why)}"
+        yield f"{shown(name)}: left out. {worded(why)} rsmq doctor tells more."
 
 
 @command(
@@ -137,7 +137,7 @@ def _lines_of(queue: ImportedQueue, *, dry_run: bool) -> Sequence[str]:
         line += f", {queue.left_out} left out"
     if queue.created:
         line += f"; the queue {'would be' if dry_run else 'was'} created"
-    return [line, *(f"  {_worded(note)}" for note in queue.notes)]
+    return [line, *(f"  {worded(note)}" for note in queue.notes)]
 
 
 def _faults_of(imported: Imported) -> Iterator[str]:
@@ -145,8 +145,3 @@ def _faults_of(imported: Imported) -> Iterator[str]:
         yield f"{shown(name)}: the file has no such queue"
     if imported.fault:
         yield f"The file is not as it was exported: {imported.fault}."
-
-
-def _worded(text: str) -> str:
-    """A text of the library, in words of the command line."""
-    return text.replace("strict_names=False", "--any-names")

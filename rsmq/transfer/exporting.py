@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import BinaryIO
 
+from redis.exceptions import ResponseError
+
 from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
+from rsmq.failures import is_of_these_keys
 from rsmq.model import QueueAttributes
 from rsmq.operations.reading import LookedUp
 from rsmq.protocol import QueueKeys
@@ -117,6 +120,10 @@ def _found(
             found[name] = rsmq.get_queue_attributes(name)
         except (InvalidFormat, InvalidValue, QueueNotFound) as error:
             left_out[name] = f"{error}. {error.hint}"
+        except ResponseError as error:
+            if not is_of_these_keys(error):
+                raise
+            left_out[name] = " ".join([f"{error}.", *getattr(error, "__notes__", ())])
     return found, left_out
 
 

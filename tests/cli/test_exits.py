@@ -60,6 +60,21 @@ def test_what_nobody_foresaw_is_not_hidden():
     assert ending_of(SystemExit(2)) is None
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"WRONGTYPE Operation script: {'0a' * 20}, on @user_script:12.",
+        f"WRONGTYPE Operation. script: {'0a' * 20}, on @user_script:12.",
+        "Error running script (call to f_0a): @user_script:9: @user_script: 9: WRONGTYPE Operation",
+        "Error running script (call to f_0a): @user_script:1: -WRONGTYPE Operation",
+    ],
+)
+def test_where_in_a_script_an_error_arose_is_not_shown(said):
+    line = ending_of(redis_errors.ResponseError(said)).line(as_json=False)
+
+    assert line == "rsmq: Redis: WRONGTYPE Operation"
+
+
 def test_a_line_is_one_line_that_a_terminal_can_show():
     line = ending_of(Failed("a\nb \x1b[31m\x07", hint="c\td")).line(as_json=False)
 

@@ -102,7 +102,9 @@ def test_stats_tell_of_a_name_that_is_listed_and_not_there(cli, raw, ns, rsmq):
     ended = cli("stats")
 
     assert (ended.code, len(ended.lines)) == (1, 2)
-    assert ended.said == "ghost: is listed, and there is no such queue\n"
+    assert ended.said == (
+        "ghost: left out. It is listed, and there is no such queue; rsmq doctor tells more.\n"
+    )
     assert cli("stats", "ghost").code == 3
 
 
@@ -154,3 +156,43 @@ def test_queues_are_deleted_all_or_none_when_one_is_missing(cli, raw, ns, rsmq):
     assert raw.exists(f"{ns}:a:Q")
     assert cli("delete-queue", "a", "b", "--yes").out == "a: deleted\nb: deleted\n"
     assert raw.keys(f"{ns}:*") == []
+
+
+@pytest.fixture
+def among_odd_ones(rsmq, raw, ns):
+    """A queue, one of another type, and names that are none."""
+    for name in ("good", "hash", "zset", "vt"):
+        rsmq.create_queue(name)
+    rsmq.send_message("good", "x")
+    raw.set(f"{ns}:hash:Q", "another type")
+    raw.set(f"{ns}:zset", "another type")
+    raw.hset(f"{ns}:vt:Q", "vt", "soon")
+    raw.sadd(f"{ns}:QUEUES", "a b", "QUEUES")
+    return {"hash", "zset", "vt", "a b", "QUEUES"}
+
+
+@pytest.mark.parametrize(
+    "command", [["stats"], ["top", "--once"], ["rfq", "info"], ["export", "-o", "queues.jsonl"]]
+)
+def test_an_odd_queue_does_not_hide_the_others(cli, among_odd_ones, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    ended = cli(*command)
+
+    assert ended.code == 1
+    assert "good" in ended.out
+    told = [line for line in (ended.out + ended.said).splitlines() if "left out. " in line]
+    # rfq counts alone, and needs no vt.
+    odd = among_odd_ones - ({"vt"} if "rfq" in command else set())
+    assert {line.partition(":")[0] for line in told} == odd
+    assert all("rsmq doctor" in line for line in told)
+    assert "user_script" not in ended.out + ended.said
+    assert "good" in cli(*command, "--json").out
+
+
+def test_an_odd_queue_that_is_named_is_an_error(cli, among_odd_ones):
+    ended = cli("stats", "good", "zset")
+
+    assert ended.code == 5
+    assert "user_script" not in ended.error
+    assert "holds another type than RSMQ's" in ended.error
+    assert cli("top", "--once", "vt").code == 2
