@@ -25,7 +25,6 @@ import sys
 from collections.abc import Sequence
 
 import click
-from click.shell_completion import shell_complete
 
 from rsmq.cli.call import Call
 from rsmq.cli.command import Root
@@ -66,7 +65,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if instruction := os.environ.get(COMPLETE):
-        return shell_complete(root, {"obj": Call()}, "rsmq", COMPLETE, instruction)
+        from rsmq.cli.completion import answer  # noqa: PLC0415 - only the shell asks
+
+        return answer(root, COMPLETE, instruction)
     call = Call()
     try:
         code = _called(call, given)

@@ -26,7 +26,8 @@ from rsmq.protocol import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
 
 
 def _file_option(help: str) -> Decorator:
-    return click.option("--file", "-f", "path", metavar="FILE", help=help)
+    kind = click.Path(allow_dash=True)  # the shell completes it
+    return click.option("--file", "-f", "path", metavar="FILE", type=kind, help=help)
 
 
 def _delay_option() -> Decorator:

@@ -36,7 +36,7 @@ _Bar = AbstractContextManager[Callable[[float], None]]
 )
 @queues_argument(required=False)
 @click.option(
-    "--output", "-o", metavar="FILE",
+    "--output", "-o", metavar="FILE", type=click.Path(allow_dash=True),
     help="Where to; packed if it ends in .gz. - and the default are the standard output.",
 )  # fmt: skip
 @click.pass_obj

@@ -45,6 +45,54 @@ def test_queues_are_completed(complete, rsmq):
     assert complete("rfq", "consume", "-t", "ma") == ["mail"]
 
 
+def test_a_queue_that_was_given_is_not_offered_again(complete, rsmq):
+    for name in ("orders", "orders-dead"):
+        rsmq.create_queue(name)
+
+    assert complete("dead-letter", "orders", "or") == ["orders-dead"]
+    assert complete("receive", "orders", "or") == ["orders-dead"]
+
+
+def test_options_before_the_command_come_in_pieces(complete, rsmq, ns, server):
+    rsmq.create_queue("orders")
+    scheme, _, rest = server.url.partition(":")
+    host, _, port = rest.partition(":")
+
+    assert complete("--url", scheme, ":", host, ":", port, "send", "o") == ["orders"]
+    assert complete("--url", "=", scheme, ":", host, ":", port, "send", "o") == ["orders"]
+    assert complete("redrive", "dead", "--to", "=", "o") == ["orders"]
+    assert complete("redrive", "dead", "--to", "=") == ["orders"]
+    assert complete("--ns", "=", ns, "rec") == ["receive", "recover"]
+    # What stands before the last sign stays on the line.
+    assert complete("doctor", "--also", "orphan-body", ":", "rest") == ["restore"]
+    assert complete("doctor", "--also", "orphan-body", ":") == ["restore", "remove"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nosuch", ""],
+        ["nosuch", "--o"],
+        ["a", ":", "b", "x"],
+        ["--url"],
+        ["rfq", "nosuch", "x"],
+        ["send", "q", "--nosuch", "="],
+        ["peek", "--state", "nosuch", "x"],
+        ["worker", "a", ":", "b"],
+    ],
+)
+def test_what_is_no_call_completes_nothing_in_silence(complete, words):
+    assert [each for each in complete(*words) if each != "--url"] == []
+
+
+def test_files_are_completed_by_the_shell(cli, monkeypatch):
+    monkeypatch.setenv("_RSMQ_COMPLETE", "bash_complete")
+    for words in ("send q -f a", "send q --file = a", "export -o a", "import a"):
+        monkeypatch.setenv("COMP_WORDS", f"rsmq {words}")
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+        assert cli().out == "file,a\n"
+
+
 def test_profiles_are_completed(complete, monkeypatch, tmp_path):
     path = tmp_path / "config"
     path.write_text("[profiles.local]\n[profiles.live]\n")
