@@ -29,6 +29,7 @@ import click
 from rsmq.cli.call import Call
 from rsmq.cli.command import Root
 from rsmq.cli.exits import Exit, ending_of
+from rsmq.cli.streams import complete_streams
 
 #: Set by the script that ``rsmq completion`` prints.
 COMPLETE = "_RSMQ_COMPLETE"
@@ -70,6 +71,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return answer(root, COMPLETE, instruction)
     call = Call()
     try:
+        complete_streams()
         code = _called(call, given)
         sys.stdout.flush()
     except BrokenPipeError:  # who reads has enough

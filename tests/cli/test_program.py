@@ -425,6 +425,30 @@ def test_a_cluster_needs_a_hash_tag(cli, cluster_server):
 # The process.
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "part"),
+    [
+        ("list >&-", 2, "The standard output is closed"),
+        ("pop q >&-", 2, "Nothing was done."),
+        ("tail q >&- <&-", 2, "The standard output is closed"),
+        ("send q - <&-", 2, "The standard input is closed"),
+        ("send q --file - <&-", 2, "The standard input is closed"),
+        ("import <&-", 2, "The standard input is closed"),
+        ("purge q <&-", 2, "Add --yes. Nothing was changed."),
+        ("send --nonsense 2>&-", 2, ""),
+    ],
+)
+def test_a_closed_stream_is_one_line_at_most(processes, rsmq, line, code, part):
+    rsmq.create_queue("q")
+    rsmq.send_message("q", "kept")
+    ended, out, said = processes.shell(f"rsmq {line}")
+
+    assert (ended, out) == (code, "")
+    assert part in said
+    assert said.count("\n") == bool(part)
+    assert [each.body for each in rsmq.peek_messages("q", 0, 10)] == ["kept"]
+
+
 def test_the_exit_code_is_that_of_the_process(processes, rsmq):
     rsmq.create_queue("q")
 
