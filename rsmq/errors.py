@@ -193,7 +193,7 @@ class MissingExtra(RSMQError, ImportError):
         super().__init__(
             f"{what} needs the extra {extra!r}",
             value=extra,
-            hint=f"pip install 'rsmq[{extra}]'",
+            hint=f"In a clone of the repository: pip install '.[{extra}]'",
         )
 
 

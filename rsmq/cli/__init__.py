@@ -7,7 +7,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-_NEEDS_EXTRA = "rsmq: the command line needs its extra: pip install 'rsmq[cli]'"
+_NEEDS_EXTRA = (
+    "rsmq: the command line needs its extra 'cli'. "
+    "In a clone of the repository: pip install '.[cli]'"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -105,6 +105,11 @@ _OF_SCRIPTS = re.compile(
 )
 
 
+#: Parameters of the library's methods, and what they are called here.
+_OPTIONS = {"max_messages": "-n", "count": "-n", "destination": "--to"}
+_PARAMETERS = re.compile(rf"\b({'|'.join(_OPTIONS)})(?= must be| is a whole| supplied| format)")
+
+
 #: Words of the library's hints, and what a person at the command line says instead.
 _WORDS = {
     "strict_names=False": "--any-names",
@@ -153,7 +158,12 @@ def _of_library(error: RSMQError) -> Ending:
         hint = f"Queue {error.value!r} keeps its attributes: --exist-ok is content with that, "
         hint += "rsmq attributes changes them."
         return Ending(Exit.QUEUE, error.code, str(error), hint)
-    return Ending(Exit.USAGE, error.code, str(error), worded(error.hint or "") or None)
+    text, hint = (_PARAMETERS.sub(_option, each) for each in (str(error), error.hint or ""))
+    return Ending(Exit.USAGE, error.code, text, worded(hint) or None)
+
+
+def _option(found: re.Match[str]) -> str:
+    return _OPTIONS[found[0]]
 
 
 def worded(hint: str) -> str:

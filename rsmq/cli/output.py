@@ -142,6 +142,11 @@ def _quoted(text: str) -> str:
     return told if told.isprintable() else json.dumps(text)
 
 
+def counted(number: int, what: str = "message") -> str:
+    """So many of something, as "1 message" or "1,000 messages"."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 def shown_time(ms: float | None) -> str:
     """Unix ms as a time in UTC, to the second; a dash for None."""
     if ms is None:

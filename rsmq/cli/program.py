@@ -44,6 +44,7 @@ The place of the queues is that of the options, else of RSMQ_URL and RSMQ_NS, el
 
 root = Root(
     "rsmq",
+    context_settings={"help_option_names": ["-h", "--help"]},
     help=_HELP,
     examples=[
         "rsmq create orders --vt 60",

@@ -19,7 +19,7 @@ from rsmq.cli.command import (
     yes_option,
 )
 from rsmq.cli.exits import Exit, why_odd
-from rsmq.cli.output import cell, plain, shown, shown_time, table
+from rsmq.cli.output import cell, counted, plain, shown, shown_time, table
 from rsmq.client import RSMQ
 from rsmq.errors import RSMQError
 from rsmq.protocol import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
@@ -231,7 +231,7 @@ def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
 def _contents(rsmq: RSMQ, queues: tuple[str, ...]) -> str:
     """What would be lost; all of the queues are there, or it raises."""
     return ", ".join(
-        f"{rsmq.get_queue_attributes(queue).messages:,} messages of {shown(queue)}"
+        f"{counted(rsmq.get_queue_attributes(queue).messages)} of {shown(queue)}"
         for queue in queues
     )
 

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from rsmq.cli.call import Call
 from rsmq.cli.command import SECONDS, Decorator, Group, command, complete_queues, yes_option
 from rsmq.cli.exits import Exit, Failed, why_odd
-from rsmq.cli.output import shown, shown_body
+from rsmq.cli.output import counted, shown, shown_body
 from rsmq.cli.queues import tell_odd
 from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
@@ -154,7 +154,7 @@ def purge_queue(call: Call, topic: str, which: str, *, yes: bool) -> None:
     with call.open() as rsmq:
         counts = rsmq.count_messages(topic)
         number = counts.visible if which == "backlog" else counts.in_flight
-        call.confirm(f"Remove {number:,} messages in the {which} of {shown(topic)}?", yes=yes)
+        call.confirm(f"Remove {counted(number)} in the {which} of {shown(topic)}?", yes=yes)
         with call.out.listed() as tell:
             for ids in _purged(rsmq, topic, which, number):
                 tell(ids)

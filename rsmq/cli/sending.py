@@ -18,7 +18,7 @@ import click
 from rsmq.cli.call import Call
 from rsmq.cli.command import SECONDS, Decorator, command, queue_argument, queues_argument
 from rsmq.cli.exits import Failed, ending_of
-from rsmq.cli.output import shown
+from rsmq.cli.output import counted, shown
 from rsmq.cli.pieces import Batch, batches_of
 from rsmq.errors import MessageTooLong
 from rsmq.failures import Failure, classify
@@ -128,7 +128,7 @@ def _broken_off(error: BaseException, batch: Batch) -> BaseException:
     if ending is None:
         return error
     first, last = batch.first, batch.first + len(batch.bodies) - 1
-    where = f"{first - 1:,} messages were sent; "
+    where = f"Sent before: {counted(first - 1)}; "
     unknown = isinstance(error, KeyboardInterrupt) or (
         isinstance(error, Exception) and classify(error, sent=True) is Failure.AMBIGUOUS
     )

@@ -14,7 +14,7 @@ import click
 from rsmq.cli.call import Call
 from rsmq.cli.command import command, queues_argument
 from rsmq.cli.exits import Exit, Failed, worded
-from rsmq.cli.output import plain, shown
+from rsmq.cli.output import counted, plain, shown
 from rsmq.errors import InvalidExport
 from rsmq.transfer import (
     Exported,
@@ -67,7 +67,7 @@ def export(call: Call, queues: tuple[str, ...], output: str | None) -> Exit:
 
 def _lines_of_export(exported: Exported) -> Iterator[str]:
     for queue in exported.queues:
-        line = f"{shown(queue.queue)}: {queue.messages} messages"
+        line = f"{shown(queue.queue)}: {counted(queue.messages)}"
         if queue.ghosts:
             line += f"; {queue.ghosts} ids without a body are left out"
         if queue.deleted:
@@ -130,7 +130,7 @@ def _lines_of(queue: ImportedQueue, *, dry_run: bool) -> Sequence[str]:
     name = shown(queue.queue)
     if queue.queue != queue.source:
         name = f"{shown(queue.source)} as {name}"
-    line = f"{name}: {queue.added} messages {'would be added' if dry_run else 'added'}"
+    line = f"{name}: {counted(queue.added)} {'would be added' if dry_run else 'added'}"
     if queue.present:
         line += f", {queue.present} are there already"
     if queue.left_out:

@@ -140,7 +140,7 @@ def _source_of(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
         sources += [some[each] for each in found]
     if len(sources) == 1:
         return sources[0]
-    names = ", ".join(show(keys.name) for keys in sources) or "no queue"
+    names = ", ".join(show(keys.name) for keys in sources) or "No queue"
     raise MissingParameter(
         "destination",
         value=[keys.name for keys in sources],

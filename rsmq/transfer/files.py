@@ -42,7 +42,12 @@ def writing(path: str | None) -> Iterator[BinaryIO]:
         return
     partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
     try:
-        with partial.open("xb") as raw:
+        try:
+            opened = partial.open("xb")
+        except OSError as error:  # who named the file knows nothing of this one
+            error.filename = str(path)
+            raise
+        with opened as raw:
             with _packed(raw, str(path)) as file:
                 yield file
             raw.flush()

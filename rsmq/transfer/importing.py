@@ -111,9 +111,9 @@ class _Target:
         for why, ids in self.unfit.items():
             notes.append(f"left out: {why}, {show(ids[0])} first")
         if self.cut:
-            notes.append(f"the times of {self.cut} messages were cut to whole milliseconds")
+            notes.append(f"messages whose times were cut to whole milliseconds: {self.cut}")
         if self.reasons:
-            notes.append(f"why {self.reasons} dead letters died is not kept")
+            notes.append(f"dead letters of which it is not kept why they died: {self.reasons}")
         return ImportedQueue(
             source=self.source,
             queue=self.keys.name,
@@ -167,7 +167,7 @@ def import_queues(
     try:
         return run.read(lines.Reader(file))
     except (RSMQError, RedisError) as error:
-        before = f"{run.added} messages were added before."
+        before = f"Messages that were added before: {run.added}."
         if isinstance(error, InvalidExport):
             error.hint = f"{error.hint or ''} {before}".strip()
         error.add_note(before)

@@ -422,6 +422,34 @@ def test_a_cluster_needs_a_hash_tag(cli, cluster_server):
     assert "hash tag" in ended.error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["receive", "q", "-n", 0], "-n must be between 1 and 10000. -n is a whole number"),
+        (["peek", "q", "-n", 0], "-n must be between 1 and 10000. -n is a whole number"),
+        (["tail", "q", "-n", 0], "-n must be between 1 and 10000"),
+        (["redrive", "q"], "No --to supplied. No queue of this namespace has 'q'"),
+        (["redrive", "q", "--to", "q"], "Invalid --to format. It must be another queue"),
+        (["export", "-o", "/nodir/x"], "/nodir/x: No such file"),
+        (["export", "nosuch", "half"], "rsmq create makes it"),
+    ],
+)
+def test_a_hint_speaks_of_what_stands_on_the_command_line(cli, rsmq, arguments, part):
+    rsmq.create_queue("q")
+    ended = cli(*arguments)
+
+    assert part in ended.error
+    assert ended.code in (2, 3)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-h"], ["send", "-h"], ["rfq", "-h"], ["rfq", "peek", "-h"]]
+)
+def test_help_has_a_short_name(cli, arguments):
+    assert cli(*arguments) == cli(*arguments[:-1], "--help")
+    assert "-h, --help" in cli(*arguments).out
+
+
 # The process.
 
 

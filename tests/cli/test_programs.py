@@ -84,4 +84,6 @@ def test_a_missing_extra_is_one_line(cli, monkeypatch):
     ended = cli("pipeline", "report")
 
     assert ended.code == 2
-    assert ended.error.endswith("needs the extra 'spark'. pip install 'rsmq[spark]'")
+    assert ended.error.endswith(
+        "needs the extra 'spark'. In a clone of the repository: pip install '.[spark]'"
+    )

@@ -196,3 +196,12 @@ def test_an_odd_queue_that_is_named_is_an_error(cli, among_odd_ones):
     assert "user_script" not in ended.error
     assert "holds another type than RSMQ's" in ended.error
     assert cli("top", "--once", "vt").code == 2
+
+
+def test_one_message_is_not_messages(cli, rsmq, processes):
+    rsmq.create_queue("one")
+    rsmq.send_message("one", "x")
+    process = processes.terminal("purge", "one")
+    process.expect_exact("Remove 1 message of one?")
+    process.sendline("y")
+    process.expect_exact("one: 1 removed")

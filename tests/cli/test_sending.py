@@ -135,14 +135,16 @@ def test_a_line_that_is_too_long_is_named_with_how_many_were_sent(cli, raw, ns, 
     assert len(ended.json) == 10_000
     told = ended.said
     assert '"error": "messageTooLong"' in told
-    assert "It is line 10002. 10,000 messages were sent; those from line 10001 on were not." in told
+    assert (
+        "It is line 10002. Sent before: 10,000 messages; those from line 10001 on were not." in told
+    )
 
 
 def test_a_missing_queue_or_file_is_told(cli, q):
     ended = cli("send", "none", "-", stdin=b"a\nb\n")
 
     assert ended.code == 3
-    assert ended.error.endswith(" 0 messages were sent; those from line 1 on were not.")
+    assert ended.error.endswith(" Sent before: 0 messages; those from line 1 on were not.")
     assert cli("send", q, "--file", "/no/such/file").error == (
         "/no/such/file: No such file or directory"
     )

@@ -29,11 +29,11 @@ def test_queues_go_to_a_file_and_back(cli, rsmq, tmp_path, name, source, target)
     imported = cli("import", path, "--ns", target.ns)
 
     assert (exported.code, exported.lines, exported.said) == (
-        0, ["p: 1 messages", "q: 2 messages"], ""
+        0, ["p: 1 message", "q: 2 messages"], ""
     )  # fmt: skip
     assert (imported.code, imported.said) == (0, "")
     assert imported.lines == [
-        "p: 1 messages added; the queue was created",
+        "p: 1 message added; the queue was created",
         "q: 2 messages added; the queue was created",
     ]
     assert path.read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
@@ -121,14 +121,14 @@ def test_files_that_are_not_whole(cli, rsmq, target):
     where = ("--ns", target.ns)
     cut = cli("import", *where, stdin=b"".join(lines[:3]))
     assert (cut.code, cut.lines) == (1, [
-        "q: 1 messages added; the queue was created",
+        "q: 1 message added; the queue was created",
         "The file is not as it was exported: it has no end.",
     ])  # fmt: skip
 
     broken = cli("import", *where, stdin=b"".join([*lines[:4], b"nonsense\n"]))
     assert broken.code == 1
     assert broken.error.startswith("Line 5 of the export is no JSON. ")
-    assert broken.error.endswith(" 1 messages were added before.")
+    assert broken.error.endswith(" Messages that were added before: 1.")
     assert len(target.scores("q")) == 2
 
     none = cli("import", "--json", *where, stdin=b'{"hello": 1}\n')

@@ -109,7 +109,7 @@ def test_a_line_that_is_none_is_told_by_its_number(data, imported, other, line, 
         imported(b"".join([*lines[:4], line, *lines[4:]]))
 
     assert caught.value.value == 5
-    assert caught.value.hint.endswith("2 messages were added before.")
+    assert caught.value.hint.endswith("Messages that were added before: 2.")
     assert bodies(other) == ["a", "b"]
 
 
@@ -289,7 +289,7 @@ def test_times_are_whole_milliseconds_and_may_be_unknown(data, imported, target)
     changed = with_line(with_line(data, 2, visible_at_ms=1.7), 3, visible_at_ms="gone")
     (queue,) = imported(changed).queues
 
-    assert queue.notes == ("the times of 1 messages were cut to whole milliseconds",)
+    assert queue.notes == ("messages whose times were cut to whole milliseconds: 1",)
     scores = dict(target.scores("q"))
     ids = [json.loads(line)["id"] for line in data.splitlines()[2:4]]
     assert scores[ids[0].encode()] == 1
@@ -352,5 +352,5 @@ def test_an_error_tells_how_far_it_came(rsmq, exported, imported, other):
         imported(data)
     other.run = run
 
-    assert caught.value.__notes__ == ["2000 messages were added before."]
+    assert caught.value.__notes__ == ["Messages that were added before: 2000."]
     assert imported(data).added == 500

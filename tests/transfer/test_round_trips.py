@@ -175,7 +175,7 @@ def test_dead_letters_tell_why_they_died(rsmq, exported, imported):
     (told,) = (record["reason"] for record in records(data) if record["type"] == "message")
     assert (told["queue"], told["exception"], told["attempts"]) == ("q", "ValueError: a", 1)
     found = imported(data)
-    assert found.queues[0].notes == ("why 1 dead letters died is not kept",)
+    assert found.queues[0].notes == ("dead letters of which it is not kept why they died: 1",)
     assert found.complete
 
 

@@ -94,7 +94,7 @@ def test_a_missing_extra_is_named():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert result.stdout == "pip install 'rsmq[embedded]'\n"
+    assert result.stdout == "In a clone of the repository: pip install '.[embedded]'\n"
 
 
 @pytest.mark.parametrize(

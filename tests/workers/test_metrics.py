@@ -316,5 +316,6 @@ def test_without_prometheus_client_the_extra_is_named():
     )
 
     assert done.stdout == (
-        "MissingExtra|rsmq.metrics needs the extra 'metrics'|pip install 'rsmq[metrics]'\n"
+        "MissingExtra|rsmq.metrics needs the extra 'metrics'|In a clone of the "
+        "repository: pip install '.[metrics]'\n"
     )
