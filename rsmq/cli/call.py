@@ -67,9 +67,11 @@ class Call:
 
     Attributes:
         given: the options for every command, by name, as far as they were given.
+        default_url: where Redis is if nobody says it.
     """
 
     given: dict[str, Any] = field(default_factory=dict)
+    default_url: str = DEFAULT_URL
 
     @property
     def as_json(self) -> bool:
@@ -99,7 +101,7 @@ class Call:
         url, ns = self.said
         profile, _ = self._profile
         any_names = bool(self.given.get("any_names", profile.any_names))
-        return Place(url or DEFAULT_URL, ns or DEFAULT_NS, any_names)
+        return Place(url or self.default_url, ns or DEFAULT_NS, any_names)
 
     @cached_property
     def said(self) -> tuple[str | None, str | None]:

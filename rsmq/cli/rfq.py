@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -40,9 +41,24 @@ The commands of rfq, on these queues.
 A topic is a queue, the backlog its visible messages, the nextlog those in flight. The options are
 rfq's. Other than there, harvest keeps the order, list-queue begins with what comes next, consume
 writes JSON and purge-queue asks.
+
+Where neither --url nor RSMQ_URL nor a profile says where Redis is, RFQ_REDIS_HOST and
+RFQ_REDIS_PORT do.
 """
 
-rfq = Group(
+
+class _Rfq(Group):
+    """The group, with rfq's own variables for where Redis is."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        host, port = (os.environ.get(f"RFQ_REDIS_{name}") for name in ("HOST", "PORT"))
+        if host or port:
+            url = f"redis://{host or '127.0.0.1'}:{port or 6379}/0"
+            ctx.ensure_object(Call).default_url = url
+        return super().parse_args(ctx, args)
+
+
+rfq = _Rfq(
     "rfq",
     help=_HELP,
     examples=["rsmq rfq publish -t ndvi -m '{\"tile\": 7}'", "rsmq rfq consume -t ndvi"],

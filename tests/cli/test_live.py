@@ -242,8 +242,9 @@ def test_new_messages_are_found_on_every_server(request, ns, kind):
         rsmq.receive_messages("q", 700)
         shown = [each.id for each in followed.look()]
 
-        assert len(shown) == 3001
-        assert {*front, *back} < set(shown)  # and the last one of before
+        # And the last one of before; those, too, that were sent in the very millisecond it began.
+        assert 3001 <= len(shown) <= 3003
+        assert {*front, *back} < set(shown)
         assert list(followed.look()) == []
         rsmq.delete_queue("q")
         with pytest.raises(QueueNotFound):

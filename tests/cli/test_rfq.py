@@ -7,6 +7,8 @@ import math
 
 import pytest
 
+from tests.servers import free_port
+
 
 @pytest.fixture
 def rfq(cli):
@@ -125,3 +127,27 @@ def test_the_options_are_those_of_rfq(rfq):
         assert rfq(verb).error.startswith("Missing option '--topic' / '-t'")
     assert rfq("list-queue", "-t", "t", "-q", "other").code == 2
     assert "_rsmq_completion" in rfq("completions", "bash").out
+
+
+def test_variables_of_rfq_say_where_redis_is_if_nothing_else_does(
+    cli, rsmq, server, monkeypatch, tmp_path
+):
+    rsmq.create_queue("ndvi")
+    monkeypatch.delenv("RSMQ_URL")
+    monkeypatch.setenv("RFQ_REDIS_HOST", "127.0.0.1")
+    monkeypatch.setenv("RFQ_REDIS_PORT", str(server.port))
+    assert cli("rfq", "list-topics").lines == ["ndvi"]
+
+    monkeypatch.setenv("RFQ_REDIS_PORT", str(free_port()))
+    assert cli("rfq", "list-topics").code == 4
+    assert cli("rfq", "list-topics", "--url", server.url).lines == ["ndvi"]
+    assert cli("--url", server.url, "rfq", "list-topics").lines == ["ndvi"]
+    monkeypatch.setenv("RSMQ_URL", server.url)
+    assert cli("rfq", "list-topics").lines == ["ndvi"]
+    monkeypatch.delenv("RSMQ_URL")
+    (tmp_path / "config").write_text(f'profile = "p"\n[profiles.p]\nurl = "{server.url}"\n')
+    monkeypatch.setenv("RSMQ_CONFIG", str(tmp_path / "config"))
+    assert cli("rfq", "list-topics").lines == ["ndvi"]
+    monkeypatch.setenv("RSMQ_CONFIG", "/dev/null")
+    monkeypatch.setenv("RFQ_REDIS_PORT", "port")
+    assert "Invalid url format" in cli("rfq", "list-topics").error
