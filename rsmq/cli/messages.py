@@ -142,9 +142,10 @@ def peek(
     Show messages by their places.
 
     Nothing is changed. They come in the order in which they become visible; under a dead letter
-    stands why a worker gave it up. Exit code 1 if there is none.
+    stands why a worker gave it up. On a terminal long bodies are cut; rsmq get shows all. Exit code
+    1 if there is none.
     """
     end = ending_of_bodies(call, raw=raw, null=null)
     with call.open() as rsmq:
         messages = rsmq.peek_messages(queue, start, count, state=state)
-    return tell_messages(call, messages, end)
+    return tell_messages(call, messages, end, width=call.out.width)

@@ -12,13 +12,22 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import math
+import shutil
 import sys
+import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from rsmq.model import Message, StoredMessage
+
+#: Milliseconds from which on digits tell nobody anything.
+_ABSURD = 10**18
+
+#: Columns that a body has in any case.
+_LEAST = 20
 
 
 class Output:
@@ -31,6 +40,13 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None where a program reads, which gets all."""
+        if self.as_json or not sys.stdout.isatty():
+            return None
+        return shutil.get_terminal_size().columns
 
     def result(self, value: Any, lines: str | Iterable[str]) -> None:
         """
@@ -130,6 +146,34 @@ def shown_body(raw: bytes) -> str:
         return f'b"{text}"'
 
 
+def shortened(line: str, width: int | None, *, behind: int) -> str:
+    """
+    A line that fits into a row of a terminal, or in few rows of a narrow one.
+
+    Args:
+        line: the line.
+        width: columns of the terminal; None leaves the line as it is.
+        behind: how many characters stay in any case, and some of what follows them.
+    """
+    if width is None or width < 1:
+        return line
+    head = sum(map(_columns, line[:behind]))
+    room = math.ceil((head + _LEAST) / width) * width - head
+    if sum(map(_columns, line[behind:])) <= room:
+        return line
+    room -= 1  # for the ellipsis
+    end = behind
+    while end < len(line) and (room := room - _columns(line[end])) >= 0:
+        end += 1
+    return f"{line[:end]}…" if end < len(line) else line
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
 def _is_plain(text: str) -> bool:
     return (
         text != "" and text.isprintable() and text == text.strip()
@@ -154,7 +198,7 @@ def shown_time(ms: float | None) -> str:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, OSError, ValueError):
-        return f"{ms:.0f} ms"
+        return f"{ms:.0f} ms" if abs(ms) < _ABSURD else f"{ms:.3g} ms"
 
 
 def table(

@@ -19,7 +19,7 @@ from rsmq.cli.command import (
     vt_option,
 )
 from rsmq.cli.exits import Exit
-from rsmq.cli.output import shown, shown_body, shown_time, table
+from rsmq.cli.output import shortened, shown, shown_body, shown_time, table
 from rsmq.model import Message, StoredMessage
 
 _FOR_EVER = "forever"
@@ -141,28 +141,31 @@ def tell_messages(
     end: bytes | None,
     *,
     several: bool = False,
+    width: int | None = None,
 ) -> Exit | None:
-    """Write messages; that there is none is an exit code."""
+    """Write messages, on lines of so many columns; that there is none is an exit code."""
     if end is not None:
         for message in messages:
             call.out.write(message.raw + end)
     elif messages or call.as_json:
-        call.out.result(list(messages), lines_of(messages, several=several))
+        call.out.result(list(messages), lines_of(messages, several=several, width=width))
     if messages:
         return None
     call.out.note("no message")
     return Exit.NOT_ALL
 
 
-def lines_of(messages: Sequence[Message | StoredMessage], *, several: bool = False) -> list[str]:
-    """Messages as a table; under a dead letter why it died."""
+def lines_of(
+    messages: Sequence[Message | StoredMessage], *, several: bool = False, width: int | None = None
+) -> list[str]:
+    """Messages as a table of so many columns; under a dead letter why it died."""
     stored = bool(messages) and isinstance(messages[0], StoredMessage)
     names = ["queue"] * several + ["id", "received", "sent"]
     names += ["state", "visible from"] * stored + ["body"]
     heading, *lines = table(names, [_row(each, several) for each in messages])
     told = [heading]
     for message, line in zip(messages, lines, strict=True):
-        told.append(line)
+        told.append(shortened(line, width, behind=heading.rindex("BODY")))
         told += _reason(message)
     return told
 

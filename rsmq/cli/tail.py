@@ -16,7 +16,7 @@ from rsmq import operations
 from rsmq.cli.call import BODY, Call
 from rsmq.cli.command import SECONDS, command, queues_argument
 from rsmq.cli.exits import Exit, ending_of
-from rsmq.cli.output import plain, shown, shown_body, shown_time
+from rsmq.cli.output import plain, shortened, shown, shown_body, shown_time
 from rsmq.client import RSMQ
 from rsmq.model import StoredMessage
 from rsmq.protocol import QueueKeys
@@ -94,7 +94,9 @@ def _show(call: Call, message: StoredMessage, *, several: bool) -> None:
         return
     cells = [shown_time(message.sent_ms), shown(message.id), f"{message.state:9}"]
     cells = [shown(message.queue)] * several + cells
-    call.out.result(None, "  ".join([*cells, shown_body(message.raw)]))
+    head = "  ".join([*cells, ""])
+    line = shortened(head + shown_body(message.raw), call.out.width, behind=len(head))
+    call.out.result(None, line)
 
 
 class _Followed:

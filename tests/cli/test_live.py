@@ -12,6 +12,7 @@ import pytest
 
 from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.cli.figures import Reader, in_order, totals
+from rsmq.cli.output import shortened, shown_time
 from rsmq.cli.tail import _Followed
 from tests.servers import Server, redis_7
 
@@ -292,3 +293,52 @@ def test_tail_says_what_is_wrong_and_ends(cli, q, arguments):
 
     assert ended.code == (3 if arguments == ("none",) else 2)
     assert ended.out == ""
+
+
+LONG = "a" * 200 + "z"
+WIDE = "\u8cbb" * 100
+
+
+def test_on_a_terminal_bodies_are_cut_to_its_width(processes, rsmq, q):
+    rsmq.send_messages(q, [LONG, WIDE, "short"])
+    process = processes.terminal("peek", q)
+    process.expect(pexpect.EOF)
+    lines = process.before.splitlines()
+
+    # The head takes nearly a row, so that there are two.
+    assert (len(lines), len(lines[1])) == (4, 200)
+    assert lines[1].endswith("aaa…")
+    assert lines[2].endswith("\u8cbb…")
+    assert 2 * lines[2].count("\u8cbb") <= 200 - lines[0].index("BODY") - 1
+    assert lines[3].endswith("  short")
+    followed = processes.terminal("tail", q, "-n", "3")
+    followed.expect_exact("aaa…\r\n")
+    followed.expect_exact("  short\r\n")
+    assert "z" not in followed.before
+
+
+@pytest.mark.parametrize("arguments", [["peek"], ["peek", "--raw"], ["peek", "--json"]])
+def test_elsewhere_bodies_are_whole(cli, processes, rsmq, q, arguments):
+    rsmq.send_message(q, LONG)
+
+    assert LONG in cli(*arguments, q).out
+    if len(arguments) > 1:
+        process = processes.terminal(*arguments, q)
+        process.expect(pexpect.EOF)
+        assert LONG in process.before
+
+
+def test_a_body_has_some_columns_on_a_narrow_terminal_too():
+    assert shortened("head  " + "b" * 50, 10, behind=6) == "head  " + "b" * 23 + "…"
+    assert shortened("head  " + "b" * 24, 10, behind=6) == "head  " + "b" * 24
+    assert shortened("head  " + "b" * 50, 56, behind=6) == "head  " + "b" * 50
+    assert shortened("head  " + "b" * 51, 56, behind=6) == "head  " + "b" * 49 + "…"
+    assert shortened("e\u0301" * 30, 30, behind=0) == "e\u0301" * 30
+
+
+@pytest.mark.parametrize(
+    ("ms", "told"),
+    [(1e308, "1e+308 ms"), (-1e300, "-1e+300 ms"), (1e17, "100000000000000000 ms"), (None, "-")],
+)
+def test_an_absurd_time_has_few_digits(ms, told):
+    assert shown_time(ms) == told
