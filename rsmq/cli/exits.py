@@ -90,7 +90,9 @@ class Ending:
 
 
 #: A url that was given where none is meant; a long one may be shown in part.
-_SECRETS = re.compile(r"(\w:/|//)/?(?:.*@|\S*…)|(password=)[^\s&'\"]*", re.DOTALL | re.IGNORECASE)
+_SECRETS = re.compile(
+    r"(\w:/{1,2}|//)(?:.*(?=@)|\S*…)|(password=)[^\s&'\"]*", re.DOTALL | re.IGNORECASE
+)
 
 
 def _without_secrets(text: str) -> str:
