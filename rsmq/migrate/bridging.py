@@ -20,7 +20,7 @@ from rsmq.errors import RSMQError, SourceNotFound
 from rsmq.interrupts import Flag
 from rsmq.migrate.arriving import prepare, refuse_itself
 from rsmq.migrate.item import Found
-from rsmq.migrate.moving import Mover
+from rsmq.migrate.moving import Mover, refuse_twice
 from rsmq.migrate.report import Report
 from rsmq.migrate.rfq import uuid_at
 from rsmq.migrate.server import Server
@@ -139,9 +139,10 @@ class Inward:
         Look at both sides, and bring what an earlier one has left half-way.
 
         Raises:
-            NotPossible: the queue is its own source.
+            NotPossible: the queue is its own source; or a copy of the list to it is open.
         """
         refuse_itself(self._source, self._queue, self._target, self._to)
+        refuse_twice(self._source, self._queue, self._target, self._to)
         if self._mover is not None:
             self._mover.release()
         try:

@@ -57,7 +57,7 @@ def move(
     began = time.monotonic()
     if not dry_run:
         arriving.refuse_itself(source, queue, target, to)
-    _refuse_twice(source, queue, target, to)
+    refuse_twice(source, queue, target, to)
     found = source.look(queue)
     report = Report(f"{source.kind}:{queue}", to, "move", dry_run)
     for note in found.notes:
@@ -96,7 +96,13 @@ def _all(mover: Mover, total: int, tell: Tell) -> None:
     mover.resume()
 
 
-def _refuse_twice(source: Source, queue: str, target: Server, to: str) -> None:
+def refuse_twice(source: Source, queue: str, target: Server, to: str) -> None:
+    """
+    Refuse to move a list to where a copy of it is open.
+
+    Raises:
+        NotPossible: one is.
+    """
     keys = target.rsmq.namespace.queue(to)
     if source.has_ids or not arriving.is_of_queue(target, keys):
         return

@@ -325,7 +325,7 @@ def test_whose_dead_letters_they_are(env, queue, dead):
     before = env.state()
     with refused(MissingParameter, "No destination supplied") as caught:
         env.rsmq.redrive_messages("other")
-    assert "no queue" in caught.error.hint
+    assert "No queue" in caught.error.hint
     assert env.state() == before
     env.rsmq.set_dead_letter_policy("other", dead, 9)
     with refused(MissingParameter, "No destination supplied") as caught:

@@ -6,7 +6,17 @@ import json
 
 import pytest
 
-from rsmq.migrate import Lists, NotPossible, Queues, Server, SourceNotFound, copy, move
+from rsmq.migrate import (
+    Bridge,
+    Inward,
+    Lists,
+    NotPossible,
+    Queues,
+    Server,
+    SourceNotFound,
+    copy,
+    move,
+)
 from rsmq.processes import facts
 from tests.expect import refused
 from tests.migrate.stored import bodies, numbers, stored
@@ -173,6 +183,8 @@ def test_a_list_of_which_a_copy_is_open_is_not_moved_there_too(here, raw, ns):
     told = "is open: moved too, its elements would be there twice"
     with refused(NotPossible, f"A copy of the list '{ns}-work' to 'to' {told}"):
         move(Lists(here), f"{ns}-work", here, "to")
+    with refused(NotPossible, f"A copy of the list '{ns}-work' to 'to' {told}"):
+        Bridge(Inward(Lists(here), f"{ns}-work", here, "to")).run()
     assert raw.llen(f"{ns}-work") == 2
 
     copy(Lists(here), f"{ns}-work", here, "to", finish=True)
