@@ -19,7 +19,7 @@ from rsmq.spark.pipelines.arguments import parser
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
 
 README = (ROOT / "README.md").read_text()
-SECTION = README[README.index("## Spark") : README.index("## Other clients")]
+SECTION = README[README.index("## Spark") :].partition("\n## ")[0] + "\n"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^rsmq-pipeline .*$", SECTION, re.MULTILINE)
 
