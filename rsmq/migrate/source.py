@@ -5,6 +5,7 @@ What a source must tell, and what all those have in common whose messages lie un
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -104,7 +105,7 @@ class Source(Protocol):
         """What was on its way has arrived."""
 
 
-class Keyed:
+class Keyed(ABC):
     """
     A source whose messages lie in lists, sorted sets and hashes.
 
@@ -122,13 +123,13 @@ class Keyed:
         self._can_look = True
         self._lists: dict[str, Place] = {}
 
+    @abstractmethod
     def places(self, queue: str) -> list[Place]:
         """Where the messages of a queue lie: the ready ones first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def items(self, queue: str, place: Place, elements: list[Element]) -> list[Item]:
         """The messages of which these are the elements."""
-        raise NotImplementedError
 
     def counts(self, queue: str) -> dict[ItemState, int]:
         """How many messages there are of each state."""
