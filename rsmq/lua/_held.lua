@@ -43,6 +43,12 @@ local function forget_held(held, ids, value, fit)
   variadic('HDEL', held, gone)
 end
 
+-- Forgets how often messages were begun in quarantine: their receipts still fit, and the worker knows how
+-- their last run ended. A user may lack the right; then what is kept of them ends with its time to live.
+local function end_quarantine(zset, fit)
+  pcall(variadic, 'HDEL', zset .. ':x:alone', fit)
+end
+
 -- Notes messages that are delivered, as _due_many.lua has them.
 local function hold(held, due, name)
   local members, once = {}, '1:' .. name

@@ -11,7 +11,8 @@
 -- ARGV[2] name         string      the queue's name
 -- ARGV[3] bound        integer     how many reasons are kept at most
 -- ARGV[4] lifetime     integer     ms for which they are kept at least
--- ARGV[5...] messages  strings     of each id, receive count and reason
+-- ARGV[5] quarantined  integer     '1' if the messages ran in quarantine, else ''
+-- ARGV[6...] messages  strings     of each id, receive count and reason
 --
 -- returns a digit for each message: 1 it was moved, 0 it is not in the queue, 2 it was received again
 --         since
@@ -31,7 +32,7 @@
 
 local held, to_hash, to_zset, reasons = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local hash, zset = KEYS[5], KEYS[6]
-local token, name, bound, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local token, name, bound, lifetime, quarantined = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local messages = ARGV
 
 local stored = queue(to_hash, 'totalsent')
@@ -46,7 +47,7 @@ local mine = has_name(held, token)
 local room = room_for_reasons(reasons, to_zset, tonumber(bound))
 
 local now, answer = digits(server_time_ms()), {}
-for at = 5, #messages, 3 do
+for at = 6, #messages, 3 do
   local id, count, reason = messages[at], messages[at + 1], messages[at + 2]
   local told = {}
   held_still(hash, zset, {id}, count, told)
@@ -55,6 +56,9 @@ for at = 5, #messages, 3 do
     told[1] = '0'
   elseif told[1] == '1' then
     transfer(zset, hash, {zset = to_zset, hash = to_hash}, id, now)
+    if quarantined == '1' then
+      end_quarantine(zset, {id})
+    end
     if room > 0 then
       redis.call('HSET', reasons, id, now .. ':' .. reason)
       room = room - 1

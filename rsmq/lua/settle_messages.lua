@@ -5,10 +5,11 @@
 -- KEYS[1] held         hash              what the worker holds, as in _held.lua
 -- KEYS[2...] queues    hash, sorted set  of each group the two keys of its queue
 -- ARGV[1] token        string            who asks
--- ARGV[2...] messages  strings           of each group what is done (delete, hide, release, extend), the
---                                        queue's name, and the group as in _receipts.lua; with each id
---                                        ms: to delete nothing, to hide and to extend for how long, to
---                                        release when it was sent, '' = not known
+-- ARGV[2...] messages  strings           of each group what is done (delete, hide, release, extend), '1' if
+--                                        its messages ran in quarantine and the outcome of that is known,
+--                                        else '', the queue's name, and the group as in _receipts.lua;
+--                                        with each id ms: to delete nothing, to hide and to extend for how
+--                                        long, to release when it was sent, '' = not known
 --
 -- returns a digit for each message: 1 it was done, 0 it is not in the queue, 2 it was received again
 --         since
@@ -39,23 +40,23 @@ local now = server_time_ms()
 local answer, from = {}, 2
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local done, name = messages[from], messages[from + 1]
-  local number, count = tonumber(messages[from + 2]), messages[from + 3]
+  local done, quarantined, name = messages[from], messages[from + 1], messages[from + 2]
+  local number, count = tonumber(messages[from + 3]), messages[from + 4]
   local stride = done == 'delete' and 1 or 2
   local ids, told = {}, {}
   for each = 1, number do
-    ids[each] = messages[from + 4 + (each - 1) * stride]
+    ids[each] = messages[from + 5 + (each - 1) * stride]
   end
   local fit, places = held_still(hash, zset, ids, count, told)
   if not mine and done ~= 'delete' then -- they are the successor's
-    told = {string.rep('2', number)}
+    told, fit = {string.rep('2', number)}, {}
   elseif done == 'delete' then
     variadic('ZREM', zset, fit)
     variadic('HDEL', hash, fields_of(fit))
   else
     local members = {}
     for each, id in ipairs(fit) do
-      local ms = tonumber(messages[from + 5 + (places[each] - 1) * stride])
+      local ms = tonumber(messages[from + 6 + (places[each] - 1) * stride])
       local score = done ~= 'release' and now + ms or math.min(ms or now, now)
       members[2 * each - 1], members[2 * each] = digits(score), id
     end
@@ -64,7 +65,10 @@ for at = 2, #queues, 2 do
   if mine and done ~= 'extend' then
     forget_held(held, ids, count .. ':' .. name, fit)
   end
-  from = from + 4 + number * stride
+  if quarantined == '1' then
+    end_quarantine(zset, fit)
+  end
+  from = from + 5 + number * stride
   answer[#answer + 1] = table.concat(told)
 end
 return table.concat(answer)

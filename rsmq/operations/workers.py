@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from rsmq import protocol
 from rsmq.errors import InvalidFormat
@@ -142,10 +142,24 @@ def _taken(reply: Any) -> list[Taken]:
     ]
 
 
-#: What is done with messages of a queue that were received equally often.
-Group: TypeAlias = tuple[
-    QueueKeys, Literal["delete", "hide", "release", "extend"], int, Sequence[Any]
-]
+class Group(NamedTuple):
+    """
+    Messages of one queue and one receive count that are settled in the same way.
+
+    Attributes:
+        keys: the queue's.
+        action: what is done with them.
+        receive_count: their receive count.
+        ids: their ids; to hide and to extend, pairs of id and ms.
+        quarantined: whether they ran in quarantine and the outcome of that is known. Then the
+            counter of those runs is removed of each message whose receipt still fits.
+    """
+
+    keys: QueueKeys
+    action: Literal["delete", "hide", "release", "extend"]
+    receive_count: int
+    ids: Sequence[Any]
+    quarantined: bool = False
 
 
 def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[bytes]:
@@ -154,20 +168,20 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
 
     Args:
         worker: who holds them.
-        groups: of each the queue, what is done, the receive count, and the ids; to hide and to
-            extend pairs of id and ms.
+        groups: the messages, and what is done with them.
 
     Returns:
         A digit for each: 1 it was done, 0 it is gone, 2 somebody has received it since.
     """
     keys: list[bytes] = [worker.held]
     args: list[bytes] = [worker.token.encode()]
-    for queue, done, count, ids in groups:
+    for queue, action, count, ids, quarantined in groups:
         keys += queue.hash, queue.zset
-        args += done.encode(), protocol.encode_name(queue.name), digits(len(ids)), digits(count)
-        if done == "delete":
+        args += action.encode(), b"1" if quarantined else b"", protocol.encode_name(queue.name)
+        args += digits(len(ids)), digits(count)
+        if action == "delete":
             args += protocol.encode_names(ids)
-        elif done in ("hide", "extend"):
+        elif action in ("hide", "extend"):
             args += [arg for id, ms in ids for arg in (protocol.encode_name(id), digits(ms))]
         else:
             args += [arg for id in ids for arg in (protocol.encode_name(id), sent_ms(id))]
@@ -177,7 +191,7 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
         tuple(args),
         lambda reply: reply,
         Retry.ALWAYS,
-        tuple(queue.name for queue, *_ in groups),
+        tuple(group.keys.name for group in groups),
         # What the attempt did whose reply was lost stands: who was deleted is gone.
         settle=lambda reply: reply.replace(b"0", b"1"),
     )
@@ -188,6 +202,8 @@ def bury_messages(
     queue: QueueKeys,
     target: QueueKeys,
     messages: Iterable[tuple[str, int, dict[str, Any]]],
+    *,
+    quarantined: bool = False,
 ) -> Operation[bytes]:
     """
     Move messages to a dead-letter queue, with why they died.
@@ -197,6 +213,7 @@ def bury_messages(
         queue: where they are.
         target: where they go.
         messages: of each id, receive count, and the reason as ``DeadLetterReason`` has it.
+        quarantined: whether they ran in quarantine; see ``Group``.
 
     Returns:
         A digit for each, as of ``settle_messages``.
@@ -215,6 +232,7 @@ def bury_messages(
         protocol.encode_name(queue.name),
         digits(MAX_REASONS),
         digits(REASONS_LIVE * 1000),
+        b"1" if quarantined else b"",
     ]
     for id, count, reason in messages:
         args += protocol.encode_name(id), digits(count), json.dumps(reason).encode()
@@ -342,18 +360,6 @@ def begin_alone(keys: QueueKeys, id: str, count: int) -> Operation[int]:
         (keys.alone,),
         (protocol.encode_name(id), digits(count), digits(ALONE_LIVES * 1000)),
         int,
-        Retry.ALWAYS,
-        (keys.name,),
-    )
-
-
-def end_alone(keys: QueueKeys, id: str) -> Operation[bool]:
-    """Note that a message that was handled alone has ended."""
-    return Operation(
-        load("end_alone"),
-        (keys.alone,),
-        (protocol.encode_name(id),),
-        bool,
         Retry.ALWAYS,
         (keys.name,),
     )

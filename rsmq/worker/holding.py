@@ -73,7 +73,7 @@ class Holding:
             by_count.setdefault(lease.count, []).append(lease)
         ms = round(lane.vt * 1000)
         groups: list[Group] = [
-            (lane.keys, "extend", count, [(lease.id, ms) for lease in some])
+            Group(lane.keys, "extend", count, [(lease.id, ms) for lease in some])
             for count, some in by_count.items()
         ]
         began = time.monotonic()
@@ -144,8 +144,6 @@ class Holding:
             if isinstance(outcome, Again):  # the handler may still run: nobody else begins soon
                 outcome = Again(max(outcome.after, lane.vt), outcome.why)
             self._settling.end(lane, lease, outcome, error)
-            if job.alone:
-                self._settling.alone(lease)
         lane.cancel(job)
 
     def let_go_of_all(self, why: str) -> int:
@@ -159,8 +157,6 @@ class Holding:
                 lease.lost = True
                 self._hooks.call("lease_lost", lease.message(lane.name, lane.codec), why)
                 self._settling.release(lane, [lease])
-                if job.alone:
-                    self._settling.alone(lease)
                 lane.cancel(job)
                 number += 1
         return number

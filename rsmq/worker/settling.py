@@ -10,7 +10,7 @@ import itertools
 import logging
 import traceback
 from asyncio import CancelledError
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +59,24 @@ class _End:
     error: BaseException | None
 
 
+@dataclass(slots=True, eq=False)
+class _Write:
+    """
+    Messages that are settled together.
+
+    Attributes:
+        group: as ``settle_messages`` takes them.
+        lane: whose.
+        leases: the messages.
+        ends: what was decided of each, where that is not the same for all.
+    """
+
+    group: Group
+    lane: Lane
+    leases: list[Lease]
+    ends: list[_End] | None = None
+
+
 class Settling:
     """
     Ends of messages that are decided, until they are written.
@@ -72,23 +90,19 @@ class Settling:
         self._rsmq = rsmq
         self._identity = identity
         self._hooks = hooks
-        #: By lane and receive count: those that were handled.
-        self._done: dict[tuple[Lane, int], list[Lease]] = {}
+        #: By lane, receive count and whether they ran in quarantine: those that were handled.
+        self._done: dict[tuple[Lane, int, bool], list[Lease]] = {}
         #: Those that come back, or are dropped.
         self._others: list[_End] = []
         #: Those that go to another queue.
         self._dead: list[_End] = []
-        #: By lane and receive count: those that are given back.
-        self._released: dict[tuple[Lane, int], list[Lease]] = {}
+        #: As above: those that are released.
+        self._released: dict[tuple[Lane, int, bool], list[Lease]] = {}
         #: By lane and receive count: those that are somebody else's, or due.
         self._lost: dict[tuple[Lane, int], list[Lease]] = {}
-        #: Those that were handled alone.
-        self._alone: list[Lease] = []
 
     def __bool__(self) -> bool:
-        return bool(
-            self._done or self._others or self._dead or self._released or self._lost or self._alone
-        )
+        return bool(self._done or self._others or self._dead or self._released or self._lost)
 
     def ended(self, job: Job) -> None:
         """A call has ended: decide what becomes of its messages."""
@@ -97,8 +111,6 @@ class Settling:
         else:
             for lease in job.leases:
                 self._ended(job, lease)
-        if job.alone:
-            self._alone += job.leases
 
     def _ended(self, job: Job, lease: Lease) -> None:
         lane = job.lane
@@ -110,7 +122,7 @@ class Settling:
         elif why is not None:
             self.lose(lane, lease, why)
         elif job.error is None and lease.error is None:
-            key = (lane, lease.count)
+            key = (lane, lease.count, job.alone)
             if key in self._done:
                 self._done[key].append(lease)
             else:
@@ -137,11 +149,8 @@ class Settling:
     def release(self, lane: Lane, leases: Iterable[Lease]) -> None:
         """Messages are given back."""
         for lease in leases:
-            self._released.setdefault((lane, lease.count), []).append(lease)
-
-    def alone(self, lease: Lease) -> None:
-        """A message that was to be handled alone has an end."""
-        self._alone.append(lease)
+            key = (lane, lease.count, lease.job.alone)
+            self._released.setdefault(key, []).append(lease)
 
     def lose(self, lane: Lane, lease: Lease, why: str) -> None:
         """A message is somebody else's, or may be: its handler is told."""
@@ -157,32 +166,36 @@ class Settling:
 
     def write(self) -> None:
         """Write to Redis what is decided."""
-        self._write_alone()
         while self._dead:
             self._bury()
-        groups: list[Group] = []
-        told_of: list[tuple[Lane, list[Lease], list[_End] | None]] = []
-        for (lane, count), leases in self._done.items():
+        writes = [*self._handled(), *self._failed(), *self._given_back()]
+        groups = [write.group for write in writes]
+        for (lane, count), leases in self._lost.items():
+            # How these runs ended does not count: whoever has the message now may have begun it.
+            groups.append(Group(lane.keys, "release", count, [lease.id for lease in leases]))
+        if groups:
+            told = self._run(groups)
+            self._done, self._others, self._released, self._lost = {}, [], {}, {}
+            for write, digits in zip(writes, told, strict=False):
+                self._written(write, digits)
+
+    def _handled(self) -> Iterator[_Write]:
+        for (lane, count, quarantined), leases in self._done.items():
             self._tell_of_messages("before_delete", lane, leases)
             for at in range(0, len(leases), A_CALL):
                 part = leases[at : at + A_CALL]
-                groups.append((lane.keys, "delete", count, [lease.id for lease in part]))
-                told_of.append((lane, part, None))
+                ids = [lease.id for lease in part]
+                yield _Write(Group(lane.keys, "delete", count, ids, quarantined), lane, part)
+
+    def _failed(self) -> Iterator[_Write]:
         for ends in self._others_together():
-            groups.append(self._group_of(ends))
-            told_of.append((ends[0].lane, [end.lease for end in ends], ends))
-        for given_back in (self._released, self._lost):
-            for (lane, count), leases in given_back.items():
-                groups.append((lane.keys, "release", count, [lease.id for lease in leases]))
-                told_of.append((lane, leases, None))
-        if groups:
-            told = self._run(groups)
-            lost = len(self._lost)
-            self._done, self._others, self._released, self._lost = {}, [], {}, {}
-            for (_, done, *_), (lane, leases, of), digits in list(
-                zip(groups, told_of, told, strict=True)
-            )[: len(groups) - lost]:
-                self._written(done, lane, leases, of, digits)
+            leases = [end.lease for end in ends]
+            yield _Write(self._group_of(ends), ends[0].lane, leases, ends)
+
+    def _given_back(self) -> Iterator[_Write]:
+        for (lane, count, quarantined), leases in self._released.items():
+            ids = [lease.id for lease in leases]
+            yield _Write(Group(lane.keys, "release", count, ids, quarantined), lane, leases)
 
     def _run(self, groups: list[Group]) -> list[bytes]:
         """Write groups: together, or one by one where something is wrong with a queue."""
@@ -193,39 +206,30 @@ class Settling:
                 raise
             if len(groups) > 1:
                 return [each for group in groups for each in self._run([group])]
-            keys, _, _, ids = groups[0]
+            [group] = groups
             _log.error(
                 "queue %s can't be written: what became of %d messages is lost: %s",
-                keys.name,
-                len(ids),
+                group.keys.name,
+                len(group.ids),
                 error,
             )
-            return [b"2" * len(ids)]
-        ends = list(itertools.accumulate(len(ids) for *_, ids in groups))
-        return [told[end - len(ids) : end] for end, (*_, ids) in zip(ends, groups, strict=True)]
-
-    def _write_alone(self) -> None:
-        """Solitary calls that have ended are noted no more."""
-        while self._alone:
-            lease = self._alone[-1]
-            try:
-                self._rsmq.run(operations.end_alone(lease.job.lane.keys, lease.id))
-            except ResponseError as error:
-                if not is_of_these_keys(error):
-                    raise
-                _log.error("%s: who was handled alone can't be noted: %s", lease.id, error)
-            self._alone.pop()
+            return [b"2" * len(group.ids)]
+        sizes = [len(group.ids) for group in groups]
+        ends = itertools.accumulate(sizes)
+        return [told[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
     def _others_together(self) -> Iterable[list[_End]]:
         """Those that come back or are dropped, by lane, receive count and what is done."""
-        together: dict[tuple[Lane, int, bool], list[_End]] = {}
+        together: dict[tuple[Lane, int, bool, bool], list[_End]] = {}
         for end in self._others:
-            key = (end.lane, end.lease.count, isinstance(end.outcome, Again))
+            retried = isinstance(end.outcome, Again)
+            key = (end.lane, end.lease.count, retried, end.lease.job.alone)
             together.setdefault(key, []).append(end)
         return together.values()
 
     def _group_of(self, ends: list[_End]) -> Group:
         lane, count = ends[0].lane, ends[0].lease.count
+        quarantined = ends[0].lease.job.alone
         pairs = []
         for end in ends:
             if isinstance(end.outcome, Again):
@@ -233,15 +237,14 @@ class Settling:
                 self._hooks.call("before_retry", message, end.outcome.after, end.error)
                 pairs.append((end.lease.id, round(end.outcome.after * 1000)))
         if pairs:
-            return lane.keys, "hide", count, pairs
+            return Group(lane.keys, "hide", count, pairs, quarantined)
         self._tell_of_messages("before_delete", lane, [end.lease for end in ends])
-        return lane.keys, "delete", count, [end.lease.id for end in ends]
+        return Group(lane.keys, "delete", count, [end.lease.id for end in ends], quarantined)
 
-    def _written(
-        self, done: str, lane: Lane, leases: list[Lease], ends: list[_End] | None, told: bytes
-    ) -> None:
+    def _written(self, write: _Write, told: bytes) -> None:
         """What was decided of messages of one group is so in Redis, as far as they were ours."""
-        fitting = self._fitting(lane, leases, told)
+        done, lane, ends = write.group.action, write.lane, write.ends
+        fitting = self._fitting(lane, write.leases, told)
         if not fitting:
             return
         if done == "release":
@@ -287,13 +290,19 @@ class Settling:
     def _bury(self) -> None:
         """Move dead letters of one queue to one other."""
         lane, queue = self._dead[0].lane, _grave(self._dead[0])
-        together = [end for end in self._dead if end.lane is lane and _grave(end) == queue]
-        together = together[:A_CALL]
+        quarantined = self._dead[0].lease.job.alone
+        together = [
+            end
+            for end in self._dead
+            if end.lane is lane and _grave(end) == queue and end.lease.job.alone == quarantined
+        ][:A_CALL]
         for end in together:
             self._tell_of_death("before_dead_letter", end)
         target = self._rsmq.namespace.queue(queue)
         messages = [(end.lease.id, end.lease.count, self._reason(end)) for end in together]
-        operation = operations.bury_messages(self._identity, lane.keys, target, messages)
+        operation = operations.bury_messages(
+            self._identity, lane.keys, target, messages, quarantined=quarantined
+        )
         try:
             told = self._rsmq.run(operation)
         except QueueNotFound as error:
@@ -391,7 +400,7 @@ def give_back(rsmq: RSMQ, identity: Identity, held: dict[str, list[Receipt]]) ->
             told = rsmq.run(
                 operations.settle_messages(
                     identity,
-                    [(keys, "release", count, ids) for count, ids in groups.items()],
+                    [Group(keys, "release", count, ids) for count, ids in groups.items()],
                 )
             )
             released += told.count(b"1")

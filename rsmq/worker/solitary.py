@@ -86,7 +86,6 @@ class Solitary:
                 f"received {lease.count} times, and begun {before} times with nothing beside it; "
                 "its handler never ended"
             )
-            self._settling.alone(lease)
             self._settling.failed(lane, lease, error)
             self._settling.write()
         with backlog.lock:
@@ -122,7 +121,6 @@ class Solitary:
                 if job.began is None:
                     self._settling.release(job.lane, job.leases)
                     for lease in job.leases:
-                        self._settling.alone(lease)
                         forget(job.lane, lease)
                     if self._backlog.alone is job:
                         self._backlog.alone = None

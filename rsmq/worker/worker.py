@@ -12,6 +12,7 @@ import re
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -565,11 +566,15 @@ class Worker:
             assert engine is not None  # noqa: S101 - it has started
             if signals.came:
                 engine.stop(self.grace)
-            said = ""
-            while not engine.over.wait(_NUMBERS):
-                if str(self.numbers) != said:
-                    said = str(self.numbers)
-                    _log.info("worker %s: %s", self.name, said)
+            said, log_at = "", time.monotonic() + _NUMBERS
+            # In short steps: after a suspension (SIGSTOP) the system may hand a signal to another
+            # thread, and Python calls its handler only when this thread wakes.
+            while not engine.over.wait(_A_LOOK):
+                if time.monotonic() >= log_at:
+                    log_at = time.monotonic() + _NUMBERS
+                    if str(self.numbers) != said:
+                        said = str(self.numbers)
+                        _log.info("worker %s: %s", self.name, said)
         _log.info("worker %s ends: %s", self.name, self.numbers)
         if engine.failure is not None:
             raise engine.failure

@@ -11,7 +11,7 @@ import redis
 from rsmq import QueueNotFound, RSMQError, WorkerReplaced, operations
 from rsmq.model import DeadLetterReason
 from rsmq.operations import workers
-from rsmq.operations.workers import Identity, Want
+from rsmq.operations.workers import Group, Identity, Want
 from rsmq.protocol import Namespace
 from tests.contract.conftest import Env
 
@@ -85,7 +85,7 @@ def take_all(env, who, wants, slots):
 
 
 def settle(env, who, *groups):
-    groups = [(keys_of(env, qname), *rest) for qname, *rest in groups]
+    groups = [Group(keys_of(env, qname), *rest) for qname, *rest in groups]
     return env.rsmq.run(operations.settle_messages(who, groups))
 
 
@@ -642,7 +642,9 @@ def test_a_settling_that_is_run_twice_changes_nothing_more(env, queue, me, taken
     scores, fields = env.scores(queue), env.fields(queue)
     del scores[taken[2]]
 
-    operation = operations.settle_messages(me, [(keys_of(env, q), *rest) for q, *rest in groups])
+    operation = operations.settle_messages(
+        me, [Group(keys_of(env, q), *rest) for q, *rest in groups]
+    )
     again = env.rsmq.run(operation)
     assert (again, operation.settle(again)) == (b"0011", b"1111")
     after = env.scores(queue)
@@ -1131,18 +1133,77 @@ def test_what_was_begun_alone_and_never_ended_is_known(env, queue):
     assert env.raw.hgetall(keys.alone) == {b"a" * 32: b"3:4", b"b" * 32: b"1:1"}
 
 
-def test_what_has_ended_alone_is_forgotten(env, queue):
-    keys = keys_of(env, queue)
-    for id in ("a" * 32, "b" * 32):
-        env.rsmq.run(operations.begin_alone(keys, id, 1))
+def begun_in_quarantine(env, ids, count=1):
+    for id in ids:
+        env.rsmq.run(operations.begin_alone(keys_of(env, "q"), id, count))
 
-    assert env.rsmq.run(operations.end_alone(keys, "a" * 32)) is True
-    assert env.rsmq.run(operations.end_alone(keys, "a" * 32)) is False
-    assert env.raw.hkeys(keys.alone) == [b"b" * 32]
-    assert env.rsmq.run(operations.begin_alone(keys, "a" * 32, 2)) == 0
-    for id in ("a" * 32, "b" * 32):
-        env.rsmq.run(operations.end_alone(keys, id))
-    assert not env.raw.exists(keys.alone)
+
+@pytest.mark.parametrize("action", ["delete", "hide", "release"])
+def test_settling_removes_the_counter_of_runs_in_quarantine_of_receipts_that_fit(
+    env, queue, me, taken, action
+):
+    begun_in_quarantine(env, taken)
+    env.rsmq.change_message_visibility(queue, taken[1], 0)
+    env.rsmq.receive_message(queue)  # that one has another receipt now
+    env.rsmq.delete_message(queue, taken[2])
+    ids = [(id, 60_000) for id in taken[:3]] if action == "hide" else taken[:3]
+
+    assert settle(env, me, (queue, action, 1, ids, True)) == b"120"
+    assert sorted(env.raw.hkeys(keys_of(env, queue).alone)) == sorted(
+        id.encode() for id in taken[1:]
+    )
+
+
+@pytest.mark.parametrize("action", ["delete", "hide", "release", "extend"])
+def test_settling_leaves_the_counter_where_the_outcome_of_the_run_is_not_known(
+    env, queue, me, taken, action
+):
+    begun_in_quarantine(env, taken)
+    ids = [(id, 60_000) for id in taken] if action in {"hide", "extend"} else taken
+
+    assert settle(env, me, (queue, action, 1, ids)) == b"1" * len(taken)
+    assert len(env.raw.hkeys(keys_of(env, queue).alone)) == len(taken)
+
+
+@pytest.mark.parametrize("action", ["delete", "hide", "release"])
+def test_a_replaced_worker_removes_the_counter_only_with_the_message(env, queue, me, taken, action):
+    begun_in_quarantine(env, taken)
+    enter(env, worker(env, "theirs"), dead="mine")
+    ids = [(id, 60_000) for id in taken] if action == "hide" else taken
+
+    told = settle(env, me, (queue, action, 1, ids, True))
+    assert told == (b"1" if action == "delete" else b"2") * len(taken)
+    assert env.raw.exists(keys_of(env, queue).alone) == (action != "delete")
+
+
+def test_burying_removes_the_counter_of_runs_in_quarantine_of_receipts_that_fit(
+    env, queue, me, taken
+):
+    env.rsmq.create_queue("dead")
+    begun_in_quarantine(env, taken)
+    receipts = [(taken[0], 1), (taken[1], 2)]
+
+    def bury_them(*, quarantined):
+        messages = [(id, count, WHY) for id, count in receipts]
+        keys, dead = keys_of(env, queue), keys_of(env, "dead")
+        return env.rsmq.run(
+            operations.bury_messages(me, keys, dead, messages, quarantined=quarantined)
+        )
+
+    assert bury_them(quarantined=True) == b"12"
+    assert sorted(env.raw.hkeys(keys_of(env, queue).alone)) == sorted(
+        id.encode() for id in taken[1:]
+    )
+    receipts = [(taken[1], 1)]
+    assert bury_them(quarantined=False) == b"1"
+    assert len(env.raw.hkeys(keys_of(env, queue).alone)) == len(taken) - 1
+
+
+def test_a_counter_of_another_type_keeps_no_message_from_being_settled(env, queue, me, taken):
+    env.raw.set(keys_of(env, queue).alone, "not ours")
+
+    assert settle(env, me, (queue, "delete", 1, taken, True)) == b"1" * len(taken)
+    assert env.raw.get(keys_of(env, queue).alone) == b"not ours"
 
 
 def test_a_later_begin_alone_lets_all_live_longer(env, queue):

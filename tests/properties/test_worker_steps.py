@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from rsmq import RSMQ, WorkerReplaced, embedded, operations
-from rsmq.operations.workers import Identity, Want
+from rsmq.operations.workers import Group, Identity, Want
 from rsmq.protocol import Namespace
 from tests.scale import scaled
 
@@ -185,7 +185,7 @@ class WorkerMachine(RuleBasedStateMachine):
             operations.settle_messages(
                 self.asker(name, late=late),
                 [
-                    (
+                    Group(
                         self.namespace.queue(queue), how, count,
                         [(id, ms * 1000) if how == "hide" else id for _, id, _ in of_group],
                     )

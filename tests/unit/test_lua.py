@@ -30,7 +30,6 @@ UPPER = {
     "beat_worker",
     "begin_alone",
     "bury_messages",
-    "end_alone",
     "enter_worker",
     "hand_over",
     "held_messages",

@@ -374,6 +374,27 @@ def test_one_that_was_alone_thrice_and_never_ended_is_a_dead_letter_without_a_ca
     assert not place.raw.exists(f"{place.ns}:q:x:alone")
 
 
+def test_one_whose_handler_gives_up_on_its_lost_lease_each_time_is_a_dead_letter(place, rsmq):
+    """Nobody else receives it: each time its release succeeds."""
+    place.queues("q", "dead")
+    worker = place.worker()
+    begun = []
+
+    @worker.listener("q", max_retries=1, dead_letter_queue="dead")
+    def handle(body, message):
+        begun.append(message.attempt)
+        message._lease.ends = 0  # as after a suspension for longer than vt
+        assert message.lease_lost
+
+    rsmq.send_message("q", "x")
+    worker.start()
+    until(lambda: worker.numbers.dead == 1 or len(begun) > 6)
+
+    assert begun == [1, 2, 3, 4, 5, 6], "max_retries + 5 is what the README promises"
+    assert "its handler never ended" in rsmq.peek_messages("dead")[0].reason.text
+    assert not place.raw.exists(f"{place.ns}:q:x:alone")
+
+
 def test_one_that_fails_alone_is_a_dead_letter(place, rsmq):
     place.queues("q", "dead")
     worker = place.worker()

@@ -11,6 +11,7 @@ worker's name:
     return          handled at once
     sleep           takes its time, for, and sees nothing
     watch           takes its time, and ends early when its lease is lost
+    hold_gil        takes its time, and no other thread of its process runs meanwhile
     fail            raises, always
     fail_first      raises on its first attempts, times
     exit, kill      takes its process down
@@ -19,6 +20,7 @@ worker's name:
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
 import os
@@ -94,6 +96,8 @@ class Doing:
         if what == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
             threading.Event().wait()
+        if what == "hold_gil":
+            ctypes.PyDLL(None).usleep(round(body["for"] * 1e6))
         if what == "fail" or (what == "fail_first" and message.attempt <= body["times"]):
             self._diary.write("failed", message)
             raise Failed(f"attempt {message.attempt}")

@@ -109,7 +109,6 @@ SCRIPTS = (
     "settle_messages",
     "bury_messages",
     "begin_alone",
-    "end_alone",
     "leave_worker",
 )
 #: What settle_messages does.

@@ -116,6 +116,25 @@ def test_a_second_signal_ends_it_at_once(ns, rsmq, raw, program, number):
     assert {(event.id, event.count) for event in again} == {(id, 2) for id in ids}
 
 
+@pytest.mark.parametrize(
+    "order", [(signal.SIGTERM, signal.SIGCONT), (signal.SIGCONT, signal.SIGTERM)]
+)
+def test_sigterm_at_the_end_of_a_suspension_stops_the_worker_soon(ns, rsmq, raw, program, order):
+    """The system may hand such a signal to another thread than the main one, which sleeps on."""
+    rsmq.create_queue("q")
+    programs = [program(f"w{number}", {"q": {}}) for number in range(4)]
+    for each in programs:
+        each.saw("started")
+    time.sleep(1)
+    for each in programs:
+        each.signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    for each in programs:
+        for number in order:
+            each.signal(number)
+    assert [each.ended(20) for each in programs] == [0] * len(programs)
+
+
 def test_sigterm_while_messages_wait_that_must_be_handled_alone(ns, rsmq, raw, program):
     """They are given back, and nobody takes them for poison after that."""
     rsmq.create_queue("dead")
