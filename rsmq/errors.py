@@ -15,6 +15,7 @@ Every error that rsmq raises itself, and the one table from the wire's codes to 
     ├── MissingExtra          missingExtra
     ├── InvalidOption         invalidOption
     ├── BatchLost             batchLost
+    ├── CheckpointSetBack     checkpointSetBack
     ├── InvalidExport         invalidExport
     ├── SourceNotFound        sourceNotFound
     ├── SourceChanged         sourceChanged
@@ -22,15 +23,16 @@ Every error that rsmq raises itself, and the one table from the wire's codes to 
     ├── WorkerExists          workerExists
     └── WorkerReplaced        workerReplaced
 
-InvalidOption and BatchLost are raised in Spark only, InvalidExport by an import, the next three by
-what moves queues over, the last two by workers. The first eight are RSMQ's own: ``code`` is the
-name and ``str(error)`` exactly the text that the Node client gives.
+InvalidOption, BatchLost and CheckpointSetBack are raised in Spark only, InvalidExport by an import,
+the next three by what moves queues over, the last two by workers. The first eight are RSMQ's own:
+``code`` is the name and ``str(error)`` exactly the text that the Node client gives.
 What was wrong and what to do about it is in ``value``, ``hint`` and a note.
 Errors of the connection (refused, timed out, not permitted) are redis-py's and pass through.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 
@@ -212,6 +214,27 @@ class BatchLost(RSMQError):
     code = "batchLost"
 
 
+class CheckpointSetBack(RSMQError):
+    """
+    Spark asks for a batch that was done already; ``value`` is its number.
+
+    The checkpoint is older than what was acknowledged or written: it was restored from a backup, or
+    files were deleted. Sinks skip the batches that they know, so new messages under such a number
+    would be lost.
+    """
+
+    code = "checkpointSetBack"
+
+    def __init__(self, of: str, number: int, last: int, done: str, way_out: str) -> None:
+        super().__init__(
+            f"The checkpoint of {of} was set back: it asks for batch {number}, but batch {last} "
+            f"was {done} already",
+            value=number,
+            hint="New messages would be lost in sinks that know this batch. Restore the newest "
+            f"checkpoint, or start with a new checkpointLocation{way_out}.",
+        )
+
+
 class InvalidExport(RSMQError, ValueError):
     """A file to be imported is none that was exported; ``value`` is the number of the line."""
 
@@ -277,6 +300,7 @@ MESSAGE_TOO_LONG = "MESSAGETOOLONG"
 INVALID_VALUE = "INVALIDVALUE"
 DEAD_LETTER_CYCLE = "DEADLETTERCYCLE"
 WORKER_REPLACED = "WORKERREPLACED"
+BATCH_ACKNOWLEDGED = "BATCHACKNOWLEDGED"
 
 _LONGEST_SHOWN = 80
 
@@ -302,38 +326,59 @@ def from_script(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
         The error to raise, or None where the reply is none of ours.
     """
     code, _, detail = reply.partition(" ")
-    if code == QUEUE_NOT_FOUND:
-        # The detail is the key of the queue's hash.
-        return QueueNotFound(next((q for q in queues if detail.endswith(f":{q}:Q")), queues[0]))
-    if code == WORKER_REPLACED:
-        return WorkerReplaced(detail)
-    shown = show_all(queues)
-    if code == MESSAGE_TOO_LONG:
-        size, limit = detail.split(" ")
-        return MessageTooLong(
-            value=int(size),
-            hint=f"The body has {size} units (UTF-16 code units of text, bytes of bytes), "
-            f"the maxsize of queue {shown} is {limit}. Send less, or raise maxsize with "
-            "set_queue_attributes (-1 is unlimited).",
-        )
-    if code == DEAD_LETTER_CYCLE:
-        return InvalidFormat(
-            "dead_letter_queue",
-            value=detail,
-            hint=f"Queue {show(detail)} has {show(queues[0])} as its dead-letter queue: messages "
-            "would go to and fro and never be delivered. Remove that policy, or name another.",
-        )
-    if code == INVALID_VALUE:
-        item, _, stored = detail.partition(" ")
-        return InvalidValue(
-            item,
-            0,
-            9999999,
-            value=stored,
-            hint=f"Queue {shown} has the {item} {show(stored)} stored, which is no number; "
-            f"another client wrote it. set_queue_attributes(qname, {item}=...) repairs it.",
-        )
-    return None
+    make = _REFUSALS.get(code)
+    return None if make is None else make(detail, queues)
+
+
+def _queue_not_found(hash: str, queues: tuple[str, ...]) -> RSMQError:
+    return QueueNotFound(next((q for q in queues if hash.endswith(f":{q}:Q")), queues[0]))
+
+
+def _batch_acknowledged(detail: str, _: tuple[str, ...]) -> RSMQError:
+    lease, number, last = detail.rsplit(" ", 2)
+    way_out = f": with consumerGroup={lease} it begins behind batch {last}"
+    return CheckpointSetBack(f"lease {lease}", int(number), int(last), "acknowledged", way_out)
+
+
+def _message_too_long(detail: str, queues: tuple[str, ...]) -> RSMQError:
+    size, limit = detail.split(" ")
+    return MessageTooLong(
+        value=int(size),
+        hint=f"The body has {size} units (UTF-16 code units of text, bytes of bytes), "
+        f"the maxsize of queue {show_all(queues)} is {limit}. Send less, or raise maxsize with "
+        "set_queue_attributes (-1 is unlimited).",
+    )
+
+
+def _dead_letter_cycle(target: str, queues: tuple[str, ...]) -> RSMQError:
+    return InvalidFormat(
+        "dead_letter_queue",
+        value=target,
+        hint=f"Queue {show(target)} has {show(queues[0])} as its dead-letter queue: messages "
+        "would go to and fro and never be delivered. Remove that policy, or name another.",
+    )
+
+
+def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
+    item, _, stored = detail.partition(" ")
+    return InvalidValue(
+        item,
+        0,
+        9999999,
+        value=stored,
+        hint=f"Queue {show_all(queues)} has the {item} {show(stored)} stored, which is no number; "
+        f"another client wrote it. set_queue_attributes(qname, {item}=...) repairs it.",
+    )
+
+
+_REFUSALS: dict[str, Callable[[str, tuple[str, ...]], RSMQError]] = {
+    QUEUE_NOT_FOUND: _queue_not_found,
+    MESSAGE_TOO_LONG: _message_too_long,
+    INVALID_VALUE: _invalid_value,
+    DEAD_LETTER_CYCLE: _dead_letter_cycle,
+    WORKER_REPLACED: lambda key, _: WorkerReplaced(key),
+    BATCH_ACKNOWLEDGED: _batch_acknowledged,
+}
 
 
 def show_all(queues: tuple[str, ...]) -> str:

@@ -150,6 +150,11 @@ class Namespace:
         return encode_name(f"{self.name}:x:written")
 
     @property
+    def acknowledged(self) -> bytes:
+        """Extension data: of each lease of a stream the last batch that was acknowledged."""
+        return encode_name(f"{self.name}:x:acked")
+
+    @property
     def workers(self) -> bytes:
         """Extension data: the workers that are alive, by name."""
         return encode_name(f"{self.name}:x:workers")

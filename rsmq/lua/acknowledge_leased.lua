@@ -1,9 +1,14 @@
 -- Removes the messages of a part of a lease's batch, those that the lease still holds, and their receipts.
+-- Stores the number of the batch as acknowledged, also where there is no such part.
 --
--- KEYS[1] hash    hash        the queue's attributes, bodies and counters
--- KEYS[2] zset    sorted set  the queue's message ids
--- KEYS[3] leases  hash        receipts by lease, batch and part
--- ARGV[1] part    string      name of the lease, numbers of batch and part
+-- KEYS[1] hash      hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset      sorted set  the queue's message ids
+-- KEYS[3] leases    hash        receipts by lease, batch and part
+-- KEYS[4] acked     hash        of each lease the last batch that was acknowledged, as in _highest.lua
+-- ARGV[1] lease     string      name of the lease
+-- ARGV[2] batch     integer     number of the batch
+-- ARGV[3] part      integer     number of the part
+-- ARGV[4] lifetime  integer     ms until the number of the batch is forgotten
 --
 -- returns {how many were removed, how many another consumer has received since}
 -- errors  none: without the queue or the part there is nothing to remove
@@ -13,11 +18,15 @@
 -- @include _full.lua
 -- @include _variadic.lua
 -- @include _leases.lua
+-- @include _lifetime.lua
+-- @include _highest.lua
 
-local hash, zset, leases = KEYS[1], KEYS[2], KEYS[3]
-local part = ARGV[1]
+local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lease, batch, part, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 allow_removal(zset, hash)
+raise_to(acked, lease, tonumber(batch), lifetime)
+part = lease .. ':' .. batch .. ':' .. part
 local ids, counts = receipts_of(leases, part)
 if not ids then
   return {0, 0}

@@ -1,23 +1,26 @@
 -- Delivers messages that are due to a lease, hides them as receive_messages.lua does, and keeps their
--- receipts as a part of a batch of the lease. A part that is there already stays as it is.
+-- receipts as a part of a batch of the lease. A part that is there already stays as it is. Of a batch that
+-- was acknowledged, nothing is delivered: whoever asks for it has gone back to an older state.
 --
 -- KEYS[1] hash        hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset        sorted set  the queue's message ids
 -- KEYS[3] leases      hash        receipts by lease, batch and part; of a batch ms when it is forgotten,
 --                                 and the sizes of its parts
--- ARGV[1] batch       string      name of the lease, and number of the batch
--- ARGV[2] part        integer     number of the part, from 0
--- ARGV[3] most        integer     how many messages at most
--- ARGV[4] room        integer     bytes of bodies at most, but for the first
--- ARGV[5] vt          integer     ms to hide them
--- ARGV[6] latest      integer     ms: what became visible later is left alone; '' = now
--- ARGV[7] lifetime    integer     ms until the receipts are forgotten
--- ARGV[8] namespace   string      first part of the keys of a dead-letter queue
--- ARGV[9] target      string      the dead-letter queue; '' = as the queue's policy says
--- ARGV[10] limit      integer     receives after which a message goes there
+-- KEYS[4] acked       hash        of each lease the last batch that was acknowledged, as in _highest.lua
+-- ARGV[1] lease       string      name of the lease
+-- ARGV[2] number      integer     number of the batch
+-- ARGV[3] part        integer     number of the part, from 0
+-- ARGV[4] most        integer     how many messages at most
+-- ARGV[5] room        integer     bytes of bodies at most, but for the first
+-- ARGV[6] vt          integer     ms to hide them
+-- ARGV[7] latest      integer     ms: what became visible later is left alone; '' = now
+-- ARGV[8] lifetime    integer     ms until the receipts are forgotten
+-- ARGV[9] namespace   string      first part of the keys of a dead-letter queue
+-- ARGV[10] target     string      the dead-letter queue; '' = as the queue's policy says
+-- ARGV[11] limit      integer     receives after which a message goes there
 --
 -- returns {number of messages in the part, 1 if there may be more that are due, else 0}
--- errors  QUEUENOTFOUND
+-- errors  QUEUENOTFOUND, BATCHACKNOWLEDGED
 -- source  none in Node; what is written to the queue is what npm rsmq 0.12.4 receiveMessage writes
 -- @include _time.lua
 -- @include _attributes.lua
@@ -27,21 +30,27 @@
 -- @include _dead_letters.lua
 -- @include _variadic.lua
 -- @include _lifetime.lua
+-- @include _highest.lua
 -- @include _due_many.lua
 
-local hash, zset, leases = KEYS[1], KEYS[2], KEYS[3]
-local batch, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local vt, latest, lifetime = ARGV[5], ARGV[6], ARGV[7]
-local namespace, target, limit = ARGV[8], ARGV[9], ARGV[10]
+local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lease, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local vt, latest, lifetime = ARGV[6], ARGV[7], ARGV[8]
+local namespace, target, limit = ARGV[9], ARGV[10], ARGV[11]
 
 local stored = queue(hash, 'x:dlq', 'x:max', 'totalrecv')
 if not stored then
   return queue_not_found(hash)
 end
+local batch = lease .. ':' .. number
 local sizes = redis.call('HGET', leases, batch)
 sizes = sizes and cmsgpack.unpack(sizes) or {0}
 if sizes[part + 2] then
   return {sizes[part + 2], 1}
+end
+local last = highest_of(acked, lease)
+if last and last >= tonumber(number) then
+  return redis.error_reply('BATCHACKNOWLEDGED ' .. lease .. ' ' .. number .. ' ' .. digits(last))
 end
 require_integer(hash, 'totalrecv', stored[6])
 allow_removal(zset, hash)

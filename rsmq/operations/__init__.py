@@ -46,6 +46,7 @@ from rsmq.operations.leases import (
     extend_leased,
     forget_leases,
     hold_lease,
+    keep_acknowledged,
     lease_messages,
     leased_messages,
 )
@@ -148,6 +149,7 @@ __all__ = [
     "hand_over",
     "held_messages",
     "hold_lease",
+    "keep_acknowledged",
     "land_copies",
     "lease_messages",
     "leased_messages",

@@ -9,7 +9,7 @@ Everything here is done at most once however often it is run: part by part.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -17,7 +17,7 @@ from rsmq import protocol
 from rsmq.lua import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.protocol import QueueKeys
+from rsmq.protocol import Namespace, QueueKeys
 
 #: Messages of a part.
 PART = 1000
@@ -57,9 +57,20 @@ class LeasedMessages:
     first_received_ms: list[int | None]
 
 
-def batch_name(lease: str, number: int) -> str:
-    """The name of a batch of a lease."""
-    return f"{lease}:{number}"
+class Batch(NamedTuple):
+    """
+    A batch of a lease; as text its name.
+
+    Attributes:
+        lease: the name of the lease.
+        number: the number of the batch, from 1.
+    """
+
+    lease: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.lease}:{self.number}"
 
 
 def sizes_of(packed: bytes | None) -> list[int]:
@@ -68,8 +79,9 @@ def sizes_of(packed: bytes | None) -> list[int]:
 
 
 def lease_messages(
+    namespace: Namespace,
     keys: QueueKeys,
-    batch: str,
+    batch: Batch,
     part: int,
     most: int,
     *,
@@ -82,12 +94,16 @@ def lease_messages(
     Receive messages as a part of a batch; how many, and whether there may be more.
 
     A part that is there already stays as it is.
+
+    Raises:
+        CheckpointSetBack: there is no part of this batch, and it, or a later one, was acknowledged.
     """
     return Operation(
         load("lease_messages"),
-        (keys.hash, keys.zset, keys.leases),
+        (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
         (
-            batch.encode(),
+            batch.lease.encode(),
+            digits(batch.number),
             digits(part),
             digits(min(most, PART)),
             _ROOM,
@@ -104,7 +120,7 @@ def lease_messages(
     )
 
 
-def leased_messages(keys: QueueKeys, batch: str, part: int) -> Operation[LeasedMessages | None]:
+def leased_messages(keys: QueueKeys, batch: Batch, part: int) -> Operation[LeasedMessages | None]:
     """What a part holds; None if there is no such part. Changes nothing."""
     return _of_part("leased_messages", keys, batch, part, parse=_leased)
 
@@ -128,13 +144,52 @@ def _leased(reply: Any) -> LeasedMessages | None:
     return LeasedMessages(ids, told[1::2], counts, firsts)
 
 
-def acknowledge_leased(keys: QueueKeys, batch: str, part: int) -> Operation[tuple[int, int]]:
-    """Remove what a part holds; how many were removed, and how many another consumer has by now."""
-    return _of_part("acknowledge_leased", keys, batch, part, parse=tuple)
+def acknowledge_leased(
+    namespace: Namespace, keys: QueueKeys, batch: Batch, part: int, *, lifetime: float
+) -> Operation[tuple[int, int]]:
+    """
+    Remove what a part holds, and store the number of the batch as acknowledged.
+
+    Args:
+        namespace: the queue's.
+        keys: the queue's.
+        batch: which.
+        part: its number; where there is no such part, only the number of the batch is stored.
+        lifetime: how long that number is kept, seconds.
+
+    Returns:
+        How many were removed, and how many another consumer has received since.
+    """
+    return Operation(
+        load("acknowledge_leased"),
+        (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
+        (
+            batch.lease.encode(),
+            digits(batch.number),
+            digits(part),
+            digits(round(lifetime * 1000)),
+        ),
+        tuple,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def keep_acknowledged(
+    namespace: Namespace, lease: str, *, lifetime: float
+) -> Operation[int | None]:
+    """Keep the number of the last batch that was acknowledged for longer; that number."""
+    return Operation(
+        load("keep_acknowledged"),
+        (namespace.acknowledged,),
+        (lease.encode(), digits(round(lifetime * 1000))),
+        lambda reply: reply,
+        Retry.ALWAYS,
+    )
 
 
 def extend_leased(
-    keys: QueueKeys, batch: str, part: int, *, vt: float, lifetime: float
+    keys: QueueKeys, batch: Batch, part: int, *, vt: float, lifetime: float
 ) -> Operation[tuple[int, int]]:
     """Hide what a part holds for longer; how many, and how many another consumer has by now."""
     times = digits(round(vt * 1000)), digits(round(lifetime * 1000))
@@ -142,7 +197,7 @@ def extend_leased(
 
 
 def _of_part(
-    name: str, keys: QueueKeys, batch: str, part: int, *args: bytes, parse: Any
+    name: str, keys: QueueKeys, batch: Batch, part: int, *args: bytes, parse: Any
 ) -> Operation[Any]:
     return Operation(
         load(name),

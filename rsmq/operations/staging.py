@@ -180,7 +180,7 @@ def publish_staged(keys: QueueKeys, part: str, *, realtime: bool) -> Operation[i
 def finish_staged(
     namespace: Namespace, write: str, batch: int, *, lifetime: float
 ) -> Operation[int]:
-    """Note that what was decided of a batch was carried out."""
+    """Note that what was decided of a batch was carried out; the last batch that is noted."""
     return Operation(
         load("finish_staged"),
         (namespace.written,),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rsmq.errors import BatchLost, InvalidOption, MissingExtra
+from rsmq.errors import BatchLost, CheckpointSetBack, InvalidOption, MissingExtra
 
 try:
     from rsmq.spark.source import RsmqDataSource
@@ -19,7 +19,7 @@ except ImportError as error:  # also where PySpark is older: what is asked for i
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BatchLost", "InvalidOption", "RsmqDataSource", "register"]
+__all__ = ["BatchLost", "CheckpointSetBack", "InvalidOption", "RsmqDataSource", "register"]
 
 
 def register(spark: SparkSession | Any) -> None:

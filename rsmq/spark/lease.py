@@ -16,11 +16,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgpack
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq import operations
 from rsmq.errors import BatchLost, InvalidOption, QueueNotFound, RSMQError
-from rsmq.operations.leases import PART, batch_name, sizes_of
+from rsmq.operations.leases import PART, Batch, sizes_of
 from rsmq.protocol import QueueKeys
 from rsmq.spark.options import SourceOptions, StreamOptions
 from rsmq.spark.server import Server
@@ -96,15 +97,26 @@ class Lease:
             raise QueueNotFound(keys.name)
         self._queues = [each for each in self._queues if each != keys]
 
-    def last_held(self) -> int:
-        """The number before the batch that is held in Redis, of all processes; 0 without one."""
-        numbers = [
+    def begin(self) -> tuple[int, dict[str, int]]:
+        """
+        Return the batch behind which a new checkpoint of a named lease starts.
+
+        Returns:
+            Its number, 0 if there is none: the last that was acknowledged, or the one before a
+            batch that is held. And the queues where an acknowledgement of it was broken off, with
+            how many messages the batch had there.
+        """
+        stored = self._at.raw.hget(self._at.namespace.acknowledged, self.name)
+        last: int = 0 if stored is None else msgpack.unpackb(stored, raw=True)[0]
+        held = {
             int(field.split(b":")[1])
             for keys in self.queues()
             for field in self._at.raw.hkeys(keys.leases)
             if field.startswith(f"{self.name}:".encode()) and field.count(b":") == 1
-        ]
-        return min(numbers, default=1) - 1
+        }
+        last = max(last, min(held, default=1) - 1)
+        left = self.sizes(last, self.queues())
+        return last, {queue: sum(sizes) for queue, sizes in left.items()}
 
     def receive(self, number: int, most: int | None, latest_ms: int | None) -> dict[str, int]:
         """
@@ -114,6 +126,9 @@ class Lease:
             number: the batch's.
             most: how many at most; None is all.
             latest_ms: those that became visible until then; None is now.
+
+        Raises:
+            CheckpointSetBack: the batch was acknowledged, so there is nothing left of it.
         """
         self._still_holder()
         if self._looked_for != number:
@@ -159,8 +174,9 @@ class Lease:
         """How many messages there are now in a part, and whether there may be more."""
         self._add(number, keys, part)
         operation = operations.lease_messages(
+            self._at.namespace,
             keys,
-            batch_name(self.name, number),
+            Batch(self.name, number),
             part,
             min(most, PART),
             vt=self._options.vt,
@@ -190,7 +206,7 @@ class Lease:
 
     def sizes(self, number: int, queues: Iterable[QueueKeys]) -> dict[str, list[int]]:
         """Of a batch, by queue, the sizes of its parts as they are in Redis."""
-        field = batch_name(self.name, number)
+        field = str(Batch(self.name, number))
         found = {keys.name: sizes_of(self._at.raw.hget(keys.leases, field)) for keys in queues}
         return {queue: sizes for queue, sizes in found.items() if sizes}
 
@@ -242,22 +258,27 @@ class Lease:
         """
         Remove the messages of a batch that Spark has done with, and forget the batch.
 
-        An acknowledgement that was broken off is completed by the next.
+        An acknowledgement that was broken off is completed by the next. The number of the batch
+        is stored with the first removal, so that a checkpoint that is set back is noticed.
         """
         if self._acknowledged == number:
             return
         self._still_holder()
-        field = batch_name(self.name, number)
+        batch = Batch(self.name, number)
         for queue in queues:
             keys = self._at.namespace.queue(queue)
-            sizes = sizes_of(self._at.raw.hget(keys.leases, field))
+            sizes = sizes_of(self._at.raw.hget(keys.leases, str(batch)))
             if not sizes and number in self._held:
-                log.warning("Batch %s of queue %s is not in Redis any more.", field, queue)
-            for part in range(len(sizes)):
-                removed, lost = self._at.rsmq.run(operations.acknowledge_leased(keys, field, part))
+                log.warning("Batch %s of queue %s is not in Redis any more.", batch, queue)
+            for part in range(max(1, len(sizes))):  # without one, its number is stored all the same
+                removed, lost = self._at.rsmq.run(
+                    operations.acknowledge_leased(
+                        self._at.namespace, keys, batch, part, lifetime=self._options.retention
+                    )
+                )
                 self.tally.acknowledged += removed
                 self.tally.lost += lost
-            self._at.raw.hdel(keys.leases, field)
+            self._at.raw.hdel(keys.leases, str(batch))
         self._forget(number)
         self._acknowledged = number
 
@@ -298,6 +319,7 @@ class Lease:
 
     def _beat(self) -> None:
         due = time.monotonic() + self._options.vt / 3
+        keep_at = time.monotonic() + self._options.retention / 4
         pause = self._options.vt / 3 if self._options.group is None else HOLD / 3
         while not self._stopped.wait(max(0.01, min(pause, due - time.monotonic()))):
             try:
@@ -306,11 +328,21 @@ class Lease:
                 if time.monotonic() >= due:
                     self._extend()
                     due = time.monotonic() + self._options.vt / 3
+                if time.monotonic() >= keep_at:
+                    self._keep_acknowledged()
+                    keep_at = time.monotonic() + self._options.retention / 4
             except (RedisError, RSMQError) as error:
                 due = time.monotonic() + min(1.0, self._options.vt / 10)
                 log.warning(
                     "The heartbeat of lease %s failed, and is repeated: %s", self.name, error
                 )
+
+    def _keep_acknowledged(self) -> None:
+        self._at.rsmq.run(
+            operations.keep_acknowledged(
+                self._at.namespace, self.name, lifetime=self._options.retention
+            )
+        )
 
     def _extend(self) -> None:
         with self._lock:
@@ -321,7 +353,7 @@ class Lease:
                 continue
             operation = operations.extend_leased(
                 keys,
-                batch_name(self.name, number),
+                Batch(self.name, number),
                 part,
                 vt=self._options.vt,
                 lifetime=self._options.retention,

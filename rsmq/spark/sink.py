@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StringType, StructType
 
 from rsmq import operations
-from rsmq.errors import BatchLost, QueueNotFound
+from rsmq.errors import BatchLost, CheckpointSetBack, QueueNotFound
 from rsmq.operations.arguments import digits
 from rsmq.operations.sending import send_raws
 from rsmq.operations.staging import Decision
@@ -176,9 +176,20 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
 
 
 def was_done(at: Server, write: str, batch: int) -> bool:
-    """Whether this batch of a write is done already, as a crash of Spark may have kept from it."""
+    """
+    Whether this batch of a write is done already: it is a replay after a crash of Spark.
+
+    Raises:
+        CheckpointSetBack: a later batch is done, or decided: this is not a replay of the last one.
+    """
     last, undone = _last(at, write)
-    return last > batch or (last == batch and not undone)
+    if last > batch:
+        raise _set_back(write, batch, last)
+    return last == batch and not undone
+
+
+def _set_back(write: str, batch: int, last: int) -> CheckpointSetBack:
+    return CheckpointSetBack(f"query {write}", batch, last, "written", "")
 
 
 def _last(at: Server, write: str) -> tuple[int, bool]:
@@ -205,6 +216,7 @@ def publish(
 
     Raises:
         BatchLost: not all of it is there.
+        CheckpointSetBack: a later batch was published.
     """
     at = server(options.connection)
     queues = set(decision)
@@ -230,6 +242,8 @@ def publish(
         at.rsmq.run(operations.finish_staged(at.namespace, write, number, lifetime=lifetime))
         if number >= batch:
             break
+    if number > batch:
+        raise _set_back(write, batch, number)
     for queue in queues:
         forget(at, queue, write, batch)
 
@@ -328,7 +342,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         else:
             at = server(self._options.connection)
             retention = self._options.retention
-            at.rsmq.run(operations.finish_staged(at.namespace, query, batchId, lifetime=retention))
+            done = operations.finish_staged(at.namespace, query, batchId, lifetime=retention)
+            last = at.rsmq.run(done)
+            if last > batchId:
+                raise _set_back(query, batchId, last)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, after a failure. What was sent straight away stays."""

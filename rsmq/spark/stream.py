@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from rsmq import operations
 from rsmq.errors import BatchLost
-from rsmq.operations.leases import batch_name
+from rsmq.operations.leases import Batch
 from rsmq.spark.columns import arrow_schema, record_batch
 from rsmq.spark.lease import Lease
 from rsmq.spark.options import SourceOptions, StreamOptions
@@ -36,7 +36,7 @@ _BACKLOG = 2.0
 class StreamPartition(InputPartition):
     """Some parts of a batch of one queue."""
 
-    def __init__(self, queue: str, batch: str, parts: range) -> None:
+    def __init__(self, queue: str, batch: Batch, parts: range) -> None:
         super().__init__(None)
         self.queue = queue
         self.batch = batch
@@ -81,11 +81,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._lease
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query begins that has no checkpoint: before the batch that its group holds."""
+        """Where a query begins that has no checkpoint: behind what its group has acknowledged."""
         group = self._options.group
-        number = 0 if group is None else self._leased(group).last_held()
+        number, queues = (0, {}) if group is None else self._leased(group).begin()
         self._name = self._name or group or secrets.token_hex(8)  # Spark asks until there is data
-        return {"lease": self._name, "batch": number, "queues": {}}
+        return {"lease": self._name, "batch": number, "queues": queues}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """As many messages a batch as the option says."""
@@ -135,7 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         sizes = lease.planned(end["batch"], end["queues"])
         total = sum(map(sum, sizes.values()))
         most = min(self._source.ids_a_partition, -(-total // self._source.partitions))
-        batch = batch_name(lease.name, end["batch"])
+        batch = Batch(lease.name, end["batch"])
         return [
             StreamPartition(queue, batch, parts)
             for queue, of_queue in sizes.items()

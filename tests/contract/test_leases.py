@@ -6,7 +6,8 @@ import msgpack
 import pytest
 
 from rsmq import BYTES, QueueNotFound, operations
-from rsmq.operations.leases import DeadLetters, sizes_of
+from rsmq.errors import CheckpointSetBack
+from rsmq.operations.leases import Batch, DeadLetters, sizes_of
 from rsmq.operations.staging import Restored
 from rsmq.protocol import Namespace
 from tests.contract.conftest import Env
@@ -31,19 +32,26 @@ def keys(env, queue):
     return Namespace(env.ns).queue(queue)
 
 
-def lease(env, keys, batch="lease:1", part=0, most=10, **options):
+FIRST = Batch("lease", 1)
+
+
+def lease(env, keys, batch=FIRST, part=0, most=10, **options):
     options = {
         "vt": 60, "latest_ms": None, "lifetime": DAY, "dead_letters": None, **options,
     }  # fmt: skip
-    return env.rsmq.run(operations.lease_messages(keys, batch, part, most, **options))[0]
+    namespace = Namespace(env.ns)
+    return env.rsmq.run(operations.lease_messages(namespace, keys, batch, part, most, **options))[0]
 
 
-def part_of(env, keys, batch="lease:1", part=0):
+def part_of(env, keys, batch=FIRST, part=0):
     return env.rsmq.run(operations.leased_messages(keys, batch, part))
 
 
-def acknowledge(env, keys, batch="lease:1", part=0):
-    return env.rsmq.run(operations.acknowledge_leased(keys, batch, part))
+def acknowledge(env, keys, batch=FIRST, part=0, lifetime=DAY):
+    namespace = Namespace(env.ns)
+    return env.rsmq.run(
+        operations.acknowledge_leased(namespace, keys, batch, part, lifetime=lifetime)
+    )
 
 
 def restart_receives(env, keys):
@@ -87,7 +95,7 @@ def test_a_lease_tells_whether_there_may_be_more(env, keys):
 
     def more(part, most, dead_letters=None):
         operation = operations.lease_messages(
-            keys, "lease:1", part, most, vt=0, latest_ms=None, lifetime=DAY,
+            Namespace(env.ns), keys, FIRST, part, most, vt=0, latest_ms=None, lifetime=DAY,
             dead_letters=dead_letters,
         )  # fmt: skip
         return env.rsmq.run(operation)
@@ -146,7 +154,7 @@ def test_what_another_consumer_has_is_not_read_extended_or_removed(env, keys):
     score = env.scores("q")[taken]
 
     assert part_of(env, keys).ids == [kept.encode()]
-    extend = operations.extend_leased(keys, "lease:1", 0, vt=300, lifetime=DAY)
+    extend = operations.extend_leased(keys, FIRST, 0, vt=300, lifetime=DAY)
     assert env.rsmq.run(extend) == (1, 1)
     assert env.scores("q")[taken] == score
     assert env.scores("q")[kept] > env.now_ms() + 290_000
@@ -163,7 +171,7 @@ def test_an_extension_never_shortens(env, keys):
     lease(env, keys, vt=500)
     score = env.scores("q")[id]
 
-    extend = operations.extend_leased(keys, "lease:1", 0, vt=1, lifetime=DAY)
+    extend = operations.extend_leased(keys, FIRST, 0, vt=1, lifetime=DAY)
     assert env.rsmq.run(extend) == (1, 0)
     assert env.scores("q")[id] == score
 
@@ -177,6 +185,99 @@ def test_an_acknowledgement_is_done_once(env, keys):
     assert acknowledge(env, keys) == (0, 0)
     assert len(env.scores("q")) == 1
     assert env.raw.hexists(keys.leases, "lease:1:0") is False
+
+
+def acknowledged(env):
+    """What is stored of the last batches that leases have acknowledged, as raw bytes have it."""
+    stored = env.raw.hgetall(f"{env.ns}:x:acked")
+    return {name.decode(): msgpack.unpackb(value, raw=True) for name, value in stored.items()}
+
+
+def test_the_number_of_a_batch_is_stored_with_its_first_removal_and_never_lowered(env, keys):
+    env.rsmq.send_messages("q", ["a", "b", "c"])
+    for number in (1, 2, 3):
+        lease(env, keys, Batch("lease", number), most=1)
+    before = env.now_ms()
+    assert acknowledge(env, keys, Batch("lease", 2)) == (1, 0)
+
+    [number, undone, until] = acknowledged(env)["lease"]
+    assert (number, undone) == (2, b"")
+    assert before + DAY * 1000 <= until <= env.now_ms() + DAY * 1000
+    assert DAY * 1000 - 5000 < env.raw.pttl(f"{env.ns}:x:acked") <= DAY * 1000
+    assert acknowledge(env, keys, Batch("lease", 1)) == (1, 0)
+    assert acknowledged(env)["lease"][0] == 2
+    assert acknowledge(env, keys, Batch("lease", 3)) == (1, 0)
+    assert acknowledged(env)["lease"][0] == 3
+    assert acknowledge(env, keys, Batch("other", 9)) == (0, 0)  # it has no part, and counts
+    assert {name: stored[0] for name, stored in acknowledged(env).items()} == {
+        "lease": 3, "other": 9,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("remove", ["purge_queue", "delete_queue"])
+def test_the_number_of_the_last_batch_outlives_the_queues_messages(env, keys, remove):
+    env.rsmq.send_messages("q", ["a"])
+    lease(env, keys)
+    acknowledge(env, keys)
+    getattr(env.rsmq, remove)("q")
+
+    assert acknowledged(env)["lease"][0] == 1
+
+
+def test_nothing_is_received_for_a_batch_that_was_acknowledged(env, keys):
+    env.rsmq.send_messages("q", ["a", "b"])
+    for number in (1, 2):
+        lease(env, keys, Batch("lease", number), most=1)
+    for number in (1, 2):
+        acknowledge(env, keys, Batch("lease", number))
+        env.raw.hdel(keys.leases, str(Batch("lease", number)))  # as a lease does at the end
+    env.rsmq.send_message("q", "new")
+    before = env.state()
+    for number in (1, 2):
+        with pytest.raises(CheckpointSetBack) as caught:
+            lease(env, keys, Batch("lease", number))
+        assert str(caught.value) == (
+            f"The checkpoint of lease lease was set back: it asks for batch {number}, but batch 2 "
+            "was acknowledged already"
+        )
+        assert "consumerGroup=lease it begins behind batch 2" in caught.value.hint
+
+    assert env.state() == before
+    assert lease(env, keys, Batch("another", 1)) == 1
+
+
+def test_a_part_of_a_batch_that_is_acknowledged_in_part_is_told_again(env, keys):
+    env.rsmq.send_messages("q", ["a", "b"])
+    lease(env, keys, most=1)
+    lease(env, keys, part=1, most=1)
+    acknowledge(env, keys)
+
+    assert lease(env, keys, part=1) == 1
+    assert part_of(env, keys, part=1).raws == [b"b"]
+    assert part_of(env, keys, part=0) is None
+
+
+def test_the_number_of_the_last_batch_is_kept_for_longer(env, keys):
+    keep = operations.keep_acknowledged(Namespace(env.ns), "lease", lifetime=DAY)
+    assert env.rsmq.run(keep) is None
+    assert env.state().keys() == {keys.hash, f"{env.ns}:QUEUES".encode()}
+
+    acknowledge(env, keys, Batch("lease", 7), lifetime=60)
+    assert env.rsmq.run(keep) == 7
+    [number, _, until] = acknowledged(env)["lease"]
+    assert number == 7
+    assert until > env.now_ms() + DAY * 1000 - 5000
+    assert env.raw.pttl(f"{env.ns}:x:acked") > DAY * 1000 - 5000
+
+
+def test_leases_whose_time_is_over_are_forgotten(env, keys):
+    for number in range(101):
+        acknowledge(env, keys, Batch(f"old{number}", 1), lifetime=0.001)
+    acknowledge(env, keys, Batch("kept", 1))
+    while env.raw.hlen(f"{env.ns}:x:acked") > 100:
+        acknowledge(env, keys, Batch("kept", 1))
+
+    assert env.raw.hexists(f"{env.ns}:x:acked", "kept")
 
 
 def test_a_poison_message_is_moved_instead_of_leased(env, keys):
@@ -218,9 +319,9 @@ def test_a_lease_has_one_holder(env, keys):
 
 def test_leases_that_nobody_keeps_are_forgotten(env, keys):
     env.rsmq.send_messages("q", ["a", "b", "c"])
-    lease(env, keys, "kept:1", most=1)
-    lease(env, keys, "old:1", lifetime=0.001, most=1)
-    lease(env, keys, "old:1", part=1, lifetime=0.001, most=1)
+    lease(env, keys, Batch("kept", 1), most=1)
+    lease(env, keys, Batch("old", 1), lifetime=0.001, most=1)
+    lease(env, keys, Batch("old", 1), part=1, lifetime=0.001, most=1)
     env.rsmq.run(operations.hold_lease(keys, "old", "me", seconds=0, lifetime=DAY))
     removed = 0
     while removed < 4:  # one field of the lease, one of the batch, and two parts
@@ -231,9 +332,9 @@ def test_leases_that_nobody_keeps_are_forgotten(env, keys):
 
 def test_the_most_patient_says_how_long_receipts_are_kept(env, keys):
     env.rsmq.send_messages("q", ["a", "b"])
-    lease(env, keys, "patient:1", most=1)
-    lease(env, keys, "other:1", most=1, lifetime=60)
-    env.rsmq.run(operations.extend_leased(keys, "other:1", 0, vt=60, lifetime=60))
+    lease(env, keys, Batch("patient", 1), most=1)
+    lease(env, keys, Batch("other", 1), most=1, lifetime=60)
+    env.rsmq.run(operations.extend_leased(keys, Batch("other", 1), 0, vt=60, lifetime=60))
 
     assert env.raw.pttl(keys.leases) > DAY * 1000 - 5000
 
@@ -316,10 +417,10 @@ def test_a_write_is_decided_once_for_each_batch(env, keys):
     assert adopt(env, 0, {"q": ["w:0:a:0"]}) == (0, {"q": ["w:0:a:0"]})
     assert adopt(env, 0, {"q": ["w:0:b:0"]}) == (0, {"q": ["w:0:a:0"]})
     assert adopt(env, 1, {"q": ["w:0:b:0"]}) == (0, {"q": ["w:0:a:0"]})
-    assert finish(env, 0) == 1
+    assert finish(env, 0) == 0
     assert adopt(env, 0, {"q": ["w:0:b:0"]}) == (0, None)
     assert adopt(env, 1, {"q": ["w:0:b:0"]}) == (1, {"q": ["w:0:b:0"]})
-    assert finish(env, 0) == 0
+    assert finish(env, 0) == 1
     assert adopt(env, 2, {}) == (1, {"q": ["w:0:b:0"]})
     assert 0 < env.raw.pttl(f"{env.ns}:x:written") <= DAY * 1000
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from rsmq import InvalidFormat, InvalidValue, MessageNotString, MessageTooLong, QueueNotFound
-from rsmq.spark import BatchLost, InvalidOption
+from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption
 from tests.spark.conftest import Died, StreamWrite, columns, dies, shipped
 
 TEXT = columns(message="string")
@@ -563,14 +563,30 @@ def test_a_batch_of_a_stream_that_was_done_is_not_done_again(env, queue, stream,
     stream(0, **delivery).run(texts("0"))
     stream(1, **delivery).run(texts("1"))
     before = env.scores(), env.fields()
-    for number in (1, 0):
-        (message,) = stream(number, **delivery).run(texts("again"))
-        assert message.rows == 0
-        assert (env.scores(), env.fields()) == before
+    (message,) = stream(1, **delivery).run(texts("again"))
+    assert message.rows == 0
+    assert (env.scores(), env.fields()) == before
     stream(1, query="other", **delivery).run(texts("2"))
     stream(2, **delivery).run(texts("3"))
     assert env.bodies() == [b"0", b"1", b"2", b"3"]
     assert decided(env, "query") == [2, b""]
+
+
+def test_a_batch_older_than_the_last_is_refused(env, queue, stream, delivery):
+    early = stream(0, **delivery)
+    message = early.task(texts("0"))
+    for number in (0, 1, 2):
+        stream(number, **delivery).run(texts(str(number)))
+    before = env.scores(), env.fields(), decided(env, "query")
+
+    for number in (1, 0):
+        with pytest.raises(
+            CheckpointSetBack, match=f"asks for batch {number}, but batch 2 was wri"
+        ):
+            stream(number, **delivery).task(texts("new"))
+    with pytest.raises(CheckpointSetBack, match="The checkpoint of query query was set back"):
+        early.commit(message)
+    assert (env.scores(), env.fields(), decided(env, "query")) == before
 
 
 def test_a_batch_without_rows_is_done_too(env, queue, stream, delivery):

@@ -6,6 +6,7 @@ import threading
 import time
 from contextlib import suppress
 
+import msgpack
 import pytest
 import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -13,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.operations.leases import PART
-from rsmq.spark import BatchLost, InvalidOption, lease
+from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption, lease
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Died, Env, dies, plain
 
@@ -637,6 +638,99 @@ def test_receipts_are_kept_for_as_long_as_the_query_wants_beside_another(env, qu
     other = env.query(limit=ReadMaxRows(1), visibilityTimeout=30, leaseRetention=60)
     other.poll()
     assert env.raw.pttl(env.keys().leases) > 900_000
+
+
+# --- a checkpoint that was set back ------------------------------------------------------------
+
+
+def acknowledged(env):
+    stored = env.raw.hgetall(f"{env.ns}:x:acked")
+    return {name: msgpack.unpackb(value, raw=True)[0] for name, value in stored.items()}
+
+
+def set_back(query, batches):
+    """The last batches are not in the logs any more; the sink has them all the same."""
+    query.crash()
+    del query.offsets[-batches:]
+    query.done = len(query.offsets)
+    query.start()
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+@pytest.mark.parametrize("remove", ["nothing", "leases", "purge"])
+def test_new_messages_are_not_received_for_a_batch_that_was_done(
+    env, queue, batches, remove, monkeypatch
+):
+    monkeypatch.setattr(lease, "HOLD", 0.3)
+    send(env, 3)
+    query = env.query(limit=ReadMaxRows(1), consumerGroup="g")
+    assert len(query.run_out()) == 3
+    assert acknowledged(env) == {b"g": 3}
+    set_back(query, batches)
+    if remove == "leases":
+        env.raw.delete(env.keys().leases)
+    elif remove == "purge":
+        env.rsmq.purge_queue("q")
+    send(env, 2)
+    before = env.scores(), env.fields()
+    if batches < 3:
+        for _ in range(2):
+            with pytest.raises(CheckpointSetBack, match=f"asks for batch {4 - batches}, but batch"):
+                query.poll()
+            assert (env.scores(), env.fields()) == before
+            query.restart()
+    else:  # nothing is left of the checkpoint: it is a new one, and begins behind
+        assert query.poll()
+        assert query.offsets[-1]["batch"] == 4
+    assert acknowledged(env) == {b"g": 3}
+
+
+def test_a_batch_that_was_not_acknowledged_is_received_again_as_it_was(env, queue):
+    send(env, 2)
+    query = env.query(limit=ReadMaxRows(1))
+    rows = query.run(), query.run()
+    set_back(query, 1)
+    send(env, 2)
+    assert query.run() == rows[1]
+
+
+@pytest.mark.parametrize("calls", range(6))
+def test_a_new_checkpoint_completes_an_acknowledgement_that_was_broken_off(
+    env, queue, calls, monkeypatch
+):
+    monkeypatch.setattr(lease, "PART", 2)
+    monkeypatch.setattr(lease, "HOLD", 0.3)
+    env.rsmq.create_queue("r")
+    options = {"subscribe": "q,r", "queue": "", "consumerGroup": "g"}
+    send(env, 5)
+    send(env, 1, "r")
+    query = env.query(**options)
+    query.run()
+    with suppress(Died), dies(env.at(), calls):
+        query.poll()
+    query.crash()
+    begun = env.raw.exists(f"{env.ns}:x:acked")
+    late = send(env, 2)
+
+    query = env.query(**options)
+    rows = query.run_out()
+    if begun:
+        assert [ids(batch) for batch in rows] == [late]
+    else:  # Spark may not have logged it: it is a batch of the new checkpoint
+        assert [len(batch) for batch in rows] == [6, 2]
+    assert env.scores() == {}
+    assert env.scores("r") == {}
+    assert env.raw.hgetall(env.keys().leases).keys() <= {b"g"}
+
+
+def test_the_heartbeat_keeps_the_number_of_the_last_batch(env, queue):
+    send(env, 1)
+    query = env.query(visibilityTimeout=1, leaseRetention=2)
+    query.run_out()
+    time.sleep(2.5)
+    assert list(acknowledged(env).values()) == [1]
+    query.crash()
+    until(lambda: not acknowledged(env))
 
 
 # --- servers that fail -------------------------------------------------------------------------

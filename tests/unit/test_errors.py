@@ -26,6 +26,14 @@ EXAMPLES = [
     (errors.MissingExtra("cli", "rsmq.cli"), "missingExtra", "rsmq.cli needs the extra 'cli'"),
     (errors.InvalidOption("vt", "is 1.", value="2"), "invalidOption", "Option vt: is 1."),
     (errors.BatchLost("Gone", hint="h"), "batchLost", "Gone"),
+    (
+        errors.CheckpointSetBack("lease l", 5, 7, "acknowledged", ""),
+        "checkpointSetBack",
+        (
+            "The checkpoint of lease l was set back: it asks for batch 5, but batch 7 was "
+            "acknowledged already"
+        ),
+    ),
     (errors.InvalidExport(7, "is no JSON"), "invalidExport", "Line 7 of the export is no JSON"),
     (errors.SourceNotFound("There is no q", value="q"), "sourceNotFound", "There is no q"),
     (errors.SourceChanged("It was touched", value="q"), "sourceChanged", "It was touched"),

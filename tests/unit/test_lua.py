@@ -49,6 +49,7 @@ UPPER = {
     "forget_leases",
     "get_messages",
     "hold_lease",
+    "keep_acknowledged",
     "lease_messages",
     "open_copy",
     "leased_messages",

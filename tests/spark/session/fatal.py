@@ -33,7 +33,10 @@ def run(self, operation):
     """Points between two scripts: half-way through an acknowledgement or a publishing."""
     script = operation.script.name
     if script in ("acknowledge_leased", "publish_staged"):
-        batch = int(operation.args[0].split(b":")[1]) + (script == "publish_staged")
+        if script == "acknowledge_leased":
+            batch = int(operation.args[1])
+        else:
+            batch = int(operation.args[0].split(b":")[1]) + 1
         before = _ran[script, batch]
         _ran[script, batch] += 1
         if script == "acknowledge_leased" and before == 1:
@@ -64,7 +67,7 @@ class FatalReader(StreamReader):
     def read(self, partition):
         for batch in super().read(partition):
             yield batch
-            reach("read", int(partition.batch.split(":")[1]))
+            reach("read", partition.batch.number)
 
 
 class FatalStreamWriter(StreamWriter):
