@@ -44,6 +44,9 @@ class AsyncRSMQ:
     Cancellation: a receive that is cancelled, at any point, gives its messages back before the
     cancellation goes on, which takes at most a second. Any other call that is cancelled under way
     may have run, or not.
+
+    Closing: close() gives the calls under way a second. Those that have not ended by then raise
+    ClientClosed, and may have run; so does every later call.
     """
 
     def __init__(
@@ -145,6 +148,8 @@ class AsyncRSMQ:
     @property
     def watcher(self) -> AsyncWatcher:
         """What tells the running loop of messages; for the floors above."""
+        if self._closed:
+            raise ClientClosed
         loop = asyncio.get_running_loop()
         watcher = self._watchers.get(loop)
         if watcher is None:

@@ -15,9 +15,10 @@ import redis.asyncio
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.retry import Retry as RedisRetry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from rsmq.aio_pipeline import Pipeline, Request
+from rsmq.aio_pipeline import NotSent, Pipeline, Request, State
 from rsmq.connection import (
     LAST_WORD,
     checked_pool,
@@ -26,7 +27,7 @@ from rsmq.connection import (
     transaction,
     without_retries,
 )
-from rsmq.errors import InvalidFormat, RSMQError
+from rsmq.errors import ClientClosed, InvalidFormat, RSMQError
 from rsmq.failures import Attempts, Failure, classify, code_of, explain
 from rsmq.operations import Operation, Retry
 from rsmq.protocol import Namespace
@@ -118,33 +119,35 @@ class AsyncOwnCaller(_RetryingCaller):
         super().__init__(retry_deadline)
         self._pool = pool
         self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+        self._closed = False
 
     def watched_pool(self) -> Any:
         return self._pool
 
     async def close(self) -> None:
+        """
+        Close the connection of each loop, at the latest after LAST_WORD seconds.
+
+        Calls under way may end before that. The others raise ClientClosed; they may have run.
+        """
+        self._closed = True
         running = asyncio.get_running_loop()
         for loop in list(self._lines):  # one step, for loops of other threads come meanwhile
             line = self._lines.pop(loop, None)
             if line is not None and loop is running:
-                line.end()
-            elif line is not None and not loop.is_closed():
-                loop.call_soon_threadsafe(line.end)
+                await line.close()
+            elif line is not None:
+                with suppress(RuntimeError):  # that loop is closed, and its connection with it
+                    loop.call_soon_threadsafe(line.end)
 
     async def _attempt(
         self, operation: Operation[Any], persistent: _Persistent, *, check: bool
     ) -> Any:
-        loop = asyncio.get_running_loop()
-        line = self._lines.get(loop)
-        if line is None:
-            for other in list(self._lines):
-                if other.is_closed():
-                    self._lines.pop(other, None)
-            line = self._lines.setdefault(loop, _Line(self._pool))
-        pipeline = await line.get(check=check)
-        persistent.sent = True
+        pipeline = await self._line().get(check=check)
+        pipeline.begin_call()
 
         async def call(each: Operation[Any]) -> Any:
+            persistent.sent = True
             wait = _wait if operation.give_back is None else persistent.wait
             return await _call_over(pipeline, each, wait)
 
@@ -152,11 +155,28 @@ class AsyncOwnCaller(_RetryingCaller):
             if operation.give_back is None:
                 return await call(operation)
             return await _call_or_give_back(operation, persistent, call)
+        except NotSent:
+            persistent.sent = False
+            raise
         except ResponseError as error:
             # A server that refuses all, as one that was demoted, is looked up anew.
             if classify(error, sent=True) is Failure.NOTHING_RAN:
-                line.close()
+                pipeline.retire()
             raise
+        finally:
+            pipeline.end_call()
+
+    def _line(self) -> _Line:
+        if self._closed:
+            raise ClientClosed
+        loop = asyncio.get_running_loop()
+        line = self._lines.get(loop)
+        if line is None:
+            for other in list(self._lines):
+                if other.is_closed():
+                    self._lines.pop(other, None)
+            line = self._lines.setdefault(loop, _Line(self._pool))
+        return line
 
 
 class _Line:
@@ -165,43 +185,68 @@ class _Line:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._pipeline: Pipeline | None = None
-        self._opening: asyncio.Task[Pipeline] | None = None
+        #: Those that are not closed: the one above, and those that were retired.
+        self._pipelines: set[Pipeline] = set()
+        self._opening: asyncio.Task[None] | None = None
         self._ended = False
 
     async def get(self, *, check: bool) -> Pipeline:
-        """The connection; if asked, one that was idle is looked at before."""
-        pipeline = self._pipeline
-        if pipeline is not None and pipeline.usable:
-            if not (check and pipeline.idle and _readable(pipeline.socket)):
-                return pipeline
-            pipeline.close()
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._open())
-        try:
-            return await asyncio.shield(self._opening)
-        except (RedisError, OSError) as error:
-            raise type(error)(*error.args) from error  # each who waits for it gets one of its own
+        """
+        Return the connection; if asked, one that was idle is looked at before.
 
-    async def _open(self) -> Pipeline:
+        Raises:
+            ClientClosed: it was closed for good.
+        """
+        while not self._ended:
+            pipeline = self._pipeline
+            if pipeline is not None and pipeline.state is State.OPEN:
+                if not (check and pipeline.idle and _readable(pipeline.socket)):
+                    return pipeline
+                pipeline.close()
+            opening = self._opening
+            if opening is None:
+                opening = self._opening = asyncio.ensure_future(self._open())
+                opening.add_done_callback(_retrieve)  # all calls that wait may be cancelled
+            await asyncio.wait((opening,))
+            if opening.cancelled():
+                if not self._ended:  # as by a program that cancels all tasks
+                    raise RedisConnectionError("Connecting was cancelled.")
+            elif (error := opening.exception()) is not None:
+                # Each call that waits for it gets an error of its own.
+                raise type(error)(*error.args) from error
+        raise ClientClosed
+
+    async def _open(self) -> None:
+        connection = self._pool.connection_class(**self._pool.connection_kwargs)
         try:
-            connection = self._pool.connection_class(**self._pool.connection_kwargs)
             await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        else:
+            self._pipelines = {each for each in self._pipelines if each.state is not State.CLOSED}
             self._pipeline = Pipeline(connection)
-            if self._ended:  # while it was opened
-                self._pipeline.close()
-            return self._pipeline
+            self._pipelines.add(self._pipeline)
         finally:
             self._opening = None
 
-    def close(self) -> None:
-        """Close the connection; the next call opens another."""
-        if self._pipeline is not None:
-            self._pipeline.close()
-
     def end(self) -> None:
-        """Close the connection for good."""
+        """Close the connection for good: when its calls have ended, or soon."""
         self._ended = True
-        self.close()
+        if self._opening is not None:
+            self._opening.cancel()
+        for pipeline in self._pipelines:
+            pipeline.retire()
+            asyncio.get_running_loop().call_later(LAST_WORD, pipeline.close, ClientClosed())
+
+    async def close(self) -> None:
+        """End it, and wait until no connection is left."""
+        opening = self._opening
+        self.end()
+        if opening is not None:
+            await asyncio.wait((opening,))
+        for pipeline in self._pipelines:
+            await pipeline.wait_closed(2 * LAST_WORD)
 
 
 class AsyncPoolCaller(_RetryingCaller):
@@ -469,7 +514,14 @@ class _Persistent:
     async def finish_task(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine that must not be cancelled itself."""
         task = asyncio.ensure_future(coroutine)
-        return await self.finish(lambda: asyncio.shield(task))
+        # Where the time is over, nobody waits for it any more.
+        task.add_done_callback(_retrieve)
+
+        async def wait() -> T:
+            await asyncio.wait((task,))  # unlike shield, it leaves the task as it is
+            return task.result()
+
+        return await self.finish(wait)
 
     async def finish(self, step: Callable[[], Awaitable[T]]) -> T:
         """The result of a step that can be taken up again after a cancellation."""
@@ -483,6 +535,12 @@ class _Persistent:
                 self.note(cancelled)
                 if asyncio.get_running_loop().time() >= self._until:
                     raise
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Look at what a task raised, so that the event loop does not report it as unseen."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _call_or_give_back(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 import hiredis
@@ -20,9 +21,24 @@ from redis.exceptions import InvalidResponse, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.interrupts import Held
-from rsmq.own_connection import pack
+from rsmq.own_connection import is_sending, pack, unsent_bytes
 
 _NOTHING = object()
+
+#: Bytes that are handed to the transport at once: a transport that is full says so after each.
+_WRITE_BYTES = 65_536
+
+
+class NotSent(RedisConnectionError):
+    """The connection was closed before anything of the command was sent."""
+
+
+class State(Enum):
+    """What a connection may be used for."""
+
+    OPEN = "open"  # for all calls
+    RETIRED = "retired"  # for the calls that use it already; it closes when they have ended
+    CLOSED = "closed"  # for nothing
 
 
 class Request:
@@ -74,12 +90,12 @@ class Pipeline(asyncio.Protocol):
     A connection of one event loop.
 
     Attributes:
-        usable: False once it was closed or has failed; it stays so.
+        state: what it may be used for.
     """
 
     def __init__(self, connection: Any) -> None:
         """Take over a connection that redis-py has opened in the running loop."""
-        self.usable = True
+        self.state = State.OPEN
         self._loop = asyncio.get_running_loop()
         self._replies = hiredis.Reader(
             protocolError=InvalidResponse,
@@ -87,12 +103,19 @@ class Pipeline(asyncio.Protocol):
             notEnoughData=_NOTHING,
         )
         self._timeout = connection.socket_timeout
+        self._calls = 0
         self._waiting: deque[Request] = deque()
-        self._unsent: list[bytes] = []
+        self._unsent: list[bytes | memoryview] = []
+        self._flushing = False  # or about to
+        self._full = False  # the transport takes nothing more
+        self._progress_at = 0.0
+        self._unsent_before: int | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._lost = asyncio.Event()
         self._writer = connection._writer  # noqa: SLF001 - kept, for it closes when forgotten
         self._transport = self._writer.transport
         self._transport.set_protocol(self)
+        self._transport.set_write_buffer_limits(high=_WRITE_BYTES)
         connection._reader = connection._writer = None  # noqa: SLF001 - it is closed here, not there
 
     @property
@@ -105,30 +128,75 @@ class Pipeline(asyncio.Protocol):
         """Where the connection's bytes come from."""
         return self._transport.get_extra_info("socket")
 
+    def begin_call(self) -> None:
+        """A call uses this connection, until end_call."""
+        self._calls += 1
+
+    def end_call(self) -> None:
+        """A call uses it no longer."""
+        self._calls -= 1
+        if self.state is State.RETIRED and not self._calls:
+            self.close()
+
     def send(self, commands: Sequence[tuple[bytes, ...]]) -> Request:
-        """Send commands, together with all others of this turn of the loop."""
+        """
+        Send commands, together with all others of this turn of the loop.
+
+        Raises:
+            NotSent: the connection is closed.
+        """
+        if self.state is State.CLOSED:
+            raise NotSent("Connection is closed.")
         request = Request(self._loop, len(commands))
         with Held():  # see interrupts.py
-            packed = [piece for command in commands for piece in pack(command)]
-        if not self._unsent:
+            self._unsent += [piece for command in commands for piece in pack(command)]
+        if not self._flushing:
+            self._flushing = True
             self._loop.call_soon(self._flush)
-        self._unsent += packed
         self._waiting.append(request)
         if self._timeout and self._watch is None:
-            self._watch = self._loop.call_later(self._timeout, self._look_at_the_clock)
+            self._watch = self._loop.call_later(self._timeout, self._check_progress)
         return request
 
+    def retire(self) -> None:
+        """Take no new calls; close when those that use the connection have ended."""
+        if self.state is State.OPEN:
+            self.state = State.RETIRED
+        if self.state is State.RETIRED and not self._calls:
+            self.close()
+
     def close(self, error: Exception | None = None) -> None:
-        """Close the connection; who still waits for a reply gets an error."""
-        self.usable = False
+        """
+        Close the connection now; calls that wait for a reply end with an error.
+
+        Args:
+            error: theirs; after one, what is not sent yet is dropped.
+        """
+        if self.state is State.CLOSED:
+            return
+        self.state = State.CLOSED
         if self._watch is not None:
             self._watch.cancel()
-        self._writer.close()
+        if error is None and not self._unsent:
+            self._writer.close()
+        else:  # closing would first wait until all is sent
+            self._transport.abort()
+        self._unsent.clear()
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             request.fail(error or RedisConnectionError("Connection closed by this client."))
 
+    async def wait_closed(self, seconds: float) -> None:
+        """Wait until the socket is closed, for some seconds at most; then it is cut off."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._lost.wait()
+        except TimeoutError:
+            self._transport.abort()
+            await self._lost.wait()
+
     def data_received(self, data: bytes) -> None:
+        self._progress_at = self._loop.time()
         try:
             self._replies.feed(data)
             while (reply := self._replies.gets()) is not _NOTHING:
@@ -139,23 +207,59 @@ class Pipeline(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         text = f"Error while reading: {exc}" if exc else "Connection closed by server."
+        self._lost.set()
         self.close(RedisConnectionError(text))
 
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._progress_at = self._loop.time()
+        if self._unsent:
+            self._flush()
+
     def _flush(self) -> None:
-        if self.usable:
-            self._transport.writelines(self._unsent)
-        self._unsent.clear()
+        self._flushing = False
+        if self._full or self.state is State.CLOSED:
+            return  # if it is full, resume_writing continues
+        unsent, self._unsent = self._unsent, []
+        if sum(map(len, unsent)) <= _WRITE_BYTES:  # nearly always
+            self._transport.write(b"".join(unsent))
+            return
+        rest: deque[bytes | memoryview] = deque(unsent)
+        while rest and not self._full:
+            self._transport.write(_first_bytes(rest, _WRITE_BYTES))
+        self._unsent = list(rest)
 
     def _answer(self, reply: Any) -> None:
         if self._waiting and self._waiting[0].add(reply):
             self._waiting.popleft()
 
-    def _look_at_the_clock(self) -> None:
+    def _check_progress(self) -> None:
+        """Give the connection up if for the whole timeout nothing came, and nothing was sent."""
         self._watch = None
         if not self._waiting:
             return
-        left = self._waiting[0].began + self._timeout - self._loop.time()
+        left = max(self._waiting[0].began, self._progress_at) + self._timeout - self._loop.time()
+        before, self._unsent_before = self._unsent_before, None
         if left <= 0:
-            self.close(RedisTimeoutError("Timeout reading from server."))
-        else:
-            self._watch = self._loop.call_later(left, self._look_at_the_clock)
+            unsent = unsent_bytes(self.socket)
+            if not is_sending(before, unsent):
+                self.close(RedisTimeoutError("Timeout reading from server."))
+                return
+            left, self._unsent_before = self._timeout, unsent
+        self._watch = self._loop.call_later(left, self._check_progress)
+
+
+def _first_bytes(pieces: deque[bytes | memoryview], most: int) -> bytes:
+    """Remove so many bytes from the front of pieces, and return them as one."""
+    taken: list[bytes | memoryview] = []
+    left = most
+    while pieces and left > 0:
+        piece = memoryview(pieces.popleft())
+        taken.append(piece[:left])
+        if len(piece) > left:
+            pieces.appendleft(piece[left:])
+        left -= len(taken[-1])
+    return b"".join(taken)

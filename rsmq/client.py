@@ -114,8 +114,9 @@ class RSMQ:
             strict_names: as for the constructor.
             retry_deadline: as for the constructor.
             options: redis-py's, such as ``username``, ``password``, ``ssl_ca_certs`` or
-                ``socket_timeout`` (seconds, default 5). With ``max_connections`` the threads
-                share a pool of that size.
+                ``socket_timeout`` (seconds without any progress, default 5; a large batch on a
+                slow link may take longer). With ``max_connections`` the threads share a pool of
+                that size.
 
         Raises:
             MissingParameter: the namespace is empty.
@@ -204,6 +205,9 @@ class RSMQ:
         if watcher is None:
             made = Watcher(self._caller.watched_pool(), self._namespace, self._caller.rest)
             watcher = self._watchers.setdefault(process, made)  # one step, for other threads
+        if self._closed:  # perhaps since it was made
+            watcher.close()
+            raise ClientClosed
         return watcher
 
     def create_queue(

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import select
 import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import hiredis
@@ -18,6 +20,10 @@ from redis.connection import Connection, SSLConnection, UnixDomainSocketConnecti
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+with suppress(ImportError):  # not on Windows
+    import fcntl
+    import termios
 
 _NOTHING = object()
 _process = object()
@@ -36,6 +42,31 @@ _ROOM = 65536
 _MANY = 32
 _LARGE = 131_072
 _PIECE = 32_768
+#: What a link that works sends within a timeout.
+_SLOW_LINK_BYTES = 65_536
+
+
+def is_sending(before: int | None, unsent: int) -> bool:
+    """
+    Return whether a socket that has received nothing for its timeout is on a slow link.
+
+    What was written may still be in the system's buffers. A slow link sends it, a broken one does
+    not.
+
+    Args:
+        before: what unsent_bytes returned a timeout ago; None if nobody asked.
+        unsent: what it returns now.
+    """
+    return unsent > _SLOW_LINK_BYTES and (before is None or unsent < before)
+
+
+def unsent_bytes(connected: Any) -> int:
+    """Return how many bytes the peer has not confirmed; 0 where the system does not say."""
+    try:
+        queued = fcntl.ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, NameError):  # NameError: on Windows
+        return 0
+    return int.from_bytes(queued, sys.byteorder)
 
 
 def pack(command: tuple[bytes, ...]) -> Iterable[bytes]:
@@ -135,12 +166,17 @@ class OwnConnection:
                 return reply
 
     def _read_more(self) -> None:
-        try:
-            size = self._socket.recv_into(self._buffer)
-        except TimeoutError:
-            raise RedisTimeoutError("Timeout reading from socket") from None
-        except OSError as error:
-            raise RedisConnectionError(f"Error while reading from socket: {error}") from None
+        unsent: int | None = None
+        while True:
+            try:
+                size = self._socket.recv_into(self._buffer)
+                break
+            except TimeoutError:
+                before, unsent = unsent, unsent_bytes(self._socket)
+                if not is_sending(before, unsent):
+                    raise RedisTimeoutError("Timeout reading from socket") from None
+            except OSError as error:
+                raise RedisConnectionError(f"Error while reading from socket: {error}") from None
         if size == 0:
             raise RedisConnectionError("Connection closed by server.")
         self._replies.feed(self._buffer, 0, size)  # type: ignore[arg-type]
@@ -150,8 +186,19 @@ class OwnConnection:
             written = os.write(self._socket.fileno(), piece)
         except BlockingIOError:
             written = 0
-        if written < len(piece):
-            self._socket.sendall(memoryview(piece)[written:])
+        if written == len(piece):
+            return
+        rest = memoryview(piece)[written:]
+        unsent: int | None = None
+        while rest:  # not sendall, whose timeout is one for all of it
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except TimeoutError:
+                before, unsent = unsent, unsent_bytes(self._socket)
+                if not is_sending(before, unsent):
+                    raise
+            else:
+                unsent = None
 
     def is_over(self) -> bool:
         """Whether redis-py has closed this connection, or opened another instead."""

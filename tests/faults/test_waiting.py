@@ -227,9 +227,42 @@ def test_close_from_another_thread_ends_the_wait_with_an_error(alone, raw, produ
     assert len(errors) == 5
     assert time.monotonic() - began < 2
     until(lambda: raw.info("clients")["connected_clients"] <= 2)
-    assert not any(thread.name == "rsmq-watcher" for thread in threading.enumerate())
+    until(lambda: "rsmq-watcher" not in {thread.name for thread in threading.enumerate()})
     producer.send_message("q", "m")
     assert producer.get_queue_attributes("q").visible_messages == 1
+
+
+def test_a_receive_that_found_nothing_when_the_client_was_closed_does_not_wait(
+    alone, raw, producer
+):
+    consumer = RSMQ.from_url(alone.url)
+    run = consumer.run
+
+    def run_and_close(operation):
+        found = run(operation)
+        consumer.close()
+        return found
+
+    consumer.run = run_and_close
+    with pytest.raises(ClientClosed):
+        consumer.receive_message("q", wait=None)
+
+    async def main():
+        consumer = AsyncRSMQ.from_url(alone.url)
+        run = consumer.run
+
+        async def run_and_close(operation):
+            found = await run(operation)
+            await consumer.close()
+            return found
+
+        consumer.run = run_and_close
+        with pytest.raises(ClientClosed):
+            await consumer.receive_message("q", wait=None)
+
+    asyncio.run(main())
+    until(lambda: raw.info("clients")["connected_clients"] <= 2)
+    until(lambda: "rsmq-watcher" not in {thread.name for thread in threading.enumerate()})
 
 
 def test_closing_an_asyncio_client_ends_its_waits_with_an_error(alone, raw, producer):

@@ -1,0 +1,356 @@
+"""The connection that all calls of an event loop share: retired, closed, and given up."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+import redis.asyncio
+import redis.exceptions as redis_errors
+
+from rsmq import RSMQ, AsyncRSMQ, ClientClosed, aio_connection
+from rsmq.aio_pipeline import NotSent
+from tests.servers import Server, redis_7
+
+READONLY = b"-READONLY You can't write against a read only replica.\r\n"
+NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
+ID = b"$32\r\n" + b"i" * 32 + b"\r\n"
+
+
+class Scripted:
+    """
+    A server that does with each connection what a function says.
+
+    Attributes:
+        url: its place.
+        open: how many connections are open.
+        made: how many were made.
+    """
+
+    def __init__(self, serve):
+        self._serve = serve
+        self.open = self.made = 0
+
+    @asynccontextmanager
+    async def running(self):
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0?protocol=2"
+        try:
+            yield self
+        finally:
+            server.close()
+
+    async def _connected(self, reader, writer):
+        self.open += 1
+        number, self.made = self.made, self.made + 1
+        try:
+            with suppress(OSError):
+                await self._serve(number, reader, writer)
+        finally:
+            self.open -= 1
+            writer.close()
+
+
+async def scripts(reader, writer, number):
+    """Read until so many scripts have been called; greetings are answered."""
+    found = 0
+    while found < number:
+        data = await reader.read(1 << 20)
+        if not data:
+            raise ConnectionResetError
+        calls = data.count(b"EVAL")
+        found += calls
+        if not calls:
+            writer.write(b"+OK\r\n" * data.count(b"*"))
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def test_one_refusal_fails_no_other_call_in_flight():
+    """The connection is used by no new call, and closes when the calls have ended."""
+    calls = 20
+
+    async def serve(number, reader, writer):
+        if number == 0:
+            await scripts(reader, writer, calls)
+            writer.write(READONLY)
+            await asyncio.sleep(0.1)
+            for _ in range(calls - 1):
+                await asyncio.sleep(0.005)
+                writer.write(ID)
+            assert await reader.read() == b"", "a new call used the connection"
+        else:
+            while True:
+                await scripts(reader, writer, 1)
+                writer.write(ID)
+
+    async def main():
+        async with Scripted(serve).running() as server:
+            client = AsyncRSMQ.from_url(server.url)
+            sends = [asyncio.create_task(client.send_message("q", "m")) for _ in range(calls)]
+            await until(lambda: server.made == 2)
+            assert await client.send_message("q", "late") == "i" * 32
+            assert server.open == 2
+            assert await asyncio.gather(*sends) == ["i" * 32] * calls
+            await until(lambda: server.open == 1)
+            assert server.made == 2
+            await client.close()
+            await until(lambda: server.open == 0)
+
+    asyncio.run(main())
+
+
+def test_a_call_that_learns_of_a_forgotten_script_while_another_is_refused():
+    async def serve(number, reader, writer):
+        await scripts(reader, writer, 2 if number == 0 else 1)
+        writer.write(READONLY + NOSCRIPT if number == 0 else ID)
+        await scripts(reader, writer, 1)  # EVAL
+        writer.write(ID)
+        await reader.read()
+
+    async def main():
+        async with (
+            Scripted(serve).running() as server,
+            AsyncRSMQ.from_url(server.url, socket_timeout=None) as client,
+            asyncio.timeout(10),
+        ):
+            sends = [client.send_message("q", "m") for _ in range(2)]
+            assert await asyncio.gather(*sends) == ["i" * 32] * 2
+
+    asyncio.run(main())
+
+
+def test_no_call_fails_because_a_server_is_demoted_and_promoted(server):
+    own = Server(redis_7())
+    acknowledged = 0
+
+    async def main():
+        nonlocal acknowledged
+        over = asyncio.Event()
+
+        async def work(client):
+            nonlocal acknowledged
+            while not over.is_set():
+                await client.send_message("q", "m")
+                acknowledged += 1
+                await client.get_queue_attributes("q")
+
+        async with AsyncRSMQ.from_url(own.url) as client:
+            await client.create_queue("q")
+            working = [asyncio.create_task(work(client)) for _ in range(40)]
+            for _ in range(4):
+                await asyncio.sleep(0.1)
+                await asyncio.to_thread(lambda: own.raw().replicaof("127.0.0.1", 1))
+                await asyncio.sleep(0.1)
+                await asyncio.to_thread(lambda: own.raw().replicaof("NO", "ONE"))
+            await asyncio.sleep(0.1)
+            over.set()
+            await asyncio.gather(*working)
+
+    try:
+        asyncio.run(main())
+        with RSMQ.from_url(own.url) as rsmq:
+            assert rsmq.get_queue_attributes("q").messages == acknowledged > 100
+    finally:
+        own.stop()
+
+
+def connections(raw, name):
+    return [client for client in raw.client_list() if client["name"] == name]
+
+
+def test_close_ends_calls_in_flight_and_leaves_no_connection(server, raw, ns):
+    name = f"closing-{ns}"
+
+    async def one_round(number):
+        client = AsyncRSMQ.from_url(server.url, ns=ns, client_name=name)
+        await client.create_queue("q", exist_ok=True, vt=1000)
+        await client.create_queue("empty", exist_ok=True)
+        calls = [
+            asyncio.create_task(call)
+            for _ in range(10)
+            for call in (
+                client.send_message("q", "m"),
+                client.receive_message("q"),
+                client.receive_message("empty", wait=60),
+            )
+        ]
+        for _ in range(number % 5):
+            await asyncio.sleep(0)
+        if number % 3 == 0:
+            await asyncio.sleep(0.02)
+        await client.close()
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        with pytest.raises(ClientClosed):
+            await client.list_queues()
+        return results
+
+    async def main():
+        found = []
+        for number in range(20):
+            found += await one_round(number)
+            await until(lambda: not connections(raw, name))
+        await asyncio.sleep(0.1)
+        assert connections(raw, name) == []
+        return found
+
+    results = asyncio.run(main())
+    errors = [each for each in results if isinstance(each, BaseException)]
+    assert {type(each) for each in errors} <= {ClientClosed}
+    # What was received was given out; nothing is hidden without anybody who knows of it.
+    received = [each for each in results if hasattr(each, "receive_count")]
+    with RSMQ(raw, ns=ns) as rsmq:
+        assert rsmq.get_queue_attributes("q").hidden_messages == len(received)
+
+
+@pytest.mark.parametrize("timeout", [None, 30])
+def test_close_while_the_first_connection_opens(timeout):
+    async def serve(_number, reader, _writer):
+        while await reader.read(1 << 20):
+            pass
+
+    async def main():
+        async with Scripted(serve).running() as server:
+            client = AsyncRSMQ.from_url(
+                server.url.replace("protocol=2", "protocol=3"),
+                socket_timeout=timeout, socket_connect_timeout=timeout,
+            )  # fmt: skip
+            calls = [asyncio.create_task(client.list_queues()) for _ in range(3)]
+            await until(lambda: server.open == 1)
+            async with asyncio.timeout(10):
+                await client.close()
+                results = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(each) for each in results] == [ClientClosed] * 3
+            await until(lambda: server.open == 0)
+            assert server.made == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("timeout", [None, 30])
+def test_close_does_not_wait_for_a_server_that_is_silent(timeout):
+    async def serve(_number, reader, writer):
+        await scripts(reader, writer, 3)
+        while await reader.read(1 << 20):
+            pass
+
+    async def main():
+        async with Scripted(serve).running() as server:
+            client = AsyncRSMQ.from_url(server.url, socket_timeout=timeout)
+            calls = [asyncio.create_task(client.list_queues()) for _ in range(3)]
+            await until(lambda: server.open == 1)
+            await asyncio.sleep(0.05)
+            async with asyncio.timeout(10):
+                await client.close()
+                results = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(each) for each in results] == [ClientClosed] * 3
+            await until(lambda: server.open == 0)
+
+    asyncio.run(main())
+
+
+def test_a_call_that_is_tried_again_ends_with_close():
+    async def serve(_number, reader, writer):
+        while True:
+            await scripts(reader, writer, 1)
+            writer.write(READONLY)
+
+    async def main():
+        async with Scripted(serve).running() as server:
+            client = AsyncRSMQ.from_url(server.url, retry_deadline=60)
+            call = asyncio.create_task(client.send_message("q", "m"))
+            await until(lambda: server.made > 2)
+            await client.close()
+            with pytest.raises(ClientClosed):
+                await call
+            await until(lambda: server.open == 0)
+
+    asyncio.run(main())
+
+
+def test_a_request_on_a_closed_connection_fails_at_once(server):
+    async def main():
+        client = AsyncRSMQ.from_url(server.url, socket_timeout=None)
+        await client.list_queues()
+        pipeline = client._caller._line()._pipeline
+        pipeline.close()
+        with pytest.raises(NotSent):
+            pipeline.send([(b"PING",)])
+        assert isinstance(await client.list_queues(), list)  # over another one
+        await client.close()
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def unseen():
+    """Run a coroutine; what the loop had to report of exceptions that nobody looked at."""
+
+    def run(main):
+        reported = []
+
+        async def watched():
+            asyncio.get_running_loop().set_exception_handler(
+                lambda _, context: reported.append(context["message"])
+            )
+            await main()
+            gc.collect()
+            await asyncio.sleep(0)
+
+        asyncio.run(watched())
+        gc.collect()
+        return reported
+
+    return run
+
+
+def test_a_cancelled_receive_leaves_no_exception_unseen(server, ns, monkeypatch, unseen):
+    monkeypatch.setattr(aio_connection, "LAST_WORD", 0.05)
+    send = redis.asyncio.Connection.send_command
+
+    async def slow_and_broken(self, *args, **options):
+        if args[0] == "EVALSHA":
+            await asyncio.sleep(0.2)
+            raise redis_errors.ConnectionError("broken")
+        await send(self, *args, **options)
+
+    async def main():
+        given = redis.asyncio.Redis(port=server.port)
+        client = AsyncRSMQ(given, ns=ns)
+        await client.create_queue("q")
+        monkeypatch.setattr(redis.asyncio.Connection, "send_command", slow_and_broken)
+        call = asyncio.create_task(client.receive_message("q"))
+        await asyncio.sleep(0.05)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.sleep(0.3)
+        await given.aclose()
+
+    assert unseen(main) == []
+
+
+def test_a_cancelled_call_leaves_no_failed_connecting_unseen(unseen):
+    async def serve(_number, reader, _writer):
+        await reader.read(1)
+        await asyncio.sleep(0.1)
+
+    async def main():
+        async with Scripted(serve).running() as server:
+            client = AsyncRSMQ.from_url(server.url.replace("protocol=2", "protocol=3"))
+            call = asyncio.create_task(client.list_queues())
+            await until(lambda: server.open == 1)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await until(lambda: server.open == 0)
+            await asyncio.sleep(0.05)
+            await client.close()
+
+    assert unseen(main) == []

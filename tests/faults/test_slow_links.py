@@ -1,0 +1,108 @@
+"""
+A link on which a batch takes longer than socket_timeout: that is the time without any progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+import redis.exceptions as redis_errors
+
+from rsmq import AsyncRSMQ
+from tests.faults.conftest import Broken
+from tests.proxy import Proxy
+
+TIMEOUT = 0.5
+RATE = 1_200_000
+BODY = "x" * 100_000
+BATCH = 15  # 1.5 MB: more than a second on the link
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def broken(request, server):
+    broken = Broken(request.param, server)
+    broken.proxy.close()
+    broken.proxy = Proxy(server.port, slow=True)
+    yield broken
+    broken.proxy.stalled = False
+    broken.close()
+
+
+@pytest.fixture
+def rsmq(broken):
+    client = broken.opened(socket_timeout=TIMEOUT)
+    client.create_queue("q", vt=1000, maxsize=-1)
+    return client
+
+
+def test_a_batch_that_makes_progress_is_sent_and_received(broken, rsmq):
+    broken.proxy.rate = RATE
+    ids = rsmq.send_messages("q", [BODY] * BATCH)
+    messages = rsmq.receive_messages("q", BATCH)
+
+    assert [message.id for message in messages] == ids
+    assert {message.body for message in messages} == {BODY}
+    assert {message.receive_count for message in messages} == {1}
+    assert broken.raw.hget(f"{broken.ns}:q:Q", "totalsent") == str(BATCH).encode()
+    assert broken.raw.hget(f"{broken.ns}:q:Q", "totalrecv") == str(BATCH).encode()
+
+
+def test_one_large_message_that_makes_progress_is_sent_and_received(broken, rsmq):
+    broken.proxy.rate = RATE
+    body = BODY * BATCH
+    id = rsmq.send_message("q", body)
+    message = rsmq.receive_message("q")
+
+    assert (message.id, message.body, message.receive_count) == (id, body, 1)
+
+
+def test_calls_of_other_tasks_wait_for_the_batch(server, ns):
+    """They share its connection."""
+    proxy = Proxy(server.port, slow=True)
+
+    async def main():
+        async with AsyncRSMQ.from_url(proxy.url, ns=ns, socket_timeout=TIMEOUT) as rsmq:
+            await rsmq.create_queue("q", vt=1000)
+            await rsmq.create_queue("small")
+            proxy.rate = RATE
+            batch = asyncio.create_task(rsmq.send_messages("q", ["x" * 60_000] * 25))
+            small = []
+            while not batch.done():
+                small.append(asyncio.create_task(rsmq.send_message("small", "y")))
+                await asyncio.sleep(0.05)
+            assert len(await batch) == 25
+            sent = await asyncio.gather(*small)
+            messages = asyncio.create_task(rsmq.receive_messages("q", 25))
+            while not messages.done():
+                small.append(asyncio.create_task(rsmq.get_message("small", sent[0])))
+                await asyncio.sleep(0.05)
+            assert {message.receive_count for message in await messages} == {1}
+            assert len(messages.result()) == 25
+            await asyncio.gather(*small)
+
+    try:
+        asyncio.run(main())
+    finally:
+        proxy.close()
+
+
+@pytest.mark.parametrize("stalls", ["the request", "the reply"])
+def test_a_link_that_stalls_on_the_way_is_a_timeout(broken, rsmq, stalls):
+    bodies = [BODY] * 25
+    if stalls == "the reply":
+        rsmq.send_messages("q", bodies)
+    broken.proxy.rate = RATE
+    stalling = threading.Timer(1.5 * TIMEOUT, setattr, (broken.proxy, "stalled", True))
+    stalling.start()
+    begin = time.monotonic()
+    call = rsmq.send_messages if stalls == "the request" else rsmq.pop_messages
+    with pytest.raises(redis_errors.TimeoutError):
+        call("q", bodies if stalls == "the request" else len(bodies))
+    took = time.monotonic() - begin
+    stalling.join()
+
+    assert took > 1.5 * TIMEOUT, "it ended although there was progress"
+    assert took < 20 * TIMEOUT, "it did not end soon after the last progress"
