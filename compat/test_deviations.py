@@ -259,14 +259,6 @@ def test_wrong_types(rsmq, node, stored, keys):
             call()
     assert keys.fields("q") == before
 
-    stored(totalsent="many")
-    keys.raw.delete(f"{keys.ns}:q")
-    node.send_message("q", "not counted")
-    assert len(keys.scores("q")) == 1
-    with pytest.raises(ResponseError, match="not an integer"):
-        rsmq.send_message("q", "refused")
-    assert len(keys.scores("q")) == 1
-
     keys.raw.set(f"{keys.ns}:s:Q", "no hash")
     assert node.create_queue("s") is True
     assert keys.names() == {"q", "s"}
@@ -274,6 +266,24 @@ def test_wrong_types(rsmq, node, stored, keys):
     with pytest.raises(ResponseError, match="WRONGTYPE"):
         rsmq.create_queue("s")
     assert keys.names() == {"q"}
+
+
+def test_odd_counters(rsmq, node, stored, keys):
+    stored(totalsent="many", totalrecv="1.5")
+    node.send_message("q", "not counted")
+    assert len(keys.scores("q")) == 1
+    assert keys.fields("q")[b"totalsent"] == b"many"
+    rsmq.send_message("q", "counted")
+    assert keys.fields("q")[b"totalsent"] == b"1"
+
+    stored(fields={ID: "body", f"{ID}:rc": "1.5"}, ids={ID: 1})
+    now_ms = keys.raw.time()[0] * 1000
+    assert code(node.receive_message, "q", vt=100) == "ReplyError"
+    assert keys.scores("q")[ID.encode()] > now_ms
+    keys.raw.zadd(f"{keys.ns}:q", {ID: 1})
+    message = rsmq.receive_message("q")
+    assert (message.id, message.receive_count) == (ID, 2)
+    assert keys.fields("q")[f"{ID}:rc".encode()] == b"2"
 
 
 def test_lost_scripts(rsmq, node, stored, keys):

@@ -18,6 +18,7 @@ from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.connection import MEMORY, check_url
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.failures import DEFAULT_RETRY_DEADLINE, check_deadline
+from rsmq.operations import Operation, ReceiveInSteps
 from rsmq.protocol import Namespace
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from redis.asyncio.cluster import RedisCluster
 
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
-    from rsmq.operations import Operation, Steps
+    from rsmq.operations import Steps
 
 T = TypeVar("T")
 
@@ -118,18 +119,27 @@ class AsyncRSMQ:
             except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
                 if result and operation.give_back:  # they have not been told of this one
                     await self._undo(operation, result)
-                operation = steps.throw(error)
+                try:
+                    operation, result = steps.throw(error), None
+                except StopIteration as end:
+                    result_in_spite_of_it: T = end.value
+                    return result_in_spite_of_it
 
-    async def _receive(self, operation: Operation[T], wait: float | None) -> T:
+    async def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | None) -> T:
         seconds = protocol.seconds_to_wait(wait)
-        found = await self.run(operation)
+        found: T = await self._look(receive)
         if found or seconds == 0:
             return found
         return await self.watcher.wait(
-            lambda: self.run(operation), found, operation.keys[1::2], seconds
+            lambda: self._look(receive), found, receive.keys[1::2], seconds
         )
 
-    async def _undo(self, operation: Operation[T], received: T) -> None:
+    async def _look(self, receive: Operation[T] | ReceiveInSteps) -> Any:
+        if isinstance(receive, ReceiveInSteps):
+            return await self.run_steps(receive.steps())
+        return await self.run(receive)
+
+    async def _undo(self, operation: Operation[T] | ReceiveInSteps, received: Any) -> None:
         undo = operation.give_back and operation.give_back(received)
         if undo:
             with suppress(RedisError, RSMQError):

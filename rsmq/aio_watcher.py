@@ -5,6 +5,7 @@ Waits for messages, for the asyncio client; the twin of ``watcher.py``, with a t
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -20,6 +21,7 @@ from rsmq.waiting import Board, Waiter
 from rsmq.watcher import (
     IDLE,
     RECONNECT,
+    REPLIES,
     News,
     now,
     retry_tracking,
@@ -39,7 +41,7 @@ class AsyncWatcher:
         """As of ``Watcher``."""
         self._pool = pool
         self._namespace = namespace
-        self._board = Board()
+        self._board = Board(opening=pool is not None)
         self._news = News(self._board, namespace)
         self._connection: Any = None
         self._connect_at = now() if pool is not None else math.inf
@@ -113,7 +115,7 @@ class AsyncWatcher:
                 self._kick.clear()
                 next_look = self._board.send_who_must_look(moment)
                 await self._ask()
-                pause = min(next_look, idle_since + IDLE) - moment
+                pause = min(next_look, idle_since + IDLE, self._news.ask_at(moment)) - moment
                 if self._connection is None:
                     if moment >= self._connect_at:
                         self._connect_at = math.inf  # until this attempt has ended
@@ -133,9 +135,10 @@ class AsyncWatcher:
             await self._lose()
 
     async def _ask(self) -> None:
-        if self._connection is not None and self._board.unread:
+        moment = now()
+        if self._connection is not None and self._news.ask_at(moment) <= moment:
             try:
-                await self._connection.send_command(*self._news.question(now()))
+                await self._connection.send_packed_command(self._news.question(moment))
             except (RedisError, OSError):
                 await self._lose()
 
@@ -155,6 +158,7 @@ class AsyncWatcher:
                 connection = await self._tracking_connection()
         except Exception as error:  # noqa: BLE001 - those who look will learn why
             self._connect_at = now() + retry_tracking(error)
+            self._board.opening = False
         else:
             self._connect_at = now() + RECONNECT  # should it be lost
             self._connection = connection
@@ -184,7 +188,11 @@ class AsyncWatcher:
         return connection
 
     async def _hear(self, connection: Any) -> None:
-        while self._connection is connection:
+        for number in itertools.count(1):
+            if self._connection is not connection:
+                return
+            if number % REPLIES == 0:  # others have their turn, too
+                await asyncio.sleep(0)
             try:
                 said = await connection.read_response(
                     disable_decoding=True, disconnect_on_error=False, push_request=True
@@ -196,6 +204,5 @@ class AsyncWatcher:
                 self._kick.set()
                 return
             self._news.heard(said, now())
-            if self._board.unread:
-                await self._ask()
+            await self._ask()
             self._kick.set()

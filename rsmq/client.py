@@ -18,7 +18,7 @@ from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.connection import MEMORY, Caller, caller_of, check_url, open_caller
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.failures import DEFAULT_RETRY_DEADLINE, check_deadline
-from rsmq.operations import Operation, Steps
+from rsmq.operations import Operation, ReceiveInSteps, Steps
 from rsmq.protocol import Namespace
 from rsmq.watcher import Watcher
 
@@ -166,22 +166,31 @@ class RSMQ:
             except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
                 if result and operation.give_back:  # they have not been told of this one
                     self._undo(operation, result)
-                operation = steps.throw(error)
+                try:
+                    operation, result = steps.throw(error), None
+                except StopIteration as end:
+                    result_in_spite_of_it: T = end.value
+                    return result_in_spite_of_it
 
-    def _receive(self, operation: Operation[T], wait: float | None) -> T:
+    def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | None) -> T:
         seconds = protocol.seconds_to_wait(wait)
-        found = self.run(operation)
+        found: T = self._look(receive)
         if found or seconds == 0:
             return found
         return self.watcher.wait(
-            lambda: self.run(operation),
-            lambda received: self._undo(operation, received),
+            lambda: self._look(receive),
+            lambda received: self._undo(receive, received),
             found,
-            operation.keys[1::2],
+            receive.keys[1::2],
             seconds,
         )
 
-    def _undo(self, operation: Operation[T], received: T) -> None:
+    def _look(self, receive: Operation[T] | ReceiveInSteps) -> Any:
+        if isinstance(receive, ReceiveInSteps):
+            return self.run_steps(receive.steps())
+        return self.run(receive)
+
+    def _undo(self, operation: Operation[T] | ReceiveInSteps, received: Any) -> None:
         undo = operation.give_back and operation.give_back(received)
         if undo:
             with suppress(RedisError, RSMQError):
@@ -613,6 +622,10 @@ class RSMQ:
         Earlier queues go first: from the second one something is received only when the first has
         no more. What is said of receive_message holds for each.
 
+        Up to 1,000 queues are one atomic step. More are received from in steps of 1,000, each
+        atomic: first all queues are checked, then messages are received. If a step fails, the
+        messages of the steps before it are released.
+
         Args:
             qnames: a queue's name, or several.
             max_messages: how many at most, 1 to 10,000; no more than 16 MiB of bodies come.
@@ -682,7 +695,9 @@ class RSMQ:
         """
         Receive messages that are due, of one queue or several, and delete them in the same step.
 
-        At most once: if the reply is lost, so are the messages.
+        At most once: if the reply is lost, so are the messages. More than 1,000 queues are received
+        from in steps, as by receive_messages. If a step fails, the messages of the steps before it
+        are returned.
 
         Args:
             qnames: a queue's name, or several; earlier ones go first, as for receive_messages.

@@ -1,14 +1,13 @@
 """
 Waits for messages, for the synchronous client: one thread and one connection for all who wait.
 
-The connection tracks the sorted sets that ``due_in.lua`` reads on it, so the server tells of the
-next change of each, whoever makes it. It carries nothing else. ``waiting.py`` says who is woken;
+The connection tracks the sorted sets that are read on it, so the server reports the next change of
+each, whoever makes it. It carries nothing else. ``waiting.py`` says who is woken;
 ``aio_watcher.py`` is the asyncio twin.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import threading
@@ -16,16 +15,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
+from rsmq import protocol, waiting
 from rsmq.errors import ClientClosed
 from rsmq.failures import code_of
 from rsmq.interrupts import Flag, Held
-from rsmq.operations import due_in
 from rsmq.own_connection import OwnConnection
 from rsmq.protocol import Namespace
 from rsmq.waiting import Board, Waiter
@@ -40,55 +40,141 @@ RECONNECT = 0.5
 RECONSIDER = 60.0
 #: Seconds after which a connection that does not answer is given up.
 SILENCE = 5.0
+#: Replies that are taken in together at most.
+REPLIES = 1000
+
+#: How many names of queues are looked up in a second at most, after queues were made or deleted.
+NAMES_A_SECOND = 10_000
+
+# The commands as they go over the wire: they are made for thousands of queues at once.
+_TIME = b"*1\r\n$4\r\nTIME\r\n"
+_PING = b"*1\r\n$4\r\nPING\r\n"
+_FIRST = (
+    b"*8\r\n$13\r\nZRANGEBYSCORE\r\n$%d\r\n%b\r\n$4\r\n-inf\r\n$4\r\n+inf\r\n$10\r\nWITHSCORES\r\n"
+    b"$5\r\nLIMIT\r\n$1\r\n0\r\n$1\r\n1\r\n"
+)
+_IS_LISTED = b"*3\r\n$9\r\nSISMEMBER\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
 
 # A function that is an object of its own: freezegun, which stops the time of memory://, would
 # else stop the time of those who wait, too.
-now = functools.partial(time.monotonic)
+now = partial(time.monotonic)
+
+
+class _Question:
+    """
+    Commands that were sent together.
+
+    Attributes:
+        asked_at: when they were sent.
+        expected: for each reply that is still to come, what takes it in.
+        now_ms: the server's time, once it has come.
+    """
+
+    __slots__ = ("asked_at", "expected", "now_ms")
+
+    def __init__(self, asked_at: float) -> None:
+        self.asked_at = asked_at
+        self.expected: deque[Callable[[Any, float], None]] = deque()
+        self.now_ms: float | None = None
 
 
 class News:
-    """What the tracking connection has been asked, and what it says."""
+    """
+    What the tracking connection is asked, and what it says.
+
+    A queue is read by a plain command, which orders the news of its next change. In a script, each
+    read would order it for all keys of the script again: the time would grow with their square.
+    """
 
     def __init__(self, board: Board, namespace: Namespace) -> None:
         self._board = board
         self._namespace = namespace
-        self._names = True  # until this user turns out not to be allowed to ask for them
-        self._asked: deque[tuple[float, list[bytes]]] = deque()
+        self._prefix = len(protocol.encode_name(namespace.name)) + 1
+        self._asks_names = True  # until this user turns out not to be allowed to
+        self._names_at = -math.inf
+        self._silent_at = -math.inf  # the first question comes at once
+        self._asked: deque[_Question] = deque()
 
-    def question(self, now: float) -> tuple[bytes, ...]:
-        """The command that reads what is to be read."""
-        queues = sorted(self._board.unread)
+    def ask_at(self, now: float) -> float:
+        """When there is something to be asked; at the latest when nothing was heard for a time."""
+        if self._board.unread:
+            return now
+        if self._asks_names and self._board.unnamed:
+            return min(self._names_at, self._silent_at)
+        return self._silent_at
+
+    def question(self, now: float) -> bytes:
+        """The commands that read what is to be read, as they go over the wire."""
+        self._silent_at = now + waiting.SAFETY
+        question = _Question(now)
+        commands = [_TIME]
+        question.expected.append(partial(self._time, question))
+        for queue in self._board.unread:
+            commands.append(_FIRST % (len(queue), queue))
+            question.expected.append(partial(self._first, question, queue))
         self._board.unread.clear()
-        self._asked.append((now, queues))
-        operation = due_in(self._namespace, queues, names=self._names)
-        count = b"%d" % len(operation.keys)
-        return (b"EVAL", operation.script.source, count, *operation.keys, *operation.args)
+        if self._asks_names and now >= self._names_at:
+            index = self._namespace.queues
+            for queue in self._board.unnamed:
+                name = queue[self._prefix :]
+                commands.append(_IS_LISTED % (len(index), index, len(name), name))
+                question.expected.append(partial(self._listed, queue))
+            self._names_at = now + len(self._board.unnamed) / NAMES_A_SECOND
+            self._board.unnamed.clear()
+        self._asked.append(question)
+        return b"".join(commands)
+
+    def ping(self, now: float) -> bytes:
+        """A command whose reply wakes whoever reads the connection."""
+        question = _Question(now)
+        question.expected.append(lambda _reply, _now: None)
+        self._asked.append(question)
+        return _PING
 
     def overdue(self, now: float) -> float:
         """Seconds until the connection must have answered; infinite if it has."""
-        return self._asked[0][0] + SILENCE - now if self._asked else math.inf
+        return self._asked[0].asked_at + SILENCE - now if self._asked else math.inf
 
     def heard(self, said: Any, now: float) -> None:
         """Take in a reply or a message of the server."""
+        self._silent_at = now + waiting.SAFETY
         changes = changes_of(said)
         if changes is None:
             self._answered(said, now)
-        elif not changes or self._namespace.queues in changes:  # none: all keys were flushed
+        elif not changes:  # all keys were flushed
             self._board.everything_changed(now)
-        for queue in changes or ():
-            self._board.changed(queue, now)
+        for key in changes or ():
+            if key == self._namespace.queues:
+                self._board.names_changed()
+            else:
+                self._board.changed(key, now)
 
-    def _answered(self, answer: Any, now: float) -> None:
-        _, queues = self._asked.popleft()
-        if not isinstance(answer, ResponseError):
-            for queue, ms in zip(queues, answer, strict=True):
-                self._board.was_read(queue, int(ms), now)
-        elif code_of(answer) == "NOPERM" and self._names:
-            self._names = False
-            self._board.unread.update(queues)
+    def _answered(self, reply: Any, now: float) -> None:
+        if self._asked:
+            question = self._asked[0]
+            question.asked_at = now  # it answers: of many replies the last may come late
+            question.expected.popleft()(reply, now)
+            if not question.expected:
+                self._asked.popleft()
+
+    def _time(self, question: _Question, reply: Any, _now: float) -> None:
+        if not isinstance(reply, ResponseError):
+            question.now_ms = int(reply[0]) * 1000 + int(reply[1]) / 1000
+
+    def _first(self, question: _Question, queue: bytes, reply: Any, now: float) -> None:
+        if isinstance(reply, ResponseError) or question.now_ms is None:
+            self._board.not_read(queue, now)
+        elif not reply:
+            self._board.was_read(queue, None, now)
         else:
-            for queue in queues:
-                self._board.not_read(queue, now)
+            score = reply[0][1] if isinstance(reply[0], list) else reply[1]
+            self._board.was_read(queue, (float(score) - question.now_ms) / 1000, now)
+
+    def _listed(self, queue: bytes, reply: Any, now: float) -> None:
+        if not isinstance(reply, ResponseError):
+            self._board.was_listed(queue, bool(reply), now)
+        elif code_of(reply) == "NOPERM":
+            self._asks_names = False  # then a deleted queue is noticed later
 
 
 def changes_of(said: Any) -> list[bytes] | None:
@@ -133,10 +219,11 @@ class Watcher:
         self._namespace = namespace
         self._pid = os.getpid()
         self._lock = threading.Condition()
-        self._board = Board()
+        self._board = Board(opening=pool is not None)
         self._news = News(self._board, namespace)
         self._connection: Any = None
         self._connect_at = now() if pool is not None else math.inf
+        self._wakes_at = -math.inf
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -199,6 +286,7 @@ class Watcher:
                 raise ClientClosed
             self._board.enter(waiter, now())
             self._ask()
+            self._wake_thread()
             if self._thread is None or not self._thread.is_alive():
                 thread = threading.Thread(target=self._work, name="rsmq-watcher", daemon=True)
                 thread.start()
@@ -211,7 +299,7 @@ class Watcher:
         with Held(), self._lock:
             waiter.awake = False
             self._board.found(waiter, now())
-            self._ask()
+            self._wake_thread()
 
     def leave(self, waiter: Waiter) -> None:
         """Wait no more; another is woken in the place of one who was and did not look."""
@@ -219,6 +307,7 @@ class Watcher:
             self._board.leave(waiter)
             if waiter.awake:  # it was sent, and did not look to the end
                 self._board.failed(waiter, now())
+                self._wake_thread()
 
     def close(self) -> None:
         """End all waits with an error, and the thread."""
@@ -237,11 +326,22 @@ class Watcher:
 
     def _ask(self) -> None:
         """Read what is to be read; the lock is held."""
-        if self._connection is not None and self._board.unread:
-            try:
-                self._connection.send_command(*self._news.question(now()))
-            except (RedisError, OSError):
-                self._lose()
+        moment = now()
+        if self._connection is not None and self._news.ask_at(moment) <= moment:
+            self._send(self._news.question(moment))
+            self._wakes_at = -math.inf  # the reply wakes the thread
+
+    def _wake_thread(self) -> None:
+        """Wake the thread if it sleeps for longer than it should by now; the lock is held."""
+        if self._connection is not None and self._board.next_look() < self._wakes_at:
+            self._send(self._news.ping(now()))
+            self._wakes_at = -math.inf
+
+    def _send(self, commands: bytes) -> None:
+        try:
+            self._connection.send_packed_command((commands,))
+        except (RedisError, OSError):
+            self._lose()
 
     def _lose(self) -> None:
         self._connection = None
@@ -260,20 +360,23 @@ class Watcher:
                     break
                 next_look = self._board.send_who_must_look(moment)
                 self._ask()
-                pause = max(0.0, min(next_look, idle_since + IDLE) - moment)
+                next_look = min(next_look, idle_since + IDLE, self._news.ask_at(moment))
+                pause = max(0.0, next_look - moment)
                 connection = self._connection
                 if connection is None:
                     self._connect_if_due(moment)
                     self._lock.wait(min(pause, max(0.001, self._connect_at - moment)))
                     continue
                 silent = self._news.overdue(moment) <= 0
+                # Never for long: a question that is asked meanwhile may stay without an answer.
+                pause = min(pause, SILENCE / 2)
+                self._wakes_at = moment + pause
                 if silent:
                     self._lose()
             if silent:
                 connection.disconnect()
             else:
-                # Never for long: a question that is asked meanwhile may stay without an answer.
-                self._hear(connection, min(pause, SILENCE / 2))
+                self._hear(connection, pause)
         if connection is not None:
             connection.disconnect()
 
@@ -291,6 +394,7 @@ class Watcher:
             again = retry_tracking(error)
         with self._lock:
             self._connect_at = now() + again
+            self._board.opening = False
             if connection is not None and self._thread is not None:
                 self._connection, connection = connection, None
                 self._connect_at = now() + RECONNECT  # should it be lost
@@ -319,12 +423,7 @@ class Watcher:
     def _hear(self, connection: Any, pause: float) -> None:
         try:
             if connection.can_read(timeout=pause):
-                said = connection.read_response(
-                    disable_decoding=True, disconnect_on_error=False, push_request=True
-                )
-                self._heard(connection, said)
-        except ResponseError as error:
-            self._heard(connection, error)
+                self._heard(connection, _replies(connection))
         except Exception:  # noqa: BLE001 - also what redis-py raises when another thread closed it
             with self._lock:
                 if self._connection is connection:
@@ -332,8 +431,20 @@ class Watcher:
         if self._connection is not connection:
             connection.disconnect()
 
-    def _heard(self, connection: Any, said: Any) -> None:
+    def _heard(self, connection: Any, replies: list[Any]) -> None:
         with self._lock:
             if self._connection is connection and not self._closed:
-                self._news.heard(said, now())
+                for said in replies:
+                    self._news.heard(said, now())
                 self._ask()
+
+
+def _replies(connection: OwnConnection) -> list[Any]:
+    """What the server has said, errors as they are, as far as it has come."""
+    replies: list[Any] = []
+    while len(replies) < REPLIES and (not replies or connection.can_read()):
+        try:
+            replies.append(connection.read_response(push_request=True))
+        except ResponseError as error:
+            replies.append(error)
+    return replies

@@ -259,7 +259,8 @@ _ATTRIBUTES = {
         "error",
         "{detail}",
         "a program that wrote over it",
-        "Redis can't count it up: sends or receives fail, and Node's answer as if they had worked.",
+        "With Node, sends are not counted, and receives fail after they have hidden their message. "
+        "This library counts on from what is readable of it.",
         "Stores the number of messages in the queue (totalsent), or 0 (totalrecv).",
         safe=True,
     ),
@@ -331,8 +332,8 @@ _MESSAGES = {
         "error",
         "messages whose receive count or first-received time is no number: {number}",
         "a program that wrote over it",
-        "Redis can't count it up: with Node the message is hidden again and again, and never "
-        "delivered.",
+        "With Node the message is hidden again and again, and never delivered. This library counts "
+        "on from what is readable of it.",
         "Stores a receive count of 1, and the time of the repair.",
         safe=True,
     ),

@@ -11,9 +11,8 @@ local function policy(namespace, zset, target, limit)
   end
   local to_hash = to_zset .. ':Q'
   local usable, stored = pcall(function()
-    local found = queue(to_hash, 'totalsent')
+    local found = queue(to_hash)
     if found then -- changes nothing; what a message would need to be moved must not fail later
-      require_integer(to_hash, 'totalsent', found[4])
       allow_removal(to_zset, to_hash)
       redis.call('ZADD', to_zset, 'XX', '0', '')
     end
@@ -28,7 +27,7 @@ end
 local function transfer(zset, hash, to, id, score)
   local names = {id, id .. ':rc', id .. ':fr', id .. ':meta'}
   local values = redis.call('HMGET', hash, unpack(names))
-  redis.call('HINCRBY', to.hash, 'totalsent', '1')
+  add_to(to.hash, 'totalsent', 1)
   for at, name in ipairs(names) do
     if values[at] then
       redis.call('HSET', to.hash, name, values[at])
@@ -47,7 +46,7 @@ local function first_deliverable(zset, hash, now, namespace, target, limit)
   local id, values = first_due(zset, hash, now)
   local most, dead = target and decimal(limit), nil
   for _ = 1, 1000 do
-    if not id or not most or (decimal(values[2]) or 0) < most then
+    if not id or not most or whole(values[2]) < most then
       return id, values
     end
     dead = dead or policy(namespace, zset, target, limit)

@@ -25,16 +25,13 @@ local function due_messages(zset, hash, now, want, room, first, dead)
     local values = redis.call('HMGET', hash, unpack(names))
     for each = 1, ids do
       local id, body, count = found[each], values[2 * each - 1], values[2 * each]
-      if count and body then -- one that can't be raised fails, as in receive_message.lua
-        require_integer(hash, names[2 * each], count)
-      end
       if not body and in_progress(zset, id, now) then
         stepped_over = stepped_over + 1
       elseif not body then
         remove_message(zset, hash, id)
         cleared = cleared + 1
         due.cleared = cleared
-      elseif dead and tonumber(count or 0) >= dead.limit then
+      elseif dead and whole(count) >= dead.limit then
         transfer(zset, hash, dead, id, digits(now))
         cleared = cleared + 1
         due.cleared = cleared
@@ -50,7 +47,7 @@ local function due_messages(zset, hash, now, want, room, first, dead)
         end
         if count then
           again[#again + 1], again[#again + 2], again[#again + 3] =
-            number, tonumber(count) + 1, redis.call('HGET', hash, id .. ':fr')
+            number, whole(count) + 1, redis.call('HGET', hash, id .. ':fr')
         end
       end
     end
@@ -59,26 +56,33 @@ local function due_messages(zset, hash, now, want, room, first, dead)
 end
 
 -- What is due in several queues, earlier ones first: a list of each queue's keys, stored vt and due
--- messages; or nil and the refusal. Nothing is received by this; what may fail has not failed.
-local function due_in_order(queues, namespace, now, most, room)
-  local found = {}
+-- messages; or nil and the refusal. Nothing is received by this; what may fail has not failed. `first`
+-- is whether the first message may be larger than the room, `by_vt` whether the stored vt is needed.
+local function due_in_order(queues, namespace, now, most, room, first, by_vt)
+  local found, to, nothing = {}, digits(now), {told = {}, again = {}, number = 0, size = 0}
   for at = 1, #queues, 2 do
     local hash, zset = queues[at], queues[at + 1]
-    local stored = queue(hash, 'x:dlq', 'x:max', 'totalrecv')
+    local stored = queue(hash, 'x:dlq', 'x:max')
     if not stored then
       return nil, queue_not_found(hash)
     end
-    require_integer(hash, 'totalrecv', stored[6])
-    allow_removal(zset, hash)
-    found[#found + 1] = {hash = hash, zset = zset, vt = stored[1],
-      dead = policy(namespace, zset, stored[4], stored[5])}
+    if by_vt and not stored_ms(stored[1]) then
+      return nil, no_number('vt', stored[1])
+    end
+    local of = {hash = hash, zset = zset, vt = stored[1], due = nothing}
+    found[#found + 1] = of
+    of.any = redis.call('ZRANGEBYSCORE', zset, '-inf', to, 'LIMIT', '0', '1')[1]
+    if of.any then -- of many queues most have nothing
+      allow_removal(zset, hash)
+      of.dead = policy(namespace, zset, stored[4], stored[5])
+    end
   end
-  local first = true
   for _, of in ipairs(found) do
-    local want = room > 0 and most or 0
-    of.due = due_messages(of.zset, of.hash, now, want, room, first, of.dead)
-    most, room = most - of.due.number, room - of.due.size
-    first = first and of.due.number == 0
+    if of.any and room > 0 then
+      of.due = due_messages(of.zset, of.hash, now, most, room, first, of.dead)
+      most, room = most - of.due.number, room - of.due.size
+      first = first and of.due.number == 0
+    end
   end
   return found
 end
@@ -99,7 +103,7 @@ local function deliver(hash, zset, due, this_time, score)
     values[last - 2], values[last] = digits(count), again[each + 2]
   end
   if due.number > 0 then
-    redis.call('HINCRBY', hash, 'totalrecv', due.number)
+    add_to(hash, 'totalrecv', due.number)
     variadic('HSET', hash, values)
     variadic('ZADD', zset, members)
   end

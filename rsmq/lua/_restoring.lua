@@ -20,7 +20,7 @@ local function restore(hash, zset, given, at, now)
   end
   if number > 0 then
     redis.call('ZADD', zset, 'XX', '0', '')
-    redis.call('HINCRBY', hash, 'totalsent', number)
+    add_to(hash, 'totalsent', number)
     variadic('HSET', hash, fields)
     variadic('ZADD', zset, members)
   end

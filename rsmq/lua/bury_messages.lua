@@ -35,12 +35,10 @@ local hash, zset = KEYS[5], KEYS[6]
 local token, name, bound, lifetime, quarantined = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local messages = ARGV
 
-local stored = queue(to_hash, 'totalsent')
-if not stored then
+if not queue(to_hash) then
   return queue_not_found(to_hash)
 end
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
-require_integer(to_hash, 'totalsent', stored[4])
 redis.call('ZADD', to_zset, 'XX', '0', '')
 allow_removal(zset, hash)
 local mine = has_name(held, token)

@@ -15,6 +15,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _sending.lua
+-- @include _totals.lua
 -- @include _variadic.lua
 
 local hash, zset = KEYS[1], KEYS[2]
@@ -34,7 +35,7 @@ local function add()
   if channel ~= '' then
     redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + #ids)
   end
-  redis.call('HINCRBY', hash, 'totalsent', #ids)
+  add_to(hash, 'totalsent', #ids)
   local score = score_of(zset, delay, tonumber(now), wait)
   local members = {}
   for at, id in ipairs(ids) do

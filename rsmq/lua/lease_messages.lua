@@ -38,7 +38,7 @@ local lease, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 local vt, latest, lifetime = ARGV[6], ARGV[7], ARGV[8]
 local namespace, target, limit = ARGV[9], ARGV[10], ARGV[11]
 
-local stored = queue(hash, 'x:dlq', 'x:max', 'totalrecv')
+local stored = queue(hash, 'x:dlq', 'x:max')
 if not stored then
   return queue_not_found(hash)
 end
@@ -52,7 +52,6 @@ local last = highest_of(acked, lease)
 if last and last >= tonumber(number) then
   return redis.error_reply('BATCHACKNOWLEDGED ' .. lease .. ' ' .. number .. ' ' .. digits(last))
 end
-require_integer(hash, 'totalrecv', stored[6])
 allow_removal(zset, hash)
 local dead
 if target == '' then

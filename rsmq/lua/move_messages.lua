@@ -23,11 +23,9 @@ local to_hash, to_zset = KEYS[1], KEYS[2]
 local queues = KEYS
 local messages = ARGV
 
-local stored = queue(to_hash, 'totalsent')
-if not stored then
+if not queue(to_hash) then
   return queue_not_found(to_hash)
 end
-require_integer(to_hash, 'totalsent', stored[4])
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
 redis.call('ZADD', to_zset, 'XX', '0', '')
 for at = 3, #queues, 2 do

@@ -30,7 +30,7 @@ if not id then
 end
 
 allow_removal(zset, hash)
-redis.call('HINCRBY', hash, 'totalrecv', '1')
+add_to(hash, 'totalrecv', 1)
 remove_message(zset, hash, id)
-local count = (decimal(values[2]) or 0) + 1
+local count = whole(values[2]) + 1
 return {id, values[1], count, count > 1 and values[3] or digits(now)}

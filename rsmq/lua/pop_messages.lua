@@ -3,8 +3,9 @@
 --
 -- KEYS[1...] queues    hash, sorted set  of each queue the two keys
 -- ARGV[1] most         integer           how many messages at most
--- ARGV[2] room         integer           bytes of bodies at most, but for the first
+-- ARGV[2] room         integer           bytes of bodies at most
 -- ARGV[3] namespace    string            first part of the keys of a dead-letter queue
+-- ARGV[4] first        integer           '1' = the first message may have more bytes than that, else ''
 --
 -- returns {ms now, of each queue {id, body, id ...} and {place, receive count, first-received ms,
 --         place ...} of those that were received before}
@@ -20,10 +21,11 @@
 -- @include _variadic.lua
 
 local queues = KEYS
-local most, room, namespace = ARGV[1], ARGV[2], ARGV[3]
+local most, room, namespace, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local now = server_time_ms()
-local found, refusal = due_in_order(queues, namespace, now, tonumber(most), tonumber(room))
+local found, refusal = due_in_order(
+  queues, namespace, now, tonumber(most), tonumber(room), first == '1')
 if not found then
   return refusal
 end
@@ -38,7 +40,7 @@ for at, of in ipairs(found) do
     due.again[each] = due.again[each - 1] > 1 and due.again[each] or answer[1]
   end
   if due.number > 0 then
-    redis.call('HINCRBY', of.hash, 'totalrecv', due.number)
+    add_to(of.hash, 'totalrecv', due.number)
     variadic('ZREM', of.zset, ids)
     variadic('HDEL', of.hash, fields_of(ids))
   end

@@ -23,11 +23,10 @@ local messages = ARGV
 local waits = {}
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local found, told = sendable(hash, size, delay, 'totalsent')
+  local found, told = sendable(hash, size, delay)
   if not found then
     return told
   end
-  require_integer(hash, 'totalsent', found[4])
   redis.call('ZADD', zset, 'XX', '0', '') -- what fails below, fails here
   waits[at] = told
 end
@@ -44,7 +43,7 @@ for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local id = base36(us) .. messages[at + 3]
   ids[#ids + 1] = id
-  redis.call('HINCRBY', hash, 'totalsent', '1')
+  add_to(hash, 'totalsent', 1)
   redis.call('HSET', hash, id, body)
   redis.call('ZADD', zset, digits(now + waits[at]), id)
 end

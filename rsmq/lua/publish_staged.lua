@@ -14,6 +14,7 @@
 -- @include _attributes.lua
 -- @include _sending.lua
 -- @include _id.lua
+-- @include _totals.lua
 -- @include _variadic.lua
 -- @include _restoring.lua
 
@@ -46,7 +47,7 @@ else
     members[2 * each - 1], members[2 * each] = score, id
   end
   redis.call('ZADD', zset, 'XX', '0', '')
-  redis.call('HINCRBY', hash, 'totalsent', number)
+  add_to(hash, 'totalsent', number)
   variadic('HSET', hash, fields)
   variadic('ZADD', zset, members)
 end

@@ -42,8 +42,7 @@ else -- what is seldom so
   id, values = first_deliverable(zset, hash, now, namespace, stored[5], stored[6])
   if id then
     allow_when_full(zset)
-    require_integer(hash, 'totalrecv', stored[4])
-    require_integer(hash, id .. ':rc', values[2])
+    stored[4], values[2] = as_integer(stored[4]), as_integer(values[2])
   end
 end
 if not id then

@@ -3,9 +3,10 @@
 --
 -- KEYS[1...] queues    hash, sorted set  of each queue the two keys
 -- ARGV[1] most         integer           how many messages at most
--- ARGV[2] room         integer           bytes of bodies at most, but for the first
+-- ARGV[2] room         integer           bytes of bodies at most
 -- ARGV[3] vt           integer           ms to hide them; '' = each queue's vt
 -- ARGV[4] namespace    string            first part of the keys of a dead-letter queue
+-- ARGV[5] first        integer           '1' = the first message may have more bytes than that, else ''
 --
 -- returns {ms now, of each queue {id, body, id ...} and {place, receive count, first-received ms,
 --         place ...} of those that were received before}
@@ -21,18 +22,11 @@
 -- @include _due_many.lua
 
 local queues = KEYS
-local most, room, vt, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local most, room, vt, namespace, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
-if vt == '' then
-  for at = 1, #queues, 2 do
-    local stored = queue(queues[at])
-    if stored and not stored_ms(stored[1]) then
-      return no_number('vt', stored[1])
-    end
-  end
-end
 local now = server_time_ms()
-local found, refusal = due_in_order(queues, namespace, now, tonumber(most), tonumber(room))
+local found, refusal = due_in_order(
+  queues, namespace, now, tonumber(most), tonumber(room), first == '1', vt == '')
 if not found then
   return refusal
 end
@@ -40,8 +34,10 @@ end
 local this_time = digits(now)
 local answer = {this_time}
 for at, of in ipairs(found) do
-  local score = digits(now + (vt ~= '' and vt or stored_ms(of.vt)))
-  deliver(of.hash, of.zset, of.due, this_time, score)
+  if of.due.number > 0 then
+    local score = digits(now + (vt ~= '' and vt or stored_ms(of.vt)))
+    deliver(of.hash, of.zset, of.due, this_time, score)
+  end
   answer[2 * at], answer[2 * at + 1] = of.due.told, of.due.again
 end
 return answer

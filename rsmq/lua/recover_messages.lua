@@ -24,7 +24,7 @@ local hash, zset = KEYS[1], KEYS[2]
 local idle, vt, room, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local receipts = ARGV
 
-local stored = queue(hash, 'x:dlq', 'x:max', 'totalrecv')
+local stored = queue(hash, 'x:dlq', 'x:max')
 if not stored then
   return queue_not_found(hash)
 end
@@ -32,7 +32,6 @@ local stored_vt = stored_ms(stored[1])
 if not stored_vt then
   return no_number('vt', stored[1])
 end
-require_integer(hash, 'totalrecv', stored[6])
 allow_removal(zset, hash)
 local dead = policy(namespace, zset, stored[4], stored[5])
 
@@ -40,17 +39,17 @@ local now, taken, looked_at = server_time_ms(), {}, 0
 local to, score = now - idle + stored_vt, digits(now + (vt ~= '' and vt or stored_vt))
 local left = tonumber(room)
 for at = 5, #receipts, 2 do
-  local id, count = receipts[at], decimal(receipts[at + 1])
+  local id, count = receipts[at], whole(receipts[at + 1])
   local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
   local body, since = fields[1], redis.call('ZSCORE', zset, id)
-  if body and count and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
+  if body and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
     if dead and count >= dead.limit then
       transfer(zset, hash, dead, id, digits(now))
     elseif #body > left and #taken > 0 then
       break
     else
-      redis.call('HINCRBY', hash, id .. ':rc', '1')
-      redis.call('HINCRBY', hash, 'totalrecv', '1')
+      add_to(hash, id .. ':rc', 1)
+      add_to(hash, 'totalrecv', 1)
       local first = fields[3] or digits(now)
       redis.call('HSET', hash, id .. ':fr', first)
       redis.call('ZADD', zset, score, id)

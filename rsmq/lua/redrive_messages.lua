@@ -29,11 +29,9 @@ local last, suffixes, room = ARGV[1], ARGV[2], ARGV[3]
 if not queue(hash) then
   return queue_not_found(hash)
 end
-local stored = queue(to_hash, 'totalsent')
-if not stored then
+if not queue(to_hash) then
   return queue_not_found(to_hash)
 end
-require_integer(to_hash, 'totalsent', stored[4])
 allow_removal(zset, hash)
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
 redis.call('ZADD', to_zset, 'XX', '0', '')
@@ -49,7 +47,7 @@ for at = 1, due.number do
   members[2 * at - 1], members[2 * at] = digits(now), new
 end
 if due.number > 0 then
-  redis.call('HINCRBY', to_hash, 'totalsent', due.number)
+  add_to(to_hash, 'totalsent', due.number)
   variadic('HSET', to_hash, fields)
   variadic('ZADD', to_zset, members)
   variadic('ZREM', zset, ids)

@@ -12,6 +12,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _sending.lua
+-- @include _totals.lua
 -- @include _variadic.lua
 -- @include _restoring.lua
 

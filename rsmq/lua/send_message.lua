@@ -34,7 +34,7 @@ else -- what is seldom so
   if not found then
     return told
   end
-  require_integer(hash, 'totalsent', stored[4])
+  stored[4] = as_integer(stored[4])
   score = score_of(zset, delay, now, told)
 end
 if channel ~= '' then -- first, since a user may lack the permission; subscribers can't look before

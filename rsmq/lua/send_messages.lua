@@ -26,7 +26,7 @@ local hash, zset, records = KEYS[1], KEYS[2], KEYS[3]
 local largest, delay, suffixes, channel, window = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local bodies = ARGV
 
-local stored, wait = sendable(hash, largest, delay, 'created', 'totalsent')
+local stored, wait = sendable(hash, largest, delay, 'created')
 if not stored then
   return wait
 end
@@ -60,13 +60,12 @@ if number > 0 then -- in the order of send_message.lua
     redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + number)
   end
   if next(new) then
-    require_integer(hash, 'totalsent', stored[5])
     forget(records, now, number, tonumber(window))
     for name, id in pairs(new) do
       remember(records, name, stored[4], now + window, id)
     end
   end
-  redis.call('HINCRBY', hash, 'totalsent', number)
+  add_to(hash, 'totalsent', number)
   variadic('HSET', hash, fields)
   variadic('ZADD', zset, members)
 end

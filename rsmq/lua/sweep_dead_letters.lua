@@ -42,7 +42,7 @@ end
 local counts, moved, gone, passed = values_of('HMGET', hash, names), {}, {}, 0
 while passed < #names and #moved < tonumber(most) do
   local id = found[2 * passed + 1]
-  if (decimal(counts[passed + 1]) or 0) >= dead.limit and redis.call('HEXISTS', hash, id) == 1 then
+  if whole(counts[passed + 1]) >= dead.limit and redis.call('HEXISTS', hash, id) == 1 then
     transfer(zset, hash, dead, id, now)
     gone[id] = true
     moved[#moved + 1] = id

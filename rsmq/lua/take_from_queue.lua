@@ -20,6 +20,7 @@
 -- @include _time.lua
 -- @include _attributes.lua
 -- @include _full.lua
+-- @include _totals.lua
 -- @include _variadic.lua
 -- @include _restoring.lua
 -- @include _copies.lua

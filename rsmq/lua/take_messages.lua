@@ -34,11 +34,10 @@ local wants = ARGV
 local states, found = {}, {}
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local stored = queue(hash, 'totalrecv', 'x:paused')
-  states[at / 2] = not stored and 'm' or stored[5] and 'p' or '-'
+  local stored = queue(hash, 'x:paused')
+  states[at / 2] = not stored and 'm' or stored[4] and 'p' or '-'
   if states[at / 2] == '-' then
     allow_removal(zset, hash)
-    require_integer(hash, 'totalrecv', stored[4])
   end
 end
 if not has_name(held, token) then

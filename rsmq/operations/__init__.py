@@ -6,6 +6,7 @@ I/O and read no clock; ``connection.py`` runs what they return.
 """
 
 from rsmq.operations.batches import (
+    ReceiveInSteps,
     change_messages_visibility,
     delete_messages,
     pop_messages,
@@ -97,9 +98,6 @@ from rsmq.operations.staging import (
     restore_totals,
     stage_messages,
 )
-from rsmq.operations.waiting import (
-    due_in,
-)
 from rsmq.operations.walk import Place
 from rsmq.operations.workers import (
     beat_worker,
@@ -116,6 +114,7 @@ from rsmq.operations.workers import (
 __all__ = [
     "Operation",
     "Place",
+    "ReceiveInSteps",
     "Retry",
     "Steps",
     "acknowledge_leased",
@@ -130,7 +129,6 @@ __all__ = [
     "delete_message",
     "delete_messages",
     "delete_queue",
-    "due_in",
     "enter_worker",
     "examine_fields",
     "examine_index",

@@ -5,6 +5,7 @@ Many messages in one call: receive, pop, delete, hide, release.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from rsmq import protocol
@@ -12,11 +13,47 @@ from rsmq.codecs import Codec
 from rsmq.lua import load
 from rsmq.model import Message
 from rsmq.operations.arguments import Receipts, digits, queues_of, sent_ms
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.replies import messages_of
 from rsmq.protocol import Namespace, QueueKeys
 
-_BYTES = digits(protocol.MAX_BATCH_BYTES)
+#: Queues that one script receives from.
+QUEUES_A_STEP = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveInSteps:
+    """
+    A receive from so many queues that one script would block the server.
+
+    Attributes:
+        steps: makes the steps of one look into all of them.
+        keys: of each queue hash and sorted set.
+        give_back: as of ``Operation``.
+    """
+
+    steps: Callable[[], Steps[list[Message]]]
+    keys: tuple[bytes, ...]
+    give_back: Callable[[list[Message]], Operation[list[str]] | None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """
+    What a step may receive.
+
+    Attributes:
+        most: how many messages.
+        room: bytes of their bodies.
+        first: whether the first message may have more bytes than that.
+    """
+
+    most: int
+    room: int = protocol.MAX_BATCH_BYTES
+    first: bool = True
+
+    def args(self) -> tuple[bytes, bytes, bytes]:
+        return digits(self.most), digits(self.room), b"1" if self.first else b""
 
 
 def receive_messages(
@@ -26,44 +63,106 @@ def receive_messages(
     *,
     vt: float | None,
     codec: Codec,
-) -> Operation[list[Message]]:
+) -> Operation[list[Message]] | ReceiveInSteps:
     """Receive messages that are due, of earlier queues first, and hide them."""
     queues = queues_of(namespace, qnames)
-    most = protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH)
+    limits = _Limits(protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH))
     hidden = b"" if vt is None else digits(protocol.milliseconds("vt", vt))
 
     def give_back(messages: list[Message]) -> Operation[list[str]] | None:
         return release_messages(namespace, messages, None) if messages else None
 
-    return Operation(
-        load("receive_messages"),
-        *_several(queues, (digits(most), _BYTES, hidden, queues[0].namespace)),
-        _received(queues, codec),
-        Retry.ONCE,
-        tuple(keys.name for keys in queues),
-        give_back=give_back,
+    def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
+        most, room, first = limits.args()
+        return Operation(
+            load("receive_messages"),
+            _keys_of(queues),
+            (most, room, hidden, queues[0].namespace, first),
+            _received(queues, codec),
+            Retry.ONCE,
+            tuple(keys.name for keys in queues),
+            give_back=give_back,
+        )
+
+    if len(queues) <= QUEUES_A_STEP:
+        return step(queues, limits)
+    return ReceiveInSteps(
+        lambda: _in_steps(queues, limits, hidden, step, give_back),
+        _keys_of(queues),
+        give_back,
     )
 
 
 def pop_messages(
     namespace: Namespace, qnames: str | Iterable[str], max_messages: int, *, codec: Codec
-) -> Operation[list[Message]]:
+) -> Operation[list[Message]] | ReceiveInSteps:
     """Receive messages that are due, of earlier queues first, and remove them."""
     queues = queues_of(namespace, qnames)
-    most = protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH)
-    return Operation(
-        load("pop_messages"),
-        *_several(queues, (digits(most), _BYTES, queues[0].namespace)),
-        _received(queues, codec),
-        Retry.NEVER,
-        tuple(keys.name for keys in queues),
+    limits = _Limits(protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH))
+
+    def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
+        most, room, first = limits.args()
+        return Operation(
+            load("pop_messages"),
+            _keys_of(queues),
+            (most, room, queues[0].namespace, first),
+            _received(queues, codec),
+            Retry.NEVER,
+            tuple(keys.name for keys in queues),
+        )
+
+    if len(queues) <= QUEUES_A_STEP:
+        return step(queues, limits)
+    return ReceiveInSteps(
+        lambda: _in_steps(queues, limits, b"0", step, None),
+        _keys_of(queues),
+        None,
     )
 
 
-def _several(
-    queues: list[QueueKeys], args: tuple[bytes, ...]
-) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    return tuple(key for keys in queues for key in (keys.hash, keys.zset)), args
+def _in_steps(
+    queues: list[QueueKeys],
+    limits: _Limits,
+    vt: bytes,
+    step: Callable[[list[QueueKeys], _Limits], Operation[list[Message]]],
+    give_back: Callable[[list[Message]], Operation[list[str]] | None] | None,
+) -> Steps[list[Message]]:
+    parts = [queues[at : at + QUEUES_A_STEP] for at in range(0, len(queues), QUEUES_A_STEP)]
+    for part in parts:
+        yield Operation(
+            load("require_queues"),
+            tuple(keys.hash for keys in part),
+            (vt,),
+            bool,
+            Retry.ALWAYS,
+            tuple(keys.name for keys in part),
+        )
+    received: list[Message] = []
+    try:
+        for part in parts:
+            messages: list[Message] = yield step(part, limits)
+            received += messages
+            limits = _Limits(
+                limits.most - len(messages),
+                limits.room - sum(len(message.raw) for message in messages),
+                first=not received,
+            )
+            if limits.most == 0 or limits.room <= 0:
+                break
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        if give_back is None and received and isinstance(error, Exception):
+            return received  # they are removed already: only the caller still has them
+        undo = give_back and give_back(received)
+        if undo:
+            yield undo
+        raise
+    return received
+
+
+def _keys_of(queues: list[QueueKeys]) -> tuple[bytes, ...]:
+    return tuple(key for keys in queues for key in (keys.hash, keys.zset))
 
 
 def _received(queues: list[QueueKeys], codec: Codec) -> Callable[[Any], list[Message]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import redis
 
 from rsmq import InvalidFormat, InvalidValue, MissingParameter, QueueNotFound
 from tests.expect import refused
@@ -134,10 +133,6 @@ def test_without_its_target_a_policy_does_nothing(env, queue, dead, receive):
 
 def broken(env, dead):
     """What makes a dead-letter queue unable to take a message, one after the other."""
-    for field, value in (("totalsent", "many"), ("totalsent", str(2**63 - 1))):
-        env.raw.hset(env.hash(dead), field, value)
-        yield
-        env.raw.hdel(env.hash(dead), field)
     env.raw.set(env.zset(dead), "text")
     yield
     env.raw.delete(env.zset(dead), env.hash(dead))
@@ -170,34 +165,6 @@ def test_two_queues_cannot_be_each_others_dead_letter_queue(env, queue, dead):
 def test_a_limit_without_a_queue_is_refused(env, queue):
     with refused(InvalidFormat, "Invalid max_receives format"):
         env.rsmq.set_dead_letter_policy(queue, None, 5)
-
-
-def test_a_second_queue_whose_total_is_at_its_end_and_nothing_is_received(env, queue):
-    env.rsmq.create_queue("first")
-    env.rsmq.send_message("first", "m")
-    env.rsmq.send_message(queue, "m")
-    for end in (str(2**63 - 1), str(10**19)):
-        env.raw.hset(env.hash(queue), "totalrecv", end)
-        before = env.state()
-        for call in (env.rsmq.receive_messages, env.rsmq.pop_messages):
-            with pytest.raises(redis.ResponseError):
-                call(["first", queue], 5)
-            assert env.state() == before
-        env.rsmq.receive_message("first", vt=0)
-        with pytest.raises(redis.ResponseError):
-            env.rsmq.recover_messages(queue, 5, idle=0) or env.rsmq.receive_message(queue)
-
-
-def test_a_redrive_into_a_queue_whose_total_is_at_its_end_changes_nothing(env, queue, dead):
-    env.rsmq.send_message(dead, "m")
-    for end in (str(2**63 - 1), str(10**19)):
-        env.raw.hset(env.hash(queue), "totalsent", end)
-        before = env.state()
-        with pytest.raises(redis.ResponseError):
-            env.rsmq.redrive_messages(dead, queue)
-        with pytest.raises(redis.ResponseError):
-            env.rsmq.move_messages(dead, queue, list(env.scores(dead)))
-        assert env.state() == before
 
 
 def test_a_redrive_of_a_missing_queue_says_so(env, queue):
@@ -347,10 +314,6 @@ def test_redrives_that_are_refused(env, queue, dead):
         assert caught.error.value == "missing"
     with refused(InvalidValue, "max_messages must be between 1 and 1000000000"):
         env.rsmq.redrive_messages(dead, queue, max_messages=0)
-    env.raw.hset(env.hash(queue), "totalsent", "many")
-    with pytest.raises(redis.ResponseError):
-        env.rsmq.redrive_messages(dead, queue)
-    env.raw.hdel(env.hash(queue), "totalsent")
     assert env.state() == before
 
 
@@ -406,8 +369,4 @@ def test_moves_that_are_refused(env, queue):
         with refused(QueueNotFound, "Queue not found") as caught:
             env.rsmq.move_messages(source, destination, ids=[id])
         assert caught.error.value == "missing"
-    env.raw.hset(env.hash("to"), "totalsent", "many")
-    with pytest.raises(redis.ResponseError):
-        env.rsmq.move_messages(queue, "to", [id])
-    env.raw.hdel(env.hash("to"), "totalsent")
     assert env.state() == before

@@ -179,13 +179,3 @@ def test_a_user_without_all_rights_leaves_no_name(env, queue):
         half.send_messages(queue, ["m"], dedup_ids=["x"])
     half.close()
     assert env.state() == before
-
-
-def test_a_total_that_is_no_number_leaves_no_name(env, queue):
-    env.raw.hset(env.hash(queue), "totalsent", "many")
-    before = env.state()
-    with pytest.raises(redis.ResponseError):
-        env.rsmq.send_message(queue, "m", dedup_id="x")
-    with pytest.raises(redis.ResponseError):
-        env.rsmq.send_messages(queue, ["m"], dedup_ids=["x"])
-    assert env.state() == before

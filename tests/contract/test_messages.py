@@ -615,23 +615,6 @@ def test_a_first_time_that_is_none(env, queue, first):
     assert message.first_received_at is None
 
 
-@pytest.mark.parametrize("field", ["totalrecv", "{id}:rc"])
-@pytest.mark.parametrize("count", [0, 3])
-def test_a_receive_that_cannot_count_changes_nothing(env, queue, field, count):
-    id = env.rsmq.send_message(queue, "m")
-    if count:
-        env.raw.hset(env.hash(queue), f"{id}:rc", count)
-    for stored in ("many", "007"):
-        env.raw.hset(env.hash(queue), field.format(id=id), stored)
-        before = env.state()
-
-        for receive in (env.rsmq.receive_message, lambda q: env.rsmq.receive_messages(q, 2)):
-            with pytest.raises(redis.exceptions.ResponseError, match="not an integer"):
-                receive(queue)
-
-        assert env.state() == before
-
-
 @pytest.mark.parametrize("total", ["many", "1.5", "", "007", "9" * 16])
 def test_what_is_counted_does_not_matter_where_nothing_is_due(env, queue, total):
     env.rsmq.send_message(queue, "m", delay=1000)
@@ -673,17 +656,6 @@ def test_a_time_without_a_count_is_not_that_of_a_receive(env, queue, receive):
 
     assert message.receive_count == 1
     assert before <= message.first_received_ms <= env.now_ms()
-
-
-@pytest.mark.parametrize("total", ["many", "007"])
-def test_a_send_that_cannot_count_changes_nothing(env, queue, total):
-    env.raw.hset(env.hash(queue), "totalsent", total)
-    before = env.state()
-
-    with pytest.raises(redis.exceptions.ResponseError, match="not an integer"):
-        env.rsmq.send_message(queue, "m")
-
-    assert env.state() == before
 
 
 def test_scripts_that_the_server_forgot_are_sent_again(env, queue):

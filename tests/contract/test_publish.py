@@ -131,14 +131,6 @@ BROKEN = {
     "half-made": (lambda env, q: env.raw.hdel(env.hash(q), "maxsize"), QueueNotFound),
     "too small": (lambda env, q: env.rsmq.set_queue_attributes(q, maxsize=1024), MessageTooLong),
     "no delay": (lambda env, q: env.raw.hset(env.hash(q), "delay", "soon"), InvalidValue),
-    "no total": (
-        lambda env, q: env.raw.hset(env.hash(q), "totalsent", "many"),
-        redis.ResponseError,
-    ),
-    "a total at its end": (
-        lambda env, q: env.raw.hset(env.hash(q), "totalsent", str(2**63 - 1)),
-        redis.ResponseError,
-    ),
     "another zset": (lambda env, q: env.raw.set(env.zset(q), "text"), redis.ResponseError),
     "another hash": (
         lambda env, q: (env.raw.delete(env.hash(q)), env.raw.set(env.hash(q), "text")),

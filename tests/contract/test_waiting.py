@@ -69,11 +69,11 @@ def test_what_is_there_already_is_not_waited_for(env, queue, call):
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_delayed_message_is_delivered_when_it_becomes_visible(env, queue, call):
-    env.rsmq.send_message(queue, "m", delay=0.15)
     began = time.monotonic()
+    env.rsmq.send_message(queue, "m", delay=0.15)
 
     assert CALLS[call](env.rsmq, queue, 20).body == "m"
-    assert 0.1 < time.monotonic() - began < SLACK
+    assert 0.14 < time.monotonic() - began < SLACK
 
 
 def test_a_hidden_message_is_delivered_when_its_timeout_ends(env, queue):

@@ -544,24 +544,6 @@ def test_a_user_may_do_no_more_than_is_said(server, opened):
         assert "README" in caught.value.__notes__[0]
 
 
-@pytest.mark.parametrize("field", ["totalrecv", "{id}:rc"])
-def test_a_counter_at_its_end_changes_nothing(server, opened, field):
-    rsmq = opened(server.url, ns="overflow")
-    rsmq.create_queue("q", exist_ok=True)
-    rsmq.purge_queue("q")
-    id = rsmq.send_message("q", "m")
-    with server.raw() as raw:
-        raw.hset("overflow:q:Q", field.format(id=id), 2**63 - 1)
-        before = raw.hgetall("overflow:q:Q"), raw.zrange("overflow:q", 0, -1, withscores=True)
-
-        with pytest.raises(redis_errors.ResponseError, match="overflow"):
-            rsmq.receive_message("q")
-
-        after = raw.hgetall("overflow:q:Q"), raw.zrange("overflow:q", 0, -1, withscores=True)
-        assert after == before
-        raw.hdel("overflow:q:Q", "totalrecv")
-
-
 def test_latency_does_not_mix_up_replies(server):
     """Many threads and tasks over a slow line each get their own answers."""
     proxy = Proxy(server.port)

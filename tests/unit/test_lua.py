@@ -21,8 +21,8 @@ STEPS = {
     "begin_send": "send_messages",
     "finish_send": "send_messages",
     "dead_letter_sources": "redrive_messages",
-    "due_in": "receive_message",
     "received_messages": "recover_messages",
+    "require_queues": "receive_messages",
 }
 #: What only the floors above the clients use, through ``run``.
 UPPER = {
@@ -144,6 +144,7 @@ def test_errors_in_the_header_are_those_in_the_code(name):
         "queue_not_found(": {"QUEUENOTFOUND"},
         "no_number(": {"INVALIDVALUE"},
         "due_in_order(": {"QUEUENOTFOUND"},
+        "stored_ms(of.vt)": {"INVALIDVALUE"},
         "sendable(": {"QUEUENOTFOUND", "INVALIDVALUE", "MESSAGETOOLONG"},
     }
     used = {word for word in CODES if f"'{word} '" in code}

@@ -103,7 +103,6 @@ def test_how_each_operation_may_be_repeated():
             operations.release_messages(NS, [MESSAGE], None),
             operations.move_messages(NS, [MESSAGE], "p", None),
             operations.set_dead_letter_policy(NS, "q", "p", 5),
-            operations.due_in(NS, [b"rsmq:q"], names=True),
         )
     }
     bare = operations.release_messages(NS, "q", ["i" * 32])
@@ -129,7 +128,6 @@ def test_how_each_operation_may_be_repeated():
         "release_messages": Retry.ALWAYS,
         "move_messages": Retry.NEVER,
         "set_dead_letter_policy": Retry.ALWAYS,
-        "due_in": Retry.ALWAYS,
     }
     assert (bare.retry, named.retry) == (Retry.NEVER, Retry.ALWAYS)
 

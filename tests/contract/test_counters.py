@@ -1,0 +1,180 @@
+"""
+Receive counts and totals that some program has overwritten: read leniently, written as integers.
+
+A fraction is cut off; what is not a number, or is too large, counts as 0.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from rsmq import operations
+from rsmq.operations.leases import Batch
+from rsmq.operations.workers import Identity, Want
+
+#: As stored, and as read.
+STORED = {
+    "": 0,
+    "many": 0,
+    "1.5": 1,
+    "9" * 25: 0,
+    str(2**63 - 1): 0,
+    "-3": -3,
+    "007": 7,
+    "3": 3,
+}
+EACH = pytest.mark.parametrize(("stored", "number"), STORED.items())
+
+
+def take(rsmq, queue):
+    """As a worker receives: ids and counts."""
+    keys = rsmq.namespace.queue(queue)
+    worker = Identity(rsmq.namespace, "w", "token")
+    wants = [Want(keys, 60_000, 1, 0, 10)]
+    (taken,) = rsmq.run(operations.take_messages(worker, wants, 10))
+    return [(id, taken.again.get(place, (1, 0))[0]) for place, id in enumerate(taken.ids)]
+
+
+def lease(rsmq, queue):
+    """As a stream receives: ids and counts."""
+    keys, batch = rsmq.namespace.queue(queue), Batch("lease", 1)
+    rsmq.run(
+        operations.lease_messages(
+            rsmq.namespace, keys, batch, 0, 10, vt=60, latest_ms=None, lifetime=60,
+            dead_letters=None,
+        )
+    )  # fmt: skip
+    leased = rsmq.run(operations.leased_messages(keys, batch, 0))
+    ids = [id.decode() for id in leased.ids]
+    return list(zip(ids, leased.receive_counts, strict=True))
+
+
+def ids_and_counts(messages):
+    return [(message.id, message.receive_count) for message in messages if message]
+
+
+RECEIVES = {
+    "receive_message": lambda rsmq, q: ids_and_counts(
+        [rsmq.receive_message(q), rsmq.receive_message(q)]
+    ),
+    "receive_messages": lambda rsmq, q: ids_and_counts(rsmq.receive_messages(q, 5)),
+    "pop_message": lambda rsmq, q: ids_and_counts([rsmq.pop_message(q), rsmq.pop_message(q)]),
+    "pop_messages": lambda rsmq, q: ids_and_counts(rsmq.pop_messages(q, 5)),
+    "take_messages": take,
+    "lease_messages": lease,
+}
+
+
+def is_possible(env, receive):
+    """Workers and streams have rights of their own; the embedded server lacks what streams need."""
+    unusual = {"acl": {"take_messages", "lease_messages"}, "memory": {"lease_messages"}}
+    return receive not in unusual.get(env.backend, ())
+
+
+@EACH
+@pytest.mark.parametrize("receive", RECEIVES)
+def test_a_receive_count_of_any_text_holds_up_nothing(env, queue, receive, stored, number):
+    if not is_possible(env, receive):
+        return
+    odd, other = env.rsmq.send_messages(queue, ["odd", "other"])
+    env.raw.hset(env.hash(queue), mapping={f"{odd}:rc": stored, f"{odd}:fr": "5"})
+
+    assert RECEIVES[receive](env.rsmq, queue) == [(odd, number + 1), (other, 1)]
+    fields = env.fields(queue)
+    assert fields["totalrecv"] == "2"
+    if receive.startswith("pop"):
+        assert env.scores(queue) == {}
+    else:
+        assert fields[f"{odd}:rc"] == str(number + 1)
+        assert env.scores(queue)[odd] > env.now_ms()
+
+
+@EACH
+@pytest.mark.parametrize("receive", RECEIVES)
+def test_a_total_of_any_text_holds_up_nothing(env, queue, receive, stored, number):
+    if not is_possible(env, receive):
+        return
+    ids = env.rsmq.send_messages(queue, ["a", "b"])
+    env.raw.hset(env.hash(queue), "totalrecv", stored)
+
+    assert RECEIVES[receive](env.rsmq, queue) == [(id, 1) for id in ids]
+    assert env.fields(queue)["totalrecv"] == str(number + 2)
+
+
+def test_a_receipt_of_a_message_whose_count_was_odd_is_one_like_any_other(env, queue):
+    id = env.rsmq.send_message(queue, "m")
+    env.raw.hset(env.hash(queue), f"{id}:rc", "1.5")
+    first = env.rsmq.receive_message(queue, vt=0)
+    second = env.rsmq.receive_message(queue)
+
+    assert [first.receive_count, second.receive_count] == [2, 3]
+    assert env.rsmq.delete_message(first) is False
+    assert env.rsmq.delete_message(second) is True
+
+
+@EACH
+def test_a_dead_letter_policy_reads_it_too(env, queue, stored, number):
+    env.rsmq.create_queue("dead")
+    env.rsmq.set_dead_letter_policy(queue, "dead", 3)
+    receives = [
+        lambda: ids_and_counts([env.rsmq.receive_message(queue)]),
+        lambda: ids_and_counts(env.rsmq.receive_messages(queue, 5)),
+        lambda: [(id, 0) for id in env.rsmq.sweep_dead_letters(queue)],
+    ]
+    for receive in receives:
+        id = env.rsmq.send_message(queue, "m")
+        env.raw.hset(env.hash(queue), f"{id}:rc", stored)
+        found = receive()
+        if number >= 3:
+            assert found in ([], [(id, 0)])
+            assert list(env.scores("dead")) == [id]
+            assert env.fields("dead")[f"{id}:rc"] == stored
+        else:
+            assert found == ([] if receive is receives[2] else [(id, number + 1)])
+            assert env.scores("dead") == {}
+        env.rsmq.purge_queue(queue)
+        env.rsmq.purge_queue("dead")
+
+
+def redrive(env, queue):
+    env.rsmq.create_queue("from", exist_ok=True)
+    env.rsmq.send_message("from", "m")
+    env.rsmq.redrive_messages("from", queue)
+
+
+def move(env, queue):
+    env.rsmq.create_queue("from", exist_ok=True)
+    id = env.rsmq.send_message("from", "m")
+    assert env.rsmq.move_messages("from", queue, ids=[id]) == [id]
+
+
+def dead_letter(env, queue):
+    env.rsmq.create_queue("from", exist_ok=True)
+    env.rsmq.set_dead_letter_policy("from", queue, 1)
+    env.rsmq.send_message("from", "m")
+    env.rsmq.receive_message("from", vt=0)
+    assert env.rsmq.receive_message("from") is None
+
+
+SENDS = {
+    "send_message": lambda env, q: env.rsmq.send_message(q, "m"),
+    "send_messages": lambda env, q: env.rsmq.send_messages(q, ["m"]),
+    "large": lambda env, q: env.rsmq.send_messages(q, ["x" * 10_000, "y" * 10_000]),
+    "dedup": lambda env, q: env.rsmq.send_message(q, "m", dedup_id="one"),
+    "publish": lambda env, q: env.rsmq.publish([q], "m"),
+    "redrive": redrive,
+    "move": move,
+    "dead letter": dead_letter,
+}
+
+
+@EACH
+@pytest.mark.parametrize("send", SENDS)
+def test_a_total_of_any_text_holds_up_no_send(env, queue, send, stored, number):
+    env.raw.hset(env.hash(queue), "totalsent", stored)
+    SENDS[send](env, queue)
+
+    sent = 2 if send == "large" else 1
+    assert env.fields(queue)["totalsent"] == str(number + sent)
+    assert len(env.scores(queue)) == sent
+    assert all(id in env.fields(queue) for id in env.scores(queue))
