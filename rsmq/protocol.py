@@ -63,6 +63,11 @@ ATTRIBUTE_FIELDS = (
     "x:paused",
 )
 
+#: Node's attribute names, and how those of extensions begin: no message has such an id. What seems
+#: to be the body of such an id is an attribute of the queue. See lua/_reserved.lua.
+_NODE_ATTRIBUTES = frozenset(name.encode() for name in ATTRIBUTE_FIELDS if ":" not in name)
+_EXTENSION = b"x:"
+
 #: A name that would make the queue's sorted set the index of queues.
 RESERVED_NAME = "QUEUES"
 
@@ -214,6 +219,14 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
             hint=f"The key of queue {show(qname)} in namespace {show(prefix)} would be the hash "
             "of another queue. Use another name.",
         )
+    # What follows `:x:` names a key of extension data, of another queue or of the namespace.
+    if ":x:" in f":{qname}":
+        raise InvalidFormat(
+            "qname",
+            value=qname,
+            hint=f"The key of queue {show(qname)} in namespace {show(prefix)} could be one of "
+            "extension data, whose names hold ':x:'. Use another name.",
+        )
     return QueueKeys(
         qname,
         encode_name(f"{prefix}:{qname}"),
@@ -295,6 +308,19 @@ def check_id(id: object) -> str:
     if not isinstance(id, str) or not _BARE_ID.fullmatch(id):
         raise InvalidFormat("id", value=id, hint=f"{_ID_RULE}; got {show(id)}.")
     return id
+
+
+def is_reserved_id(raw: bytes) -> bool:
+    """Return whether an id as it stands in Redis is the name of an attribute."""
+    return raw in _NODE_ATTRIBUTES or raw.startswith(_EXTENSION)
+
+
+def has_reserved_ids(raws: Collection[bytes]) -> bool:
+    """Return whether any of many ids may be reserved; in a tenth of the time."""
+    joined = b"\n%b\n" % b"\n".join(raws)
+    if b"\n" + _EXTENSION in joined:
+        return True
+    return any(b"\n%b\n" % name in joined for name in _NODE_ATTRIBUTES)
 
 
 _TO_ALPHABET = bytes(ID_ALPHABET[byte % 62] for byte in range(256))

@@ -50,6 +50,7 @@ client goes wrong), N a note.
     dead-letter-cycle       W  by hand
 
     of messages
+    attribute-id            E  safe: the id is removed, the attribute stays
     ghost                   W  safe: removed, ten seconds after it was due or sent
     orphan-body             W  asked for: orphan-body:restore or orphan-body:remove
     left-over-counter       W  safe: removed

@@ -300,6 +300,14 @@ _ATTRIBUTES = {
 
 #: Faults of messages.
 _MESSAGES = {
+    "attribute-id": Fault(
+        "error",
+        "ids that are names of the queue's attributes: {number}",
+        "a program that wrote over it",
+        "Node and others deliver the attribute as a message; deleting it destroys the queue.",
+        "Removes the ids; the attributes stay.",
+        safe=True,
+    ),
     "ghost": Fault(
         "warning",
         "ids without a body: {number}",

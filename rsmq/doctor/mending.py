@@ -45,9 +45,9 @@ T = TypeVar("T")
 _ORDER = (
     "expiring", "half-queue", "messages-without-queue", "unlisted-queue", "milliseconds",
     "bad-attribute", "large-maxsize", "bad-total", "strange-time", "dead-letter-gone",
-    "ids-without-queue", "ghost", "bad-counter", "count-without-time", "odd-first-received",
-    "microseconds-score", "seconds-score", "far-future", "orphan-body", "left-over-counter",
-    "undeletable-id", "left-over-extension", "listed-without-queue",
+    "ids-without-queue", "attribute-id", "ghost", "bad-counter", "count-without-time",
+    "odd-first-received", "microseconds-score", "seconds-score", "far-future", "orphan-body",
+    "left-over-counter", "undeletable-id", "left-over-extension", "listed-without-queue",
 )  # fmt: skip
 
 _A_STEP = 1000
@@ -315,6 +315,7 @@ def _reminted(row: StoredRow, now: int) -> tuple[bytes, int] | None:
 
 
 _OF_ROWS: dict[str, tuple[Callable[[StoredRow, int], Any], Callable[..., Operation[int]]]] = {
+    "attribute-id": (_ghost, operations.remove_ghosts),
     "ghost": (_ghost, operations.remove_ghosts),
     "ids-without-queue": (_ghost, operations.remove_ghosts),
     "bad-counter": (_counters, _mend_counters),

@@ -44,6 +44,9 @@ REMEMBERED = 100_000
 
 def faults_of_row(row: StoredRow, now_ms: int) -> Iterator[str]:
     """The codes of what is wrong with an id that is in the queue."""
+    if protocol.is_reserved_id(row.id):
+        yield "attribute-id"
+        return
     if not row.has_body:
         if is_ghost(row, now_ms):
             yield "ghost"

@@ -8,7 +8,7 @@ end
 
 local function remove_message(zset, hash, id)
   local removed = redis.call('ZREM', zset, id)
-  if removed == 1 then
+  if removed == 1 and not is_reserved(id) then
     redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', may_have_meta(id) and id .. ':meta' or id)
   end
   return removed
@@ -19,11 +19,14 @@ local function fields_of(ids)
   local fields, last = {}, 0
   for each = 1, #ids do
     local id = ids[each]
-    fields[last + 1], fields[last + 2], fields[last + 3] = id, id .. ':rc', id .. ':fr'
-    last = last + 3
-    if may_have_meta(id) then
-      last = last + 1
-      fields[last] = id .. ':meta'
+    local short = #id < 10 or id >= 'x:' and id < 'x;'
+    if not (short and is_reserved(id)) then
+      fields[last + 1], fields[last + 2], fields[last + 3] = id, id .. ':rc', id .. ':fr'
+      last = last + 3
+      if may_have_meta(id) then
+        last = last + 1
+        fields[last] = id .. ':meta'
+      end
     end
   end
   return fields
@@ -49,9 +52,10 @@ local function first_due(zset, hash, now)
     for each = 1, #due do
       local id = due[each]
       local values = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
-      if values[1] then
+      local reserved = is_reserved(id)
+      if values[1] and not reserved then
         return id, values
-      elseif in_progress(zset, id, now) then
+      elseif not reserved and in_progress(zset, id, now) then
         stepped_over = stepped_over + 1
       else
         remove_message(zset, hash, id)

@@ -25,7 +25,9 @@ local function due_messages(zset, hash, now, want, room, first, dead)
     local values = redis.call('HMGET', hash, unpack(names))
     for each = 1, ids do
       local id, body, count = found[each], values[2 * each - 1], values[2 * each]
-      if not body and in_progress(zset, id, now) then
+      local reserved = (#id < 10 or id >= 'x:' and id < 'x;') and is_reserved(id)
+      body = not reserved and body
+      if not body and not reserved and in_progress(zset, id, now) then
         stepped_over = stepped_over + 1
       elseif not body then
         remove_message(zset, hash, id)

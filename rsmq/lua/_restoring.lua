@@ -6,7 +6,7 @@ local function restore(hash, zset, given, at, now)
   local fields, members, number = {}, {}, 0
   for row = at, #given, 5 do
     local id = given[row]
-    if not redis.call('ZSCORE', zset, id) then
+    if not is_reserved(id) and not redis.call('ZSCORE', zset, id) then
       number = number + 1
       fields[#fields + 1], fields[#fields + 2] = id, given[row + 1]
       members[2 * number - 1] = given[row + 2] == '' and now or given[row + 2]

@@ -14,6 +14,7 @@
 -- errors  none: without the queue or the part there is nothing to remove
 -- source  none in Node; what is left is what npm rsmq 0.12.4 deleteMessage leaves of each
 -- @include _time.lua
+-- @include _reserved.lua
 -- @include _due.lua
 -- @include _full.lua
 -- @include _variadic.lua

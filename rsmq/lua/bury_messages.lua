@@ -20,6 +20,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _due.lua
 -- @include _full.lua
 -- @include _totals.lua
@@ -50,6 +51,7 @@ for at = 6, #messages, 3 do
   local told = {}
   held_still(hash, zset, {id}, count, told)
   local whole = redis.call('ZSCORE', zset, id) and redis.call('HEXISTS', hash, id) == 1
+    and not is_reserved(id)
   if told[1] == '1' and not whole then
     told[1] = '0'
   elseif told[1] == '1' then

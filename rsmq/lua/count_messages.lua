@@ -11,6 +11,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _variadic.lua
 -- @include _walk.lua
 
@@ -30,7 +31,7 @@ local counts, ids = values_of('HMGET', hash, names), {}
 local visible, in_flight, delayed = 0, 0, 0
 for at = 1, #names do
   local id = found[2 * at - 1]
-  if redis.call('HEXISTS', hash, id) == 1 then
+  if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) then
     ids[#ids + 1] = id
     if tonumber(found[2 * at]) <= now then
       visible = visible + 1

@@ -8,6 +8,7 @@
 -- errors  none: a missing queue has no such message
 -- source  none in Node; what is left is what npm rsmq 0.12.4 deleteMessage leaves of each
 -- @include _time.lua
+-- @include _reserved.lua
 -- @include _due.lua
 -- @include _full.lua
 -- @include _variadic.lua

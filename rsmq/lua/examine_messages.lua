@@ -10,6 +10,7 @@
 -- errors  none
 -- source  none in Node
 -- @include _time.lua
+-- @include _reserved.lua
 -- @include _variadic.lua
 -- @include _walk.lua
 
@@ -25,7 +26,7 @@ local counts = values_of('HMGET', hash, names)
 for at = 1, #found, 2 do
   local last = #told
   told[last + 1], told[last + 2] = found[at], found[at + 1]
-  told[last + 3] = redis.call('HEXISTS', hash, found[at])
+  told[last + 3] = is_reserved(found[at]) and 0 or redis.call('HEXISTS', hash, found[at])
   told[last + 4], told[last + 5] = counts[at], counts[at + 1]
 end
 local score, behind = place_behind(found, #found / 2, from, seen)

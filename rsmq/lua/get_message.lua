@@ -10,6 +10,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]
@@ -21,7 +22,7 @@ if not stored then
 end
 local score = redis.call('ZSCORE', zset, id)
 local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
-if not score or not fields[1] then
+if not score or not fields[1] or is_reserved(id) then
   return false
 end
 local reason = reasons_of(zset, {id})[1] or false

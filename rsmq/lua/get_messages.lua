@@ -12,6 +12,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]
@@ -30,6 +31,7 @@ for at = 2, #ids do
   end
   local id = ids[at]
   local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
+  fields[1] = not is_reserved(id) and fields[1]
   room = room - #(fields[1] or '')
   looked_up[#looked_up + 1] = id
   for _, value in ipairs({fields[1], fields[2], fields[3], redis.call('ZSCORE', zset, id)}) do

@@ -12,6 +12,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _due.lua
 -- @include _full.lua
 -- @include _totals.lua
@@ -43,7 +44,7 @@ for at = 3, #queues, 2 do
   local before, ids, places = #told - from - 1, nil, nil
   ids, from, places = fitting(hash, zset, messages, from, 1, 'ZSCORE', told)
   for each, id in ipairs(ids) do
-    if redis.call('HEXISTS', hash, id) == 1 then
+    if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) then
       -- What was received becomes visible; anything else keeps its place and its time.
       local received = redis.call('HEXISTS', hash, id .. ':rc') == 1
       transfer(zset, hash, to, id, received and now or redis.call('ZSCORE', zset, id))

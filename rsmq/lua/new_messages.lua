@@ -18,6 +18,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _walk.lua
 -- @include _id.lua
 -- @include _reasons.lua
@@ -42,7 +43,7 @@ while passed < #found / 2 and room > 0 and not ended do
   local id, score = found[2 * passed + 1], found[2 * passed + 2]
   if is_new(id, tonumber(score)) then
     local body, times, first = unpack(redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr'))
-    if body then
+    if body and not is_reserved(id) then
       room = room - #body
       ids[#ids + 1] = id
       for _, value in ipairs({id, body, times or '', first or '', score}) do

@@ -16,6 +16,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _variadic.lua
 -- @include _walk.lua
 -- @include _reasons.lua
@@ -53,6 +54,7 @@ while passed < #names and #messages < 5 * count and (room > 0 or #messages == 0)
   local id, score, times = found[2 * passed + 1], found[2 * passed + 2], counts[passed + 1]
   if not hidden or (state == 'in_flight') == (times and true or false) then
     local body, first = unpack(redis.call('HMGET', hash, id, id .. ':fr'))
+    body = not is_reserved(id) and body
     if body and hidden and skip > 0 then
       skip = skip - 1
     elseif body then

@@ -10,6 +10,7 @@
 -- source  npm rsmq 0.12.4 popMessage; ghosts are healed instead of delivered
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _due.lua
 -- @include _full.lua
 -- @include _totals.lua

@@ -13,6 +13,7 @@
 -- source  none in Node; what is left is what npm rsmq 0.12.4 popMessage leaves of each
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _due.lua
 -- @include _full.lua
 -- @include _totals.lua

@@ -12,6 +12,7 @@
 -- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _sending.lua
 -- @include _id.lua
 -- @include _totals.lua

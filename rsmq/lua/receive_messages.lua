@@ -14,6 +14,7 @@
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes for each
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _due.lua
 -- @include _full.lua
 -- @include _totals.lua

@@ -15,6 +15,7 @@
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _due.lua
 -- @include _full.lua
 -- @include _totals.lua
@@ -42,7 +43,7 @@ for at = 5, #receipts, 2 do
   local id, count = receipts[at], whole(receipts[at + 1])
   local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
   local body, since = fields[1], redis.call('ZSCORE', zset, id)
-  if body and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
+  if body and not is_reserved(id) and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
     if dead and count >= dead.limit then
       transfer(zset, hash, dead, id, digits(now))
     elseif #body > left and #taken > 0 then

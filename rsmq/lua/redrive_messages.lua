@@ -14,6 +14,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _id.lua
 -- @include _due.lua
 -- @include _full.lua

@@ -8,6 +8,7 @@
 -- errors  none
 -- source  none in Node
 -- @include _time.lua
+-- @include _reserved.lua
 -- @include _full.lua
 -- @include _id.lua
 -- @include _due.lua
@@ -22,7 +23,7 @@ for at = 1, #renamed, 3 do
   local score = redis.call('ZSCORE', zset, id)
   local values = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
   local held = values[2] and score and tonumber(score) > now
-  if score and values[1] and not held and not redis.call('ZSCORE', zset, new) then
+  if score and values[1] and not is_reserved(id) and not held and not redis.call('ZSCORE', zset, new) then
     for place, ending in ipairs({'', ':rc', ':fr', ':meta'}) do
       if values[place] then
         redis.call('HSET', hash, new .. ending, values[place])

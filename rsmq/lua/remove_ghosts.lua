@@ -8,6 +8,7 @@
 -- errors  none
 -- source  none in Node
 -- @include _time.lua
+-- @include _reserved.lua
 -- @include _full.lua
 -- @include _due.lua
 
@@ -18,8 +19,8 @@ local now, number = server_time_ms(), 0
 allow_removal(zset, hash)
 for at = 1, #ghosts, 2 do
   local id = ghosts[at]
-  if redis.call('ZSCORE', zset, id) and redis.call('HEXISTS', hash, id) == 0
-    and (ghosts[at + 1] == '1' or not in_progress(zset, id, now)) then
+  if redis.call('ZSCORE', zset, id) and (is_reserved(id) or redis.call('HEXISTS', hash, id) == 0
+    and (ghosts[at + 1] == '1' or not in_progress(zset, id, now))) then
     number = number + remove_message(zset, hash, id)
   end
 end

@@ -8,6 +8,7 @@
 -- returns of how many something was removed
 -- errors  none
 -- source  none in Node
+-- @include _reserved.lua
 -- @include _full.lua
 
 local hash, zset = KEYS[1], KEYS[2]
@@ -18,7 +19,7 @@ local number = 0
 allow_removal(zset, hash)
 for at = 2, #ids do
   local id = ids[at]
-  if not redis.call('ZSCORE', zset, id) and (bodies == '1' or redis.call('HEXISTS', hash, id) == 0) then
+  if not redis.call('ZSCORE', zset, id) and not is_reserved(id) and (bodies == '1' or redis.call('HEXISTS', hash, id) == 0) then
     number = number + math.min(redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta'), 1)
   end
 end

@@ -11,6 +11,7 @@
 -- source  none in Node; what is written is what its sends and receives have written
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _sending.lua
 -- @include _totals.lua
 -- @include _variadic.lua

@@ -8,6 +8,7 @@
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include _time.lua
+-- @include _reserved.lua
 -- @include _full.lua
 -- @include _attributes.lua
 
@@ -21,7 +22,8 @@ local now, number = digits(server_time_ms()), 0
 allow_when_full(zset)
 for at = 1, #orphans, 2 do
   local id, score = orphans[at], orphans[at + 1]
-  if not redis.call('ZSCORE', zset, id) and redis.call('HEXISTS', hash, id) == 1 then
+  if not redis.call('ZSCORE', zset, id) and redis.call('HEXISTS', hash, id) == 1
+    and not is_reserved(id) then
     number = number + redis.call('ZADD', zset, score == '' and now or score, id)
   end
 end

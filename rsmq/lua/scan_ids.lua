@@ -9,6 +9,7 @@
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include _attributes.lua
+-- @include _reserved.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local cursor = ARGV[1]
@@ -16,4 +17,12 @@ local cursor = ARGV[1]
 if not queue(hash) then
   return queue_not_found(hash)
 end
-return redis.call('ZSCAN', zset, cursor, 'COUNT', '1000')
+local scan = redis.call('ZSCAN', zset, cursor, 'COUNT', '1000')
+local found, ids = scan[2], {}
+for at = 1, #found, 2 do
+  local short = #found[at] < 10 or found[at] >= 'x:' and found[at] < 'x;'
+  if not (short and is_reserved(found[at])) then
+    ids[#ids + 1], ids[#ids + 2] = found[at], found[at + 1]
+  end
+end
+return {scan[1], ids}

@@ -17,6 +17,7 @@
 -- source  none in Node; what is written is what npm rsmq 0.12.4 deleteMessage and
 --         changeMessageVisibility write
 -- @include _time.lua
+-- @include _reserved.lua
 -- @include _due.lua
 -- @include _full.lua
 -- @include _variadic.lua

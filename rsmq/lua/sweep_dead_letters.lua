@@ -13,6 +13,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _due.lua
 -- @include _full.lua
 -- @include _totals.lua
@@ -42,7 +43,8 @@ end
 local counts, moved, gone, passed = values_of('HMGET', hash, names), {}, {}, 0
 while passed < #names and #moved < tonumber(most) do
   local id = found[2 * passed + 1]
-  if whole(counts[passed + 1]) >= dead.limit and redis.call('HEXISTS', hash, id) == 1 then
+  if whole(counts[passed + 1]) >= dead.limit and redis.call('HEXISTS', hash, id) == 1
+    and not is_reserved(id) then
     transfer(zset, hash, dead, id, now)
     gone[id] = true
     moved[#moved + 1] = id

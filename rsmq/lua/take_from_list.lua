@@ -18,6 +18,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _totals.lua
 -- @include _variadic.lua
 -- @include _restoring.lua

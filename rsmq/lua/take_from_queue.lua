@@ -19,6 +19,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _full.lua
 -- @include _totals.lua
 -- @include _variadic.lua
@@ -41,7 +42,8 @@ local counts = to == 'queue' and is_of_queue(copied, hash)
 local told, rows, ids, fields, digests = {}, {}, {}, {}, {}
 for at = 3, #given, 8 do
   local id, answer = given[at], '0'
-  local score, body = redis.call('ZSCORE', from_zset, id), redis.call('HGET', from_hash, id)
+  local score, reserved = redis.call('ZSCORE', from_zset, id), is_reserved(id)
+  local body = not reserved and redis.call('HGET', from_hash, id)
   local goes = given[at + 3] ~= '' -- else it is an id without a body
   if score and tonumber(score) == tonumber(given[at + 1]) and goes == (body and true) then
     local there = goes and to == 'queue' and redis.call('HGET', hash, given[at + 3])
@@ -50,7 +52,7 @@ for at = 3, #given, 8 do
     else
       answer = go_on(rows, given, at + 2, counts, copied)
       ids[#ids + 1], digests[#digests + 1] = id, given[at + 2]
-      for _, name in ipairs({'', ':rc', ':fr', ':meta'}) do
+      for _, name in ipairs(reserved and {} or {'', ':rc', ':fr', ':meta'}) do
         fields[#fields + 1] = id .. name
       end
     end

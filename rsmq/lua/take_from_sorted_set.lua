@@ -15,6 +15,7 @@
 -- source  none in Node
 -- @include _time.lua
 -- @include _attributes.lua
+-- @include _reserved.lua
 -- @include _full.lua
 -- @include _totals.lua
 -- @include _variadic.lua

@@ -25,6 +25,7 @@ _HALF_MS = 10_000
 _MANY_SECONDS = 10_000
 
 _GHOST = "a ghost: an id without a body"
+_RESERVED = "an id that is the name of an attribute: no message"
 
 # Scores of clients that count otherwise: seconds below, microseconds above.
 # What is smaller still was put at the front.
@@ -192,6 +193,8 @@ class Queues(Keyed):
 
     def _item(self, element: Element, stored: list[bytes | None], now_ms: int) -> Item:
         body, count, first, meta = stored
+        if protocol.is_reserved_id(element.raw):
+            return Item(element, "ready", None, identity=element.raw, notes=(_RESERVED,))
         score, notes = _score(element.score or 0.0)
         id = protocol.decode_name(element.raw)
         received = protocol.stored_integer(count) or 0

@@ -117,6 +117,10 @@ class SnapshotReader(DataSourceReader):
         self, queue: str, now: int, members: list[bytes]
     ) -> tuple[list[bytes], array[float]]:
         ids, scores = members[::2], array("d", map(float, members[1::2]))
+        if protocol.has_reserved_ids(ids):
+            pairs = zip(ids, scores, strict=True)
+            kept = [pair for pair in pairs if not protocol.is_reserved_id(pair[0])]
+            ids, scores = [id for id, _ in kept], array("d", (score for _, score in kept))
         options = self._options
         if options.include == "visible":
             places = [place for place, score in enumerate(scores) if score <= now]

@@ -44,6 +44,34 @@ def test_a_ghost_goes_with_its_counters(patient, raw, rsmq):
     assert patient.codes() == []
 
 
+def test_ids_that_are_names_of_attributes_are_removed_and_the_attributes_stay(patient, raw, rsmq):
+    kept = rsmq.send_message("q", "kept")
+    rsmq.pause_queue("q")
+    before = patient.fields()
+    names = ("vt", "totalsent", "x:paused", "x:unknown", "x:" + "a" * 30)
+    raw.zadd(patient.zset(), {name: patient.now_ms() for name in names})
+
+    (found,) = patient.findings()
+    assert (found.code, found.number, found.severity) == ("attribute-id", 5, "error")
+    patient.repaired("undeletable-id")
+    assert patient.fields() == before
+    assert list(patient.scores()) == [kept]
+    assert patient.codes() == []
+
+
+def test_an_attribute_is_not_made_a_message(patient, raw, rsmq):
+    """As an older version of this repair did."""
+    raw.zadd(patient.zset(), {"vt": 5})
+    before = patient.fields()
+    keys = rsmq.namespace.queue("q")
+    assert rsmq.run(operations.remint_messages(keys, [(b"vt", 1_700_000_000_000_000)])) == 0
+    assert rsmq.run(operations.restore_orphans(keys, [(b"delay", None)])) == 0
+    assert rsmq.run(operations.remove_left_over(keys, [b"maxsize"], bodies=True)) == 0
+    assert patient.fields() == before
+    assert rsmq.run(operations.remove_ghosts(keys, [(b"vt", False)])) == 1
+    assert (patient.fields(), patient.scores()) == (before, {})
+
+
 def test_a_ghost_that_was_just_delivered_by_node_is_known_by_the_time_of_its_id(patient, raw):
     stored(patient, raw, body=None, score=patient.now_ms() + 30_000, rc=7, fr=5)
 

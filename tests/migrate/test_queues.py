@@ -229,6 +229,30 @@ def test_ghosts_are_left_out_and_taken_away(beside, here, raw, ns):
     assert stored(beside.raw, beside.ns, "q") == []
 
 
+@pytest.mark.parametrize("where", ["here", "beside"])
+def test_ids_that_are_names_of_attributes_are_left_out_and_the_attributes_stay(
+    beside, here, raw, ns, where
+):
+    """On one server and between two."""
+    target, at = (here, ns) if where == "here" else (beside.server, beside.ns)
+    beside.rsmq.create_queue("q", vt=77)
+    id = beside.rsmq.send_message("q", "m")
+    beside.raw.zadd(f"{beside.ns}:q", {"vt": 1, "x:max": beside.raw.time()[0] * 1000})
+    before = {
+        name: value for name, value in beside.raw.hgetall(f"{beside.ns}:q:Q").items()
+        if not name.startswith(id.encode())
+    }  # fmt: skip
+    report = move(Queues(beside.server), "q", target, "target")
+
+    (note,) = report.notes.values()
+    assert note.text == "an id that is the name of an attribute: no message"
+    assert (report.arrived, report.left_out, report.verified) == (1, 2, True)
+    target_raw = raw if where == "here" else beside.raw
+    assert [each.id for each in stored(target_raw, at, "target")] == [id]
+    assert stored(beside.raw, beside.ns, "q") == []
+    assert beside.raw.hgetall(f"{beside.ns}:q:Q").items() >= before.items()
+
+
 @pytest.mark.parametrize("in_flight", [False, True])
 def test_a_message_with_the_meta_of_apalis_is_told_and_leaves_nothing(
     beside, here, raw, ns, in_flight

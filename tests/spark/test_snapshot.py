@@ -84,6 +84,15 @@ def test_a_read_changes_nothing(env, queue):
     assert all("list_queues" in each or "SMEMBERS" in each or "QUEUES" in each for each in scripts)
 
 
+def test_ids_that_are_names_of_attributes_are_not_messages(env, queue):
+    sent = env.rsmq.send_messages("q", ["a", "b"])
+    env.put("short", b"c")
+    env.raw.zadd(env.keys().zset, {"vt": 1, "x:max": 2, "x:" + "a" * 30: 3})
+    for options in ({}, {"columns": "id"}):
+        rows = env.read(queue="q", **options)
+        assert sorted(row["id"] for row in rows) == sorted([*sent, "short"])
+
+
 def test_a_message_is_in_one_state(env, queue):
     now, never = env.rsmq.send_messages("q", ["a", "b"])
     env.rsmq.receive_message("q", vt=100)

@@ -82,6 +82,17 @@ def test_ghosts_are_counted_and_not_written(rsmq, source):
     assert ids_of(file.getvalue()) == [id]
 
 
+def test_ids_that_are_names_of_attributes_are_not_written(rsmq, source):
+    rsmq.create_queue("q")
+    id = rsmq.send_message("q", "a")
+    source.raw.zadd(f"{source.ns}:q", {"vt": 1, "x:max": 2})
+    file = io.BytesIO()
+    found = export_queues(rsmq, None, file)
+
+    assert found.messages == 1
+    assert ids_of(file.getvalue()) == [id]
+
+
 def test_listed_queues_that_can_not_be_read_are_told(rsmq, source, server):
     rsmq.create_queue("q")
     source.raw.sadd(f"{source.ns}:QUEUES", "half", "odd name", "bad")

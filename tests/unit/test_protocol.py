@@ -52,10 +52,39 @@ def test_without_strict_names_keys_of_queues_never_collide(name):
     try:
         keys = tolerant.queue(name)
     except InvalidFormat:
-        assert name == "QUEUES" or name.endswith(":Q") or not encodable(name)
+        odd = name == "QUEUES" or name.endswith(":Q") or ":x:" in f":{name}"
+        assert odd or not encodable(name)
     else:
         assert keys.zset != tolerant.queues
         assert name == "Q" or not keys.zset.endswith(b":Q")
+
+
+@given(
+    st.text(alphabet="ax:", min_size=1, max_size=6),
+    st.sampled_from(["x:dedup", "x:workers", "x:acked", "x:held:w", "q:x:leases", "q", ""]),
+    st.text(alphabet="ax:", max_size=3),
+)
+def test_without_strict_names_no_queue_has_a_key_of_extension_data(before, end, more):
+    tolerant = Namespace(strict_names=False)
+    of_namespace = {tolerant.workers, tolerant.written, tolerant.acknowledged, tolerant.held("w")}
+    found = []
+    for name in {before, f"{before}:{end}", end, f"{end}{more}"} - {""}:
+        try:
+            found.append(tolerant.queue(name))
+        except InvalidFormat:
+            assert name.endswith(":Q") or ":x:" in f":{name}"
+    extensions = of_namespace.union(*(keys.extensions for keys in found))
+    assert not extensions & {key for keys in found for key in (keys.zset, keys.hash)}
+
+
+@pytest.mark.parametrize("name", ["q:x:dedup", "a:x:", "x:workers", "x:held:w", ":x:"])
+def test_a_name_that_could_be_a_key_of_extension_data_is_refused(name):
+    with pytest.raises(InvalidFormat, match="Invalid qname format") as caught:
+        Namespace(strict_names=False).queue(name)
+    assert caught.value.value == name
+    assert "Use another name" in caught.value.hint
+    assert Namespace(strict_names=False).queue("q:x").zset == b"rsmq:q:x"
+    assert Namespace().queue("x").zset == b"rsmq:x"
 
 
 def encodable(text):
