@@ -441,7 +441,7 @@ class RSMQ:
                 is no number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: there is no such queue.
-            MessageTooLong: the body is larger than the queue's maxsize.
+            MessageTooLong: the body is larger than the queue's maxsize, or than 512 MiB.
 
         Source: npm rsmq 0.12.4, sendMessage.
         """
@@ -499,7 +499,7 @@ class RSMQ:
                 is no number; or the batch is too large.
             MessageNotString: the codec can't encode a body.
             QueueNotFound: there is no such queue.
-            MessageTooLong: the largest body is larger than the queue's maxsize.
+            MessageTooLong: the largest body is larger than the queue's maxsize, or than 512 MiB.
         """
         return self.run_steps(
             operations.send_messages(
@@ -542,7 +542,7 @@ class RSMQ:
             InvalidFormat: a name has other characters, or codec is no codec.
             InvalidValue: delay is out of range; or another client stored a delay that is no number.
             MessageNotString: the codec can't encode the body.
-            MessageTooLong: the body is larger than a queue's maxsize.
+            MessageTooLong: the body is larger than a queue's maxsize, or than 512 MiB.
             QueueNotFound: one of the queues does not exist.
         """
         return self.run(

@@ -380,10 +380,11 @@ def check_url(url: object) -> str:
         )
     if not url.startswith(_SCHEMES):
         raise bad_url(url, "A URL begins with redis://, rediss://, unix:// or memory://.")
-    try:
+    path = None
+    with suppress(ValueError):
         path = urlsplit(url).path
-    except ValueError:  # its text shows what may be the password
-        raise bad_url(url, _ENCODED) from None
+    if path is None:  # raised here: as its context, the other error would show the password
+        raise bad_url(url, _ENCODED)
     # redis-py takes a path that is no number for database 0.
     if url.startswith(("redis://", "rediss://")) and not _DATABASE.fullmatch(path):
         raise bad_url(url, "What follows the last slash is the number of the database.")
@@ -411,20 +412,19 @@ def checked_pool(url: str, make: Callable[[], Any]) -> Any:
     Raises:
         InvalidFormat: redis-py refuses the URL, or an option of it or beside it.
     """
+    wrong: InvalidFormat
     try:
         pool = make()
         pool.connection_class(**pool.connection_kwargs)
     except ValueError:
-        raise bad_url(
-            url,
-            f"The port, the database or an option is not what it must be; {_ENCODED}",
-        ) from None
+        rule = f"The port, the database or an option is not what it must be; {_ENCODED}"
+        wrong = bad_url(url, rule)
     except TypeError as error:
-        raise InvalidFormat(
-            "options",
-            hint=f"redis-py does not take these options: {str(error).partition(' got ')[2]}.",
-        ) from None
-    return pool
+        refused = str(error).partition(" got ")[2]
+        wrong = InvalidFormat("options", hint=f"redis-py does not take these options: {refused}.")
+    else:
+        return pool
+    raise wrong  # as above
 
 
 def without_retries(options: dict[str, Any], retry: object) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, show
+from rsmq.errors import InvalidFormat, InvalidValue, MessageTooLong, MissingParameter, show
 
 #: Defaults: of a queue seconds, seconds, UTF-16 code units (or bytes); of a dedup_id seconds.
 DEFAULT_NS = "rsmq"
@@ -44,6 +44,9 @@ UNLIMITED = -1
 #: Limits of a batch: messages, and bytes of all bodies.
 MAX_BATCH = 10_000
 MAX_BATCH_BYTES = 16 * 1024 * 1024
+
+#: The largest body that Redis takes, bytes: the default of its setting proto-max-bulk-len.
+MAX_BODY_BYTES = 512 * 1024 * 1024
 
 #: Limits of extension data: how often a message may be received, characters of a dedup_id.
 MAX_RECEIVES = 1_000_000
@@ -503,6 +506,24 @@ def whole(item: str, value: object, low: int, high: int) -> int:
             hint=f"{item} is a whole number from {low} to {high}; got {show(value)}.",
         )
     return int(number)
+
+
+def check_body_size(size: int) -> None:
+    """
+    Check that Redis takes a body: on one that is too large it closes the connection.
+
+    Args:
+        size: bytes.
+
+    Raises:
+        MessageTooLong: it does not.
+    """
+    if size > MAX_BODY_BYTES:
+        raise MessageTooLong(
+            value=size,
+            hint=f"Redis takes bodies of at most {MAX_BODY_BYTES} bytes; got {size}. Store the "
+            "data elsewhere, and send where it is.",
+        )
 
 
 def check_dedup_id(value: object) -> bytes:

@@ -109,6 +109,7 @@ def send_raws(
         wait: their delay, as ``send_messages.lua`` takes it.
         channel: where to publish, empty for nowhere.
     """
+    protocol.check_body_size(max(map(len, raws), default=0))
     batch = _Batch(keys, raws, protocol.random_suffixes(len(raws)), digits(largest), wait, channel)
     if len(raws) > 1 and sum(map(len, raws)) >= LARGE * len(raws):
         return batch.in_two()

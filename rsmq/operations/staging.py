@@ -45,6 +45,7 @@ class Restored:
 
     def row(self) -> tuple[bytes, ...]:
         """As ``_restoring.lua`` has it."""
+        protocol.check_body_size(len(self.raw))
         score = self.visible_at_ms
         if score is None:
             sent = protocol.sent_us(self.id)
@@ -110,6 +111,9 @@ def stage_messages(
         packed = b"restore", b"", rows
     else:
         packed = delay, b"".join(protocol.random_suffixes(len(messages))), list(messages)
+    # All of it is one value: so the largest body that can be staged is somewhat smaller.
+    stored = msgpack.packb(packed, use_bin_type=False)
+    protocol.check_body_size(len(stored))
     return Operation(
         load("stage_messages"),
         (keys.hash, keys.staged),
@@ -118,7 +122,7 @@ def stage_messages(
             digits(largest),
             delay,
             digits(round(lifetime * 1000)),
-            msgpack.packb(packed, use_bin_type=False),
+            stored,
         ),
         int,
         Retry.ALWAYS,

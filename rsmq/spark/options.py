@@ -11,6 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
@@ -335,12 +336,13 @@ def _check_url(url: str) -> None:
             "begins with redis://, rediss:// or unix://. memory:// is one process's own: Spark's "
             "processes could not share it.",
         )
-    try:
+    secret: bool | None = None
+    with suppress(ValueError):
         parts = urlsplit(url)
         asked = parse_qsl(parts.query, keep_blank_values=True)
-        secret = parts.password or any("password" in name.lower() for name, _ in asked)
-    except ValueError:
-        raise InvalidOption("url", "is no URL such as redis://127.0.0.1:6379/0.") from None
+        secret = bool(parts.password) or any("password" in name.lower() for name, _ in asked)
+    if secret is None:  # raised here: as its context, the other error would show the password
+        raise InvalidOption("url", "is not a URL such as redis://127.0.0.1:6379/0.")
     if secret:
         raise InvalidOption(
             "url",

@@ -13,7 +13,7 @@ import pytest
 import redis
 import redis.exceptions as redis_errors
 
-from rsmq import RSMQ, AsyncRSMQ, QueueNotFound
+from rsmq import BYTES, RSMQ, TEXT, AsyncRSMQ, MessageTooLong, QueueNotFound
 from tests.faces import Blocking
 from tests.ledger import keep
 from tests.proxy import Proxy
@@ -542,6 +542,26 @@ def test_a_user_may_do_no_more_than_is_said(server, opened):
         with pytest.raises(redis_errors.ResponseError) as caught:
             call()
         assert "README" in caught.value.__notes__[0]
+
+
+def test_a_body_that_redis_does_not_take_is_refused_before_it_is_sent(server, opened, raw, ns):
+    """Redis would close the connection."""
+    rsmq = opened(server.url, ns=ns, codec=BYTES)
+    rsmq.create_queue("q", maxsize=-1)
+    size = 512 * 1024 * 1024 + 1
+    for send in (
+        lambda: rsmq.send_message("q", bytes(size)),
+        lambda: rsmq.send_message("q", "x" * size, codec=TEXT),
+        lambda: rsmq.send_message("q", bytes(size), dedup_id="one"),
+        lambda: rsmq.publish(["q"], bytes(size)),
+        lambda: rsmq.send_messages("q", [bytes(size)]),
+    ):
+        with pytest.raises(MessageTooLong) as caught:
+            send()
+        assert caught.value.value == size
+        assert "536870912 bytes" in caught.value.hint
+    assert raw.zcard(f"{ns}:q") == 0
+    assert rsmq.send_message("q", b"small")
 
 
 def test_latency_does_not_mix_up_replies(server):

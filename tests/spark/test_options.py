@@ -192,7 +192,7 @@ def test_a_bad_value_is_refused_with_name_rule_and_value(read, options, rule):
         (source_options, {"queue": "q", "url": "redis://h", "port": "1"}, "leave out port."),
         (source_options, {"queue": "q", "url": "memory://"}, "Spark's processes could not share"),
         (source_options, {"queue": "q", "url": "h:6379"}, "begins with redis://, rediss://"),
-        (source_options, {"queue": "q", "url": "redis://[h"}, "is no URL such as"),
+        (source_options, {"queue": "q", "url": "redis://[h"}, "is not a URL such as"),
         (
             source_options, {"queue": "q", "passwordEnv": "A", "passwordFile": "b"},
             "Option passwordEnv: give it or passwordFile, not both.",
@@ -287,7 +287,8 @@ def test_a_missing_queue_is_named(env, queue):
 def told(error):
     """All that anybody could see of an error."""
     notes = getattr(error, "__notes__", [])
-    return "".join((*traceback.format_exception(error), *notes, repr(error.__dict__)))
+    context = "" if error.__context__ is None else told(error.__context__)
+    return "".join((*traceback.format_exception(error), *notes, repr(error.__dict__), context))
 
 
 @pytest.mark.parametrize(

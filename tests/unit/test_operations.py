@@ -5,19 +5,24 @@ from __future__ import annotations
 import pytest
 
 from rsmq import (
+    BYTES,
     JSON,
     TEXT,
     InvalidFormat,
     InvalidValue,
     Message,
     MessageNotString,
+    MessageTooLong,
     MissingParameter,
     NoAttributeSupplied,
     QueueExists,
     QueueNotFound,
     operations,
+    protocol,
 )
 from rsmq.operations import Retry
+from rsmq.operations.sending import send_raws
+from rsmq.operations.staging import Restored
 from rsmq.protocol import Namespace
 from tests.expect import refused
 
@@ -191,3 +196,22 @@ def test_a_codec_that_encodes_to_something_else():
 def test_sizes_are_those_that_maxsize_counts():
     assert send(body="é😀").args[:2] == ("é😀".encode(), b"3")
     assert send(body=["é"], codec=JSON).args[:2] == ('["é"]'.encode(), b"5")
+
+
+def test_bodies_that_redis_does_not_take_are_refused_on_every_way(monkeypatch):
+    monkeypatch.setattr(protocol, "MAX_BODY_BYTES", 1000)
+    keys = NS.queue("q")
+    large, small = b"x" * 1001, b"x" * 900
+    restored = Restored("i" * 32, large, None, 0, None)
+    options = {"largest": 0, "delay_ms": None, "lifetime": 60}
+    for build in (
+        lambda: send(body=large, codec=BYTES),
+        lambda: list(send_raws(keys, [small, large], largest=0, wait=b"", channel=b"")),
+        lambda: operations.restore_messages(keys, [restored], largest=0, realtime=False).args,
+        lambda: operations.stage_messages(keys, "part", [small, small], **options),
+    ):
+        with pytest.raises(MessageTooLong) as caught:
+            build()
+        assert caught.value.value > 1000
+    send(body=small, codec=BYTES)
+    operations.stage_messages(keys, "part", [small], **options)
