@@ -394,6 +394,15 @@ _MESSAGES = {
         "Makes them visible now.",
         ways=("far-future",),
     ),
+    "sent-in-future": Fault(
+        "error",
+        "messages that are hidden because they were sent later than it is now: {number}",
+        "the server's clock was set back; a client with a clock of its own that is ahead",
+        "Nobody receives them until the server's clock has caught up.",
+        "Makes them visible now. Scheduled messages, and those that were received, stay as they "
+        "are.",
+        ways=("sent-in-future",),
+    ),
     "odd-field": Fault(
         "note",
         "fields that no known client writes: {number}",

@@ -167,7 +167,7 @@ class _Examination:
         if facts.hash_kind == "hash" and facts.zset_kind in {"zset", "none"} and not told:
             if self._progress:
                 self._progress(name, facts.ids)
-            number, look.tallies = look_at_messages(self._rsmq, facts.keys)
+            number, look.tallies = look_at_messages(self._rsmq, facts)
             self._messages += number
         return look
 

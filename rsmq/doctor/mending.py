@@ -21,6 +21,7 @@ from rsmq.doctor.messages import (
     GRACE_MS,
     LAST_SECOND,
     REMEMBERED,
+    delay_ms_of,
     fault_of_field,
     faults_of_row,
     is_count,
@@ -46,8 +47,9 @@ _ORDER = (
     "expiring", "half-queue", "messages-without-queue", "unlisted-queue", "milliseconds",
     "bad-attribute", "large-maxsize", "bad-total", "strange-time", "dead-letter-gone",
     "ids-without-queue", "attribute-id", "ghost", "bad-counter", "count-without-time",
-    "odd-first-received", "microseconds-score", "seconds-score", "far-future", "orphan-body",
-    "left-over-counter", "undeletable-id", "left-over-extension", "listed-without-queue",
+    "odd-first-received", "microseconds-score", "seconds-score", "far-future", "sent-in-future",
+    "orphan-body", "left-over-counter", "undeletable-id", "left-over-extension",
+    "listed-without-queue",
 )  # fmt: skip
 
 _A_STEP = 1000
@@ -193,13 +195,15 @@ class _Mending:
         # Where there is no queue, something else may stand in the sorted set.
         only_ids = finding.code == "ids-without-queue"
         code = "ghost" if only_ids else finding.code
+        facts = facts_of(self._rsmq, self._namespace, keys.name)
+        delay_ms = 0 if facts is None else delay_ms_of(facts)
         done = 0
         while True:
             found: list[T] = []
             for now, row in walk_rows(self._rsmq, keys):
                 if only_ids and not looks_like_id(row.id):
                     continue
-                if code in faults_of_row(row, now):
+                if code in faults_of_row(row, now, delay_ms):
                     chosen = choose(row, now)
                     if chosen is not None:
                         found.append(chosen)
@@ -324,5 +328,6 @@ _OF_ROWS: dict[str, tuple[Callable[[StoredRow, int], Any], Callable[..., Operati
     "microseconds-score": (_from_microseconds, operations.mend_scores),
     "seconds-score": (_from_seconds, operations.mend_scores),
     "far-future": (_visible_now, operations.mend_scores),
+    "sent-in-future": (_visible_now, operations.mend_scores),
     "undeletable-id": (_reminted, operations.remint_messages),
 }

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from rsmq import operations, protocol
 from rsmq.client import RSMQ
 from rsmq.doctor.finding import EXAMPLES, Finding, finding
-from rsmq.operations.examining import EXAMINED_FIELDS, LooseField, StoredRow
+from rsmq.operations.examining import EXAMINED_FIELDS, LooseField, QueueFacts, StoredRow
 from rsmq.operations.walk import Place
 from rsmq.protocol import QueueKeys
 
@@ -22,6 +22,11 @@ from rsmq.protocol import QueueKeys
 GRACE_MS = 10_000
 
 _NODE_ID = re.compile(rb"[a-zA-Z0-9:]{32}")
+#: An id that tells when it was sent: Node's, and one of a client that writes it in capitals.
+_TIMED_ID = re.compile(rb"(?:[0-9a-z]{10}|[0-9A-Z]{10})[A-Za-z0-9]{22}")
+_HEX = re.compile(rb"[0-9a-fA-F]{32}")  # as of a UUID, which tells nothing
+#: Some clients read the time once for the id and once for the score.
+_TWO_STEPS_MS = 1000
 _ANY_ID = re.compile(rb"[A-Za-z0-9:_-]{20,64}")
 _COUNT = re.compile(rb"[1-9][0-9]{0,14}")
 _TIME = re.compile(rb"[0-9]{1,17}")
@@ -42,8 +47,15 @@ _STEP_BYTES = 1 << 20
 REMEMBERED = 100_000
 
 
-def faults_of_row(row: StoredRow, now_ms: int) -> Iterator[str]:
-    """The codes of what is wrong with an id that is in the queue."""
+def faults_of_row(row: StoredRow, now_ms: int, delay_ms: float) -> Iterator[str]:
+    """
+    The codes of what is wrong with an id that is in the queue.
+
+    Args:
+        row: the id, and what is stored of it.
+        now_ms: the server's time.
+        delay_ms: the queue's delay.
+    """
     if protocol.is_reserved_id(row.id):
         yield "attribute-id"
         return
@@ -56,6 +68,8 @@ def faults_of_row(row: StoredRow, now_ms: int) -> Iterator[str]:
     unit = unit_of(float(row.score), now_ms)
     if unit:
         yield unit
+    elif _is_sent_in_future(row, now_ms, delay_ms):
+        yield "sent-in-future"
     if (row.count is not None and not is_count(row.count)) or (
         row.first is not None and not is_time(row.first)
     ):
@@ -64,6 +78,19 @@ def faults_of_row(row: StoredRow, now_ms: int) -> Iterator[str]:
         yield "count-without-time"
     elif row.first is not None and _is_odd_time(int(row.first)):
         yield "odd-first-received"
+
+
+def _is_sent_in_future(row: StoredRow, now_ms: int, delay_ms: float) -> bool:
+    """
+    Whether a message waits for a time that the server's clock had reached when it was sent.
+
+    One that is scheduled, by a delay of its own, waits for what its sender wanted.
+    """
+    if row.count is not None or not _TIMED_ID.fullmatch(row.id) or _HEX.fullmatch(row.id):
+        return False
+    sent_ms = int(row.id[:10], 36) // 1000
+    scheduled = float(row.score) - sent_ms > delay_ms + _TWO_STEPS_MS
+    return now_ms < sent_ms and float(row.score) > now_ms and not scheduled
 
 
 def is_count(stored: bytes) -> bool:
@@ -172,13 +199,19 @@ class Tally:
         )  # fmt: skip
 
 
-def look_at_messages(rsmq: RSMQ, keys: QueueKeys) -> tuple[int, dict[str, Tally]]:
+def delay_ms_of(facts: QueueFacts) -> float:
+    """The delay of a queue, as far as it is a number."""
+    return 1000 * protocol.stored_seconds(facts.fields.get("delay", b"0"))
+
+
+def look_at_messages(rsmq: RSMQ, facts: QueueFacts) -> tuple[int, dict[str, Tally]]:
     """How many ids a queue has, and what is wrong with its messages, by code."""
+    keys, delay_ms = facts.keys, delay_ms_of(facts)
     tallies: dict[str, Tally] = {}
     number = 0
     for now, row in walk_rows(rsmq, keys):
         number += 1
-        for code in faults_of_row(row, now):
+        for code in faults_of_row(row, now, delay_ms):
             tallies.setdefault(code, Tally()).add(row.id)
     return number, {**tallies, **look_at_fields(rsmq, keys)}
 

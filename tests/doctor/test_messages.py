@@ -44,6 +44,66 @@ def test_a_ghost_goes_with_its_counters(patient, raw, rsmq):
     assert patient.codes() == []
 
 
+def id_of(ms, end="a" * 21 + "A"):
+    """Node's id of a message that was sent at this time."""
+    us, digits = round(ms * 1000), ""
+    while us:
+        us, digit = divmod(us, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return digits + end
+
+
+HOUR = 3_600_000
+
+
+def test_after_the_clock_was_set_back_what_was_sent_is_made_visible(patient, raw, rsmq):
+    now = patient.now_ms()
+    ahead = {"a" * 21 + "A": HOUR, "b" * 21 + "B": 2 * HOUR, "C" * 22: 90 * 24 * HOUR}
+    hidden = [
+        stored(patient, raw, id_of(now + ms, end), score=now + ms) for end, ms in ahead.items()
+    ]
+    scheduled = stored(patient, raw, id_of(now + HOUR, "s" * 21 + "S"), score=now + 3 * HOUR)
+    later = rsmq.send_message("q", "later", delay=600)
+    received = stored(
+        patient, raw, id_of(now + HOUR, "r" * 21 + "R"), score=now + HOUR, rc=1, fr=now
+    )
+    due = stored(patient, raw, id_of(now + HOUR, "d" * 21 + "D"), score=now - 5)
+    before = patient.scores()
+
+    (found,) = patient.findings()
+    assert (found.code, found.number, found.severity) == ("sent-in-future", len(hidden), "error")
+    assert set(found.examples) == set(hidden)
+    assert patient.repaired() == []  # only if it is asked for
+    assert patient.scores() == before
+    assert patient.repaired("sent-in-future") == [("sent-in-future", "q", len(hidden))]
+    after = patient.scores()
+    assert {id: after[id] for id in (scheduled, later, received, due)} == {
+        id: before[id] for id in (scheduled, later, received, due)
+    }
+    assert all(now <= after[id] <= patient.now_ms() for id in hidden)
+    assert patient.codes() == []
+    assert {m.id for m in rsmq.receive_messages("q", 10)} == {*hidden, due}
+
+
+def test_the_queues_own_delay_is_not_taken_for_a_schedule(patient, raw, rsmq):
+    rsmq.set_queue_attributes("q", delay=60)
+    now = patient.now_ms()
+    id = stored(patient, raw, id_of(now + HOUR), score=now + HOUR + 60_000)
+    own = stored(patient, raw, id_of(now + HOUR, "s" * 21 + "S"), score=now + HOUR + 90_000)
+
+    assert patient.repaired("sent-in-future") == [("sent-in-future", "q", 1)]
+    assert patient.scores()[id] <= patient.now_ms()
+    assert patient.scores()[own] == now + HOUR + 90_000
+
+
+def test_ids_that_tell_no_time_are_not_taken_for_ids_of_the_future(patient, raw):
+    now = patient.now_ms()
+    for id in ("Zz" * 16, "f" * 32, "F" * 32, RUBY, "z" * 31):
+        stored(patient, raw, id, score=now + HOUR)
+
+    assert "sent-in-future" not in {code for code, *_ in patient.codes()}
+
+
 def test_ids_that_are_names_of_attributes_are_removed_and_the_attributes_stay(patient, raw, rsmq):
     kept = rsmq.send_message("q", "kept")
     rsmq.pause_queue("q")
