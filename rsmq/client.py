@@ -52,7 +52,10 @@ class RSMQ:
     own rules, a send too, which may store a message twice.
 
     Signals: Ctrl-C (and a handler of SIGTERM or SIGALRM that raises) takes effect when the call
-    under way has ended, a second one at once.
+    under way has ended. More signals within the next second wait for that too. One that comes
+    later than that takes effect at once; a message that was being received may then stay hidden
+    until its visibility timeout. The same can happen, rarely, when two signals come within
+    microseconds of each other just as a receive ends.
 
     Besides the errors named at a method, each may raise redis-py's own (ConnectionError,
     TimeoutError, AuthenticationError, ResponseError ...), and ClientClosed after close().

@@ -255,19 +255,30 @@ class PoolCaller:
         """Exchange; if interrupted by a signal, undo what was done before that goes on."""
         received: T | None = None
         try:
-            with Held():
+            with Held() as held:
                 connection = self._connections.take(check=check)
                 received = operation.parse(self._exchange(connection, operation, sent))
+                try:
+                    held.deliver()
+                except BaseException:
+                    # The next signal is held back while what was received is undone.
+                    undone, received = received, None
+                    self._undo(operation, undone)
+                    raise
             # Until here a signal may raise, and what was received must be known then.
-            return received  # noqa: RET504, TRY300
+            return received  # noqa: TRY300
         except RedisError:
             raise
         except BaseException:
-            undo = operation.give_back and received and operation.give_back(received)
-            if undo:
-                with suppress(RedisError, RSMQError):
-                    self.run(undo)
+            with Held():  # so that the next signal does not break it off
+                self._undo(operation, received)
             raise
+
+    def _undo(self, operation: Operation[T], received: T | None) -> None:
+        undo = operation.give_back and received and operation.give_back(received)
+        if undo:
+            with suppress(RedisError, RSMQError):
+                self.run(undo)
 
     def _exchange(self, connection: Any, operation: Operation[T], sent: list[bool]) -> Any:
         sent.append(True)

@@ -5,18 +5,22 @@ What signals must not break: calls to Redis, and one thread's waiting for anothe
 from the socket but not yet stored would be gone, and a message with it, if a signal handler raised
 just then; and hiredis (3.5.0) crashes the process if one raises while it packs a command. So
 signals that programs are stopped with are noted during an attempt, and delivered right after it.
+An attempt that takes longer than a second after the first signal seems to hang: then the next
+signal is delivered at once.
 ``Flag`` is what threads wait for where a handler may come between.
 """
 
 from __future__ import annotations
 
 import _signal
+import math
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from threading import TIMEOUT_MAX, Lock, get_ident, main_thread
 from types import FrameType, MappingProxyType, MethodType, TracebackType
-from typing import Any
+from typing import Any, Self
 
 # signal's own functions take ten times as long, to make enums of numbers.
 _get, _set = _signal.getsignal, _signal.signal
@@ -24,6 +28,9 @@ _get, _set = _signal.getsignal, _signal.signal
 _HELD = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(_signal, name)
 )
+
+#: How long signals are held back, from the first one on.
+HOLD_SECONDS = 1.0
 
 # What the main thread of a subinterpreter is told, as under some web servers.
 _NOT_HERE = "signal only works in main thread"
@@ -46,17 +53,22 @@ class Held:
     Signals that come inside the block are delivered at its end, to the handlers set before it.
 
     Only the main thread gets signals; elsewhere, and for signals without a Python handler, this
-    does nothing. A second signal inside the block is delivered at once, should the block hang.
+    does nothing. Each signal is delivered once, as the system does with one that is pending. A
+    signal that comes HOLD_SECONDS after the first is delivered at once, should the block hang.
+
+    ``deliver`` does it earlier, for a block that has something to do when a handler raises, and is
+    not to be disturbed at that.
     """
 
     # Of the class, until they change: every call makes a block.
     _handlers: Mapping[int, Any] = MappingProxyType({})
-    _noted: tuple[int, FrameType | None] | None = None
+    _noted: Mapping[int, FrameType | None] = MappingProxyType({})
+    _held_until = math.inf
     _ended = False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         if get_ident() != _main_thread:
-            return
+            return self
         handlers = self._handlers = {}
         try:
             for number in _HELD:
@@ -70,9 +82,10 @@ class Held:
         except BaseException as error:  # a signal's, that came before its handler was replaced
             if isinstance(error, ValueError) and str(error).startswith(_NOT_HERE):
                 handlers.clear()
-                return
+                return self
             self._restore()
             raise
+        return self
 
     def __exit__(
         self,
@@ -83,9 +96,19 @@ class Held:
         try:
             self._restore()
         finally:
-            if self._noted:
-                number, frame = self._noted
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Call the handlers in the order in which the signals came, all of them if one raises."""
+        while self._noted:
+            number, *others = self._noted
+            frame = self._noted[number]
+            self._noted = {other: self._noted[other] for other in others}
+            try:
                 self._handlers[number](number, frame)
+            except BaseException:
+                self.deliver()
+                raise
 
     def _restore(self) -> None:
         # From here on a signal is passed on, also by what an exception leaves unrestored.
@@ -94,10 +117,12 @@ class Held:
             _set(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._ended or self._noted:
+        if self._ended or time.monotonic() >= self._held_until:
             self._handlers[number](number, frame)
-        else:
-            self._noted = number, frame
+        elif number not in self._noted:
+            if self._held_until == math.inf:
+                self._held_until = time.monotonic() + HOLD_SECONDS
+            self._noted = {**self._noted, number: frame}
 
     def original(self, number: int) -> Any:
         """The handler that was set before the block, if the block has ended."""

@@ -17,7 +17,7 @@ import redis.asyncio
 import redis.exceptions as redis_errors
 from redis.asyncio.cluster import RedisCluster
 
-from rsmq import RSMQ, AsyncRSMQ, Message, QueueNotFound
+from rsmq import RSMQ, AsyncRSMQ, Message, QueueNotFound, connection
 from tests.proxy import Proxy
 from tests.scale import scaled
 
@@ -349,6 +349,64 @@ def test_the_handlers_of_the_program_are_left_as_they_were(server, ns, interrupt
             client.receive_message("missing")
 
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_a_second_signal_at_any_line_leaves_nothing_hidden(server, raw, ns, interrupting):
+    """
+    The first comes before any line at which signals are held back, the second at a later one.
+
+    Left out is the line at which the holding back ends, which begins before it: see the docstring
+    of RSMQ.
+    """
+    client = RSMQ.from_url(server.url, ns=ns)
+    client.list_queues()
+    programs_own = signal.getsignal(signal.SIGINT)
+
+    def interrupted(first, second):
+        """Receive; True if the second signal came, False if only the first did, None if neither."""
+        held_lines = later_lines = 0
+        begun = set()
+
+        def trace(frame, event, _):
+            nonlocal held_lines, later_lines
+            if frame.f_code.co_filename != connection.__file__:
+                return None
+            if event == "line":
+                if held_lines >= first:
+                    later_lines += 1
+                    comes = later_lines == second
+                else:
+                    held = signal.getsignal(signal.SIGINT) != programs_own
+                    held_lines += held and (frame, frame.f_lineno) not in begun
+                    comes = held_lines == first
+                begun.add((frame, frame.f_lineno))
+                if comes:
+                    signal.raise_signal(signal.SIGINT)
+            return trace
+
+        sys.settrace(trace)
+        try:
+            message = client.receive_message("q")
+        except Interrupted:
+            return later_lines >= second
+        finally:
+            sys.settrace(None)
+        client.change_message_visibility(message, 0)
+        return None
+
+    both = 0
+    for first in itertools.count(1):
+        for second in itertools.count(1):
+            came = interrupted(first, second)
+            assert hidden(raw, ns) == 0, (first, second)
+            if not came:
+                break
+            both += 1
+        if came is None:
+            break
+    client.close()
+
+    assert (first > 15, both > 500) == (True, True)
 
 
 def test_a_second_signal_does_not_wait(proxy, raw, ns, interrupting):

@@ -42,13 +42,40 @@ def test_a_signal_comes_at_the_end_of_the_block(seen):
     assert handlers() == before
 
 
-def test_a_second_signal_comes_at_once(seen):
+def test_more_signals_come_at_the_end_too_each_once_and_in_their_order(seen):
+    with Held():
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            signal.raise_signal(number)
+        assert seen == []
+
+    assert seen == [signal.SIGTERM, signal.SIGINT]
+
+
+def test_a_signal_comes_at_once_if_the_block_seems_to_hang(seen, monkeypatch):
+    now = 5.0
+    monkeypatch.setattr(interrupts.time, "monotonic", lambda: now)
     with Held():
         signal.raise_signal(signal.SIGINT)
+        now += interrupts.HOLD_SECONDS - 0.01
+        signal.raise_signal(signal.SIGINT)
+        assert seen == []
+        now += 0.01
         signal.raise_signal(signal.SIGTERM)
         assert seen == [signal.SIGTERM]
 
     assert seen == [signal.SIGTERM, signal.SIGINT]
+
+
+def test_all_signals_come_although_the_handler_of_one_raises(seen):
+    def fail(*_):
+        raise Raised
+
+    signal.signal(signal.SIGINT, fail)
+    with pytest.raises(Raised), Held():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+
+    assert seen == [signal.SIGTERM]
 
 
 def test_a_signal_comes_although_the_block_fails(seen):
