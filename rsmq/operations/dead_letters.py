@@ -101,7 +101,7 @@ def _redrive(
         while most is None or len(redriven) < most:
             number = _A_STEP if most is None else min(_A_STEP, most - len(redriven))
             suffixes = protocol.random_suffixes(number)
-            last, time, ids = yield Operation(
+            now, time, ids = yield Operation(
                 load("redrive_messages"),
                 (source.hash, source.zset, target.hash, target.zset),
                 (last, b"".join(suffixes), _ROOM),
@@ -109,6 +109,7 @@ def _redrive(
                 Retry.NEVER,
                 (source.name, target.name),
             )
+            last = last or now
             if not ids:
                 break
             redriven += [

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from rsmq import InvalidFormat, InvalidValue, MissingParameter, QueueNotFound
+from rsmq import InvalidFormat, InvalidValue, MissingParameter, QueueNotFound, operations
+from rsmq.protocol import Namespace
 from tests.expect import refused
 
 
@@ -173,13 +176,38 @@ def test_a_redrive_of_a_missing_queue_says_so(env, queue):
     assert caught.error.value == "missing"
 
 
+def after_each(steps, act):
+    """The same steps, with something else after each."""
+    operation = next(steps)
+    while True:
+        result = yield operation
+        act()
+        try:
+            operation = steps.send(result)
+        except StopIteration as end:
+            return end.value
+
+
 def test_what_becomes_due_during_a_redrive_waits_for_the_next(env, queue, dead):
-    env.rsmq.create_queue("ring")
-    env.rsmq.send_messages(dead, ["m"] * 1500)
-    env.rsmq.set_dead_letter_policy(queue, None)
-    # Redriven in a ring, each message would come along for ever.
-    assert len(env.rsmq.redrive_messages(dead, "ring")) == 1500
-    assert len(env.rsmq.redrive_messages("ring", dead, max_messages=1500)) == 1500
+    env.rsmq.set_queue_attributes(dead, maxsize=-1)
+    ids = [env.rsmq.send_message(dead, "m" * 600_000) for _ in range(3)]  # one a step
+    late = []
+
+    def send_late():
+        if len(late) == 9:
+            return
+        time.sleep(0.002)  # later than the step, to the millisecond
+        late.append(f"{len(late):032}")
+        env.raw.hset(env.hash(dead), late[-1], "late")
+        env.raw.zadd(env.zset(dead), {late[-1]: env.now_ms()})
+
+    steps = operations.redrive_messages(Namespace(env.ns), dead, queue, None)
+    redriven = env.rsmq.run_steps(after_each(steps, send_late))
+
+    assert [old for old, _ in redriven] == ids
+    assert len(late) == 4
+    assert env.scores(dead).keys() == set(late)
+    assert [old for old, _ in env.rsmq.redrive_messages(dead, queue)] == late
 
 
 def test_a_sweep_leaves_ghosts(env, queue, dead):

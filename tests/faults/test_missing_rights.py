@@ -1,0 +1,139 @@
+"""
+A call of a user who lacks the right to one of its commands loses, doubles and hides no message.
+
+Totals and receive counts may have risen: to undo them, or to try every command before the first
+change, would cost each call of users who may do everything.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import redis.exceptions as redis_errors
+
+from rsmq import RSMQ
+
+MAY_NOT = "can't run this command"
+
+_numbers = itertools.count()
+
+#: Every command of a script, of which one call may come after another.
+COMMANDS = (
+    "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
+    "PEXPIRE", "PTTL", "PUBLISH", "SADD", "SMEMBERS", "SREM", "TIME", "UNLINK", "ZADD", "ZCARD",
+    "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
+)  # fmt: skip
+
+QUEUES = ("q", "dead", "poisoned", "paused", "large")
+ID_LENGTH = 32
+
+#: Of what is prepared: ``held`` are two received messages of q, of which the second was received
+#: again since, ``due`` the ids of two others.
+CALLS = {
+    "create_queue": lambda rsmq, held, due: rsmq.create_queue("new"),
+    "delete_queue": lambda rsmq, held, due: rsmq.delete_queue("q"),
+    "set_queue_attributes": lambda rsmq, held, due: rsmq.set_queue_attributes("q", vt=5, delay=1),
+    "pause_queue": lambda rsmq, held, due: rsmq.pause_queue("q"),
+    "resume_queue": lambda rsmq, held, due: rsmq.resume_queue("paused"),
+    "purge_queue": lambda rsmq, held, due: rsmq.purge_queue("q"),
+    "send_message": lambda rsmq, held, due: rsmq.send_message("q", "m"),
+    "send_message, large total": lambda rsmq, held, due: rsmq.send_message("large", "m"),
+    "send_message, dedup_id": lambda rsmq, held, due: rsmq.send_message("q", "m", dedup_id="one"),
+    "send_message, front": lambda rsmq, held, due: rsmq.send_message("q", "m", front=True),
+    "send_messages": lambda rsmq, held, due: rsmq.send_messages("q", ["m", "n"]),
+    "publish": lambda rsmq, held, due: rsmq.publish(["q", "dead"], "m"),
+    "receive_message": lambda rsmq, held, due: rsmq.receive_message("q"),
+    "receive_message, policy": lambda rsmq, held, due: rsmq.receive_message("poisoned"),
+    "receive_messages": lambda rsmq, held, due: rsmq.receive_messages(["q", "poisoned"], 3),
+    "pop_message": lambda rsmq, held, due: rsmq.pop_message("q"),
+    "pop_message, policy": lambda rsmq, held, due: rsmq.pop_message("poisoned"),
+    "pop_messages": lambda rsmq, held, due: rsmq.pop_messages(["q", "poisoned"], 3),
+    "delete_message": lambda rsmq, held, due: rsmq.delete_message("q", due[0]),
+    "delete_message, receipt": lambda rsmq, held, due: rsmq.delete_message(held[0]),
+    "delete_messages": lambda rsmq, held, due: rsmq.delete_messages("q", due),
+    "delete_messages, receipts": lambda rsmq, held, due: rsmq.delete_messages(held),
+    "change_message_visibility":
+        lambda rsmq, held, due: rsmq.change_message_visibility("q", due[0], 9),
+    "change_message_visibility, receipt":
+        lambda rsmq, held, due: rsmq.change_message_visibility(held[0], 9),
+    "change_messages_visibility":
+        lambda rsmq, held, due: rsmq.change_messages_visibility("q", due, 9),
+    "change_messages_visibility, receipts":
+        lambda rsmq, held, due: rsmq.change_messages_visibility(held, 9),
+    "release_messages": lambda rsmq, held, due: rsmq.release_messages("q", [held[0].id, due[0]]),
+    "release_messages, receipts": lambda rsmq, held, due: rsmq.release_messages(held),
+    "release_all_messages": lambda rsmq, held, due: rsmq.release_all_messages("q"),
+    "recover_messages": lambda rsmq, held, due: rsmq.recover_messages("q", 9, idle=0),
+    "set_dead_letter_policy":
+        lambda rsmq, held, due: rsmq.set_dead_letter_policy("q", "dead", 5),
+    "set_dead_letter_policy, none":
+        lambda rsmq, held, due: rsmq.set_dead_letter_policy("poisoned", None),
+    "sweep_dead_letters": lambda rsmq, held, due: rsmq.sweep_dead_letters("poisoned"),
+    "redrive_messages": lambda rsmq, held, due: rsmq.redrive_messages("dead", "q"),
+    "move_messages": lambda rsmq, held, due: rsmq.move_messages("q", "dead", due),
+    "move_messages, receipts": lambda rsmq, held, due: rsmq.move_messages(held, "dead"),
+}  # fmt: skip
+
+
+def prepared(raw, ns):
+    """Make queues of each kind; see CALLS."""
+    with RSMQ(raw, ns=ns) as rsmq:
+        for name in QUEUES:
+            rsmq.create_queue(name)
+        rsmq.set_dead_letter_policy("poisoned", "dead", 1)
+        rsmq.send_message("dead", "dead letter")
+        rsmq.send_message("poisoned", "poison")
+        rsmq.change_message_visibility(rsmq.receive_message("poisoned"), 0)
+        rsmq.send_message("poisoned", "well")
+        rsmq.pause_queue("paused")
+        raw.hset(f"{ns}:large:Q", "totalsent", 10**15)
+        rsmq.send_messages("q", ["1", "2", "3", "4"])
+        held = rsmq.receive_messages("q", 2)
+        raw.hincrby(f"{ns}:q:Q", f"{held[1].id}:rc", 1)  # as another receive does
+        due = [message.id for message in rsmq.peek_messages("q")][:2]
+        rsmq.send_message("q", "earlier", dedup_id="another")
+        assert not {message.id for message in held} & set(due)
+        return held, due
+
+
+def messages(raw, ns):
+    """Of each queue the ids with their scores, and the ids with their bodies."""
+    return {
+        name: (
+            raw.zrange(f"{ns}:{name}", 0, -1, withscores=True),
+            {
+                id: body
+                for id, body in raw.hgetall(f"{ns}:{name}:Q").items()
+                if len(id) == ID_LENGTH
+            },
+        )
+        for name in QUEUES
+    }
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_message_changes(server, call):
+    harmed, refused = [], 0
+    with server.raw() as raw:
+        for command in COMMANDS:
+            ns = f"rights{next(_numbers)}"
+            held, due = prepared(raw, ns)
+            raw.execute_command(
+                "ACL", "SETUSER", ns, "on", ">p", f"~{ns}:*", "&*", "+@all", f"-{command}"
+            )
+            before = messages(raw, ns)
+            url = f"redis://{ns}:p@127.0.0.1:{server.port}/0"
+            with RSMQ.from_url(url, ns=ns) as rsmq:
+                try:
+                    CALLS[call](rsmq, held, due)
+                except redis_errors.ResponseError as error:
+                    if MAY_NOT not in str(error):
+                        raise
+                    refused += 1
+                    if messages(raw, ns) != before:
+                        harmed.append(command)
+            raw.execute_command("ACL", "DELUSER", ns)
+            raw.unlink(*raw.keys(f"{ns}:*"))
+
+    assert (harmed, refused > 1) == ([], True)
