@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import time
 
 import pytest
 
 from rsmq import RSMQ
 from tests.servers import Server, redis_7, redis_62
+
+# Where the caller ignores it, as a script does for what it starts in the background, the programs
+# that tests start and interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _numbers = itertools.count()
 
