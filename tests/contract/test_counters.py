@@ -23,7 +23,13 @@ STORED = {
     "007": 7,
     "3": 3,
 }
-EACH = pytest.mark.parametrize(("stored", "number"), STORED.items())
+
+
+def each(env):
+    """What is stored, the number that it is read as, and a new queue for it."""
+    for at, (stored, number) in enumerate(STORED.items()):
+        env.rsmq.create_queue(f"of{at}")
+        yield stored, number, f"of{at}"
 
 
 def take(rsmq, queue):
@@ -71,34 +77,36 @@ def is_possible(env, receive):
     return receive not in unusual.get(env.backend, ())
 
 
-@EACH
 @pytest.mark.parametrize("receive", RECEIVES)
-def test_a_receive_count_of_any_text_holds_up_nothing(env, queue, receive, stored, number):
+def test_a_receive_count_of_any_text_holds_up_nothing(env, receive):
     if not is_possible(env, receive):
         return
-    odd, other = env.rsmq.send_messages(queue, ["odd", "other"])
-    env.raw.hset(env.hash(queue), mapping={f"{odd}:rc": stored, f"{odd}:fr": "5"})
+    for stored, number, queue in each(env):
+        odd, other = env.rsmq.send_messages(queue, ["odd", "other"])
+        env.raw.hset(env.hash(queue), mapping={f"{odd}:rc": stored, f"{odd}:fr": "5"})
 
-    assert RECEIVES[receive](env.rsmq, queue) == [(odd, number + 1), (other, 1)]
-    fields = env.fields(queue)
-    assert fields["totalrecv"] == "2"
-    if receive.startswith("pop"):
-        assert env.scores(queue) == {}
-    else:
-        assert fields[f"{odd}:rc"] == str(number + 1)
-        assert env.scores(queue)[odd] > env.now_ms()
+        received = RECEIVES[receive](env.rsmq, queue)
+        assert (stored, received) == (stored, [(odd, number + 1), (other, 1)])
+        fields = env.fields(queue)
+        assert fields["totalrecv"] == "2"
+        if receive.startswith("pop"):
+            assert env.scores(queue) == {}
+        else:
+            assert fields[f"{odd}:rc"] == str(number + 1)
+            assert env.scores(queue)[odd] > env.now_ms()
 
 
-@EACH
 @pytest.mark.parametrize("receive", RECEIVES)
-def test_a_total_of_any_text_holds_up_nothing(env, queue, receive, stored, number):
+def test_a_total_of_any_text_holds_up_nothing(env, receive):
     if not is_possible(env, receive):
         return
-    ids = env.rsmq.send_messages(queue, ["a", "b"])
-    env.raw.hset(env.hash(queue), "totalrecv", stored)
+    for stored, number, queue in each(env):
+        ids = env.rsmq.send_messages(queue, ["a", "b"])
+        env.raw.hset(env.hash(queue), "totalrecv", stored)
 
-    assert RECEIVES[receive](env.rsmq, queue) == [(id, 1) for id in ids]
-    assert env.fields(queue)["totalrecv"] == str(number + 2)
+        received = RECEIVES[receive](env.rsmq, queue)
+        assert (stored, received) == (stored, [(id, 1) for id in ids])
+        assert env.fields(queue)["totalrecv"] == str(number + 2)
 
 
 def test_a_receipt_of_a_message_whose_count_was_odd_is_one_like_any_other(env, queue):
@@ -112,27 +120,27 @@ def test_a_receipt_of_a_message_whose_count_was_odd_is_one_like_any_other(env, q
     assert env.rsmq.delete_message(second) is True
 
 
-@EACH
-def test_a_dead_letter_policy_reads_it_too(env, queue, stored, number):
+@pytest.mark.parametrize("receive", ["receive_message", "receive_messages", "sweep"])
+def test_a_dead_letter_policy_reads_it_too(env, receive):
     env.rsmq.create_queue("dead")
-    env.rsmq.set_dead_letter_policy(queue, "dead", 3)
-    receives = [
-        lambda: ids_and_counts([env.rsmq.receive_message(queue)]),
-        lambda: ids_and_counts(env.rsmq.receive_messages(queue, 5)),
-        lambda: [(id, 0) for id in env.rsmq.sweep_dead_letters(queue)],
-    ]
-    for receive in receives:
+    for stored, number, queue in each(env):
+        env.rsmq.set_dead_letter_policy(queue, "dead", 3)
         id = env.rsmq.send_message(queue, "m")
         env.raw.hset(env.hash(queue), f"{id}:rc", stored)
-        found = receive()
+        if receive == "sweep":
+            found = env.rsmq.sweep_dead_letters(queue)
+        elif receive == "receive_message":
+            found = ids_and_counts([env.rsmq.receive_message(queue)])
+        else:
+            found = ids_and_counts(env.rsmq.receive_messages(queue, 5))
+
         if number >= 3:
-            assert found in ([], [(id, 0)])
+            assert (stored, found) == (stored, [id] if receive == "sweep" else [])
             assert list(env.scores("dead")) == [id]
             assert env.fields("dead")[f"{id}:rc"] == stored
         else:
-            assert found == ([] if receive is receives[2] else [(id, number + 1)])
+            assert (stored, found) == (stored, [] if receive == "sweep" else [(id, number + 1)])
             assert env.scores("dead") == {}
-        env.rsmq.purge_queue(queue)
         env.rsmq.purge_queue("dead")
 
 
@@ -168,13 +176,13 @@ SENDS = {
 }
 
 
-@EACH
 @pytest.mark.parametrize("send", SENDS)
-def test_a_total_of_any_text_holds_up_no_send(env, queue, send, stored, number):
-    env.raw.hset(env.hash(queue), "totalsent", stored)
-    SENDS[send](env, queue)
+def test_a_total_of_any_text_holds_up_no_send(env, send):
+    for stored, number, queue in each(env):
+        env.raw.hset(env.hash(queue), "totalsent", stored)
+        SENDS[send](env, queue)
 
-    sent = 2 if send == "large" else 1
-    assert env.fields(queue)["totalsent"] == str(number + sent)
-    assert len(env.scores(queue)) == sent
-    assert all(id in env.fields(queue) for id in env.scores(queue))
+        sent = 2 if send == "large" else 1
+        assert (stored, env.fields(queue)["totalsent"]) == (stored, str(number + sent))
+        assert len(env.scores(queue)) == sent
+        assert all(id in env.fields(queue) for id in env.scores(queue))

@@ -52,6 +52,7 @@ def test_earlier_queues_go_first_across_steps(env, queues, call):
 
 
 @CALLS
+@pytest.mark.parametrize("backend", ["redis", "memory"])  # its bodies are large
 def test_what_comes_in_steps_is_what_comes_in_one(env, queues, call, in_one_step):
     """Bodies of a batch have 16 MiB at most, but for its first; a later step has what is left."""
     chance = random.Random(3)
