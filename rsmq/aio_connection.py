@@ -212,6 +212,8 @@ class _Line:
                 if not self._ended:  # as by a program that cancels all tasks
                     raise RedisConnectionError("Connecting was cancelled.")
             elif (error := opening.exception()) is not None:
+                if not isinstance(error, (RedisError, OSError)):
+                    raise error
                 # Each call that waits for it gets an error of its own.
                 raise type(error)(*error.args) from error
         raise ClientClosed
@@ -224,6 +226,9 @@ class _Line:
             await connection.disconnect(nowait=True)
             raise
         else:
+            if self._ended:  # redis-py may swallow a cancellation that comes as it connects
+                await connection.disconnect(nowait=True)
+                return
             self._pipelines = {each for each in self._pipelines if each.state is not State.CLOSED}
             self._pipeline = Pipeline(connection)
             self._pipelines.add(self._pipeline)

@@ -21,7 +21,7 @@ from redis.exceptions import InvalidResponse, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.interrupts import Held
-from rsmq.own_connection import is_sending, pack, unsent_bytes
+from rsmq.own_connection import LARGE_SEND, LOOKS_A_TIMEOUT, pack, unsent_bytes
 
 _NOTHING = object()
 
@@ -109,7 +109,9 @@ class Pipeline(asyncio.Protocol):
         self._flushing = False  # or about to
         self._full = False  # the transport takes nothing more
         self._progress_at = 0.0
-        self._unsent_before: int | None = None
+        self._written = 0  # bytes, all in all
+        self._taken = 0  # of these, what the peer has taken for sure
+        self._look: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._lost = asyncio.Event()
         self._writer = connection._writer  # noqa: SLF001 - kept, for it closes when forgotten
@@ -175,8 +177,9 @@ class Pipeline(asyncio.Protocol):
         if self.state is State.CLOSED:
             return
         self.state = State.CLOSED
-        if self._watch is not None:
-            self._watch.cancel()
+        for timer in (self._watch, self._look):
+            if timer is not None:
+                timer.cancel()
         if error is None and not self._unsent:
             self._writer.close()
         else:  # closing would first wait until all is sent
@@ -224,17 +227,35 @@ class Pipeline(asyncio.Protocol):
         if self._full or self.state is State.CLOSED:
             return  # if it is full, resume_writing continues
         unsent, self._unsent = self._unsent, []
-        if sum(map(len, unsent)) <= _WRITE_BYTES:  # nearly always
+        size = sum(map(len, unsent))
+        self._written += size
+        if size > LARGE_SEND and self._timeout and self._look is None:
+            self._look_soon()
+        if size <= _WRITE_BYTES:  # nearly always
             self._transport.write(b"".join(unsent))
             return
         rest: deque[bytes | memoryview] = deque(unsent)
         while rest and not self._full:
             self._transport.write(_first_bytes(rest, _WRITE_BYTES))
         self._unsent = list(rest)
+        self._written -= sum(map(len, self._unsent))
 
     def _answer(self, reply: Any) -> None:
         if self._waiting and self._waiting[0].add(reply):
             self._waiting.popleft()
+
+    def _look_soon(self) -> None:
+        self._look = self._loop.call_later(self._timeout / LOOKS_A_TIMEOUT, self._look_at_sending)
+
+    def _look_at_sending(self) -> None:
+        """Note when the peer takes something, until it has all that was written."""
+        self._look = None
+        unsent = self._transport.get_write_buffer_size() + unsent_bytes(self.socket)
+        if self._written - unsent > self._taken:
+            self._taken = self._written - unsent
+            self._progress_at = self._loop.time()
+        if unsent:
+            self._look_soon()
 
     def _check_progress(self) -> None:
         """Give the connection up if for the whole timeout nothing came, and nothing was sent."""
@@ -242,13 +263,9 @@ class Pipeline(asyncio.Protocol):
         if not self._waiting:
             return
         left = max(self._waiting[0].began, self._progress_at) + self._timeout - self._loop.time()
-        before, self._unsent_before = self._unsent_before, None
         if left <= 0:
-            unsent = unsent_bytes(self.socket)
-            if not is_sending(before, unsent):
-                self.close(RedisTimeoutError("Timeout reading from server."))
-                return
-            left, self._unsent_before = self._timeout, unsent
+            self.close(RedisTimeoutError("Timeout reading from server."))
+            return
         self._watch = self._loop.call_later(left, self._check_progress)
 
 

@@ -11,6 +11,7 @@ import os
 import select
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -42,22 +43,10 @@ _ROOM = 65536
 _MANY = 32
 _LARGE = 131_072
 _PIECE = 32_768
-#: What a link that works sends within a timeout.
-_SLOW_LINK_BYTES = 65_536
-
-
-def is_sending(before: int | None, unsent: int) -> bool:
-    """
-    Return whether a socket that has received nothing for its timeout is on a slow link.
-
-    What was written may still be in the system's buffers. A slow link sends it, a broken one does
-    not.
-
-    Args:
-        before: what unsent_bytes returned a timeout ago; None if nobody asked.
-        unsent: what it returns now.
-    """
-    return unsent > _SLOW_LINK_BYTES and (before is None or unsent < before)
+#: What is larger, bytes, may take long on a slow link: it is watched until it is sent.
+LARGE_SEND = 16_384
+#: How often a timeout it is looked how much is left.
+LOOKS_A_TIMEOUT = 10
 
 
 def unsent_bytes(connected: Any) -> int:
@@ -113,6 +102,7 @@ class OwnConnection:
             poll.register(self._socket, select.POLLIN)
             self._poll = poll.poll
         self._buffer = bytearray(_ROOM)
+        self._sending = False  # perhaps still, something large
         self._replies = hiredis.Reader(
             protocolError=InvalidResponse,
             replyError=connection._parser.parse_error,  # noqa: SLF001
@@ -129,12 +119,16 @@ class OwnConnection:
         return (piece for command in commands for piece in pack(command))
 
     def send_packed_command(self, pieces: Iterable[bytes]) -> None:
+        size = 0
         try:
             for piece in pieces:
                 if self._plain:
                     self._write(piece)
                 else:
-                    self._socket.sendall(piece)
+                    for at in range(0, len(piece), _ROOM):  # a timeout for each
+                        self._socket.sendall(memoryview(piece)[at : at + _ROOM])
+                size += len(piece)
+            self._sending = size > LARGE_SEND
         except TimeoutError:
             raise RedisTimeoutError("Timeout writing to socket") from None
         except OSError as error:
@@ -166,17 +160,14 @@ class OwnConnection:
                 return reply
 
     def _read_more(self) -> None:
-        unsent: int | None = None
-        while True:
-            try:
-                size = self._socket.recv_into(self._buffer)
-                break
-            except TimeoutError:
-                before, unsent = unsent, unsent_bytes(self._socket)
-                if not is_sending(before, unsent):
-                    raise RedisTimeoutError("Timeout reading from socket") from None
-            except OSError as error:
-                raise RedisConnectionError(f"Error while reading from socket: {error}") from None
+        try:
+            if self._sending:  # the timeout begins when all is sent
+                self._sending = self._wait_while_sending(self._is_readable)
+            size = self._socket.recv_into(self._buffer)
+        except TimeoutError:
+            raise RedisTimeoutError("Timeout reading from socket") from None
+        except OSError as error:
+            raise RedisConnectionError(f"Error while reading from socket: {error}") from None
         if size == 0:
             raise RedisConnectionError("Connection closed by server.")
         self._replies.feed(self._buffer, 0, size)  # type: ignore[arg-type]
@@ -189,16 +180,37 @@ class OwnConnection:
         if written == len(piece):
             return
         rest = memoryview(piece)[written:]
-        unsent: int | None = None
+        poll = select.poll()
+        poll.register(self._socket, select.POLLOUT)
         while rest:  # not sendall, whose timeout is one for all of it
-            try:
-                rest = rest[self._socket.send(rest) :]
-            except TimeoutError:
-                before, unsent = unsent, unsent_bytes(self._socket)
-                if not is_sending(before, unsent):
-                    raise
-            else:
-                unsent = None
+            self._wait_while_sending(lambda seconds: poll.poll(seconds * 1000))
+            rest = rest[self._socket.send(rest) :]
+
+    def _wait_while_sending(self, is_ready: Callable[[float], Any]) -> bool:
+        """
+        Wait until the peer has taken all that was written, or something else is ready.
+
+        Args:
+            is_ready: waits for so many seconds, and says whether it is.
+
+        Returns:
+            Whether it is; False if all is sent.
+
+        Raises:
+            TimeoutError: it has taken nothing for the whole timeout.
+        """
+        timeout = self._socket.gettimeout()
+        unsent, progress_at = unsent_bytes(self._socket), time.monotonic()
+        while timeout and unsent:
+            if is_ready(timeout / LOOKS_A_TIMEOUT):
+                return True
+            before, unsent = unsent, unsent_bytes(self._socket)
+            now = time.monotonic()
+            if unsent < before:
+                progress_at = now
+            elif now - progress_at >= timeout:
+                raise TimeoutError
+        return False
 
     def is_over(self) -> bool:
         """Whether redis-py has closed this connection, or opened another instead."""
@@ -214,7 +226,10 @@ class OwnConnection:
 
     def can_read(self, timeout: float = 0) -> bool:
         """Whether there is something to read, the connection's end included."""
-        if self._replies.has_data() or (self._pending and self._pending()):
+        return self._replies.has_data() or self._is_readable(timeout)
+
+    def _is_readable(self, timeout: float) -> bool:
+        if self._pending and self._pending():
             return True
         if self._poll is None:
             return bool(select.select([self._socket], [], [], timeout)[0])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
+import threading
+import time
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 import redis.asyncio
 import redis.exceptions as redis_errors
+from redis.credentials import CredentialProvider
 
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, aio_connection
 from rsmq.aio_pipeline import NotSent
@@ -229,6 +233,65 @@ def test_close_while_the_first_connection_opens(timeout):
             assert [type(each) for each in results] == [ClientClosed] * 3
             await until(lambda: server.open == 0)
             assert server.made == 1
+
+    asyncio.run(main())
+
+
+def test_close_at_any_step_of_opening_leaves_no_connection(server, raw, ns):
+    """redis-py sometimes swallows the cancellation of its connecting."""
+    name = f"opening-{ns}"
+
+    async def main():
+        for turns in range(60):
+            client = AsyncRSMQ.from_url(server.url, ns=ns, client_name=name)
+            call = asyncio.create_task(client.list_queues())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(0.9):  # it gives up waiting for a connection at two
+                await client.close()
+            await asyncio.gather(call, return_exceptions=True)
+            await until(lambda: not connections(raw, name))
+
+    asyncio.run(main())
+
+
+def test_close_from_another_loop_while_a_connection_opens(server, raw, ns):
+    name = f"elsewhere-{ns}"
+    chance = random.Random(5)
+    with asyncio.Runner() as elsewhere:
+        loop = elsewhere.get_loop()
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        try:
+            for _ in range(100):
+                client = AsyncRSMQ.from_url(server.url, ns=ns, client_name=name)
+                call = asyncio.run_coroutine_threadsafe(client.list_queues(), loop)
+                time.sleep(chance.uniform(0.0003, 0.004))
+                asyncio.run(client.close())
+                with suppress(ClientClosed):
+                    call.result(10)
+            asyncio.run(until(lambda: not connections(raw, name)))
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+
+class VaultFailed(Exception):
+    def __init__(self, *, status):
+        super().__init__(f"status {status}")
+
+
+def test_an_error_of_the_programs_own_credentials_is_raised_as_it_is(server, ns):
+    class Vault(CredentialProvider):
+        def get_credentials(self):
+            raise VaultFailed(status=403)
+
+    async def main():
+        client = AsyncRSMQ.from_url(server.url, ns=ns, credential_provider=Vault())
+        for _ in range(2):
+            with pytest.raises(VaultFailed, match="status 403"):
+                await client.list_queues()
+        await client.close()
 
     asyncio.run(main())
 

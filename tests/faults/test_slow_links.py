@@ -59,6 +59,20 @@ def test_one_large_message_that_makes_progress_is_sent_and_received(broken, rsmq
     assert (message.id, message.body, message.receive_count) == (id, body, 1)
 
 
+@pytest.mark.parametrize(
+    ("rate", "size"),
+    [(200_000, 104_000), (200_000, 204_000), (80_000, 50_000)],
+)
+def test_what_is_sent_just_after_a_timeout_has_passed(broken, rsmq, rate, size):
+    """Little was left to be sent then, or nothing, and the reply was not there."""
+    broken.proxy.rate = rate
+    body = "x" * size
+    id = rsmq.send_message("q", body)
+    broken.proxy.rate = 0
+
+    assert rsmq.get_message("q", id).body == body
+
+
 def test_calls_of_other_tasks_wait_for_the_batch(server, ns):
     """They share its connection."""
     proxy = Proxy(server.port, slow=True)
