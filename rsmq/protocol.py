@@ -159,7 +159,7 @@ class Namespace:
 
     @property
     def acknowledged(self) -> bytes:
-        """Extension data: of each lease of a stream the last batch that was acknowledged."""
+        """Extension data: of each query of a stream the last batch that was acknowledged."""
         return encode_name(f"{self.name}:x:acked")
 
     @property

@@ -17,13 +17,14 @@ local function raise_to(key, name, number, lifetime)
   redis.call('HSET', key, name, cmsgpack.pack({number, '', now + lifetime}))
   keep_for(key, lifetime)
   if redis.call('HLEN', key) > 100 then
-    local scan = redis.call('HSCAN', key, redis.call('HGET', key, '') or '0', 'COUNT', '20')
-    for at = 1, #scan[2], 2 do
-      if scan[2][at] ~= '' and cmsgpack.unpack(scan[2][at + 1])[3] < now then
-        redis.call('HDEL', key, scan[2][at])
+    local scan = redis.pcall('HSCAN', key, redis.call('HGET', key, '') or '0', 'COUNT', '20')
+    local members = scan[2] or {} -- a user may lack the right; then they end with the key
+    for at = 1, #members, 2 do
+      if members[at] ~= '' and cmsgpack.unpack(members[at + 1])[3] < now then
+        redis.call('HDEL', key, members[at])
       end
     end
-    redis.call('HSET', key, '', scan[1])
+    redis.call('HSET', key, '', scan[1] or '0')
   end
   return true
 end

@@ -4,11 +4,12 @@
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
 -- KEYS[3] leases    hash        receipts by lease, batch and part
--- KEYS[4] acked     hash        of each lease the last batch that was acknowledged, as in _highest.lua
+-- KEYS[4] acked     hash        of each query the last batch that was acknowledged, as in _highest.lua
 -- ARGV[1] lease     string      name of the lease
 -- ARGV[2] batch     integer     number of the batch
 -- ARGV[3] part      integer     number of the part
 -- ARGV[4] lifetime  integer     ms until the number of the batch is forgotten
+-- ARGV[5] query     string      the query's name in `acked`
 --
 -- returns {how many were removed, how many another consumer has received since}
 -- errors  none: without the queue or the part there is nothing to remove
@@ -23,10 +24,10 @@
 -- @include _highest.lua
 
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lease, batch, part, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lease, batch, part, lifetime, query = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 allow_removal(zset, hash)
-raise_to(acked, lease, tonumber(batch), lifetime)
+raise_to(acked, query, tonumber(batch), lifetime)
 part = lease .. ':' .. batch .. ':' .. part
 local ids, counts = receipts_of(leases, part)
 if not ids then

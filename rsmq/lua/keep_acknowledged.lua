@@ -1,7 +1,7 @@
--- Keeps the number of the last batch that a lease has acknowledged for longer.
+-- Keeps the number of the last batch that a query has acknowledged for longer.
 --
--- KEYS[1] acked     hash     of each lease the last batch that was acknowledged, as in _highest.lua
--- ARGV[1] lease     string   the name of the lease
+-- KEYS[1] acked     hash     of each query the last batch that was acknowledged, as in _highest.lua
+-- ARGV[1] query     string   the query's name there
 -- ARGV[2] lifetime  integer  ms until it is forgotten
 --
 -- returns that number; nil if none is stored
@@ -12,11 +12,11 @@
 -- @include _highest.lua
 
 local acked = KEYS[1]
-local lease, lifetime = ARGV[1], ARGV[2]
+local query, lifetime = ARGV[1], ARGV[2]
 
-local last = highest_of(acked, lease)
+local last = highest_of(acked, query)
 if not last then
   return false
 end
-raise_to(acked, lease, last, lifetime)
+raise_to(acked, query, last, lifetime)
 return last

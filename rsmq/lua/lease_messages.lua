@@ -6,7 +6,7 @@
 -- KEYS[2] zset        sorted set  the queue's message ids
 -- KEYS[3] leases      hash        receipts by lease, batch and part; of a batch ms when it is forgotten,
 --                                 and the sizes of its parts
--- KEYS[4] acked       hash        of each lease the last batch that was acknowledged, as in _highest.lua
+-- KEYS[4] acked       hash        of each query the last batch that was acknowledged, as in _highest.lua
 -- ARGV[1] lease       string      name of the lease
 -- ARGV[2] number      integer     number of the batch
 -- ARGV[3] part        integer     number of the part, from 0
@@ -18,6 +18,7 @@
 -- ARGV[9] namespace   string      first part of the keys of a dead-letter queue
 -- ARGV[10] target     string      the dead-letter queue; '' = as the queue's policy says
 -- ARGV[11] limit      integer     receives after which a message goes there
+-- ARGV[12] query      string      the query's name in `acked`
 --
 -- returns {number of messages in the part, 1 if there may be more that are due, else 0}
 -- errors  QUEUENOTFOUND, BATCHACKNOWLEDGED
@@ -37,7 +38,7 @@
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local vt, latest, lifetime = ARGV[6], ARGV[7], ARGV[8]
-local namespace, target, limit = ARGV[9], ARGV[10], ARGV[11]
+local namespace, target, limit, query = ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
 local stored = queue(hash, 'x:dlq', 'x:max')
 if not stored then
@@ -49,7 +50,7 @@ sizes = sizes and cmsgpack.unpack(sizes) or {0}
 if sizes[part + 2] then
   return {sizes[part + 2], 1}
 end
-local last = highest_of(acked, lease)
+local last = highest_of(acked, query)
 if last and last >= tonumber(number) then
   return redis.error_reply('BATCHACKNOWLEDGED ' .. lease .. ' ' .. number .. ' ' .. digits(last))
 end

@@ -89,11 +89,12 @@ def lease_messages(
     latest_ms: int | None,
     lifetime: float,
     dead_letters: DeadLetters | None,
+    query: str,
 ) -> Operation[tuple[int, bool]]:
     """
     Receive messages as a part of a batch; how many, and whether there may be more.
 
-    A part that is there already stays as it is.
+    A part that is there already stays as it is. ``query`` is as for acknowledge_leased.
 
     Raises:
         CheckpointSetBack: there is no part of this batch, and it, or a later one, was acknowledged.
@@ -113,6 +114,7 @@ def lease_messages(
             keys.namespace,
             b"" if dead_letters is None else protocol.encode_name(dead_letters.queue),
             b"" if dead_letters is None else digits(dead_letters.max_receives),
+            protocol.encode_name(query),
         ),
         lambda reply: (reply[0], bool(reply[1])),
         Retry.ALWAYS,
@@ -145,7 +147,13 @@ def _leased(reply: Any) -> LeasedMessages | None:
 
 
 def acknowledge_leased(
-    namespace: Namespace, keys: QueueKeys, batch: Batch, part: int, *, lifetime: float
+    namespace: Namespace,
+    keys: QueueKeys,
+    batch: Batch,
+    part: int,
+    *,
+    lifetime: float,
+    query: str,
 ) -> Operation[tuple[int, int]]:
     """
     Remove what a part holds, and store the number of the batch as acknowledged.
@@ -156,6 +164,7 @@ def acknowledge_leased(
         batch: which.
         part: its number; where there is no such part, only the number of the batch is stored.
         lifetime: how long that number is kept, seconds.
+        query: the name under which it is kept, for all queues of the query.
 
     Returns:
         How many were removed, and how many another consumer has received since.
@@ -168,6 +177,7 @@ def acknowledge_leased(
             digits(batch.number),
             digits(part),
             digits(round(lifetime * 1000)),
+            protocol.encode_name(query),
         ),
         tuple,
         Retry.ALWAYS,
@@ -176,13 +186,13 @@ def acknowledge_leased(
 
 
 def keep_acknowledged(
-    namespace: Namespace, lease: str, *, lifetime: float
+    namespace: Namespace, query: str, *, lifetime: float
 ) -> Operation[int | None]:
-    """Keep the number of the last batch that was acknowledged for longer; that number."""
+    """Keep the number of the last batch that a query acknowledged for longer; that number."""
     return Operation(
         load("keep_acknowledged"),
         (namespace.acknowledged,),
-        (lease.encode(), digits(round(lifetime * 1000))),
+        (protocol.encode_name(query), digits(round(lifetime * 1000))),
         lambda reply: reply,
         Retry.ALWAYS,
     )

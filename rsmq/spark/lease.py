@@ -56,6 +56,10 @@ class Lease:
         self, at: Server, name: str, source: SourceOptions, options: StreamOptions
     ) -> None:
         self.name = name
+        # A name may be given to several queries, of queues that differ.
+        self._query = name
+        if options.group is not None:
+            self._query += ":" + (source.pattern or ",".join(sorted(source.queues)))
         self.tally = Tally()
         self._at = at
         self._source = source
@@ -106,7 +110,7 @@ class Lease:
             batch that is held. And the queues where an acknowledgement of it was broken off, with
             how many messages the batch had there.
         """
-        stored = self._at.raw.hget(self._at.namespace.acknowledged, self.name)
+        stored = self._at.raw.hget(self._at.namespace.acknowledged, self._query)
         last: int = 0 if stored is None else msgpack.unpackb(stored, raw=True)[0]
         held = {
             int(field.split(b":")[1])
@@ -183,6 +187,7 @@ class Lease:
             latest_ms=latest_ms,
             lifetime=self._options.retention,
             dead_letters=self._options.dead_letters,
+            query=self._query,
         )
         try:
             return self._at.rsmq.run(operation)
@@ -273,7 +278,12 @@ class Lease:
             for part in range(max(1, len(sizes))):  # without one, its number is stored all the same
                 removed, lost = self._at.rsmq.run(
                     operations.acknowledge_leased(
-                        self._at.namespace, keys, batch, part, lifetime=self._options.retention
+                        self._at.namespace,
+                        keys,
+                        batch,
+                        part,
+                        lifetime=self._options.retention,
+                        query=self._query,
                     )
                 )
                 self.tally.acknowledged += removed
@@ -325,12 +335,12 @@ class Lease:
             try:
                 if self._options.group is not None:
                     self._renew()
-                if time.monotonic() >= due:
-                    self._extend()
-                    due = time.monotonic() + self._options.vt / 3
                 if time.monotonic() >= keep_at:
                     self._keep_acknowledged()
                     keep_at = time.monotonic() + self._options.retention / 4
+                if time.monotonic() >= due:
+                    self._extend()
+                    due = time.monotonic() + self._options.vt / 3
             except (RedisError, RSMQError) as error:
                 due = time.monotonic() + min(1.0, self._options.vt / 10)
                 log.warning(
@@ -340,7 +350,7 @@ class Lease:
     def _keep_acknowledged(self) -> None:
         self._at.rsmq.run(
             operations.keep_acknowledged(
-                self._at.namespace, self.name, lifetime=self._options.retention
+                self._at.namespace, self._query, lifetime=self._options.retention
             )
         )
 

@@ -47,7 +47,7 @@ def lease(rsmq, queue):
     rsmq.run(
         operations.lease_messages(
             rsmq.namespace, keys, batch, 0, 10, vt=60, latest_ms=None, lifetime=60,
-            dead_letters=None,
+            dead_letters=None, query="lease",
         )
     )  # fmt: skip
     leased = rsmq.run(operations.leased_messages(keys, batch, 0))

@@ -37,7 +37,8 @@ FIRST = Batch("lease", 1)
 
 def lease(env, keys, batch=FIRST, part=0, most=10, **options):
     options = {
-        "vt": 60, "latest_ms": None, "lifetime": DAY, "dead_letters": None, **options,
+        "vt": 60, "latest_ms": None, "lifetime": DAY, "dead_letters": None,
+        "query": batch.lease, **options,
     }  # fmt: skip
     namespace = Namespace(env.ns)
     return env.rsmq.run(operations.lease_messages(namespace, keys, batch, part, most, **options))[0]
@@ -50,7 +51,9 @@ def part_of(env, keys, batch=FIRST, part=0):
 def acknowledge(env, keys, batch=FIRST, part=0, lifetime=DAY):
     namespace = Namespace(env.ns)
     return env.rsmq.run(
-        operations.acknowledge_leased(namespace, keys, batch, part, lifetime=lifetime)
+        operations.acknowledge_leased(
+            namespace, keys, batch, part, lifetime=lifetime, query=batch.lease
+        )
     )
 
 
@@ -96,7 +99,7 @@ def test_a_lease_tells_whether_there_may_be_more(env, keys):
     def more(part, most, dead_letters=None):
         operation = operations.lease_messages(
             Namespace(env.ns), keys, FIRST, part, most, vt=0, latest_ms=None, lifetime=DAY,
-            dead_letters=dead_letters,
+            dead_letters=dead_letters, query="lease",
         )  # fmt: skip
         return env.rsmq.run(operation)
 
@@ -188,7 +191,7 @@ def test_an_acknowledgement_is_done_once(env, keys):
 
 
 def acknowledged(env):
-    """What is stored of the last batches that leases have acknowledged, as raw bytes have it."""
+    """What is stored of the last batches that queries have acknowledged, as raw bytes have it."""
     stored = env.raw.hgetall(f"{env.ns}:x:acked")
     return {name.decode(): msgpack.unpackb(value, raw=True) for name, value in stored.items()}
 

@@ -665,7 +665,7 @@ def test_new_messages_are_not_received_for_a_batch_that_was_done(
     send(env, 3)
     query = env.query(limit=ReadMaxRows(1), consumerGroup="g")
     assert len(query.run_out()) == 3
-    assert acknowledged(env) == {b"g": 3}
+    assert acknowledged(env) == {b"g:q": 3}
     set_back(query, batches)
     if remove == "leases":
         env.raw.delete(env.keys().leases)
@@ -682,7 +682,24 @@ def test_new_messages_are_not_received_for_a_batch_that_was_done(
     else:  # nothing is left of the checkpoint: it is a new one, and begins behind
         assert query.poll()
         assert query.offsets[-1]["batch"] == 4
-    assert acknowledged(env) == {b"g": 3}
+    assert acknowledged(env) == {b"g:q": 3}
+
+
+def test_queries_of_one_name_on_different_queues_know_nothing_of_each_other(env, queue):
+    env.rsmq.create_queue("r")
+    options = {"limit": ReadMaxRows(1), "consumerGroup": "g"}
+    queries = {
+        "q": env.query(**options),
+        "r": env.query(queue="r", **options),
+        "a": env.query(queue="", subscribePattern="[a-c]", **options),
+    }
+    env.rsmq.create_queue("a")
+    for name, number in (("q", 4), ("r", 2), ("a", 1)):
+        sent = send(env, number, name)
+        assert [ids(rows) for rows in queries[name].run_out()] == [[id] for id in sent]
+
+    assert acknowledged(env) == {b"g:q": 4, b"g:r": 2, b"g:[a-c]": 1}
+    assert env.scores() == env.scores("r") == env.scores("a") == {}
 
 
 def test_a_batch_that_was_not_acknowledged_is_received_again_as_it_was(env, queue):
