@@ -61,7 +61,7 @@ client goes wrong), N a note.
     microseconds-score      E  asked for: milliseconds
     seconds-score           E  asked for: milliseconds
     far-future              E  asked for: visible now
-    sent-in-future          E  asked for: visible now
+    sent-in-future          E  asked for: visible now, or after the queue's delay
     odd-field               N  by hand
 """
 

@@ -399,8 +399,8 @@ _MESSAGES = {
         "messages that are hidden because they were sent later than it is now: {number}",
         "the server's clock was set back; a client with a clock of its own that is ahead",
         "Nobody receives them until the server's clock has caught up.",
-        "Makes them visible now. Scheduled messages, and those that were received, stay as they "
-        "are.",
+        "Makes them visible now; of a queue that has a delay, when that has passed. Messages with "
+        "a delay of their own, and those that were received, stay as they are.",
         ways=("sent-in-future",),
     ),
     "odd-field": Fault(

@@ -29,6 +29,7 @@ from rsmq.doctor.messages import (
     is_old,
     is_time,
     looks_like_id,
+    wait_ms,
     walk_fields,
     walk_rows,
 )
@@ -310,6 +311,10 @@ def _visible_now(row: StoredRow, now: int) -> tuple[bytes, bytes, None]:  # noqa
     return row.id, row.score, None
 
 
+def _sent_now(row: StoredRow, now: int) -> tuple[bytes, bytes, bytes]:
+    return row.id, row.score, b"%d" % (now + max(wait_ms(row), 0))
+
+
 def _reminted(row: StoredRow, now: int) -> tuple[bytes, int] | None:
     """When it was sent, as the old id tells, or its score."""
     if row.count is not None and float(row.score) > now:
@@ -328,6 +333,6 @@ _OF_ROWS: dict[str, tuple[Callable[[StoredRow, int], Any], Callable[..., Operati
     "microseconds-score": (_from_microseconds, operations.mend_scores),
     "seconds-score": (_from_seconds, operations.mend_scores),
     "far-future": (_visible_now, operations.mend_scores),
-    "sent-in-future": (_visible_now, operations.mend_scores),
+    "sent-in-future": (_sent_now, operations.mend_scores),
     "undeletable-id": (_reminted, operations.remint_messages),
 }

@@ -82,15 +82,27 @@ def faults_of_row(row: StoredRow, now_ms: int, delay_ms: float) -> Iterator[str]
 
 def _is_sent_in_future(row: StoredRow, now_ms: int, delay_ms: float) -> bool:
     """
-    Whether a message waits for a time that the server's clock had reached when it was sent.
+    Whether a message waits for a time that the server's clock had passed when it was sent.
 
     One that is scheduled, by a delay of its own, waits for what its sender wanted.
     """
     if row.count is not None or not _TIMED_ID.fullmatch(row.id) or _HEX.fullmatch(row.id):
         return False
-    sent_ms = int(row.id[:10], 36) // 1000
-    scheduled = float(row.score) - sent_ms > delay_ms + _TWO_STEPS_MS
-    return now_ms < sent_ms and float(row.score) > now_ms and not scheduled
+    if not now_ms < min(_sent_ms(row), float(row.score)):
+        return False
+    wait = wait_ms(row)
+    if delay_ms == 0:  # one that was sent to the front may be due before it was sent
+        return wait <= _TWO_STEPS_MS
+    return 0 <= wait <= _TWO_STEPS_MS or abs(wait - delay_ms) <= _TWO_STEPS_MS
+
+
+def _sent_ms(row: StoredRow) -> int:
+    return int(row.id[:10], 36) // 1000
+
+
+def wait_ms(row: StoredRow) -> float:
+    """How long a message was to wait when it was sent, of one whose id tells when that was."""
+    return float(row.score) - _sent_ms(row)
 
 
 def is_count(stored: bytes) -> bool:

@@ -85,15 +85,26 @@ def test_after_the_clock_was_set_back_what_was_sent_is_made_visible(patient, raw
     assert {m.id for m in rsmq.receive_messages("q", 10)} == {*hidden, due}
 
 
-def test_the_queues_own_delay_is_not_taken_for_a_schedule(patient, raw, rsmq):
+@pytest.mark.parametrize("ahead", [5000, 30_000, 3_600_000])
+def test_the_queues_own_delay_begins_anew(patient, raw, rsmq, ahead):
+    """A message with a delay of its own is scheduled, and so is one that was mended."""
     rsmq.set_queue_attributes("q", delay=60)
     now = patient.now_ms()
-    id = stored(patient, raw, id_of(now + HOUR), score=now + HOUR + 60_000)
-    own = stored(patient, raw, id_of(now + HOUR, "s" * 21 + "S"), score=now + HOUR + 90_000)
+    sent = now + ahead
 
-    assert patient.repaired("sent-in-future") == [("sent-in-future", "q", 1)]
-    assert patient.scores()[id] <= patient.now_ms()
-    assert patient.scores()[own] == now + HOUR + 90_000
+    def waiting(letter, wait):
+        return stored(patient, raw, id_of(sent, letter * 22), score=sent + wait)
+
+    id, at_once = waiting("A", 60_000), waiting("B", 0)
+    own = {waiting("C", 90_000): sent + 90_000, waiting("D", 30_000): sent + 30_000}
+
+    assert patient.repaired("sent-in-future") == [("sent-in-future", "q", 2)]
+    after = patient.scores()
+    assert now + 60_000 <= after[id] <= patient.now_ms() + 60_000
+    assert now <= after[at_once] <= patient.now_ms()
+    assert {id: after[id] for id in own} == own
+    assert patient.repaired("sent-in-future") == []
+    assert patient.scores() == after
 
 
 def test_ids_that_tell_no_time_are_not_taken_for_ids_of_the_future(patient, raw):
