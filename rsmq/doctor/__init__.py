@@ -31,6 +31,7 @@ client goes wrong), N a note.
     aside                   W  by hand
     wrong-type              E  by hand
     reserved-name           E  by hand
+    unusable-name           E  by hand
     expiring                E  safe: the time to live is taken off
     half-queue              E  safe: completed with defaults, and listed
     messages-without-queue  E  asked for: made a queue with the defaults

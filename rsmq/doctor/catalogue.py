@@ -167,6 +167,15 @@ _QUEUES = {
         "By hand: read what is in redis-cli HGETALL {ns}:QUEUES:Q, send it to another queue, then "
         "redis-cli UNLINK {ns}:QUEUES:Q and redis-cli SREM {ns}:QUEUES QUEUES.",
     ),
+    "unusable-name": Fault(
+        "error",
+        "there is a queue whose name this library refuses: {detail}",
+        "a program that takes any name",
+        "Its keys may be those in which another queue keeps more than its messages.",
+        "By hand: stop what uses it, then for both keys, {ns}:{detail}:Q and {ns}:{detail}, "
+        "redis-cli RENAMENX to a name without ':x:' that does not end in ':Q', redis-cli SREM "
+        "{ns}:QUEUES for the old name, and rsmq doctor --fix, which lists the new one.",
+    ),
     "expiring": Fault(
         "error",
         "{detail} expires in {number} s",

@@ -79,6 +79,8 @@ class _Examination:
             found += self._index(index)
             names, aside = self._names(index)
             found += [finding("aside", self._ns, detail=source) for source in aside]
+            if index.kind == "set":
+                found += self._unusable_names()
         for name in queues or ():
             if not self._is_there(name):
                 raise QueueNotFound(name)
@@ -93,6 +95,14 @@ class _Examination:
             found |= set(self._listed())
         found.discard(RESERVED_NAME)
         return sorted(name for name in found if self._is_there(name)), sorted(aside)
+
+    def _unusable_names(self) -> list[Finding]:
+        """Of names on the list that can be no queue's."""
+        return [
+            finding("unusable-name", self._ns, detail=name)
+            for name in sorted(self._listed())
+            if name not in {"", RESERVED_NAME} and self._facts(name) is None
+        ]
 
     def _listed(self) -> list[str]:
         return self._rsmq.run(operations.list_queues(self._namespace))

@@ -6,6 +6,8 @@ import pytest
 
 from rsmq import RSMQ
 
+ID = "hod98j94h7HkqVvzKrlMYXegVzlPtuLy"
+
 
 def same(patient):
     """A repair without a word more changes nothing."""
@@ -178,6 +180,32 @@ def test_a_queue_called_queues_is_told_of_with_the_way_out(patient, raw):
     assert (found.code, found.queue, found.severity) == ("reserved-name", None, "error")
     assert f"redis-cli UNLINK {patient.ns}:QUEUES:Q" in found.remedy
     assert same(patient)
+
+
+@pytest.mark.parametrize("name", ["a:x:b", "x:written"])
+def test_a_queue_whose_name_is_refused_is_told_of_with_the_way_out(patient, raw, rsmq, name):
+    seconds = patient.now_ms() // 1000
+    fields = {"vt": 30, "delay": 0, "maxsize": 65536, ID: "kept", "totalsent": 1, "totalrecv": 0}
+    fields |= {"created": seconds, "modified": seconds}
+    raw.hset(patient.hash(name), mapping=fields)
+    raw.zadd(patient.zset(name), {ID: 5})
+    raw.sadd(patient.index, name)
+
+    (found,) = patient.findings()
+    assert (found.code, found.queue, found.severity) == ("unusable-name", None, "error")
+    assert found.text.endswith(f"refuses: {name}")
+    assert same(patient)
+    # The remedy, as it is told.
+    for old, new in (
+        (patient.hash(name), patient.hash("new")),
+        (patient.zset(name), patient.zset("new")),
+    ):
+        assert f" {old}" in found.remedy
+        assert raw.renamenx(old, new)
+    raw.srem(patient.index, name)
+    assert patient.repaired() == [("unlisted-queue", "new", 1)]
+    assert patient.findings() == []
+    assert rsmq.receive_message("new").body == "kept"
 
 
 def test_queues_of_an_old_rust_client_beside_ours_are_told_of(patient, raw):
