@@ -127,17 +127,17 @@ class AsyncRSMQ:
 
     async def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | None) -> T:
         seconds = protocol.seconds_to_wait(wait)
-        found: T = await self._look(receive)
+        found: T
+        if isinstance(receive, ReceiveInSteps):
+            steps: Any = receive.steps()
+            found = await self.run_steps(steps)
+        else:
+            found = await self.run(receive)
         if found or seconds == 0:
             return found
         return await self.watcher.wait(
-            lambda: self._look(receive), found, receive.keys[1::2], seconds
+            lambda: self._receive(receive, 0), found, receive.keys[1::2], seconds
         )
-
-    async def _look(self, receive: Operation[T] | ReceiveInSteps) -> Any:
-        if isinstance(receive, ReceiveInSteps):
-            return await self.run_steps(receive.steps())
-        return await self.run(receive)
 
     async def _undo(self, operation: Operation[T] | ReceiveInSteps, received: Any) -> None:
         undo = operation.give_back and operation.give_back(received)

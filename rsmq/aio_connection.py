@@ -60,15 +60,18 @@ class _RetryingCaller(ABC):
     ) -> Any:
         """The reply; an operation that gives back has done so if this raises a cancellation."""
 
-    async def run(self, operation: Operation[T]) -> T:
+    def run(self, operation: Operation[T]) -> Coroutine[Any, Any, T]:
         if operation.otherwise is None:
-            return await self._run(operation)
+            return self._run(operation)
+        return self._run_or_otherwise(operation, operation.otherwise)
+
+    async def _run_or_otherwise(self, operation: Operation[T], otherwise: Operation[T]) -> T:
         try:
             return await self._run(operation)
         except ResponseError as error:
             if code_of(error) != "NOPERM":
                 raise
-        return await self._run(operation.otherwise)
+        return await self._run(otherwise)
 
     async def _run(self, operation: Operation[T]) -> T:
         attempts = None
@@ -143,18 +146,16 @@ class AsyncOwnCaller(_RetryingCaller):
     async def _attempt(
         self, operation: Operation[Any], persistent: _Persistent, *, check: bool
     ) -> Any:
-        pipeline = await self._line().get(check=check)
-        pipeline.begin_call()
-
-        async def call(each: Operation[Any]) -> Any:
-            persistent.sent = True
-            wait = _wait if operation.give_back is None else persistent.wait
-            return await _call_over(pipeline, each, wait)
-
+        line = self._lines.get(asyncio.get_running_loop())
+        pipeline = await (line or self._new_line()).get(check=check)
+        pipeline.calls += 1
+        persistent.sent = True
         try:
             if operation.give_back is None:
-                return await call(operation)
-            return await _call_or_give_back(operation, persistent, call)
+                return await _call_over(pipeline, operation, Request.wait)
+            return await _call_or_give_back(
+                operation, persistent, lambda each: _call_over(pipeline, each, persistent.wait)
+            )
         except NotSent:
             persistent.sent = False
             raise
@@ -164,19 +165,17 @@ class AsyncOwnCaller(_RetryingCaller):
                 pipeline.retire()
             raise
         finally:
-            pipeline.end_call()
+            pipeline.calls -= 1
+            if pipeline.state is not State.OPEN:
+                pipeline.close_if_unused()
 
-    def _line(self) -> _Line:
+    def _new_line(self) -> _Line:
         if self._closed:
             raise ClientClosed
-        loop = asyncio.get_running_loop()
-        line = self._lines.get(loop)
-        if line is None:
-            for other in list(self._lines):
-                if other.is_closed():
-                    self._lines.pop(other, None)
-            line = self._lines.setdefault(loop, _Line(self._pool))
-        return line
+        for other in list(self._lines):
+            if other.is_closed():
+                self._lines.pop(other, None)
+        return self._lines.setdefault(asyncio.get_running_loop(), _Line(self._pool))
 
 
 class _Line:
@@ -419,10 +418,6 @@ async def _send(connection: Any, *command: Any) -> None:
 async def _read(connection: Any) -> Any:
     # Reading can be taken up again after a cancellation, if the connection stays open.
     return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
-
-
-async def _wait(request: Request) -> list[Any]:
-    return await request.wait()
 
 
 async def _call_over(

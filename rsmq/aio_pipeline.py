@@ -91,6 +91,8 @@ class Pipeline(asyncio.Protocol):
 
     Attributes:
         state: what it may be used for.
+        calls: how many use it; who ends one of a connection that is not open calls
+            ``close_if_unused``.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -103,7 +105,7 @@ class Pipeline(asyncio.Protocol):
             notEnoughData=_NOTHING,
         )
         self._timeout = connection.socket_timeout
-        self._calls = 0
+        self.calls = 0
         self._waiting: deque[Request] = deque()
         self._unsent: list[bytes | memoryview] = []
         self._flushing = False  # or about to
@@ -130,16 +132,6 @@ class Pipeline(asyncio.Protocol):
         """Where the connection's bytes come from."""
         return self._transport.get_extra_info("socket")
 
-    def begin_call(self) -> None:
-        """A call uses this connection, until end_call."""
-        self._calls += 1
-
-    def end_call(self) -> None:
-        """A call uses it no longer."""
-        self._calls -= 1
-        if self.state is State.RETIRED and not self._calls:
-            self.close()
-
     def send(self, commands: Sequence[tuple[bytes, ...]]) -> Request:
         """
         Send commands, together with all others of this turn of the loop.
@@ -164,7 +156,11 @@ class Pipeline(asyncio.Protocol):
         """Take no new calls; close when those that use the connection have ended."""
         if self.state is State.OPEN:
             self.state = State.RETIRED
-        if self.state is State.RETIRED and not self._calls:
+        self.close_if_unused()
+
+    def close_if_unused(self) -> None:
+        """Close a connection that was retired, if no call uses it."""
+        if self.state is State.RETIRED and not self.calls:
             self.close()
 
     def close(self, error: Exception | None = None) -> None:

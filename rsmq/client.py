@@ -177,21 +177,21 @@ class RSMQ:
 
     def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | None) -> T:
         seconds = protocol.seconds_to_wait(wait)
-        found: T = self._look(receive)
+        found: T
+        if isinstance(receive, ReceiveInSteps):
+            steps: Any = receive.steps()
+            found = self.run_steps(steps)
+        else:
+            found = self.run(receive)
         if found or seconds == 0:
             return found
         return self.watcher.wait(
-            lambda: self._look(receive),
+            lambda: self._receive(receive, 0),
             lambda received: self._undo(receive, received),
             found,
             receive.keys[1::2],
             seconds,
         )
-
-    def _look(self, receive: Operation[T] | ReceiveInSteps) -> Any:
-        if isinstance(receive, ReceiveInSteps):
-            return self.run_steps(receive.steps())
-        return self.run(receive)
 
     def _undo(self, operation: Operation[T] | ReceiveInSteps, received: Any) -> None:
         undo = operation.give_back and operation.give_back(received)

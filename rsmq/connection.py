@@ -258,13 +258,14 @@ class PoolCaller:
             with Held() as held:
                 connection = self._connections.take(check=check)
                 received = operation.parse(self._exchange(connection, operation, sent))
-                try:
-                    held.deliver()
-                except BaseException:
-                    # The next signal is held back while what was received is undone.
-                    undone, received = received, None
-                    self._undo(operation, undone)
-                    raise
+                if held.noted:
+                    try:
+                        held.deliver()
+                    except BaseException:
+                        # The next signal is held back while what was received is undone.
+                        undone, received = received, None
+                        self._undo(operation, undone)
+                        raise
             # Until here a signal may raise, and what was received must be known then.
             return received  # noqa: TRY300
         except RedisError:

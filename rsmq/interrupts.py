@@ -58,11 +58,14 @@ class Held:
 
     ``deliver`` does it earlier, for a block that has something to do when a handler raises, and is
     not to be disturbed at that.
+
+    Attributes:
+        noted: the signals that have come and are not delivered, in their order.
     """
 
     # Of the class, until they change: every call makes a block.
     _handlers: Mapping[int, Any] = MappingProxyType({})
-    _noted: Mapping[int, FrameType | None] = MappingProxyType({})
+    noted: Mapping[int, FrameType | None] = MappingProxyType({})
     _held_until = math.inf
     _ended = False
 
@@ -96,14 +99,15 @@ class Held:
         try:
             self._restore()
         finally:
-            self.deliver()
+            if self.noted:
+                self.deliver()
 
     def deliver(self) -> None:
         """Call the handlers in the order in which the signals came, all of them if one raises."""
-        while self._noted:
-            number, *others = self._noted
-            frame = self._noted[number]
-            self._noted = {other: self._noted[other] for other in others}
+        while self.noted:
+            number, *others = self.noted
+            frame = self.noted[number]
+            self.noted = {other: self.noted[other] for other in others}
             try:
                 self._handlers[number](number, frame)
             except BaseException:
@@ -119,10 +123,10 @@ class Held:
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._ended or time.monotonic() >= self._held_until:
             self._handlers[number](number, frame)
-        elif number not in self._noted:
+        elif number not in self.noted:
             if self._held_until == math.inf:
                 self._held_until = time.monotonic() + HOLD_SECONDS
-            self._noted = {**self._noted, number: frame}
+            self.noted = {**self.noted, number: frame}
 
     def original(self, number: int) -> Any:
         """The handler that was set before the block, if the block has ended."""

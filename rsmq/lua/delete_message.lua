@@ -8,7 +8,6 @@
 -- returns 1 if it was removed, 0 if it is not in the queue, 2 if it was received again since
 -- errors  none: a missing queue has no such message
 -- source  npm rsmq 0.12.4 deleteMessage; fields go only with an id that was in the sorted set
--- @include _reserved.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local id, count = ARGV[1], ARGV[2]
@@ -21,7 +20,12 @@ if count ~= '' and stored ~= count and redis.call('ZSCORE', zset, id) then
 end
 redis.call('HDEL', hash, '') -- a user who may not fails here, before anything is changed
 local removed = redis.call('ZREM', zset, id)
-if removed == 1 and (#id > 9 and (id < 'x:' or id >= 'x;') or not is_reserved(id)) then
+local reserved = false
+if #id < 10 or id >= 'x:' and id < 'x;' then
+  -- @include _reserved.lua
+  reserved = is_reserved(id)
+end
+if removed == 1 and not reserved then
   -- As remove_message does; no functions, since this is called as often as a receive.
   local meta = string.find(id, '%u') and id or id .. ':meta'
   redis.call('HDEL', hash, id, counter, id .. ':fr', meta)

@@ -67,22 +67,21 @@ def dedup_ms(window: float) -> bytes:
 
 
 def encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
-    """The body's bytes, and its size as maxsize counts it."""
+    """The body's bytes, any number of them, and its size as maxsize counts it."""
     try:
         encoded = codec.encode(body)
-        raw = encoded.encode("utf-8") if isinstance(encoded, str) else encoded
+        if isinstance(encoded, str):
+            return encoded.encode("utf-8"), protocol.utf16_length(encoded)
+        if isinstance(encoded, bytes):
+            return encoded, len(encoded)
     except Exception as error:
         raise MessageNotString(
             value=show(body), hint=f"{show(codec)} can't encode {type(body).__name__}: {error}."
         ) from error
-    if not isinstance(raw, bytes):
-        raise MessageNotString(
-            value=show(body),
-            hint=f"{show(codec)} must encode to str or bytes, not {type(encoded).__name__}.",
-        )
-    if len(raw) > protocol.MAX_BODY_BYTES:
-        protocol.check_body_size(len(raw))
-    return raw, protocol.utf16_length(encoded) if isinstance(encoded, str) else len(raw)
+    raise MessageNotString(
+        value=show(body),
+        hint=f"{show(codec)} must encode to str or bytes, not {type(encoded).__name__}.",
+    )
 
 
 def target(

@@ -45,8 +45,11 @@ def send_message(
     if dedup_id is not None:
         name, window = protocol.check_dedup_id(dedup_id), dedup_ms(dedup_window)
         raw, size = encode_body(body, codec)
+        protocol.check_body_size(len(raw))
         return send_named(keys, (raw, digits(size)), wait, channel, (name, window))
     raw, size = encode_body(body, codec)
+    if len(raw) > protocol.MAX_BODY_BYTES:
+        protocol.check_body_size(len(raw))
     return Operation(
         load("send_message"),
         (keys.hash, keys.zset),

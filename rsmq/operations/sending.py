@@ -50,6 +50,7 @@ def send_messages(
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))
     if total > protocol.MAX_BATCH_BYTES:
+        protocol.check_body_size(max(map(len, raws)))
         raise InvalidValue(
             "the bytes of bodies",
             0,
@@ -79,6 +80,7 @@ def publish(
     queues = queues_of(namespace, qnames)
     wait = waiting(delay, front=False)
     raw, size = encode_body(body, codec)
+    protocol.check_body_size(len(raw))
     messages = (
         part
         for keys in queues
@@ -109,9 +111,11 @@ def send_raws(
         wait: their delay, as ``send_messages.lua`` takes it.
         channel: where to publish, empty for nowhere.
     """
-    protocol.check_body_size(max(map(len, raws), default=0))
+    total = sum(map(len, raws))
+    if total > protocol.MAX_BODY_BYTES:
+        protocol.check_body_size(max(map(len, raws)))
     batch = _Batch(keys, raws, protocol.random_suffixes(len(raws)), digits(largest), wait, channel)
-    if len(raws) > 1 and sum(map(len, raws)) >= LARGE * len(raws):
+    if len(raws) > 1 and total >= LARGE * len(raws):
         return batch.in_two()
     return _one(batch.at_once(None, b""))
 

@@ -341,7 +341,7 @@ def test_a_request_on_a_closed_connection_fails_at_once(server):
     async def main():
         client = AsyncRSMQ.from_url(server.url, socket_timeout=None)
         await client.list_queues()
-        pipeline = client._caller._line()._pipeline
+        pipeline = client._caller._lines[asyncio.get_running_loop()]._pipeline
         pipeline.close()
         with pytest.raises(NotSent):
             pipeline.send([(b"PING",)])
