@@ -312,26 +312,38 @@ def test_ctrl_c_from_another_thread_leaves_nothing_hidden(server, raw, ns, inter
     """The main thread's system calls are not interrupted then; it raises after the next one."""
     client = RSMQ.from_url(server.url, ns=ns)
     client.list_queues()
+    calling = False
+
+    def interrupt(*_):
+        nonlocal calling
+        if calling:  # and not where the exception of another signal is caught
+            calling = False
+            raise Interrupted
 
     def press():
         for _ in range(scaled(200, 5000)):
             time.sleep(0.003)
             signal.raise_signal(signal.SIGINT)
 
+    signal.signal(signal.SIGINT, interrupt)
     thread = threading.Thread(target=press)
     thread.start()
     held, interrupted, received = None, 0, 0
-    while True:
-        try:
-            if held is not None:
-                client.change_message_visibility(held, 0)
-                held = None
-            if not thread.is_alive():
-                break
-            held = client.receive_message("q")
-            received += 1
-        except Interrupted:
-            interrupted += 1
+    try:
+        while thread.is_alive() or held is not None:
+            try:
+                calling = True
+                if held is not None:
+                    client.change_message_visibility(held, 0)
+                    held = None
+                else:
+                    held = client.receive_message("q")
+                    received += 1
+                calling = False
+            except Interrupted:
+                interrupted += 1
+    finally:
+        thread.join()  # a signal after the test would end all tests
     client.close()
 
     assert interrupted > 100
