@@ -92,6 +92,9 @@ class Place:
         ]
         for client in self._clients:
             client.close()
+        keys = self.raw.keys(f"{self.ns}:*")
+        if keys:
+            self.raw.delete(*keys)
         self.raw.close()
 
         assert not any(failures)
