@@ -795,9 +795,9 @@ def test_a_queue_whose_keys_are_destroyed_while_a_message_is_handled_does_not_co
     worker.listener("bad")(lambda body: gate())
     lost = []
 
-    @worker.listener("good", vt=0.3)
+    @worker.listener("good", vt=1.5)
     def handle(body, message):
-        deadline = time.monotonic() + 0.8
+        deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
             time.sleep(0.01)
         lost.append(message.lease_lost)
@@ -891,15 +891,16 @@ def test_an_async_handler_that_blocks_its_loop_keeps_its_lease(place, rsmq):
     place.queues("q")
     worker = place.worker()
 
-    @worker.listener("q", vt=0.2)
+    @worker.listener("q", vt=1)
     async def handle(body, message):
-        time.sleep(0.6)  # noqa: ASYNC251 - as people do
+        time.sleep(1.5)  # noqa: ASYNC251 - as people do
 
     rsmq.send_message("q", "x")
     worker.start()
     until(lambda: worker.numbers.received == 1)
     while not place.empty("q"):
         assert rsmq.receive_message("q") is None
+        time.sleep(0.01)
 
     until(lambda: worker.numbers.handled == 1)
     assert worker.numbers.lost == 0
