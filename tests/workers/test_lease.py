@@ -51,7 +51,7 @@ def long():
     long.let_go.set()
 
 
-#: Visibility timeout, seconds: a lease is lost after two thirds of it without a turn for the worker.
+#: Visibility timeout, seconds: the lease outlasts a pause of a second.
 VT = 1.5
 
 KINDS = pytest.mark.parametrize("kind", ["plain", "later"])
