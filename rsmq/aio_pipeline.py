@@ -91,8 +91,8 @@ class Pipeline(asyncio.Protocol):
 
     Attributes:
         state: what it may be used for.
-        calls: how many use it; who ends one of a connection that is not open calls
-            ``close_if_unused``.
+        calls: the number of calls that use the connection. After a call ends, the caller runs
+            ``close_if_unused`` unless the state is OPEN.
     """
 
     def __init__(self, connection: Any) -> None:

@@ -210,8 +210,6 @@ class Namespace:
 def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FBT001 - a key
     if not qname or qname == RESERVED_NAME:
         raise _bad_name(qname)
-    if strict and not _NAME.fullmatch(qname):
-        raise _bad_name(qname)
     if not _encodable(qname):
         raise InvalidFormat("qname", value=qname, hint=_NOT_ENCODABLE)
     # `a:Q` names the hash of queue `a`, be it by the queue's name or by the namespace's end.
@@ -230,6 +228,9 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
             hint=f"The key of queue {show(qname)} in namespace {show(prefix)} could be one of "
             "extension data, whose names hold ':x:'. Use another name.",
         )
+    # Last: its hint leads to strict_names=False, which takes none of the names above.
+    if strict and not _NAME.fullmatch(qname):
+        raise _bad_name(qname)
     return QueueKeys(
         qname,
         encode_name(f"{prefix}:{qname}"),

@@ -67,7 +67,11 @@ def dedup_ms(window: float) -> bytes:
 
 
 def encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
-    """The body's bytes, any number of them, and its size as maxsize counts it."""
+    """
+    Return the body's bytes, and its size as maxsize counts it.
+
+    The caller checks the number of bytes, a batch once for all its bodies.
+    """
     try:
         encoded = codec.encode(body)
         if isinstance(encoded, str):

@@ -721,7 +721,7 @@ def command_calls(raw, *names):
 
 
 def scripts_run(raw):
-    """The scripts that ran; not those that the server did not know."""
+    """Return the number of scripts that ran, without the calls that failed with NOSCRIPT."""
     stats = raw.info("commandstats")
     kinds = [stats[f"cmdstat_{name}"] for name in ("eval", "evalsha") if f"cmdstat_{name}" in stats]
     return sum(kind["calls"] - kind["failed_calls"] for kind in kinds)
@@ -754,11 +754,11 @@ def test_waiting_for_many_queues_reads_each_once_and_blocks_nobody(alone, raw, p
     until(lambda: raw.info("stats")["tracking_total_keys"] == number + 1, 20)
     until(lambda: command_calls(raw, "sismember") == [number], 20)
     time.sleep(0.3)
-    # A look takes two scripts for each thousand; another look comes if the connection for the news
-    # takes long to open. Then each is read once, outside of scripts.
-    looks, rest = divmod(scripts_run(raw), 6)
+    # A receive runs two scripts for each thousand queues. The waiter repeats it while the tracking
+    # connection opens, which may take long. After that each queue is read once, outside of scripts.
+    receives, rest = divmod(scripts_run(raw), 6)
     assert rest == 0
-    assert command_calls(raw, "zrangebyscore") == [(looks + 1) * number]
+    assert command_calls(raw, "zrangebyscore") == [(receives + 1) * number]
 
     before = command_calls(raw, "zrangebyscore", "evalsha", "eval")
     for n in range(3):

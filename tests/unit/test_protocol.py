@@ -83,6 +83,9 @@ def test_a_name_that_could_be_a_key_of_extension_data_is_refused(name):
         Namespace(strict_names=False).queue(name)
     assert caught.value.value == name
     assert "Use another name" in caught.value.hint
+    with pytest.raises(InvalidFormat) as by_strict_names:
+        Namespace().queue(name)
+    assert by_strict_names.value.hint == caught.value.hint
     assert Namespace(strict_names=False).queue("q:x").zset == b"rsmq:q:x"
     assert Namespace().queue("x").zset == b"rsmq:x"
 

@@ -263,7 +263,7 @@ def test_what_comes_later_to_a_queue_of_a_higher_priority_goes_before_what_waits
     rsmq.send_messages("low", ["x"] * 3)
     until(lambda: got == ["low"])
     rsmq.send_messages("high", ["x"] * 3)
-    until(lambda: not worker._engine._lanes[1].waits)  # it was told
+    until(lambda: not worker._engine._lanes[1].waits)  # it has been woken
     gate.release(10)
     settled(place, "low", "high")
 

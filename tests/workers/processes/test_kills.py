@@ -87,8 +87,10 @@ class Crew:
 
     def kill_one(self, chance):
         """
-        More rarely while it starts: on a slow machine no life would last beyond the messages that
-        are handled alone, and three kills on the same one of them make it a dead letter.
+        Kill a worker, but only one in four of those that are still starting.
+
+        A restarted worker runs quarantined messages first. On a slow machine it would be killed
+        before it is through with them, and a message killed three times there is a dead letter.
         """
         program = self.living.get(chance.choice(NAMES))
         if program is not None and (self._works(program) or chance.random() < 0.25):
