@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from redis.exceptions import RedisError
 
 from rsmq import operations, protocol
-from rsmq.aio_connection import AsyncCaller, async_caller_of, open_async_caller
-from rsmq.aio_watcher import AsyncWatcher
 from rsmq.codecs import TEXT, Codec, check_codec
-from rsmq.connection import MEMORY, check_url
 from rsmq.errors import ClientClosed, RSMQError
-from rsmq.failures import DEFAULT_RETRY_DEADLINE, check_deadline
 from rsmq.operations import Operation, ReceiveInSteps
 from rsmq.protocol import Namespace
+from rsmq.transport.aio import AsyncCaller, async_caller_of, open_async_caller
+from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE, check_deadline
+from rsmq.transport.sync import MEMORY, check_url
+from rsmq.waiting.aio import AsyncWatcher
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -82,9 +82,9 @@ class AsyncRSMQ:
         self._settle(ns, codec, realtime=realtime, strict_names=strict_names)
         deadline = check_deadline(retry_deadline)
         if check_url(url).startswith(MEMORY):
-            from rsmq import embedded  # noqa: PLC0415 - needs an extra
+            from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
 
-            self._caller = async_caller_of(embedded.async_client(url), self._namespace, deadline)
+            self._caller = async_caller_of(memory.async_client(url), self._namespace, deadline)
         else:
             self._caller = open_async_caller(url, deadline, options)
         return self

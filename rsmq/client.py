@@ -15,12 +15,12 @@ from redis.exceptions import RedisError
 
 from rsmq import operations, protocol
 from rsmq.codecs import TEXT, Codec, check_codec
-from rsmq.connection import MEMORY, Caller, caller_of, check_url, open_caller
 from rsmq.errors import ClientClosed, RSMQError
-from rsmq.failures import DEFAULT_RETRY_DEADLINE, check_deadline
 from rsmq.operations import Operation, ReceiveInSteps, Steps
 from rsmq.protocol import Namespace
-from rsmq.watcher import Watcher
+from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE, check_deadline
+from rsmq.transport.sync import MEMORY, Caller, caller_of, check_url, open_caller
+from rsmq.waiting.sync import Watcher
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -131,9 +131,9 @@ class RSMQ:
         self._settle(ns, codec, realtime=realtime, strict_names=strict_names)
         deadline = check_deadline(retry_deadline)
         if check_url(url).startswith(MEMORY):
-            from rsmq import embedded  # noqa: PLC0415 - needs an extra
+            from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
 
-            self._caller = caller_of(embedded.client(url), self._namespace, deadline)
+            self._caller = caller_of(memory.client(url), self._namespace, deadline)
         else:
             self._caller = open_caller(url, deadline, options)
         return self

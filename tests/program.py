@@ -7,7 +7,7 @@ import json
 import sys
 from typing import NamedTuple
 
-from rsmq.cli.program import run
+from rsmq.cli.app.program import run
 
 
 class Ended(NamedTuple):

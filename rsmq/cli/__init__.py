@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     try:
-        from rsmq.cli.program import run  # noqa: PLC0415 - needs the extra
+        from rsmq.cli.app.program import run  # noqa: PLC0415 - needs the extra
     except ModuleNotFoundError as error:
         if error.name not in {"click", "rich"}:
             raise

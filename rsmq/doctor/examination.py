@@ -17,9 +17,9 @@ from rsmq.doctor.messages import Tally, look_at_fields, look_at_messages, looks_
 from rsmq.doctor.queues import facts_of, look_at_queue, names_found
 from rsmq.doctor.server import rights_findings, server_findings
 from rsmq.errors import QueueNotFound
-from rsmq.failures import code_of
 from rsmq.operations.examining import IndexFacts, QueueFacts
 from rsmq.protocol import RESERVED_NAME, Namespace
+from rsmq.transport.retry import code_of
 
 #: Seconds until what may be half of another client's call is looked at again.
 SECOND_LOOK = 0.25

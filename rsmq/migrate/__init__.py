@@ -3,19 +3,19 @@ Moving over from other systems: rfq, BRPOPLPUSH lists, Rqueue, RedisRQ, and othe
 """
 
 from rsmq.errors import NotPossible, SourceChanged, SourceNotFound
-from rsmq.migrate.arriving import Progress
-from rsmq.migrate.bridging import Bridge, Inward, Outward, ToList, ToRFQ
-from rsmq.migrate.copying import copy
-from rsmq.migrate.item import Found, Item
-from rsmq.migrate.lists import Lists
-from rsmq.migrate.moving import move
-from rsmq.migrate.queues import Queues
-from rsmq.migrate.redisrq import RedisRQ
+from rsmq.migrate.bridge import Bridge, Inward, Outward, ToList, ToRFQ
+from rsmq.migrate.copy import copy
+from rsmq.migrate.move import move
 from rsmq.migrate.report import Note, Report
-from rsmq.migrate.rfq import RFQ
-from rsmq.migrate.rqueue import Rqueue
 from rsmq.migrate.server import Server
-from rsmq.migrate.source import Source
+from rsmq.migrate.sources.base import Source
+from rsmq.migrate.sources.item import Found, Item
+from rsmq.migrate.sources.lists import Lists
+from rsmq.migrate.sources.redisrq import RedisRQ
+from rsmq.migrate.sources.rfq import RFQ
+from rsmq.migrate.sources.rqueue import Rqueue
+from rsmq.migrate.sources.rsmq import Queues
+from rsmq.migrate.target import Progress
 
 __all__ = [
     "RFQ",

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rsmq.migrate.ids import Numbered, derived, digest
-from rsmq.migrate.item import Item
 from rsmq.migrate.order import NewestFirst, OldestFirst
+from rsmq.migrate.sources.item import Item
 from rsmq.operations.landing import Arrival
 from rsmq.operations.staging import Restored
 

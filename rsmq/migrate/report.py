@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from rsmq.migrate.item import STATES, Item, ItemState
+from rsmq.migrate.sources.item import STATES, Item, ItemState
 
 Way: TypeAlias = Literal["copy", "move"]
 

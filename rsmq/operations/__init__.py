@@ -2,7 +2,7 @@
 One builder an operation: what is sent for a call, and what its reply means.
 
 Builders check their arguments in Node's order, and raise before anything is sent. They do no
-I/O and read no clock; ``connection.py`` runs what they return.
+I/O and read no clock; the package ``transport`` runs what they return.
 """
 
 from rsmq.operations.batches import (

@@ -11,12 +11,12 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq import protocol
 from rsmq.errors import RSMQError
-from rsmq.interrupts import Flag
 from rsmq.model import Message
 from rsmq.pyrsmq.cmd import check_seconds
 from rsmq.pyrsmq.cmd.exceptions import NoMessageInQueue, RedisSMQException
 from rsmq.pyrsmq.cmd.utils import decode_message
 from rsmq.pyrsmq.rsmq import RedisSMQ
+from rsmq.transport.signals import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,9 +28,9 @@ from rsmq.errors import BatchLost, CheckpointSetBack, QueueNotFound
 from rsmq.operations.arguments import digits
 from rsmq.operations.sending import send_raws
 from rsmq.operations.staging import Decision
+from rsmq.spark.connections import Server, server
+from rsmq.spark.frame_rows import Group, check_rows, grouped, size_of
 from rsmq.spark.options import SinkOptions
-from rsmq.spark.rows import Group, check_rows, grouped, size_of
-from rsmq.spark.server import Server, server
 
 #: Bytes of bodies in a call, but for a single message.
 _BYTES = 4 * 1024 * 1024

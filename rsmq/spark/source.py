@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.columns import check_schema, schema_of
+from rsmq.spark.batch_read import PushdownReader, SnapshotReader
 from rsmq.spark.options import (
     SinkOptions,
     sink_options,
@@ -22,8 +22,8 @@ from rsmq.spark.options import (
     source_options,
     stream_options,
 )
+from rsmq.spark.schema import check_schema, schema_of
 from rsmq.spark.sink import BatchWriter, StreamWriter, prepare
-from rsmq.spark.snapshot import PushdownReader, SnapshotReader
 from rsmq.spark.stream import StreamReader
 
 

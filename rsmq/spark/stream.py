@@ -24,10 +24,10 @@ from pyspark.sql.types import StructType
 from rsmq import operations
 from rsmq.errors import BatchLost
 from rsmq.operations.leases import Batch
-from rsmq.spark.columns import arrow_schema, record_batch
-from rsmq.spark.lease import Lease
+from rsmq.spark.connections import server
+from rsmq.spark.in_flight_batches import Lease
 from rsmq.spark.options import SourceOptions, StreamOptions
-from rsmq.spark.server import server
+from rsmq.spark.schema import arrow_schema, record_batch
 
 #: How long a look at the backlog is good while nothing happens, seconds.
 _BACKLOG = 2.0

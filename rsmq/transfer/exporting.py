@@ -14,11 +14,11 @@ from redis.exceptions import ResponseError
 from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
-from rsmq.failures import is_of_these_keys
 from rsmq.model import QueueAttributes
 from rsmq.operations.reading import LookedUp
 from rsmq.protocol import QueueKeys
 from rsmq.transfer import lines, records
+from rsmq.transport.retry import is_of_these_keys
 
 #: Ids that are looked up at a time.
 _PAGE = 1000

@@ -16,7 +16,7 @@ from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import WorkerExists
 from rsmq.operations.workers import Identity, Predecessor
-from rsmq.processes import died
+from rsmq.transport.process_identity import died
 
 #: Seconds between two signs of life, and without one until a worker counts as dead.
 BEAT = 1.0

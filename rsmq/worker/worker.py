@@ -25,10 +25,7 @@ from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, RSMQError, show
 from rsmq.operations.workers import Identity
-from rsmq.processes import facts
-from rsmq.worker.engine import Engine
-from rsmq.worker.handling import Handling, current
-from rsmq.worker.lane import Lane
+from rsmq.transport.process_identity import facts
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
     MAX_RUNTIME,
@@ -37,17 +34,20 @@ from rsmq.worker.listener import (
     checked_vt,
     listener,
 )
-from rsmq.worker.logs import Logging
+from rsmq.worker.logging import Logging
 from rsmq.worker.middleware import Hooks, Middleware
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import Backoff
 from rsmq.worker.registry import enter
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
-from rsmq.worker.settling import give_back
-from rsmq.worker.signals import Signals, StoppedAtStart
-from rsmq.worker.tasks import Tasks
-from rsmq.worker.threads import Threads
+from rsmq.worker.runtime.invoke import Handling, current
+from rsmq.worker.runtime.lane import Lane
+from rsmq.worker.runtime.loop import Engine
+from rsmq.worker.runtime.settle import give_back
+from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
+from rsmq.worker.runtime.tasks import Tasks
+from rsmq.worker.runtime.threads import Threads
 
 _log = logging.getLogger("rsmq.worker")
 

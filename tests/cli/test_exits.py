@@ -6,7 +6,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rsmq import errors
-from rsmq.cli.exits import Exit, Failed, ending_of
+from rsmq.cli.app.exit_codes import Exit, Failed, ending_of
 
 
 def every(kind):

@@ -14,13 +14,13 @@ import pexpect
 import pytest
 
 from rsmq import RSMQ
-from rsmq.cli import table
-from rsmq.cli.command import Command, Group
-from rsmq.cli.exits import MEANINGS, Exit
-from rsmq.cli.program import root
+from rsmq.cli.app import command_table
+from rsmq.cli.app.command import Command, Group
+from rsmq.cli.app.exit_codes import MEANINGS, Exit
+from rsmq.cli.app.program import root
 from tests.servers import Server, free_port, redis_7
 
-THERE = [name for name, entry in table.COMMANDS.items() if table.is_there(entry)]
+THERE = [name for name, entry in command_table.COMMANDS.items() if command_table.is_there(entry)]
 #: Methods of RSMQ that are no operation on queues.
 NO_COMMAND = {"run", "run_steps", "from_url", "namespace", "codec", "watcher", "close"}
 #: What hands its arguments on.
@@ -36,14 +36,14 @@ def command_of(name):
 
 def test_every_method_has_a_command():
     methods = {name for name in vars(RSMQ) if not name.startswith("_")} - NO_COMMAND
-    reached = {method for entry in table.COMMANDS.values() for method in entry.methods}
+    reached = {method for entry in command_table.COMMANDS.values() for method in entry.methods}
 
     assert reached == methods
 
 
 def test_a_command_drops_what_the_method_says_beside():
     for name in THERE:
-        for method in table.COMMANDS[name].methods:
+        for method in command_table.COMMANDS[name].methods:
             short = re.sub(r"_(messages?|queues?)$", "", method).replace("_", "-")
             if short == name:
                 break
@@ -51,41 +51,41 @@ def test_a_command_drops_what_the_method_says_beside():
             assert name in {
                 "attributes", "stats", "visibility", "dead-letter", "sweep", "tail", "top",
                 "delete-queue",
-            } | {name for name in THERE if not table.COMMANDS[name].methods}  # fmt: skip
+            } | {name for name in THERE if not command_table.COMMANDS[name].methods}  # fmt: skip
 
 
 def test_a_command_calls_the_methods_that_the_table_says():
     for name in set(THERE) - {"tail", "rfq"}:
-        entry = table.COMMANDS[name]
+        entry = command_table.COMMANDS[name]
         module = sys.modules[command_of(name).callback.__module__]
         text = inspect.getsource(module)
-        text += inspect.getsource(sys.modules["rsmq.cli.figures"]) if name == "top" else ""
+        text += inspect.getsource(sys.modules["rsmq.cli.commands.figures"]) if name == "top" else ""
         for method in entry.methods:
             some = method.replace("message", "messages?").replace("ss?", "s")
             assert re.search(rf"rsmq\.{some}\b", text), (name, method)
 
 
 def test_the_short_forms_are_those_of_rsmq_cli():
-    assert table.ALIASES == {
+    assert command_table.ALIASES == {
         "sn": "send", "rc": "receive", "rm": "delete", "ls": "list", "vs": "visibility",
         "attr": "attributes", "count": "stats",
     }  # fmt: skip
-    for alias, name in table.ALIASES.items():
+    for alias, name in command_table.ALIASES.items():
         assert command_of(alias) is command_of(name)
 
 
 def test_the_summary_of_the_table_is_the_first_line_of_the_help():
     for name in THERE:
-        entry = table.COMMANDS[name]
+        entry = command_table.COMMANDS[name]
         if name != "rfq":
             assert command_of(name).help.strip().partition("\n")[0] == entry.summary, name
         assert command_of(name).name == name
 
 
 def test_a_command_whose_module_is_missing_is_not_there(cli, monkeypatch):
-    missing = table.Entry("rsmq.cli.no_such_module:gone", "Gone.")
-    monkeypatch.setitem(table.COMMANDS, "gone", missing)
-    monkeypatch.setitem(table.SECTIONS["Queues"], "gone", missing)
+    missing = command_table.Entry("rsmq.cli.no_such_module:gone", "Gone.")
+    monkeypatch.setitem(command_table.COMMANDS, "gone", missing)
+    monkeypatch.setitem(command_table.SECTIONS["Queues"], "gone", missing)
 
     assert "gone" not in cli("--help").out
     assert cli("gone").error.startswith("There is no command 'gone'.")
@@ -96,10 +96,13 @@ def test_no_command_imports_what_it_does_not_need():
         "import sys\n"
         "from rsmq.cli import main\n"
         "main(sys.argv[1:])\n"
-        "print(*(m for m in ('pyspark', 'rich', 'rsmq.worker', 'rsmq.cli.queues') "
+        "print(*(m for m in ('pyspark', 'rich', 'rsmq.worker', 'rsmq.cli.commands.queues') "
         "if m in sys.modules), file=sys.stderr)"
     )
-    for arguments, imported in ((["--help"], ""), (["create", "--help"], "rsmq.cli.queues")):
+    for arguments, imported in (
+        (["--help"], ""),
+        (["create", "--help"], "rsmq.cli.commands.queues"),
+    ):
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
         )
@@ -114,7 +117,7 @@ def test_the_help_shows_commands_aliases_and_exit_codes(cli):
 
     assert cli().out == help
     for name in THERE:
-        entry = table.COMMANDS[name]
+        entry = command_table.COMMANDS[name]
         assert re.search(rf"^  {', '.join((name, *entry.aliases))}  ", help, re.MULTILINE)
     for code, meaning in MEANINGS.items():
         words = r"\s+".join(map(re.escape, meaning.split()))
@@ -149,7 +152,7 @@ def test_every_command_has_help_with_an_example(cli, name):
     assert found.examples
     for example in found.examples:
         assert f"rsmq {' '.join(name)}" in example or any(
-            example.startswith(f"rsmq {alias}") for alias in table.ALIASES
+            example.startswith(f"rsmq {alias}") for alias in command_table.ALIASES
         )
         assert f"  {example}\n" in ended.out
     for option in ("--url", "--ns", "--profile", "--json", "--any-names"):
@@ -292,7 +295,7 @@ def test_a_refused_connection_is_told_in_one_line(cli, command):
 
 
 def test_it_is_tried_for_less_than_a_second():
-    from rsmq.cli.call import RETRY_DEADLINE
+    from rsmq.cli.app.call import RETRY_DEADLINE
 
     assert RETRY_DEADLINE < 1
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from rsmq.cli.pieces import batches_of
+from rsmq.cli.commands.input_batches import batches_of
 
 
 @pytest.fixture

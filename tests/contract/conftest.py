@@ -17,7 +17,8 @@ import redis.asyncio
 from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
 
-from rsmq import RSMQ, AsyncRSMQ, embedded
+from rsmq import RSMQ, AsyncRSMQ
+from rsmq.transport import memory
 from tests.faces import Blocking
 
 _numbers = itertools.count()
@@ -69,7 +70,7 @@ class Env:
         self._closing = []
         if backend == "memory":
             self.url = f"memory://{self.ns}"
-            self.raw = embedded.client(self.url)
+            self.raw = memory.client(self.url)
         else:
             name = {"redis-6.2": "old_server", "cluster": "cluster_server"}.get(backend, "server")
             self.server = request.getfixturevalue(name)

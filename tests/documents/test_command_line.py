@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rsmq.cli.exits import MEANINGS
-from rsmq.cli.table import ALIASES, COMMANDS
+from rsmq.cli.app.command_table import ALIASES, COMMANDS
+from rsmq.cli.app.exit_codes import MEANINGS
 from tests.cli.conftest import processes  # noqa: F401 - a fixture
 
 TEXT = Path(__file__).parents[2].joinpath("README.md").read_text()
@@ -39,7 +39,7 @@ def test_the_commands_of_other_sections_run(heading, processes, rsmq):  # noqa: 
 
 
 def test_the_profiles_are_read(tmp_path, monkeypatch):
-    from rsmq.cli.profiles import read_config
+    from rsmq.cli.app.profiles import read_config
 
     (example,) = (text for language, text in FENCED if language == "toml")
     (tmp_path / "config.toml").write_text(example)

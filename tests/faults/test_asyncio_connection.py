@@ -14,8 +14,9 @@ import redis.asyncio
 import redis.exceptions as redis_errors
 from redis.credentials import CredentialProvider
 
-from rsmq import RSMQ, AsyncRSMQ, ClientClosed, aio_connection
-from rsmq.aio_pipeline import NotSent
+from rsmq import RSMQ, AsyncRSMQ, ClientClosed
+from rsmq.transport import aio
+from rsmq.transport.multiplexed import NotSent
 from tests.servers import Server, redis_7
 
 READONLY = b"-READONLY You can't write against a read only replica.\r\n"
@@ -374,7 +375,7 @@ def unseen():
 
 
 def test_a_cancelled_receive_leaves_no_exception_unseen(server, ns, monkeypatch, unseen):
-    monkeypatch.setattr(aio_connection, "LAST_WORD", 0.05)
+    monkeypatch.setattr(aio, "LAST_WORD", 0.05)
     send = redis.asyncio.Connection.send_command
 
     async def slow_and_broken(self, *args, **options):

@@ -17,7 +17,8 @@ import redis.asyncio
 import redis.exceptions as redis_errors
 from redis.asyncio.cluster import RedisCluster
 
-from rsmq import RSMQ, AsyncRSMQ, Message, QueueNotFound, connection
+from rsmq import RSMQ, AsyncRSMQ, Message, QueueNotFound
+from rsmq.transport import sync
 from tests.proxy import Proxy
 from tests.scale import scaled
 
@@ -381,7 +382,7 @@ def test_a_second_signal_at_any_line_leaves_nothing_hidden(server, raw, ns, inte
 
         def trace(frame, event, _):
             nonlocal held_lines, later_lines
-            if frame.f_code.co_filename != connection.__file__:
+            if frame.f_code.co_filename != sync.__file__:
                 return None
             if event == "line":
                 if held_lines >= first:

@@ -18,10 +18,10 @@ import redis
 import redis.asyncio
 import redis.exceptions as redis_errors
 
-import rsmq.aio_watcher
-import rsmq.interrupts
-import rsmq.waiting
-import rsmq.watcher
+import rsmq.transport.signals
+import rsmq.waiting.aio
+import rsmq.waiting.schedule
+import rsmq.waiting.sync
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, Message, QueueNotFound
 from tests.bytecodes import signal_at
 from tests.proxy import Proxy
@@ -375,7 +375,7 @@ def test_ctrl_c_at_any_step_of_a_wait_blocks_nobody(alone, raw, producer):
         time.sleep(0.002)  # in which the watcher wakes whoever waits
         raise KeyboardInterrupt
 
-    files = rsmq.watcher.__file__, rsmq.interrupts.__file__, threading.__file__
+    files = rsmq.waiting.sync.__file__, rsmq.transport.signals.__file__, threading.__file__
     with RSMQ.from_url(alone.url) as consumer:
         for number in itertools.count(1):
             with (
@@ -610,8 +610,8 @@ def test_a_flushed_database_is_a_deleted_queue(alone, raw, producer):
 
 @pytest.mark.parametrize("face", ["sync", "asyncio"])
 def test_a_connection_that_says_nothing_more_is_given_up(alone, raw, producer, face, monkeypatch):
-    monkeypatch.setattr(rsmq.watcher, "SILENCE", 0.3)
-    monkeypatch.setattr(rsmq.waiting, "SAFETY", 0.5)
+    monkeypatch.setattr(rsmq.waiting.sync, "SILENCE", 0.3)
+    monkeypatch.setattr(rsmq.waiting.schedule, "SAFETY", 0.5)
     proxy = Proxy(alone.port)
     try:
         received = []
@@ -659,8 +659,8 @@ def test_while_the_watcher_cannot_connect_somebody_looks(alone, raw, producer, f
         await asyncio.sleep(2)
         raise redis_errors.ConnectionError
 
-    monkeypatch.setattr(rsmq.watcher.Watcher, "_tracking_connection", slow)
-    monkeypatch.setattr(rsmq.aio_watcher.AsyncWatcher, "_tracking_connection", slow_too)
+    monkeypatch.setattr(rsmq.waiting.sync.Watcher, "_tracking_connection", slow)
+    monkeypatch.setattr(rsmq.waiting.aio.AsyncWatcher, "_tracking_connection", slow_too)
     timer = threading.Timer(0.3, lambda: node_send(raw, "m"))
     timer.start()
     began = time.monotonic()

@@ -24,7 +24,7 @@ from rsmq.migrate import (
     copy,
     move,
 )  # fmt: skip
-from rsmq.migrate.rfq import uuid_at
+from rsmq.migrate.sources.rfq import uuid_at
 from tests.migrate.fuse import Fuse, Fused
 from tests.migrate.rqueue_states import whole
 from tests.migrate.stored import bodies, dumped

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rsmq.migrate import RFQ, Queues, Rqueue, Server, copy, move
-from rsmq.migrate.arriving import COPY_OPEN
+from rsmq.migrate.target import COPY_OPEN
 from tests.migrate.rqueue_states import whole
 from tests.migrate.stored import bodies, dumped, numbers, stored
 

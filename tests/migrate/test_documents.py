@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from rsmq import RSMQ
-from rsmq.cli.systems import KINDS
+from rsmq.cli.commands.foreign_systems import KINDS
 from tests.migrate import rqueue_states
 from tests.migrate.redisrq import RedisRQ
 from tests.migrate.rfq import Rfq

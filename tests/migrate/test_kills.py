@@ -13,7 +13,7 @@ import pytest
 
 from rsmq import RSMQ
 from rsmq.migrate import Server
-from rsmq.migrate.rfq import uuid_at
+from rsmq.migrate.sources.rfq import uuid_at
 from tests.migrate.stored import bodies, stored
 from tests.scale import scaled
 from tests.workers.until import until

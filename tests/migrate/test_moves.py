@@ -17,7 +17,7 @@ from rsmq.migrate import (
     copy,
     move,
 )
-from rsmq.processes import facts
+from rsmq.transport.process_identity import facts
 from tests.expect import refused
 from tests.migrate.stored import bodies, numbers, stored
 

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rsmq import protocol
-from rsmq.migrate.item import Element, Item
 from rsmq.migrate.order import NewestFirst, OldestFirst
 from rsmq.migrate.placing import Copies, Moves
+from rsmq.migrate.sources.item import Element, Item
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

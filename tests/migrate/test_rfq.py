@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from rsmq.migrate import RFQ, SourceNotFound, copy, move
-from rsmq.migrate.rfq import published_us, uuid_at
+from rsmq.migrate.sources.rfq import published_us, uuid_at
 from tests.expect import refused
 from tests.migrate.stored import bodies, dumped, now_ms, stored
 

@@ -22,7 +22,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rsmq import RSMQ, AsyncRSMQ, MessageTooLong, QueueExists, QueueNotFound, embedded
+from rsmq import RSMQ, AsyncRSMQ, MessageTooLong, QueueExists, QueueNotFound
+from rsmq.transport import memory
 from tests.faces import Blocking
 from tests.scale import scaled
 
@@ -624,7 +625,7 @@ def test_a_queue_behaves_as_the_model(backend, face, request):
 
     def connect(_, ns):
         url = server.url if server else f"memory://{ns}"
-        raw = server.raw() if server else embedded.client(url)
+        raw = server.raw() if server else memory.client(url)
         if face == "sync":
             client, runner = RSMQ.from_url(url, ns=ns), None
         else:

@@ -23,9 +23,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rsmq import RSMQ, WorkerReplaced, embedded, operations
+from rsmq import RSMQ, WorkerReplaced, operations
 from rsmq.operations.workers import Group, Identity, Want
 from rsmq.protocol import Namespace
+from rsmq.transport import memory
 from tests.scale import scaled
 
 _numbers = itertools.count()
@@ -333,7 +334,7 @@ def test_workers_behave_as_the_model(backend, request):
 
     def connect(_, ns):
         url = server.url if server else f"memory://{ns}"
-        raw = server.raw() if server else embedded.client(url)
+        raw = server.raw() if server else memory.client(url)
         client = RSMQ.from_url(url, ns=ns)
 
         def end():

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from rsmq import RSMQ, interrupts
+from rsmq import RSMQ
 from rsmq.pyrsmq import InvalidParameterValue, RedisSMQConsumer, RedisSMQConsumerThread
+from rsmq.transport import signals
 from tests.bytecodes import signal_at
 from tests.contract.conftest import CONSUMER
 
@@ -215,7 +216,7 @@ def test_a_signal_handler_can_stop_a_consumer_wherever_it_comes(server, raw):
     consumer = RedisSMQConsumer(
         "q", lambda **_: True, port=server.port, ns="pc", empty_queue_delay=0.001
     )
-    files = interrupts.__file__, threading.__file__
+    files = signals.__file__, threading.__file__
     for number in range(1, 1500, 7):
         with signal_at(number, *files, handler=consumer.stop) as came:
             consumer.run()  # it returns

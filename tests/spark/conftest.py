@@ -23,8 +23,7 @@ from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from rsmq import RSMQ
 from rsmq.protocol import Namespace
-from rsmq.spark import RsmqDataSource, sink
-from rsmq.spark import server as connections
+from rsmq.spark import RsmqDataSource, connections, sink
 from rsmq.spark.options import connection_options
 
 _numbers = itertools.count()

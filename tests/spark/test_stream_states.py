@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from rsmq.spark import lease
+from rsmq.spark import in_flight_batches
 from tests.scale import scaled
 from tests.spark.conftest import Died, Env, dies
 
@@ -105,7 +105,7 @@ class StreamMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("group", [{}, {"consumerGroup": "nightly"}])
 def test_nothing_is_lost_or_doubled_whatever_happens(server, monkeypatch, group):
-    monkeypatch.setattr(lease, "HOLD", 0.01)
+    monkeypatch.setattr(in_flight_batches, "HOLD", 0.01)
 
     def make(machine):
         env = Env(server)

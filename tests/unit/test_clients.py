@@ -14,7 +14,7 @@ from redis.cluster import RedisCluster
 
 import rsmq
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, InvalidFormat, InvalidValue, MissingParameter
-from rsmq.own_connection import own_way_of
+from rsmq.transport.socket import own_way_of
 from tests.expect import refused
 
 TWINS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
@@ -76,7 +76,7 @@ def test_all_is_what_the_package_exports():
 def test_importing_the_package_imports_no_extra():
     program = (
         "import sys, rsmq\n"
-        "extras = {'fakeredis', 'lupa', 'pyspark', 'rich', 'rsmq.embedded'}\n"
+        "extras = {'fakeredis', 'lupa', 'pyspark', 'rich', 'rsmq.transport.memory'}\n"
         "sys.exit(bool(extras & set(sys.modules)))"
     )
 

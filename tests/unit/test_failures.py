@@ -6,7 +6,8 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import InvalidValue, QueueNotFound
-from rsmq.failures import (
+from rsmq.operations import Retry
+from rsmq.transport.retry import (
     Attempts,
     Failure,
     check_deadline,
@@ -15,7 +16,6 @@ from rsmq.failures import (
     explain,
     pause_before_next,
 )
-from rsmq.operations import Retry
 from tests.expect import refused
 
 NOTHING_RAN, AMBIGUOUS, FINAL = Failure.NOTHING_RAN, Failure.AMBIGUOUS, Failure.FINAL

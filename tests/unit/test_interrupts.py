@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from rsmq import interrupts
-from rsmq.interrupts import Held
+from rsmq.transport import signals
+from rsmq.transport.signals import Held
 
 
 class Raised(Exception):
@@ -53,10 +53,10 @@ def test_more_signals_come_at_the_end_too_each_once_and_in_their_order(seen):
 
 def test_a_signal_comes_at_once_if_the_block_seems_to_hang(seen, monkeypatch):
     now = 5.0
-    monkeypatch.setattr(interrupts.time, "monotonic", lambda: now)
+    monkeypatch.setattr(signals.time, "monotonic", lambda: now)
     with Held():
         signal.raise_signal(signal.SIGINT)
-        now += interrupts.HOLD_SECONDS - 0.01
+        now += signals.HOLD_SECONDS - 0.01
         signal.raise_signal(signal.SIGINT)
         assert seen == []
         now += 0.01
@@ -137,7 +137,7 @@ def test_where_signals_cannot_be_set_nothing_is_held(seen, monkeypatch):
 
     before = handlers()
     with monkeypatch.context() as patched:
-        patched.setattr(interrupts, "_set", refuse)
+        patched.setattr(signals, "_set", refuse)
         with Held():
             signal.raise_signal(signal.SIGINT)
             assert seen == [signal.SIGINT]
@@ -148,7 +148,7 @@ def test_where_signals_cannot_be_set_nothing_is_held(seen, monkeypatch):
 def test_a_signal_that_came_before_is_the_programs(seen, monkeypatch):
     """Setting a handler delivers what waits; what that raises leaves no handler replaced."""
     before = handlers()
-    set_handler = interrupts._set
+    set_handler = signals._set
     calls = []
 
     def deliver(number, handler):
@@ -158,7 +158,7 @@ def test_a_signal_that_came_before_is_the_programs(seen, monkeypatch):
         return set_handler(number, handler)
 
     with monkeypatch.context() as patched:
-        patched.setattr(interrupts, "_set", deliver)
+        patched.setattr(signals, "_set", deliver)
         with pytest.raises(Raised), Held():
             pytest.fail("the block must not begin")
 

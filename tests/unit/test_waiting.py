@@ -1,4 +1,4 @@
-"""Who is sent to look, and when: the rules of waiting.py, with a clock of our own."""
+"""Who is sent to look, and when: the rules of schedule.py, with a clock of our own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from rsmq import waiting
-from rsmq.waiting import (
+from rsmq.waiting import schedule
+from rsmq.waiting.schedule import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     OPENING_PAUSE,
@@ -159,7 +159,7 @@ def test_a_change_while_nobody_waits_makes_the_reading_worthless(told):
 
 
 def test_readings_of_many_queues_without_waiters_are_forgotten(told, monkeypatch):
-    monkeypatch.setattr(waiting, "_REMEMBERED", 10)
+    monkeypatch.setattr(schedule, "_REMEMBERED", 10)
     for number in range(100):
         waiter = Someone(b"q%d" % number)
         enter(told, waiter)
@@ -449,4 +449,4 @@ def test_all_are_woken_when_it_ends(told):
 
 
 def test_looks_without_reason_spread():
-    assert len({waiting._safety() for _ in range(10)}) > 1
+    assert len({schedule._safety() for _ in range(10)}) > 1

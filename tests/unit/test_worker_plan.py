@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from rsmq import TEXT, QueueAttributes
 from rsmq.protocol import Namespace
-from rsmq.worker.backlog import Backlog
-from rsmq.worker.lane import AHEAD, MOST_AHEAD, Lane
-from rsmq.worker.lease import Batch, Single
 from rsmq.worker.listener import Handlers, listener
-from rsmq.worker.plan import STARVED, in_order, wants
+from rsmq.worker.runtime.lane import AHEAD, MOST_AHEAD, Lane
+from rsmq.worker.runtime.lease import Batch, Single
+from rsmq.worker.runtime.prefetch_plan import STARVED, in_order, wants
+from rsmq.worker.runtime.run_queue import Backlog
 
 NOW = 1000.0
 NAMESPACE = Namespace("ns")

@@ -7,8 +7,10 @@ import threading
 
 import pytest
 
-from rsmq import RSMQ, embedded
-from rsmq.worker import Middleware, Worker, engine
+from rsmq import RSMQ
+from rsmq.transport import memory
+from rsmq.worker import Middleware, Worker
+from rsmq.worker.runtime import loop
 from tests.workers.until import until
 
 _numbers = itertools.count()
@@ -21,7 +23,7 @@ class Place:
         self.ns = f"w{next(_numbers)}"
         if backend == "memory":
             self.url = f"memory://{self.ns}"
-            self.raw = embedded.client(self.url)
+            self.raw = memory.client(self.url)
         else:
             server = request.getfixturevalue("server")
             self.url = server.url
@@ -120,7 +122,7 @@ def rsmq(place):
 @pytest.fixture
 def beating(monkeypatch):
     """What workers do each second they do at once."""
-    monkeypatch.setattr(engine, "BEAT", 0.02)
+    monkeypatch.setattr(loop, "BEAT", 0.02)
 
 
 class Noted(Middleware):

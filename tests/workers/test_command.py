@@ -67,7 +67,7 @@ class Command:
 
     def start(self, *arguments):
         process = subprocess.Popen(
-            [sys.executable, "-m", "rsmq.cli.worker", *map(str, arguments)],
+            [sys.executable, "-m", "rsmq.cli.commands.worker", *map(str, arguments)],
             cwd=self._folder, env=self.environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip

@@ -32,7 +32,7 @@ from rsmq.worker import (
     registry,
 )
 from rsmq.worker import worker as worker_module
-from rsmq.worker.engine import Engine
+from rsmq.worker.runtime.loop import Engine
 from tests.bytecodes import signal_at
 from tests.workers.until import until
 
@@ -53,7 +53,7 @@ def nothing(body): ...
 
 
 #: Where the main thread is while it stops a worker.
-_STEPPED = ("rsmq.worker.worker", "rsmq.worker.engine", "rsmq.interrupts", "threading")
+_STEPPED = ("rsmq.worker.worker", "rsmq.worker.runtime.loop", "rsmq.transport.signals", "threading")
 
 
 # Start and stop.

@@ -309,7 +309,7 @@ def test_without_prometheus_client_the_extra_is_named():
         "    import rsmq.metrics\n"
         "except ImportError as error:\n"
         "    print(type(error).__name__, error, error.hint, sep='|')\n"
-        "import rsmq.worker, rsmq.cli.worker\n"
+        "import rsmq.worker, rsmq.cli.commands.worker\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

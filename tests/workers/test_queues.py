@@ -12,16 +12,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from rsmq import BYTES, JSON, InvalidFormat, InvalidValue, QueueNotFound
-from rsmq.worker import (
-    DeadLetter,
-    Discard,
-    Middleware,
-    Retry,
-    engine,
-    event_payload,
-    json_field,
-    plan,
-)
+from rsmq.worker import DeadLetter, Discard, Middleware, Retry, event_payload, json_field
+from rsmq.worker.runtime import loop, prefetch_plan
 from tests.workers.until import until
 
 
@@ -271,7 +263,7 @@ def test_what_comes_later_to_a_queue_of_a_higher_priority_goes_before_what_waits
 
 
 def test_a_queue_of_a_lower_priority_that_starves_has_a_call_now_and_then(place, rsmq, monkeypatch):
-    monkeypatch.setattr(plan, "STARVED", 0.1)
+    monkeypatch.setattr(prefetch_plan, "STARVED", 0.1)
     place.queues("low", "high")
     worker = place.worker(concurrency=1)
     got = []
@@ -719,7 +711,7 @@ def test_handlers_send_on_with_the_client_of_the_worker(place, rsmq):
 
 
 def test_a_worker_gives_a_sign_of_life_each_second():
-    assert (engine.BEAT, engine.TTL) == (1, 5)
+    assert (loop.BEAT, loop.TTL) == (1, 5)
 
 
 # Queues and fields that somebody else has broken.
@@ -931,7 +923,7 @@ def test_a_queue_whose_vt_is_no_number_keeps_no_other_from_being_looked_at(
     place, rsmq, beating, monkeypatch
 ):
     place.queues("bad", "good", "dead")
-    monkeypatch.setattr(engine, "_A_ROUND", 1)
+    monkeypatch.setattr(loop, "_A_ROUND", 1)
     worker = place.worker()
     worker.listener("bad", vt=5)(lambda body: None)
     worker.listener("good", vt=5)(lambda body: None)

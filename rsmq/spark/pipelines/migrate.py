@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq import QueueAttributes, operations
 from rsmq.errors import InvalidOption
+from rsmq.spark.connections import Server
 from rsmq.spark.pipelines.progress import Progress, Tell, nobody
 from rsmq.spark.pipelines.queues import Queues
-from rsmq.spark.server import Server
 
 _KEPT = ("id", "message", "visible_at", "receive_count", "first_received")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq import protocol
+from rsmq.spark.connections import Server, server
 from rsmq.spark.options import connection_options
-from rsmq.spark.server import Server, server
 
 
 @dataclass(frozen=True, slots=True)

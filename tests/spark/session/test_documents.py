@@ -13,9 +13,9 @@ import pytest
 
 from rsmq import RSMQ
 from rsmq.spark import options, pipelines
-from rsmq.spark.columns import _fields
 from rsmq.spark.pipelines import command
 from rsmq.spark.pipelines.arguments import parser
+from rsmq.spark.schema import _fields
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
 
 README = (ROOT / "README.md").read_text()

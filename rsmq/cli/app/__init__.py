@@ -1,0 +1,3 @@
+"""
+What all commands of the program share: options, output, exit codes, completion.
+"""

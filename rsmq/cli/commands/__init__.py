@@ -1,0 +1,3 @@
+"""
+The commands of the program, one module for each command or group.
+"""

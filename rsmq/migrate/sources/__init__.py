@@ -1,0 +1,3 @@
+"""
+The systems that messages are moved from, one module each.
+"""

@@ -1,0 +1,87 @@
+"""
+The reliable-queue pattern of BRPOPLPUSH: a list of bodies, and a list for each worker of what it
+handles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rsmq.errors import NotPossible, SourceNotFound
+from rsmq.migrate.server import Server
+from rsmq.migrate.sources.base import Keyed
+from rsmq.migrate.sources.item import Element, Found, Item, Place
+
+# Lists of systems that are sources of their own.
+_OTHERS = re.compile(rb"rfq:.*|__rq::.*|rqueue-.*", re.DOTALL)
+
+
+class Lists(Keyed):
+    """
+    Lists of bodies, pushed at the left and taken at the right.
+
+    An element has no id and no time: messages get the time at which they are moved. What lies in a
+    processing list was received once.
+    """
+
+    kind: ClassVar[str] = "list"
+    has_ids: ClassVar[bool] = False
+
+    def __init__(self, server: Server, *, processing: Sequence[str] = ()) -> None:
+        """
+        Make it.
+
+        Args:
+            server: where the lists are.
+            processing: the keys of the workers' processing lists, as SCAN matches them (``*`` is
+                anything). They belong to whichever list is looked at.
+        """
+        super().__init__(server)
+        self._patterns = tuple(each.encode("utf-8", "surrogateescape") for each in processing)
+
+    def queues(self) -> list[str]:
+        """All lists that are not of another source, processing lists too: only a person knows."""
+        found = {key for key in self.scan(b"*", "list") if not _OTHERS.fullmatch(key)}
+        return sorted(key.decode("utf-8", "surrogateescape") for key in found)
+
+    def look(self, queue: str) -> Found:
+        """As ``Source`` has it."""
+        key = queue.encode("utf-8", "surrogateescape")
+        kind = self.server.raw.type(key).decode()
+        if kind not in {"list", "none"}:
+            raise NotPossible(f"The key {queue!r} is no list, but a {kind}")
+        counts = self.counts(queue)
+        if not any(counts.values()) and not self.server.raw.exists(self.aside_key(queue)):
+            raise SourceNotFound(
+                f"There is no list {queue!r} with messages in it",
+                value=queue,
+                hint="Redis keeps no empty lists. `rsmq migrate --from list --dry-run` shows all.",
+            )
+        others = [
+            place.key.decode("utf-8", "backslashreplace")
+            for place in self.places(queue)
+            if place.state == "in_flight"
+        ]
+        notes = (f"processing lists: {', '.join(others)}",) if others else ()
+        return Found(queue, counts, notes=notes)
+
+    def places(self, queue: str) -> list[Place]:
+        """As ``Keyed`` has it."""
+        own = queue.encode("utf-8", "surrogateescape")
+        processing = {key for each in self._patterns for key in self.scan(each, "list")} - {own}
+        return [
+            Place(own, "right", "ready"),
+            *(Place(key, "right", "in_flight") for key in sorted(processing)),
+        ]
+
+    def items(self, queue: str, place: Place, elements: list[Element]) -> list[Item]:
+        """As ``Keyed`` has it."""
+        if place.state == "ready":
+            return [Item(each, "ready", each.raw) for each in elements]
+        now_ms = self.server.now_us() // 1000
+        return [
+            Item(each, "in_flight", each.raw, receive_count=1, first_received_ms=now_ms)
+            for each in elements
+        ]

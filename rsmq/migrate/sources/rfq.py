@@ -1,0 +1,152 @@
+"""
+rfq: a topic is a list of ids that wait, ``rfq:{topic}:backlog``, one of ids that are handled,
+``rfq:{topic}:nextlog``, and a hash of texts for each message, ``rfq:{topic}:message:{id}``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from typing import ClassVar
+from uuid import UUID
+
+from rsmq.errors import SourceNotFound
+from rsmq.migrate.sources.base import Keyed
+from rsmq.migrate.sources.item import Element, Found, Item, Place
+
+_TOPIC = re.compile(rb"rfq:(.+):(?:backlog|nextlog)", re.DOTALL)
+
+# From the beginning of the Gregorian calendar to that of Unix, in units of 100 ns.
+_GREGORIAN = 0x01B21DD213814000
+
+# 2000 and 2085: what has another time is no uuid of rfq's.
+_EARLIEST_US, _LATEST_US = 946_684_800_000_000, 36**10 - 1
+
+_TIME_BASED = 1
+_UUID_LENGTH = 32
+
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class RFQ(Keyed):
+    """
+    Topics of rfq.
+
+    A message is a JSON object of the texts in its hash; what is no UTF-8 there is escaped as in
+    Python's surrogates, and told. It was sent when its uuid was made. rfq does not count receives:
+    what is handled now was received once.
+    """
+
+    kind: ClassVar[str] = "rfq"
+
+    def queues(self) -> list[str]:
+        """The topics that have messages."""
+        found = {
+            match[1].decode("utf-8", "surrogateescape")
+            for key in self.scan(b"rfq:*log", "list")
+            if (match := _TOPIC.fullmatch(key))
+        }
+        return sorted(found)
+
+    def look(self, queue: str) -> Found:
+        """As ``Source`` has it."""
+        counts = self.counts(queue)
+        if not any(counts.values()) and not self.server.raw.exists(self.aside_key(queue)):
+            raise SourceNotFound(
+                f"There is no message in the rfq topic {queue!r}",
+                value=queue,
+                hint="rfq keeps no empty topics. `rsmq migrate --from rfq --dry-run` lists all.",
+            )
+        return Found(queue, counts)
+
+    def places(self, queue: str) -> list[Place]:
+        """As ``Keyed`` has it."""
+        prefix = f"rfq:{queue}".encode("utf-8", "surrogateescape")
+        return [
+            Place(prefix + b":backlog", "right", "ready"),
+            Place(prefix + b":nextlog", "right", "in_flight"),
+        ]
+
+    def items(self, queue: str, place: Place, elements: list[Element]) -> list[Item]:
+        """As ``Keyed`` has it."""
+        prefix = f"rfq:{queue}:message:".encode("utf-8", "surrogateescape")
+        hashes = self.server.pipelined(
+            lambda pipeline, element: pipeline.hgetall(prefix + element.raw), elements
+        )
+        self.fit(len(elements), sum(len(v) for found in hashes for v in found.values()))
+        now_ms = self.server.now_us() // 1000 if place.state == "in_flight" else None
+        return [
+            self._item(place, element, found, prefix + element.raw, now_ms)
+            for element, found in zip(elements, hashes, strict=True)
+        ]
+
+    def _item(
+        self,
+        place: Place,
+        element: Element,
+        found: dict[bytes, bytes],
+        key: bytes,
+        now_ms: int | None,
+    ) -> Item:
+        body, notes = _body(found)
+        return Item(
+            element,
+            place.state,
+            body,
+            identity=element.raw,
+            sent_us=published_us(element.raw),
+            receive_count=0 if now_ms is None else 1,
+            first_received_ms=now_ms,
+            others=(key,),
+            notes=notes,
+        )
+
+
+def _body(found: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ...]]:
+    if not found:
+        return None, ("an id without its hash: there is no message",)
+    try:
+        texts = {name.decode(): value.decode() for name, value in found.items()}
+        return _as_json(texts).encode(), ()
+    except UnicodeDecodeError:
+        texts = {
+            name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
+            for name, value in found.items()
+        }
+        return json.dumps(texts).encode(), (
+            "bytes that are no UTF-8 became \\udcXX in the JSON (Python's surrogateescape)",
+        )
+
+
+def published_us(id: bytes) -> int | None:
+    """
+    When a message was published, Unix microseconds.
+
+    Args:
+        id: a uuid of version 1, 32 hexadecimal digits; anything else tells nothing.
+    """
+    if len(id) != _UUID_LENGTH or id[12:13] != b"1":
+        return None
+    try:
+        us = (int(id[13:16] + id[8:12] + id[:8], 16) - _GREGORIAN) // 10
+    except ValueError:
+        return None
+    return us if _EARLIEST_US <= us <= _LATEST_US else None
+
+
+def uuid_at(us: int) -> UUID:
+    """A new uuid of version 1 with this time, Unix microseconds, and a made-up node."""
+    time = us * 10 + _GREGORIAN
+    random = secrets.randbits(62) | 1 << 40  # a node that no network card has
+    return UUID(
+        fields=(
+            time & 0xFFFFFFFF,
+            time >> 32 & 0xFFFF,
+            time >> 48 & 0x0FFF,
+            random >> 56 & 0x3F,
+            random >> 48 & 0xFF,
+            random & 0xFFFFFFFFFFFF,
+        ),
+        version=_TIME_BASED,
+    )

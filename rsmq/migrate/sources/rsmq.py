@@ -1,0 +1,243 @@
+"""
+RSMQ itself: another namespace, database or server, and what other clients have made of queues.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import ClassVar
+
+from rsmq import protocol
+from rsmq.errors import SourceNotFound
+from rsmq.migrate.server import Server
+from rsmq.migrate.sources.base import Keyed
+from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
+from rsmq.model import QueueAttributes
+
+# What Node deletes; other ids are made anew.
+_NODES_ID = re.compile(r"[a-zA-Z0-9:]{32}")
+
+# Some clients store an id first and its body then: a younger id may be one of these.
+_HALF_MS = 10_000
+
+# A vt from here on is rather one in ms.
+_MANY_SECONDS = 10_000
+
+_GHOST = "a ghost: an id without a body"
+_RESERVED = "an id that is the name of an attribute: no message"
+
+# Scores of clients that count otherwise: seconds below, microseconds above.
+# What is smaller still was put at the front.
+_FRONT_BELOW, _SECONDS_BELOW, _MICROSECONDS_ABOVE = 1e8, 1e11, 1e15
+
+# A score may be infinite; beyond this no whole number is exact.
+_LARGEST = 2.0**53
+
+
+class Queues(Keyed):
+    """
+    RSMQ queues, also those of PyRSMQ, of old Rust and of Go clients.
+
+    Ids that Node can delete stay, others are made anew. Scores in seconds or microseconds become
+    milliseconds. Whole numbers of seconds are stored; fractions are rounded up.
+    """
+
+    kind: ClassVar[str] = "rsmq"
+
+    def __init__(self, server: Server, *, colon: bool = True, milliseconds: bool = False) -> None:
+        """
+        Make it.
+
+        Args:
+            server: where the queues are, and in what namespace.
+            colon: False is for rsmq_async before 10.0, whose keys have no colon behind the
+                namespace.
+            milliseconds: True is for rsmq_async 8 to 18, which stores vt and delay in ms.
+        """
+        super().__init__(server)
+        self._prefix = protocol.encode_name(server.rsmq.namespace.name) + (b":" if colon else b"")
+        self._milliseconds = milliseconds
+
+    def queues(self) -> list[str]:
+        """All queues that are listed, and those whose keys are there."""
+        raw = self.server.raw
+        found = set(raw.smembers(self._prefix + b"QUEUES"))
+        pattern = re.sub(rb"([*?\[\]\\])", rb"\\\1", self._prefix) + b"*:Q"
+        for key in self.scan(pattern, "hash"):
+            name = key[len(self._prefix) : -2]
+            if name:
+                found.add(name)
+        names = sorted(protocol.decode_name(name) for name in found)
+        # Other systems that share the name have lists there.
+        kinds = self.server.pipelined(lambda pipeline, name: pipeline.type(self._hash(name)), names)
+        names = [name for name, kind in zip(names, kinds, strict=True) if kind == b"hash"]
+        attributes = self.server.pipelined(
+            lambda pipeline, name: pipeline.hmget(self._hash(name), "vt", "delay", "maxsize"), names
+        )
+        return [name for name, stored in zip(names, attributes, strict=True) if None not in stored]
+
+    def look(self, queue: str) -> Found:
+        """As ``Source`` has it."""
+        stored = self._stored(queue)
+        if stored is None and self.server.raw.exists(self.aside_key(queue)):
+            return Found(queue, dict.fromkeys(STATES, 0))
+        if stored is None:
+            raise SourceNotFound(
+                f"There is no RSMQ queue {queue!r} in the namespace "
+                f"{self.server.rsmq.namespace.name!r}",
+                value=queue,
+                hint="`rsmq migrate --from rsmq --dry-run` lists all.",
+            )
+        vt, delay = (
+            min(math.ceil(each), protocol.MAX_SECONDS) for each in (stored.vt, stored.delay)
+        )
+        maxsize = stored.maxsize if stored.maxsize == -1 else min(max(stored.maxsize, 1024), 65536)
+        notes = []
+        if stored.paused:
+            notes.append("it is paused for workers: pause it there too")
+        attributes = {"vt": vt, "delay": delay, "maxsize": maxsize}
+        for name, taken in attributes.items():
+            if (value := getattr(stored, name)) != taken:
+                notes.append(f"its {name} of {value:g} is no value of RSMQ: {taken}")
+        if not self._milliseconds and vt >= _MANY_SECONDS and vt % 1000 == 0:
+            notes.append(
+                f"its vt of {vt} s may be the ms of rsmq_async 8 to 18: then say --milliseconds"
+            )
+        return Found(
+            queue,
+            self.counts(queue),
+            attributes,
+            tuple(notes),
+            stored,
+        )
+
+    def _stored(self, queue: str) -> QueueAttributes | None:
+        names = (
+            "vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified", "x:dlq",
+            "x:max", "x:paused",
+        )  # fmt: skip
+        stored = dict(zip(names, self.server.raw.hmget(self._hash(queue), names), strict=True))
+        if None in (stored["vt"], stored["delay"], stored["maxsize"]):
+            return None
+        unit = 1000 if self._milliseconds else 1
+        counts = self.counts(queue)
+        return QueueAttributes(
+            vt=protocol.stored_seconds(stored["vt"]) / unit,
+            delay=protocol.stored_seconds(stored["delay"]) / unit,
+            maxsize=protocol.stored_maxsize(stored["maxsize"]),
+            total_received=protocol.stored_integer(stored["totalrecv"]) or 0,
+            total_sent=protocol.stored_integer(stored["totalsent"]) or 0,
+            created=protocol.stored_time(stored["created"]),
+            modified=protocol.stored_time(stored["modified"]),
+            messages=sum(counts.values()),
+            hidden_messages=counts["delayed"],
+            visible_messages=counts["ready"],
+            next_due_ms=None,
+            dead_letter_queue=stored["x:dlq"] and protocol.decode_name(stored["x:dlq"]),
+            max_receives=protocol.stored_integer(stored["x:max"]),
+            paused=stored["x:paused"] is not None,
+        )
+
+    def counts(self, queue: str) -> dict[ItemState, int]:
+        """As ``Keyed`` has it; those that are hidden count as delayed until they are read."""
+        counts = dict.fromkeys(STATES, 0)
+        (place,) = self.places(queue)
+        now_ms = self.server.now_us() // 1000
+        counts["ready"] = int(self.server.raw.zcount(place.key, "-inf", now_ms))
+        counts["delayed"] = max(0, int(self.server.raw.zcard(place.key)) - counts["ready"])
+        return counts
+
+    def places(self, queue: str) -> list[Place]:
+        """As ``Keyed`` has it."""
+        zset = self._prefix + protocol.encode_name(queue)
+        return [Place(zset, "queue", "ready", zset + b":Q")]
+
+    def next_items(
+        self, queue: str, state: ItemState, number: int, skip: int
+    ) -> tuple[Place | None, list[Item]]:
+        """As ``Source`` has it: those that are due first, and then the others, some in flight."""
+        (place,) = self.places(queue)
+        if state == "in_flight":
+            return None, []
+        now_ms = self.server.now_us() // 1000
+        low, high = ("-inf", now_ms) if state == "ready" else (f"({now_ms}", "+inf")
+        found = self.server.raw.zrangebyscore(
+            place.key, low, high, start=skip, num=self.page(number), withscores=True
+        )
+        elements = [Element(member, score) for member, score in found]
+        return place, self.items(queue, place, elements)
+
+    def wait(self, queue: str, seconds: float) -> None:
+        """As ``Source`` has it: until something is due, or was sent."""
+        key = self.places(queue)[0].key
+        if key == self.server.rsmq.namespace.queue(queue).zset:
+            self.server.rsmq.watcher.wait(lambda: True, lambda _: None, False, [key], seconds)
+        else:
+            super().wait(queue, seconds)
+
+    def items(self, queue: str, place: Place, elements: list[Element]) -> list[Item]:
+        """As ``Keyed`` has it."""
+        fields = [
+            field
+            for each in elements
+            for field in (each.raw, each.raw + b":rc", each.raw + b":fr", each.raw + b":meta")
+        ]
+        stored = self.server.raw.hmget(place.hash, fields) if fields else []
+        self.fit(len(elements), sum(map(len, filter(None, stored))))
+        now_ms = self.server.now_us() // 1000
+        return [
+            self._item(each, stored[at : at + 4], now_ms)
+            for each, at in zip(elements, range(0, len(stored), 4), strict=True)
+        ]
+
+    def _item(self, element: Element, stored: list[bytes | None], now_ms: int) -> Item:
+        body, count, first, meta = stored
+        if protocol.is_reserved_id(element.raw):
+            return Item(element, "ready", None, identity=element.raw, notes=(_RESERVED,))
+        score, notes = _score(element.score or 0.0)
+        id = protocol.decode_name(element.raw)
+        received = protocol.stored_integer(count) or 0
+        state: ItemState = "ready"
+        if score > now_ms:
+            state = "in_flight" if received > 0 else "delayed"
+        if body is None:
+            is_half = score > now_ms - _HALF_MS
+            if is_half:
+                return Item(element, "in_flight", None, identity=element.raw, is_half=True)
+            return Item(element, state, None, identity=element.raw, notes=(_GHOST,))
+        if meta is not None:
+            notes = (*notes, "apalis-rsmq's meta of it")
+        keeps = _NODES_ID.fullmatch(id) is not None
+        sent_us = protocol.sent_us(id, now_ms)
+        return Item(
+            element,
+            state,
+            body,
+            identity=element.raw,
+            id=id if keeps else None,
+            sent_us=min(score, now_ms) * 1000 if sent_us is None else sent_us,
+            due_ms=score,
+            receive_count=max(received, 0),
+            first_received_ms=_first_received(first) if received > 0 else None,
+            notes=notes if keeps else (*notes, "an id that Node can't delete: it got a new one"),
+        )
+
+    def _hash(self, queue: str) -> bytes:
+        return self._prefix + protocol.encode_name(queue) + b":Q"
+
+
+def _score(score: float) -> tuple[int, tuple[str, ...]]:
+    score = min(max(score, -_LARGEST), _LARGEST)
+    if score >= _MICROSECONDS_ABOVE:
+        return int(score / 1000), ("a score in microseconds, as of rsmq_async's break-js-comp",)
+    if _FRONT_BELOW <= score < _SECONDS_BELOW:
+        return int(score * 1000), ("a score in seconds, as of rsmq_async 7 and rsmq-rb",)
+    return int(score), ()
+
+
+def _first_received(stored: bytes | None) -> int | None:
+    number = protocol.stored_number(stored)
+    if number is None or number <= 0:
+        return None
+    return _score(number)[0]

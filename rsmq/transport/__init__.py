@@ -1,0 +1,3 @@
+"""
+Runs operations on Redis: URLs, connections, and what a failure means.
+"""

@@ -1,0 +1,3 @@
+"""
+Blocking receive: who waits for which queue, and what wakes them.
+"""

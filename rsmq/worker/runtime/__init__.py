@@ -1,0 +1,3 @@
+"""
+The inside of a running worker.
+"""

@@ -1,0 +1,92 @@
+"""
+Threads that call plain functions: as many as are needed, at most one a slot.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from rsmq.worker.runtime.invoke import Handling
+from rsmq.worker.runtime.lease import Job
+from rsmq.worker.runtime.run_queue import Backlog
+
+_log = logging.getLogger("rsmq.worker")
+
+
+class Threads:
+    """Makes the calls of plain functions that are in a backlog."""
+
+    def __init__(
+        self, backlog: Backlog, handling: Handling, idle: Callable[[], object], most: int
+    ) -> None:
+        """
+        Make it; no thread begins before there is a call to be made.
+
+        Args:
+            backlog: where the calls are.
+            handling: makes a call.
+            idle: told when a thread has nothing to do.
+            most: threads at most.
+        """
+        self._backlog = backlog
+        self._handling = handling
+        self._on_idle = idle
+        self._most = most
+        self._work = threading.Condition(backlog.lock)
+        self._idle = 0
+        self._alive = 0
+        self._number = 0
+        self._stopped = False
+
+    def wake(self, at_least: int) -> None:
+        """There are calls to be made, by so many more at least; the backlog's lock is held."""
+        busy = self._alive - self._idle
+        wanted = max(self._backlog.worth_waking(False, busy), at_least)
+        asleep = min(wanted, self._idle)
+        if asleep:
+            self._work.notify(asleep)
+        for _ in range(min(wanted - asleep, self._most - self._alive)):
+            self._alive += 1
+            self._number += 1
+            thread = threading.Thread(
+                target=self._run, name=f"rsmq-handler-{self._number}", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system has no more: those that there are go on
+                self._alive -= 1
+                _log.error("no thread more than %d: %s", self._alive, error)
+                return
+
+    def forget(self) -> None:
+        """Of a call that hangs: its thread counts no more. The backlog's lock is held."""
+        self._alive -= 1
+
+    def stop(self) -> None:
+        """End those that are idle, and the others when their calls have ended."""
+        with self._backlog.lock:
+            self._stopped = True
+            self._work.notify_all()
+
+    def _run(self) -> None:
+        backlog = self._backlog
+        job: Job | None = None
+        while True:
+            with backlog.lock:
+                if job is not None:
+                    if job.let_go:  # another has taken this thread's place
+                        return
+                    backlog.end(job)
+                job = backlog.next(False)
+                while job is None:
+                    if self._stopped:
+                        self._alive -= 1
+                        return
+                    self._idle += 1
+                    self._on_idle()
+                    self._work.wait()
+                    self._idle -= 1
+                    job = backlog.next(False)
+            self._handling.call(job)
