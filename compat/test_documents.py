@@ -11,7 +11,10 @@ import pytest
 
 from compat import matrix, recordings, test_deviations, test_errors
 from compat.peers import HERE, PEERS
-from rsmq import errors, protocol
+from rsmq import errors
+from rsmq.wire.fields import ATTRIBUTE_FIELDS
+from rsmq.wire.ids import parse_sent_us
+from rsmq.wire.limits import MAX_MAXSIZE, MAX_SECONDS, MIN_MAXSIZE
 
 PROTOCOL = (HERE / "PROTOCOL.md").read_text()
 MIGRATING = (HERE / "MIGRATING.md").read_text()
@@ -57,9 +60,9 @@ def test_the_protocol_has_every_error_with_its_text():
 
 def test_the_protocol_has_every_field_and_limit():
     fields = " ".join(table("Fields of the hash"))
-    for field in protocol.ATTRIBUTE_FIELDS:
+    for field in ATTRIBUTE_FIELDS:
         assert f"`{field}`" in fields or field.startswith("x:")
-    for number in (protocol.MAX_SECONDS, protocol.MIN_MAXSIZE, protocol.MAX_MAXSIZE):
+    for number in (MAX_SECONDS, MIN_MAXSIZE, MAX_MAXSIZE):
         assert str(number) in PROTOCOL
 
 
@@ -68,7 +71,7 @@ def test_the_times_in_foreign_ids_are_what_is_read():
 
     assert len(examples) == 6
     for id, time in examples:
-        us = protocol.sent_us(id)
+        us = parse_sent_us(id)
         assert us == (None if time == "none" else round(float(time) * 1000))
 
 

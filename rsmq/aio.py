@@ -11,15 +11,22 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from redis.exceptions import RedisError
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.operations import Operation, ReceiveInSteps
-from rsmq.protocol import Namespace
 from rsmq.transport.aio import AsyncCaller, async_caller_of, open_async_caller
 from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE, check_deadline
 from rsmq.transport.sync import MEMORY, check_url
 from rsmq.waiting.aio import AsyncWatcher
+from rsmq.wire.keys import DEFAULT_NS, Namespace
+from rsmq.wire.limits import (
+    DEFAULT_DEDUP_WINDOW,
+    DEFAULT_DELAY,
+    DEFAULT_MAXSIZE,
+    DEFAULT_VT,
+    check_wait,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -54,7 +61,7 @@ class AsyncRSMQ:
         self,
         client: redis.asyncio.Redis | RedisCluster,
         *,
-        ns: str = protocol.DEFAULT_NS,
+        ns: str = DEFAULT_NS,
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
@@ -70,7 +77,7 @@ class AsyncRSMQ:
         cls,
         url: str,
         *,
-        ns: str = protocol.DEFAULT_NS,
+        ns: str = DEFAULT_NS,
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
@@ -126,7 +133,7 @@ class AsyncRSMQ:
                     return result_in_spite_of_it
 
     async def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | None) -> T:
-        seconds = protocol.seconds_to_wait(wait)
+        seconds = check_wait(wait)
         found: T
         if isinstance(receive, ReceiveInSteps):
             steps: Any = receive.steps()
@@ -174,9 +181,9 @@ class AsyncRSMQ:
         self,
         qname: str,
         *,
-        vt: float = protocol.DEFAULT_VT,
-        delay: float = protocol.DEFAULT_DELAY,
-        maxsize: int = protocol.DEFAULT_MAXSIZE,
+        vt: float = DEFAULT_VT,
+        delay: float = DEFAULT_DELAY,
+        maxsize: int = DEFAULT_MAXSIZE,
         exist_ok: bool = False,
     ) -> bool:
         """Async twin of ``RSMQ.create_queue``."""
@@ -233,7 +240,7 @@ class AsyncRSMQ:
         delay: float | None = None,
         front: bool = False,
         dedup_id: str | None = None,
-        dedup_window: float = protocol.DEFAULT_DEDUP_WINDOW,
+        dedup_window: float = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
     ) -> str:
         """Async twin of ``RSMQ.send_message``."""
@@ -259,7 +266,7 @@ class AsyncRSMQ:
         delay: float | None = None,
         front: bool = False,
         dedup_ids: Iterable[str | None] | None = None,
-        dedup_window: float = protocol.DEFAULT_DEDUP_WINDOW,
+        dedup_window: float = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
     ) -> list[str]:
         """Async twin of ``RSMQ.send_messages``."""

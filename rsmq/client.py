@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from redis.exceptions import RedisError
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.operations import Operation, ReceiveInSteps, Steps
-from rsmq.protocol import Namespace
 from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE, check_deadline
 from rsmq.transport.sync import MEMORY, Caller, caller_of, check_url, open_caller
 from rsmq.waiting.sync import Watcher
+from rsmq.wire.keys import DEFAULT_NS, Namespace
+from rsmq.wire.limits import (
+    DEFAULT_DEDUP_WINDOW,
+    DEFAULT_DELAY,
+    DEFAULT_MAXSIZE,
+    DEFAULT_VT,
+    check_wait,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -65,7 +72,7 @@ class RSMQ:
         self,
         client: redis.Redis | RedisCluster,
         *,
-        ns: str = protocol.DEFAULT_NS,
+        ns: str = DEFAULT_NS,
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
@@ -98,7 +105,7 @@ class RSMQ:
         cls,
         url: str,
         *,
-        ns: str = protocol.DEFAULT_NS,
+        ns: str = DEFAULT_NS,
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
@@ -176,7 +183,7 @@ class RSMQ:
                     return result_in_spite_of_it
 
     def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | None) -> T:
-        seconds = protocol.seconds_to_wait(wait)
+        seconds = check_wait(wait)
         found: T
         if isinstance(receive, ReceiveInSteps):
             steps: Any = receive.steps()
@@ -226,9 +233,9 @@ class RSMQ:
         self,
         qname: str,
         *,
-        vt: float = protocol.DEFAULT_VT,
-        delay: float = protocol.DEFAULT_DELAY,
-        maxsize: int = protocol.DEFAULT_MAXSIZE,
+        vt: float = DEFAULT_VT,
+        delay: float = DEFAULT_DELAY,
+        maxsize: int = DEFAULT_MAXSIZE,
         exist_ok: bool = False,
     ) -> bool:
         """
@@ -409,7 +416,7 @@ class RSMQ:
         delay: float | None = None,
         front: bool = False,
         dedup_id: str | None = None,
-        dedup_window: float = protocol.DEFAULT_DEDUP_WINDOW,
+        dedup_window: float = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
     ) -> str:
         """
@@ -470,7 +477,7 @@ class RSMQ:
         delay: float | None = None,
         front: bool = False,
         dedup_ids: Iterable[str | None] | None = None,
-        dedup_window: float = protocol.DEFAULT_DEDUP_WINDOW,
+        dedup_window: float = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
     ) -> list[str]:
         """

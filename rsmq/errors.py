@@ -32,7 +32,6 @@ Errors of the connection (refused, timed out, not permitted) are redis-py's and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 
@@ -294,14 +293,6 @@ class WorkerReplaced(RSMQError):
         )
 
 
-# A script refuses with `CODE detail`; the first word is one of these.
-QUEUE_NOT_FOUND = "QUEUENOTFOUND"
-MESSAGE_TOO_LONG = "MESSAGETOOLONG"
-INVALID_VALUE = "INVALIDVALUE"
-DEAD_LETTER_CYCLE = "DEADLETTERCYCLE"
-WORKER_REPLACED = "WORKERREPLACED"
-BATCH_ACKNOWLEDGED = "BATCHACKNOWLEDGED"
-
 _LONGEST_SHOWN = 80
 
 
@@ -312,73 +303,6 @@ def show(value: object) -> str:
     except Exception:  # noqa: BLE001 - a hint must not fail because of what it describes
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-
-
-def from_script(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
-    """
-    The error that a script's refusal stands for.
-
-    Args:
-        reply: the text of the error reply, code first.
-        queues: the queues that the call was about.
-
-    Returns:
-        The error to raise, or None where the reply is none of ours.
-    """
-    code, _, detail = reply.partition(" ")
-    make = _REFUSALS.get(code)
-    return None if make is None else make(detail, queues)
-
-
-def _queue_not_found(hash: str, queues: tuple[str, ...]) -> RSMQError:
-    return QueueNotFound(next((q for q in queues if hash.endswith(f":{q}:Q")), queues[0]))
-
-
-def _batch_acknowledged(detail: str, _: tuple[str, ...]) -> RSMQError:
-    lease, number, last = detail.rsplit(" ", 2)
-    way_out = f": with consumerGroup={lease} it begins behind batch {last}"
-    return CheckpointSetBack(f"lease {lease}", int(number), int(last), "acknowledged", way_out)
-
-
-def _message_too_long(detail: str, queues: tuple[str, ...]) -> RSMQError:
-    size, limit = detail.split(" ")
-    return MessageTooLong(
-        value=int(size),
-        hint=f"The body has {size} units (UTF-16 code units of text, bytes of bytes), "
-        f"the maxsize of queue {show_all(queues)} is {limit}. Send less, or raise maxsize with "
-        "set_queue_attributes (-1 is unlimited).",
-    )
-
-
-def _dead_letter_cycle(target: str, queues: tuple[str, ...]) -> RSMQError:
-    return InvalidFormat(
-        "dead_letter_queue",
-        value=target,
-        hint=f"Queue {show(target)} has {show(queues[0])} as its dead-letter queue: messages "
-        "would go to and fro and never be delivered. Remove that policy, or name another.",
-    )
-
-
-def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
-    item, _, stored = detail.partition(" ")
-    return InvalidValue(
-        item,
-        0,
-        9999999,
-        value=stored,
-        hint=f"Queue {show_all(queues)} has the {item} {show(stored)} stored, which is no number; "
-        f"another client wrote it. set_queue_attributes(qname, {item}=...) repairs it.",
-    )
-
-
-_REFUSALS: dict[str, Callable[[str, tuple[str, ...]], RSMQError]] = {
-    QUEUE_NOT_FOUND: _queue_not_found,
-    MESSAGE_TOO_LONG: _message_too_long,
-    INVALID_VALUE: _invalid_value,
-    DEAD_LETTER_CYCLE: _dead_letter_cycle,
-    WORKER_REPLACED: lambda key, _: WorkerReplaced(key),
-    BATCH_ACKNOWLEDGED: _batch_acknowledged,
-}
 
 
 def show_all(queues: tuple[str, ...]) -> str:

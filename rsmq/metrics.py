@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from rsmq.errors import MissingExtra, RSMQError
 from rsmq.model import Message
-from rsmq.protocol import whole
+from rsmq.wire.limits import check_whole_number
 from rsmq.worker import Discard, Middleware
 
 try:
@@ -225,5 +225,5 @@ def serve(port: int, host: str = "127.0.0.1") -> None:
         InvalidValue: it is no port.
         OSError: the port is taken.
     """
-    whole("port", port, 1, 65535)
+    check_whole_number("port", port, 1, 65535)
     _start(port, addr=host)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from rsmq.codecs import TEXT, Codec
 from rsmq.errors import BodyNotDecodable
-from rsmq.protocol import sent_us
+from rsmq.wire.ids import parse_sent_us
 
 State = Literal["visible", "in_flight", "delayed"]
 
@@ -89,7 +89,7 @@ class Message(_Stored):
     @property
     def sent_ms(self) -> float | None:
         """Unix ms of the send, microseconds as decimals; None if the id does not tell."""
-        us = sent_us(self.id, self.first_received_ms)
+        us = parse_sent_us(self.id, self.first_received_ms)
         return None if us is None else us / 1000
 
     @property

@@ -9,11 +9,19 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
-from rsmq import protocol
 from rsmq.doctor.finding import Finding, finding
 from rsmq.operations.examining import QueueFacts
 from rsmq.operations.repairing import NOW_S, Change
-from rsmq.protocol import stored_number
+from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT
+from rsmq.wire.limits import (
+    DEFAULT_DELAY,
+    DEFAULT_VT,
+    MAX_MAXSIZE,
+    MAX_SECONDS,
+    MIN_MAXSIZE,
+    UNLIMITED,
+)
+from rsmq.wire.stored import parse_maxsize, parse_number
 
 _REQUIRED = ("vt", "delay", "maxsize")
 _WHOLE = re.compile(rb"[0-9]{1,16}")
@@ -48,7 +56,7 @@ def attribute_findings(ns: str, facts: QueueFacts) -> list[Finding]:
     grouped: dict[str, list[str]] = {}
     for code, text, _ in wrong_attributes(facts):
         grouped.setdefault(code, []).append(text)
-    vt = stored_number(facts.fields.get("vt"))
+    vt = parse_number(facts.fields.get("vt"))
     unlikely = vt is not None and vt < _LIKELY
     return [
         finding(
@@ -69,32 +77,32 @@ def _text(name: str, raw: bytes) -> str:
 
 
 def _numbers(fields: dict[str, bytes]) -> Iterator[Wrong]:
-    for name, default in (("vt", protocol.DEFAULT_VT), ("delay", protocol.DEFAULT_DELAY)):
+    for name, default in (("vt", DEFAULT_VT), ("delay", DEFAULT_DELAY)):
         raw = fields.get(name)
-        if raw is None or (_WHOLE.fullmatch(raw) and int(raw) <= protocol.MAX_SECONDS):
+        if raw is None or (_WHOLE.fullmatch(raw) and int(raw) <= MAX_SECONDS):
             continue
-        number = stored_number(raw)
-        kept = 0 if number is None else min(max(math.ceil(number), 0), protocol.MAX_SECONDS)
+        number = parse_number(raw)
+        kept = 0 if number is None else min(max(math.ceil(number), 0), MAX_SECONDS)
         new = default if number is None else kept
         yield "bad-attribute", _text(name, raw), _change(name, fields, new)
     raw = fields.get("maxsize")
     if raw is None or raw == b"-1":
         return
-    number = stored_number(raw)
+    number = parse_number(raw)
     whole = _WHOLE.fullmatch(raw) is not None
-    if whole and number is not None and number > protocol.MAX_MAXSIZE:
-        yield "large-maxsize", raw.decode(), _change("maxsize", fields, protocol.MAX_MAXSIZE)
-    elif not whole or number is None or number < protocol.MIN_MAXSIZE:
-        size = protocol.stored_maxsize(raw)
-        size = size if size == protocol.UNLIMITED else max(size, protocol.MIN_MAXSIZE)
+    if whole and number is not None and number > MAX_MAXSIZE:
+        yield "large-maxsize", raw.decode(), _change("maxsize", fields, MAX_MAXSIZE)
+    elif not whole or number is None or number < MIN_MAXSIZE:
+        size = parse_maxsize(raw)
+        size = size if size == UNLIMITED else max(size, MIN_MAXSIZE)
         yield "bad-attribute", _text("maxsize", raw), _change("maxsize", fields, size)
 
 
 def _milliseconds(fields: dict[str, bytes]) -> Iterator[Wrong]:
     # It writes both totals when it creates a queue; Node each with the first send and receive.
-    if "totalsent" not in fields or "totalrecv" not in fields:
+    if TOTAL_SENT not in fields or TOTAL_RECEIVED not in fields:
         return
-    vt, delay = (stored_number(fields.get(name)) for name in ("vt", "delay"))
+    vt, delay = (parse_number(fields.get(name)) for name in ("vt", "delay"))
     if not vt or vt < _THOUSAND or vt % _THOUSAND or delay is None or delay % _THOUSAND:
         return
     for name, number in (("vt", vt), ("delay", delay)):
@@ -104,7 +112,7 @@ def _milliseconds(fields: dict[str, bytes]) -> Iterator[Wrong]:
 
 
 def _totals(facts: QueueFacts) -> Iterator[Wrong]:
-    for name, new in (("totalsent", facts.ids), ("totalrecv", 0)):
+    for name, new in ((TOTAL_SENT, facts.ids), (TOTAL_RECEIVED, 0)):
         raw = facts.fields.get(name)
         if raw is not None and not _TOTAL.fullmatch(raw):
             yield "bad-total", _text(name, raw), _change(name, facts.fields, new)
@@ -122,7 +130,7 @@ def _times(fields: dict[str, bytes], *, also_missing: bool) -> Iterator[Wrong]:
 
 def _seconds(raw: bytes) -> int | bytes:
     """Unix seconds of a time that was stored otherwise; now for what is none."""
-    number = stored_number(raw)
+    number = parse_number(raw)
     if number is not None and number > 0:
         if number <= _SECONDS:
             return int(number)

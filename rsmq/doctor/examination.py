@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from redis.exceptions import ResponseError
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.doctor.finding import Finding, Report, finding
 from rsmq.doctor.messages import Tally, look_at_fields, look_at_messages, looks_like_id
@@ -18,8 +18,9 @@ from rsmq.doctor.queues import facts_of, look_at_queue, names_found
 from rsmq.doctor.server import rights_findings, server_findings
 from rsmq.errors import QueueNotFound
 from rsmq.operations.examining import IndexFacts, QueueFacts
-from rsmq.protocol import RESERVED_NAME, Namespace
 from rsmq.transport.retry import code_of
+from rsmq.wire.keys import RESERVED_NAME, Namespace
+from rsmq.wire.names import decode_name
 
 #: Seconds until what may be half of another client's call is looked at again.
 SECOND_LOOK = 0.25
@@ -132,16 +133,16 @@ class _Examination:
         """Faults of the index of queues, and of an index beside it."""
         found: list[Finding] = []
         if index.kind not in {"set", "none"}:
-            text = f"{self._ns}:QUEUES is a {index.kind}"
+            text = f"{decode_name(self._namespace.queues)} is a {index.kind}"
             found.append(finding("wrong-type", self._ns, detail=text))
         if index.left_ms >= 0:
             seconds = index.left_ms // 1000
-            text = f"{self._ns}:QUEUES"
+            text = decode_name(self._namespace.queues)
             found.append(finding("expiring", self._ns, number=seconds, detail=text))
-        reserved = protocol.encode_name(f"{self._ns}:{RESERVED_NAME}:Q")
+        reserved = self._namespace.hash_of_reserved_name
         if self._kind(reserved) == "hash":
             found.append(finding("reserved-name", self._ns, examples=[reserved]))
-        old = protocol.encode_name(f"{self._ns}{RESERVED_NAME}")
+        old = self._namespace.index_without_colon
         try:
             facts = self._rsmq.run(operations.examine_index(old))
         except ResponseError as error:  # a user who may see the keys of the namespace only

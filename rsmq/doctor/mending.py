@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.doctor.attributes import wrong_attributes
 from rsmq.doctor.catalogue import WAYS
@@ -38,7 +38,11 @@ from rsmq.errors import InvalidFormat, QueueNotFound, show, show_all
 from rsmq.operations import Operation
 from rsmq.operations.examining import StoredRow
 from rsmq.operations.repairing import NOW_MS, Change
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire.fields import DEAD_LETTER_QUEUE, first_received_field, receive_count_field
+from rsmq.wire.ids import parse_sent_us
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from rsmq.wire.names import decode_name
 
 T = TypeVar("T")
 
@@ -172,7 +176,7 @@ class _Mending:
         if facts is None or facts.hash_kind != "hash":
             return 0
         if finding.code == "dead-letter-gone":
-            return self._dead_letter_queue(facts.fields.get("x:dlq"))
+            return self._dead_letter_queue(facts.fields.get(DEAD_LETTER_QUEUE))
         changes = [change for code, _, change in wrong_attributes(facts) if code == finding.code]
         return self._rsmq.run(operations.mend_fields(keys, changes)) if changes else 0
 
@@ -180,8 +184,8 @@ class _Mending:
         if target is None:
             return 0
         made = operations.create_queue(
-            self._namespace, protocol.decode_name(target), vt=protocol.DEFAULT_VT,
-            delay=protocol.DEFAULT_DELAY, maxsize=protocol.DEFAULT_MAXSIZE, exist_ok=True,
+            self._namespace, decode_name(target), vt=DEFAULT_VT,
+            delay=DEFAULT_DELAY, maxsize=DEFAULT_MAXSIZE, exist_ok=True,
         )  # fmt: skip
         return int(self._rsmq.run(made))
 
@@ -265,7 +269,7 @@ class _Mending:
 
 
 def _sent(id: bytes) -> int | None:
-    us = protocol.sent_us(protocol.decode_name(id))
+    us = parse_sent_us(decode_name(id))
     return None if us is None else us // 1000
 
 
@@ -280,7 +284,7 @@ def _ghost(row: StoredRow, now: int) -> tuple[bytes, bool]:
 
 def _counters(row: StoredRow, now: int) -> list[Change]:  # noqa: ARG001 - as the others have it
     """Changes after which a message has both a receive count and a time, or none of them."""
-    count, first = row.id + b":rc", row.id + b":fr"
+    count, first = receive_count_field(row.id), first_received_field(row.id)
     if row.count is None:
         return [(first, row.first, None)]
     changes: list[Change] = [] if is_count(row.count) else [(count, row.count, b"1")]
@@ -304,7 +308,7 @@ def _from_seconds(row: StoredRow, now: int) -> tuple[bytes, bytes, bytes]:  # no
 def _first(row: StoredRow, now: int) -> list[Change]:  # noqa: ARG001
     first = int(row.first or 0)
     new = first * 1000 if first < LAST_SECOND else first // 1000
-    return [(row.id + b":fr", row.first, b"%d" % new)]
+    return [(first_received_field(row.id), row.first, b"%d" % new)]
 
 
 def _visible_now(row: StoredRow, now: int) -> tuple[bytes, bytes, None]:  # noqa: ARG001
@@ -319,7 +323,7 @@ def _reminted(row: StoredRow, now: int) -> tuple[bytes, int] | None:
     """When it was sent, as the old id tells, or its score."""
     if row.count is not None and float(row.score) > now:
         return None  # held: its holder will delete it under the old id
-    us = protocol.sent_us(protocol.decode_name(row.id), now)
+    us = parse_sent_us(decode_name(row.id), now)
     return row.id, int(min(max(float(row.score), 0), now)) * 1000 if us is None else us
 
 

@@ -11,12 +11,16 @@ import math
 import re
 from collections.abc import Iterator
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.doctor.finding import EXAMPLES, Finding, finding
 from rsmq.operations.examining import EXAMINED_FIELDS, LooseField, QueueFacts, StoredRow
 from rsmq.operations.walk import Place
-from rsmq.protocol import QueueKeys
+from rsmq.wire.ids import is_reserved_id, parse_sent_us
+from rsmq.wire.keys import QueueKeys
+from rsmq.wire.limits import MAX_SECONDS
+from rsmq.wire.names import decode_name
+from rsmq.wire.stored import parse_seconds
 
 #: How long an id without a body may be a send in progress, or a body without an id a delete, ms.
 GRACE_MS = 10_000
@@ -32,7 +36,7 @@ _COUNT = re.compile(rb"[1-9][0-9]{0,14}")
 _TIME = re.compile(rb"[0-9]{1,17}")
 _ATTRIBUTES = frozenset(name.encode() for name in EXAMINED_FIELDS)
 
-_FARTHEST_MS = protocol.MAX_SECONDS * 1000
+_FARTHEST_MS = MAX_SECONDS * 1000
 #: Numbers between these are Unix seconds, and no ms.
 _FIRST_SECOND = 1_262_304_000  # 2010-01-01: RSMQ is younger
 LAST_SECOND = 10**11
@@ -56,7 +60,7 @@ def faults_of_row(row: StoredRow, now_ms: int, delay_ms: float) -> Iterator[str]
         now_ms: the server's time.
         delay_ms: the queue's delay.
     """
-    if protocol.is_reserved_id(row.id):
+    if is_reserved_id(row.id):
         yield "attribute-id"
         return
     if not row.has_body:
@@ -138,7 +142,7 @@ def looks_like_id(id: bytes) -> bool:
 
 def is_old(id: bytes, now_ms: int) -> bool:
     """Whether an id tells that its send is longer ago than a send may take."""
-    us = protocol.sent_us(protocol.decode_name(id), now_ms)
+    us = parse_sent_us(decode_name(id), now_ms)
     return us is not None and now_ms - us // 1000 >= GRACE_MS
 
 
@@ -213,7 +217,7 @@ class Tally:
 
 def delay_ms_of(facts: QueueFacts) -> float:
     """The delay of a queue, as far as it is a number."""
-    return 1000 * protocol.stored_seconds(facts.fields.get("delay", b"0"))
+    return 1000 * parse_seconds(facts.fields.get("delay", b"0"))
 
 
 def look_at_messages(rsmq: RSMQ, facts: QueueFacts) -> tuple[int, dict[str, Tally]]:

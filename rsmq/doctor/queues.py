@@ -6,20 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.doctor.attributes import attribute_findings, missing
 from rsmq.doctor.finding import Finding, finding
 from rsmq.errors import RSMQError
 from rsmq.operations.examining import QueueFacts
-from rsmq.protocol import RESERVED_NAME, Namespace
+from rsmq.wire.fields import DEAD_LETTER_QUEUE, MAX_RECEIVES
+from rsmq.wire.keys import KeyKind, Namespace, classify_key
+from rsmq.wire.names import decode_name
 
 _NEVER = 0  # ms to live are negative for keys that stay
-_INDEX = f":{RESERVED_NAME}"
-_EXTENSION = ":x:"
-_HASH = ":Q"
-_ASIDE = "x:aside:"
-_HELD = ":held"  # by the run that moves it
 
 
 def names_found(rsmq: RSMQ, namespace: Namespace) -> tuple[set[str], set[str]]:
@@ -31,7 +28,6 @@ def names_found(rsmq: RSMQ, namespace: Namespace) -> tuple[set[str], set[str]]:
     Returns:
         Those of queues; and of queues of other systems from which messages stand aside.
     """
-    prefix = f"{namespace.name}:"
     names: set[str] = set()
     aside: set[str] = set()
     # Namespaces of other programs that begin with this one and a colon.
@@ -40,14 +36,13 @@ def names_found(rsmq: RSMQ, namespace: Namespace) -> tuple[set[str], set[str]]:
     while True:
         cursor, keys = rsmq.run(operations.examine_keys(namespace, cursor))
         for key in keys:
-            name = protocol.decode_name(key)[len(prefix) :]
-            if name.endswith(_INDEX):
-                others.append(name.removesuffix(RESERVED_NAME))
-            elif name.startswith(_ASIDE):
-                if not name.endswith(_HELD):
-                    aside.add(name.removeprefix(_ASIDE))
-            elif name != RESERVED_NAME and not name.startswith("x:"):
-                names.add(name.partition(_EXTENSION)[0].removesuffix(_HASH))
+            kind, name = classify_key(namespace.name, key)
+            if kind is KeyKind.OTHER_NAMESPACE:
+                others.append(name)
+            elif kind is KeyKind.ASIDE:
+                aside.add(name)
+            elif kind is KeyKind.QUEUE:
+                names.add(name)
         if cursor == b"0":
             break
     return {name for name in names if not name.startswith(tuple(others))}, aside
@@ -103,22 +98,22 @@ def _without_hash(facts: QueueFacts, one: Callable[..., Finding]) -> list[Findin
 def _policy(
     facts: QueueFacts, known: Callable[[str], QueueFacts | None], one: Callable[..., Finding]
 ) -> list[Finding]:
-    target, limit = facts.fields.get("x:dlq"), facts.fields.get("x:max")
+    target, limit = facts.fields.get(DEAD_LETTER_QUEUE), facts.fields.get(MAX_RECEIVES)
     if target is None and limit is None:
         return []
     if target is None or not limit or not limit.isdigit() or not int(limit):
         shown = (target or b"none").decode("utf-8", "backslashreplace")
         most = "no limit" if limit is None else f"limit {limit.decode('utf-8', 'backslashreplace')}"
         return [one("bad-policy", 1, f"the policy has dead-letter queue {shown}, {most}")]
-    name = protocol.decode_name(target)
+    name = decode_name(target)
     to = known(name)
     if to is None or missing(to):
         return [one("dead-letter-gone", 1, name)]
     route = [facts.keys.name]
     while to is not None and to.keys.name not in route:
         route.append(to.keys.name)
-        further = to.fields.get("x:dlq")
-        to = None if further is None else known(protocol.decode_name(further))
+        further = to.fields.get(DEAD_LETTER_QUEUE)
+        to = None if further is None else known(decode_name(further))
     if to is not None and to.keys.name == facts.keys.name:
         return [one("dead-letter-cycle", len(route), " -> ".join([*route, route[0]]))]
     return []

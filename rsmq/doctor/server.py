@@ -16,7 +16,7 @@ from rsmq.doctor.finding import Finding, finding
 from rsmq.lua import Script
 from rsmq.operations import Operation, Retry
 from rsmq.operations.examining import IndexFacts
-from rsmq.protocol import Namespace
+from rsmq.wire.keys import Namespace
 
 #: The share of maxmemory from which a server counts as nearly full.
 NEARLY_FULL = 0.9

@@ -1,4 +1,4 @@
--- The attributes and counts of a queue, as protocol.ATTRIBUTE_FIELDS orders them, then ids,
+-- The attributes and counts of a queue, as ATTRIBUTE_FIELDS in wire/fields.py orders them, then ids,
 -- hidden ids, and the score of the first hidden one or nil.
 
 local function describe(hash, zset)

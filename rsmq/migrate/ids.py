@@ -8,16 +8,16 @@ import hashlib
 from binascii import b2a_base64
 from itertools import count, product
 
-from rsmq import protocol
+from rsmq.wire.ids import ID_ALPHABET, ID_RANDOM_LENGTH, make_id_suffix
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _TWO_DIGITS = ["".join(pair) for pair in product(_DIGITS, repeat=2)]
 # In the order in which ids sort.
-_CHARACTERS = "".join(sorted(protocol.ID_ALPHABET.decode()))
+_CHARACTERS = "".join(sorted(ID_ALPHABET.decode()))
 _TWO_CHARACTERS = ["".join(pair) for pair in product(_CHARACTERS, repeat=2)]
 _NUMBER_LENGTH = 6
 _LATEST_US = 36**10 - 1
-_ANY_BYTE = bytes(protocol.ID_ALPHABET[byte % len(protocol.ID_ALPHABET)] for byte in range(256))
+_ANY_BYTE = bytes(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in range(256))
 
 
 def time_part(us: int) -> str:
@@ -53,7 +53,7 @@ def digest(kind: str, identity: bytes) -> bytes:
 
 def _suffix(kind: str, identity: bytes) -> str:
     known = hashlib.sha256(kind.encode() + b"\0" + identity).digest()
-    return known[: protocol.ID_RANDOM_LENGTH].translate(_ANY_BYTE).decode()
+    return known[:ID_RANDOM_LENGTH].translate(_ANY_BYTE).decode()
 
 
 class Numbered:
@@ -69,7 +69,7 @@ class Numbered:
         Args:
             us: Unix microseconds.
         """
-        random = protocol.random_suffix()[_NUMBER_LENGTH:].decode()
+        random = make_id_suffix()[_NUMBER_LENGTH:].decode()
         return time_part(us) + _six_characters(next(self._numbers)) + random
 
 

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError, WatchError
 from rsmq.errors import NotPossible
 from rsmq.migrate.server import Server
 from rsmq.transport.process_identity import died, facts
+from rsmq.wire.keys import lock_of_aside
 
 #: Seconds for which a run counts as alive after its last step, where that can't be seen.
 _ALIVE = 10.0
@@ -36,7 +37,7 @@ class Alone:
             source: the queue, for the error.
         """
         self._raw = server.raw
-        self._key = aside + b":held"
+        self._key = lock_of_aside(aside)
         self._source = source
 
     def hold(self) -> None:

@@ -14,9 +14,9 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
-from rsmq import protocol
 from rsmq.client import RSMQ
 from rsmq.errors import NotPossible
+from rsmq.wire.keys import DEFAULT_NS
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Server:
         self.raw: Any = client  # its replies depend on its settings
 
     @classmethod
-    def from_url(cls, url: str, *, ns: str = protocol.DEFAULT_NS, realtime: bool = False) -> Self:
+    def from_url(cls, url: str, *, ns: str = DEFAULT_NS, realtime: bool = False) -> Self:
         """
         Open clients.
 

@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.errors import NotPossible, QueueNotFound, RSMQError
 from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
 from rsmq.operations.landing import Arrival, Told, land_copies
-from rsmq.protocol import QueueKeys
+from rsmq.wire.keys import QueueKeys
+from rsmq.wire.names import encode_name
 
 #: Seconds for which it is kept what was copied, after each step of a copy.
 COPY_OPEN = 30 * 86_400.0
@@ -153,7 +154,7 @@ def compare(target: Server, keys: QueueKeys, arrivals: Sequence[Arrival]) -> tup
 
 def list_field(queue: str) -> bytes:
     """Under which a copy keeps what list without ids it is of: no digest has a colon."""
-    return b"list:" + protocol.encode_name(queue)
+    return b"list:" + encode_name(queue)
 
 
 def is_of_queue(target: Server, keys: QueueKeys) -> bool:

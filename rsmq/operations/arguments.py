@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias, TypeVar
 
-from rsmq import protocol
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, InvalidValue, MessageNotString, MissingParameter, show
 from rsmq.model import Message, StoredMessage
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire.ids import check_id, parse_sent_us
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import MAX_BATCH, MAX_SECONDS, to_milliseconds, utf16_length
+from rsmq.wire.names import encode_name, encode_names
 
 T = TypeVar("T")
 
@@ -34,7 +36,7 @@ def waiting(delay: float | None, *, front: bool) -> bytes:
         InvalidValue: delay is out of range.
         InvalidFormat: there is a delay for the front.
     """
-    wait = b"" if delay is None else digits(protocol.milliseconds("delay", delay))
+    wait = b"" if delay is None else digits(to_milliseconds("delay", delay))
     if not front:
         return wait
     if wait.strip(b"0"):
@@ -54,12 +56,12 @@ def dedup_ms(window: float) -> bytes:
     Raises:
         InvalidValue: it is not from 1 to 9,999,999 s.
     """
-    ms = protocol.milliseconds("dedup_window", window)
+    ms = to_milliseconds("dedup_window", window)
     if ms < 1000:  # noqa: PLR2004 - a second, as the next line says
         raise InvalidValue(
             "dedup_window",
             1,
-            protocol.MAX_SECONDS,
+            MAX_SECONDS,
             value=window,
             hint=f"It is a number of seconds from 1; got {show(window)}.",
         )
@@ -75,7 +77,7 @@ def encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
     try:
         encoded = codec.encode(body)
         if isinstance(encoded, str):
-            return encoded.encode("utf-8"), protocol.utf16_length(encoded)
+            return encoded.encode("utf-8"), utf16_length(encoded)
         if isinstance(encoded, bytes):
             return encoded, len(encoded)
     except Exception as error:
@@ -122,7 +124,7 @@ def target(
     if isinstance(id, Message):
         raise InvalidFormat("id", value=id, hint="Give the Message alone; it knows its queue.")
     keys = namespace.queue(message)
-    return keys, protocol.encode_name(protocol.check_id(id)), b""
+    return keys, encode_name(check_id(id)), b""
 
 
 class Receipts:
@@ -158,7 +160,7 @@ class Receipts:
         """
         if isinstance(messages, str):
             namespace.queue(messages)
-            bare = dict.fromkeys(map(protocol.check_id, listed("ids", ids)), 0)
+            bare = dict.fromkeys(map(check_id, listed("ids", ids)), 0)
             self._groups: _Groups = {(messages, _ANY): bare}
         elif ids is None:
             self._groups = _grouped(listed("messages", messages))
@@ -173,9 +175,9 @@ class Receipts:
         for (_, count), group in self._groups.items():
             args += digits(len(group)), b"" if count is _ANY else b"%d" % count
             if with_sent:
-                args += [arg for id in group for arg in (protocol.encode_name(id), sent_ms(id))]
+                args += [arg for id in group for arg in (encode_name(id), sent_ms(id))]
             else:
-                args += protocol.encode_names(group)
+                args += encode_names(group)
         self.args = tuple(args)
 
     def told(self, reply: bytes, answers: bytes) -> list[str]:
@@ -214,7 +216,7 @@ def _grouped(messages: Iterable[Message]) -> _Groups:
 
 def sent_ms(id: str) -> bytes:
     """The ms when a message was sent; empty if its id does not tell."""
-    us = protocol.sent_us(id)
+    us = parse_sent_us(id)
     return b"" if us is None else digits(us // 1000)
 
 
@@ -229,14 +231,13 @@ def listed(item: str, values: Iterable[T] | None) -> list[T]:
     if values is None or isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidFormat(item, value=show(values), hint=f"{item} is a list; got {show(values)}.")
     found = list(values)
-    if len(found) > protocol.MAX_BATCH:
+    if len(found) > MAX_BATCH:
         raise InvalidValue(
             f"the number of {item}",
             0,
-            protocol.MAX_BATCH,
+            MAX_BATCH,
             value=len(found),
-            hint=f"A batch has at most {protocol.MAX_BATCH} messages; got {len(found)}. "
-            "Make several calls.",
+            hint=f"A batch has at most {MAX_BATCH} messages; got {len(found)}. Make several calls.",
         )
     return found
 

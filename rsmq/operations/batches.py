@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq import protocol
 from rsmq.codecs import Codec
 from rsmq.lua import load
 from rsmq.model import Message
 from rsmq.operations.arguments import Receipts, digits, queues_of, sent_ms
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.replies import messages_of
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, check_whole_number, to_milliseconds
+from rsmq.wire.names import decode_name
 
 #: Queues that one script receives from.
 QUEUES_A_STEP = 1000
@@ -49,7 +50,7 @@ class _Limits:
     """
 
     most: int
-    room: int = protocol.MAX_BATCH_BYTES
+    room: int = MAX_BATCH_BYTES
     first: bool = True
 
     def args(self) -> tuple[bytes, bytes, bytes]:
@@ -66,8 +67,8 @@ def receive_messages(
 ) -> Operation[list[Message]] | ReceiveInSteps:
     """Receive messages that are due, of earlier queues first, and hide them."""
     queues = queues_of(namespace, qnames)
-    limits = _Limits(protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH))
-    hidden = b"" if vt is None else digits(protocol.milliseconds("vt", vt))
+    limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
+    hidden = b"" if vt is None else digits(to_milliseconds("vt", vt))
 
     def give_back(messages: list[Message]) -> Operation[list[str]] | None:
         return release_messages(namespace, messages, None) if messages else None
@@ -98,7 +99,7 @@ def pop_messages(
 ) -> Operation[list[Message]] | ReceiveInSteps:
     """Receive messages that are due, of earlier queues first, and remove them."""
     queues = queues_of(namespace, qnames)
-    limits = _Limits(protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH))
+    limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
 
     def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
         most, room, first = limits.args()
@@ -200,7 +201,7 @@ def change_messages_visibility(
     return Operation(
         load("change_messages_visibility"),
         receipts.keys,
-        (digits(protocol.milliseconds("vt", vt)), *receipts.args),
+        (digits(to_milliseconds("vt", vt)), *receipts.args),
         lambda reply: receipts.told(reply, b"1"),
         Retry.ALWAYS,
         receipts.names,
@@ -227,7 +228,7 @@ def release_receipts(keys: QueueKeys, receipts: list[bytes]) -> Operation[int]:
     """Release messages of a queue by ids and receive counts as they are stored; how many."""
     groups: dict[bytes, list[bytes]] = {}
     for id, count in zip(receipts[::2], receipts[1::2], strict=True):
-        groups.setdefault(count, []).extend((id, sent_ms(protocol.decode_name(id))))
+        groups.setdefault(count, []).extend((id, sent_ms(decode_name(id))))
     args: list[bytes] = []
     for count, group in groups.items():
         args += digits(len(group) // 2), count, *group

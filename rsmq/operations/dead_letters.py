@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rsmq import protocol
 from rsmq.errors import InvalidFormat, MissingParameter, RSMQError, show
 from rsmq.lua import load
 from rsmq.model import Message, QueueAttributes
@@ -16,7 +15,10 @@ from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import attributes_of
 from rsmq.operations.walk import Place, next_place, step
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire.ids import make_id_suffixes
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import MAX_BATCH, MAX_RECEIVES, check_whole_number
+from rsmq.wire.names import decode_name, encode_name
 
 _A_STEP = 1000
 _ROOM = digits(1024 * 1024)
@@ -27,7 +29,7 @@ def set_dead_letter_policy(
 ) -> Operation[QueueAttributes]:
     """Set the policy of a queue, or remove it."""
     keys = namespace.queue(qname)
-    own = protocol.encode_name(keys.name)
+    own = encode_name(keys.name)
     queues, args = [keys], (b"", b"", own)
     if dead_letter_queue is None:
         if max_receives is not None:
@@ -38,8 +40,8 @@ def set_dead_letter_policy(
             )
     else:
         target = _other(namespace, "dead_letter_queue", dead_letter_queue, keys)
-        limit = protocol.whole("max_receives", max_receives, 1, protocol.MAX_RECEIVES)
-        queues, args = [keys, target], (protocol.encode_name(target.name), digits(limit), own)
+        limit = check_whole_number("max_receives", max_receives, 1, MAX_RECEIVES)
+        queues, args = [keys, target], (encode_name(target.name), digits(limit), own)
     return Operation(
         load("set_dead_letter_policy"),
         (keys.hash, keys.zset, *(each.hash for each in queues[1:])),
@@ -62,7 +64,7 @@ def _other(namespace: Namespace, item: str, qname: str, keys: QueueKeys) -> Queu
 def sweep_dead_letters(namespace: Namespace, qname: str, max_messages: int) -> Steps[list[str]]:
     """Move what was received as often as the policy allows; the ids moved."""
     keys = namespace.queue(qname)
-    return _sweep(keys, protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH))
+    return _sweep(keys, check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
 
 
 def _sweep(keys: QueueKeys, most: int) -> Steps[list[str]]:
@@ -73,7 +75,7 @@ def _sweep(keys: QueueKeys, most: int) -> Steps[list[str]]:
         reply = yield step(
             "sweep_dead_letters", keys, place, digits(most - len(moved)), name, retry=Retry.ALWAYS
         )
-        moved += map(protocol.decode_name, reply[2])
+        moved += map(decode_name, reply[2])
         place = next_place(reply)
     return moved
 
@@ -86,7 +88,7 @@ def redrive_messages(
     target = destination and _other(namespace, "destination", destination, source)
     most = None
     if max_messages is not None:
-        most = protocol.whole("max_messages", max_messages, 1, 10**9)
+        most = check_whole_number("max_messages", max_messages, 1, 10**9)
     return _redrive(namespace, source, target or None, most)
 
 
@@ -100,7 +102,7 @@ def _redrive(
     try:
         while most is None or len(redriven) < most:
             number = _A_STEP if most is None else min(_A_STEP, most - len(redriven))
-            suffixes = protocol.random_suffixes(number)
+            suffixes = make_id_suffixes(number)
             now, time, ids = yield Operation(
                 load("redrive_messages"),
                 (source.hash, source.zset, target.hash, target.zset),
@@ -113,7 +115,7 @@ def _redrive(
             if not ids:
                 break
             redriven += [
-                (protocol.decode_name(old), (time + suffix).decode("ascii"))
+                (decode_name(old), (time + suffix).decode("ascii"))
                 for old, suffix in zip(ids, suffixes, strict=False)
             ]
     except Exception as error:
@@ -133,7 +135,7 @@ def _source_of(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
         found = yield Operation(
             load("dead_letter_sources"),
             tuple(keys.hash for keys in some),
-            (protocol.encode_name(target.name),),
+            (encode_name(target.name),),
             lambda reply: reply,
             Retry.ALWAYS,
             (target.name,),

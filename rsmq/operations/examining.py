@@ -9,16 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq import protocol
 from rsmq.lua import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.walk import Place, next_place, step
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire.fields import ATTRIBUTE_FIELDS
+from rsmq.wire.keys import Namespace, QueueKeys, key_that_no_program_uses
+from rsmq.wire.names import encode_name
 
 #: The fields of a queue's hash that are no messages: ours and Node's, and those of other clients.
 FOREIGN_FIELDS = ("createdby", "msgs", "hiddenmsgs")
-EXAMINED_FIELDS = (*protocol.ATTRIBUTE_FIELDS, *FOREIGN_FIELDS)
+EXAMINED_FIELDS = (*ATTRIBUTE_FIELDS, *FOREIGN_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def examine_index(key: bytes) -> Operation[IndexFacts]:
 
 def examine_keys(namespace: Namespace, cursor: bytes) -> Operation[tuple[bytes, list[bytes]]]:
     """A step of SCAN for the keys of a namespace: where to go on (b'0' at the end), and keys."""
-    prefix = protocol.encode_name(namespace.name)
+    prefix = encode_name(namespace.name)
     for special in (b"\\", b"*", b"?", b"[", b"]", b"^"):
         prefix = prefix.replace(special, b"\\" + special)
     return Operation(
@@ -159,7 +160,7 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
     return Operation(
         load("examine_queue"),
         (keys.hash, keys.zset, namespace.queues, *keys.extensions),
-        (protocol.encode_name(keys.name), *(name.encode() for name in EXAMINED_FIELDS)),
+        (encode_name(keys.name), *(name.encode() for name in EXAMINED_FIELDS)),
         parse,
         Retry.ALWAYS,
         (keys.name,),
@@ -216,8 +217,8 @@ def examine_rights(namespace: Namespace, qname: str) -> Operation[set[str]]:
     keys = namespace.queue(qname)
     return Operation(
         load("examine_rights"),
-        (keys.hash, keys.zset, namespace.queues, keys.zset + b":x:nothing"),
-        (protocol.encode_name(keys.name),),
+        (keys.hash, keys.zset, namespace.queues, key_that_no_program_uses(keys)),
+        (encode_name(keys.name),),
         lambda reply: {command.decode().lower() for command in reply},
         Retry.ALWAYS,
         (keys.name,),

@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from rsmq import protocol
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
@@ -16,7 +15,10 @@ from rsmq.operations.operation import Operation, Steps
 from rsmq.operations.queues import get_queue_attributes
 from rsmq.operations.replies import stored_message_of
 from rsmq.operations.walk import Place, next_place, step
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire.ids import parse_sent_us
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import MAX_BATCH, check_whole_number
+from rsmq.wire.names import decode_name
 
 _STATES = get_args(State)
 _FURTHEST = 10**9
@@ -37,7 +39,7 @@ def _count(keys: QueueKeys) -> Steps[MessageCounts]:
         now = int(reply[2])
         visible, in_flight, delayed = visible + reply[3], in_flight + reply[4], delayed + reply[5]
         for id in reply[6]:
-            us = protocol.sent_us(protocol.decode_name(id), now)
+            us = parse_sent_us(decode_name(id), now)
             if us is not None and (oldest is None or us < oldest):
                 oldest = us
         place = next_place(reply)
@@ -49,8 +51,8 @@ def peek_messages(
 ) -> Steps[list[StoredMessage]]:
     """Look up messages by their places in the queue, or among those of one state."""
     keys = namespace.queue(qname)
-    first = protocol.whole("start", start, -_FURTHEST, _FURTHEST)
-    wanted = protocol.whole("count", count, 1, protocol.MAX_BATCH)
+    first = check_whole_number("start", start, -_FURTHEST, _FURTHEST)
+    wanted = check_whole_number("count", count, 1, MAX_BATCH)
     if state is not None and state not in _STATES:
         raise InvalidFormat(
             "state",
@@ -98,7 +100,7 @@ def _stored(
     for at in range(0, len(told), 5):
         raw_id, raw, times, first, score = told[at : at + 5]
         reason = reasons[at // 5] if reasons else None
-        id = protocol.decode_name(raw_id)
+        id = decode_name(raw_id)
         stored = (raw, times or None, first or None, score, now, vt, reason)
         message = stored_message_of(keys.name, id, codec, stored)
         if message is not None:

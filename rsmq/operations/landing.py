@@ -14,7 +14,7 @@ from rsmq.model import Message
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.staging import Restored
-from rsmq.protocol import QueueKeys
+from rsmq.wire.keys import QueueKeys
 
 #: What became of each message of a call.
 Told: TypeAlias = bytes

@@ -13,16 +13,18 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from rsmq import protocol
 from rsmq.lua import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import MAX_BATCH_BYTES
+from rsmq.wire.names import encode_name
+from rsmq.wire.stored import parse_integer
 
 #: Messages of a part.
 PART = 1000
 
-_ROOM = digits(protocol.MAX_BATCH_BYTES)
+_ROOM = digits(MAX_BATCH_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +114,9 @@ def lease_messages(
             b"" if latest_ms is None else digits(latest_ms),
             digits(round(lifetime * 1000)),
             keys.namespace,
-            b"" if dead_letters is None else protocol.encode_name(dead_letters.queue),
+            b"" if dead_letters is None else encode_name(dead_letters.queue),
             b"" if dead_letters is None else digits(dead_letters.max_receives),
-            protocol.encode_name(query),
+            encode_name(query),
         ),
         lambda reply: (reply[0], bool(reply[1])),
         Retry.ALWAYS,
@@ -137,7 +139,7 @@ def _leased(reply: Any) -> LeasedMessages | None:
     for at in range(0, len(again), 3):
         place = again[at] - 1
         counts[place] = int(again[at + 1])
-        firsts[place] = protocol.stored_integer(again[at + 2] or None)
+        firsts[place] = parse_integer(again[at + 2] or None)
     if len(told) < 2 * len(ids):  # some are held no more
         places = [place - 1 for place in told[::2]]
         ids = [ids[place] for place in places]
@@ -177,7 +179,7 @@ def acknowledge_leased(
             digits(batch.number),
             digits(part),
             digits(round(lifetime * 1000)),
-            protocol.encode_name(query),
+            encode_name(query),
         ),
         tuple,
         Retry.ALWAYS,
@@ -192,7 +194,7 @@ def keep_acknowledged(
     return Operation(
         load("keep_acknowledged"),
         (namespace.acknowledged,),
-        (protocol.encode_name(query), digits(round(lifetime * 1000))),
+        (encode_name(query), digits(round(lifetime * 1000))),
         lambda reply: reply,
         Retry.ALWAYS,
     )

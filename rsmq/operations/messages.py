@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from rsmq import protocol
 from rsmq.codecs import Codec
 from rsmq.lua import load
 from rsmq.model import Message, StoredMessage
@@ -17,7 +16,16 @@ from rsmq.operations.batches import release_messages
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, message_of, stored_message_of
 from rsmq.operations.sending import send_named
-from rsmq.protocol import Namespace
+from rsmq.wire import limits
+from rsmq.wire.ids import check_id, make_id_suffix
+from rsmq.wire.keys import Namespace
+from rsmq.wire.limits import (
+    DEFAULT_DEDUP_WINDOW,
+    check_body_size,
+    check_dedup_id,
+    to_milliseconds,
+)
+from rsmq.wire.names import decode_name, encode_name
 
 T = TypeVar("T")
 
@@ -35,7 +43,7 @@ def send_message(
     realtime: bool,
     front: bool = False,
     dedup_id: str | None = None,
-    dedup_window: float = protocol.DEFAULT_DEDUP_WINDOW,
+    dedup_window: float = DEFAULT_DEDUP_WINDOW,
     enforce_maxsize: bool = True,
 ) -> Operation[str]:
     """Add a message to a queue; its id."""
@@ -43,13 +51,13 @@ def send_message(
     wait = waiting(delay, front=front)
     channel = keys.channel if realtime else b""
     if dedup_id is not None:
-        name, window = protocol.check_dedup_id(dedup_id), dedup_ms(dedup_window)
+        name, window = check_dedup_id(dedup_id), dedup_ms(dedup_window)
         raw, size = encode_body(body, codec)
-        protocol.check_body_size(len(raw))
+        check_body_size(len(raw))
         return send_named(keys, (raw, digits(size)), wait, channel, (name, window))
     raw, size = encode_body(body, codec)
-    if len(raw) > protocol.MAX_BODY_BYTES:
-        protocol.check_body_size(len(raw))
+    if len(raw) > limits.MAX_BODY_BYTES:
+        check_body_size(len(raw))
     return Operation(
         load("send_message"),
         (keys.hash, keys.zset),
@@ -57,10 +65,10 @@ def send_message(
             raw,
             digits(size if enforce_maxsize else 0),
             wait,
-            protocol.random_suffix(),
+            make_id_suffix(),
             channel,
         ),
-        protocol.decode_name,
+        decode_name,
         _NEVER,
         (keys.name,),
     )
@@ -86,7 +94,7 @@ def _receive_message(
     namespace: Namespace, qname: str, vt: float | None, codec: Codec
 ) -> Operation[Message | None]:
     keys = namespace.queue(qname)
-    hidden = b"" if vt is None else digits(protocol.milliseconds("vt", vt))
+    hidden = b"" if vt is None else digits(to_milliseconds("vt", vt))
 
     def give_back(message: Message | None) -> Operation[list[str]] | None:
         return release_messages(namespace, [message], None) if message else None
@@ -153,7 +161,7 @@ def change_message_visibility(
     return Operation(
         load("change_message_visibility"),
         (keys.hash, keys.zset),
-        (raw_id, count, digits(protocol.milliseconds("vt", vt))),
+        (raw_id, count, digits(to_milliseconds("vt", vt))),
         _done,
         _ALWAYS,
         (keys.name,),
@@ -165,7 +173,7 @@ def get_message(
 ) -> Operation[StoredMessage | None]:
     """Look up a message without receiving it."""
     keys = namespace.queue(qname)
-    raw_id = protocol.encode_name(protocol.check_id(id))
+    raw_id = encode_name(check_id(id))
     return Operation(
         load("get_message"),
         (keys.hash, keys.zset),

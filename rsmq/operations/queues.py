@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rsmq import protocol
 from rsmq.errors import NoAttributeSupplied, QueueExists, QueueNotFound
 from rsmq.lua import load
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.replies import attributes_of
-from rsmq.protocol import Namespace
+from rsmq.wire.keys import Namespace
+from rsmq.wire.limits import check_maxsize, check_seconds
+from rsmq.wire.names import decode_name, encode_name
 
 
 def create_queue(
@@ -22,9 +23,9 @@ def create_queue(
     """Create a queue, or complete a half-made one; True if it did."""
     keys = namespace.queue(qname)
     wanted = (
-        digits(protocol.seconds("vt", vt)),
-        digits(protocol.seconds("delay", delay)),
-        digits(protocol.maxsize(maxsize)),
+        digits(check_seconds("vt", vt)),
+        digits(check_seconds("delay", delay)),
+        digits(check_maxsize(maxsize)),
     )
 
     def parse(reply: Any) -> bool:
@@ -39,7 +40,7 @@ def create_queue(
     return Operation(
         load("create_queue"),
         (keys.hash, keys.zset, namespace.queues),
-        (protocol.encode_name(keys.name), *wanted),
+        (encode_name(keys.name), *wanted),
         parse,
         Retry.ALWAYS,
         (keys.name,),
@@ -58,7 +59,7 @@ def delete_queue(namespace: Namespace, qname: str) -> Operation[None]:
     return Operation(
         load("delete_queue"),
         (keys.hash, keys.zset, namespace.queues, *keys.extensions),
-        (protocol.encode_name(keys.name),),
+        (encode_name(keys.name),),
         parse,
         # A second run could take a queue that someone has made anew, with its messages.
         Retry.NEVER,
@@ -72,7 +73,7 @@ def list_queues(namespace: Namespace) -> Operation[list[str]]:
         load("list_queues"),
         (namespace.queues,),
         (),
-        lambda reply: sorted(map(protocol.decode_name, reply)),
+        lambda reply: sorted(map(decode_name, reply)),
         Retry.ALWAYS,
     )
 
@@ -103,9 +104,9 @@ def set_queue_attributes(
         raise NoAttributeSupplied
     keys = namespace.queue(qname)
     # Node checks them in this order.
-    new_vt = b"" if vt is None else digits(protocol.seconds("vt", vt))
-    new_maxsize = b"" if maxsize is None else digits(protocol.maxsize(maxsize))
-    new_delay = b"" if delay is None else digits(protocol.seconds("delay", delay))
+    new_vt = b"" if vt is None else digits(check_seconds("vt", vt))
+    new_maxsize = b"" if maxsize is None else digits(check_maxsize(maxsize))
+    new_delay = b"" if delay is None else digits(check_seconds("delay", delay))
     return Operation(
         load("set_queue_attributes"),
         (keys.hash, keys.zset),

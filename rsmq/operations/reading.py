@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq import protocol
 from rsmq.codecs import BYTES
 from rsmq.lua import load
 from rsmq.model import StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.replies import stored_message_of
-from rsmq.protocol import QueueKeys
+from rsmq.wire.keys import QueueKeys
+from rsmq.wire.names import decode_name
 
 _ROOM = digits(1024 * 1024)
 _VALUES = 4  # that the script tells of an id
@@ -70,9 +70,7 @@ def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookedUp]:
                 continue
             reason = reasons[place] if reasons else None
             stored = raw, count, first, score, now, vt, reason
-            messages.append(
-                stored_message_of(keys.name, protocol.decode_name(ids[place]), BYTES, stored)
-            )
+            messages.append(stored_message_of(keys.name, decode_name(ids[place]), BYTES, stored))
         return LookedUp(int(now), messages, ghosts)
 
     return Operation(

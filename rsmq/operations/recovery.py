@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rsmq import protocol
 from rsmq.codecs import Codec
 from rsmq.lua import load
 from rsmq.model import Message
@@ -15,7 +14,8 @@ from rsmq.operations.batches import release_messages, release_receipts
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.replies import message_of
 from rsmq.operations.walk import Place, next_place, step
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, check_whole_number, to_milliseconds
 
 _A_STEP = 1000
 
@@ -31,9 +31,9 @@ def recover_messages(
 ) -> Steps[list[Message]]:
     """Receive again what was received a time ago and not deleted."""
     keys = namespace.queue(qname)
-    most = protocol.whole("max_messages", max_messages, 1, protocol.MAX_BATCH)
-    since = digits(protocol.milliseconds("idle", idle))
-    hidden = b"" if vt is None else digits(protocol.milliseconds("vt", vt))
+    most = check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+    since = digits(to_milliseconds("idle", idle))
+    hidden = b"" if vt is None else digits(to_milliseconds("vt", vt))
     return _recover(namespace, keys, most, (since, hidden), codec)
 
 
@@ -42,7 +42,7 @@ def _recover(
 ) -> Steps[list[Message]]:
     idle, hidden = times
     taken: list[Message] = []
-    room = protocol.MAX_BATCH_BYTES
+    room = MAX_BATCH_BYTES
     place: Place | None = (b"", b"0")
     receipts: list[bytes] = []
     try:

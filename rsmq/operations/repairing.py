@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from rsmq import protocol
 from rsmq.lua import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire.ids import make_id_suffix
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from rsmq.wire.names import encode_name
 
 #: A field, what must stand there still (None is nothing), and what is to stand there: None is
 #: nothing, NOW_S and NOW_MS are the server's time.
@@ -51,12 +53,12 @@ def mend_listing(namespace: Namespace, qname: str, *, make: bool) -> Operation[i
         make: True also makes a queue of a hash that has none of vt, delay and maxsize.
     """
     keys = namespace.queue(qname)
-    defaults = protocol.DEFAULT_VT, protocol.DEFAULT_DELAY, protocol.DEFAULT_MAXSIZE
+    defaults = DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE
     return _mend(
         "mend_listing",
         (keys.hash, keys.zset, namespace.queues),
         keys,
-        [protocol.encode_name(keys.name), b"1" if make else b"0", *map(digits, defaults)],
+        [encode_name(keys.name), b"1" if make else b"0", *map(digits, defaults)],
     )
 
 
@@ -98,7 +100,7 @@ def restore_orphans(keys: QueueKeys, orphans: Sequence[tuple[bytes, int | None]]
 
 def remint_messages(keys: QueueKeys, sent: Sequence[tuple[bytes, int]]) -> Operation[int]:
     """Give messages that nobody holds a new id, which tells these microseconds; how many."""
-    flat = [part for id, us in sent for part in (id, digits(us), protocol.random_suffix())]
+    flat = [part for id, us in sent for part in (id, digits(us), make_id_suffix())]
     return _mend("remint_messages", (keys.hash, keys.zset), keys, flat)
 
 

@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from rsmq import protocol
 from rsmq.codecs import Codec
 from rsmq.model import (
     DeadLetterReason,
@@ -18,7 +17,9 @@ from rsmq.model import (
     StoredMessage,
     received_message,
 )
-from rsmq.protocol import stored_integer
+from rsmq.wire.ids import parse_sent_us
+from rsmq.wire.names import decode_name, decode_names
+from rsmq.wire.stored import parse_integer, parse_maxsize, parse_seconds, parse_time
 
 # What delete_message.lua and change_message_visibility.lua answer; 0 is: not in the queue.
 DONE = 1
@@ -26,7 +27,7 @@ RECEIVED_SINCE = 2
 
 
 def _sent_ms(id: str, seen_ms: int | None) -> float | None:
-    us = protocol.sent_us(id, seen_ms)
+    us = parse_sent_us(id, seen_ms)
     return None if us is None else us / 1000
 
 
@@ -36,7 +37,7 @@ def messages_of(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message
     now = int(next(told))
     messages: list[Message] = []
     for qname, bodies, again in zip(queues, told, told, strict=True):
-        ids = protocol.decode_names(bodies[::2])
+        ids = decode_names(bodies[::2])
         of_queue = [
             received_message(qname, id, raw, 1, now, codec)
             for id, raw in zip(ids, bodies[1::2], strict=True)
@@ -44,7 +45,7 @@ def messages_of(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message
         for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True):
             one = of_queue[place - 1]
             of_queue[place - 1] = received_message(
-                qname, one.id, one.raw, count, stored_integer(first), codec
+                qname, one.id, one.raw, count, parse_integer(first), codec
             )
         messages += of_queue
     return messages
@@ -56,7 +57,7 @@ def message_of(qname: str, codec: Codec, reply: Any) -> Message | None:
         return None
     id, raw, count, first = reply
     return received_message(
-        qname, id.decode("utf-8", "surrogateescape"), raw, count, stored_integer(first), codec
+        qname, id.decode("utf-8", "surrogateescape"), raw, count, parse_integer(first), codec
     )
 
 
@@ -65,17 +66,17 @@ def stored_message_of(qname: str, id: str, codec: Codec, reply: Any) -> StoredMe
     if reply is None:
         return None
     raw, raw_count, raw_first, raw_score, raw_now, raw_vt, raw_reason = reply
-    count = stored_integer(raw_count) or 0
+    count = parse_integer(raw_count) or 0
     score, now = float(raw_score), int(raw_now)
     state: State = "visible" if score <= now else "in_flight" if count else "delayed"
-    vt_ms = protocol.stored_seconds(raw_vt) * 1000
+    vt_ms = parse_seconds(raw_vt) * 1000
     reason = reason_of(raw_reason)
     return StoredMessage(
         qname,
         id,
         raw,
         count,
-        stored_integer(raw_first),
+        parse_integer(raw_first),
         codec,
         sent_ms=_sent_ms(id, now),
         state=state,
@@ -106,18 +107,18 @@ def attributes_of(reply: Any) -> QueueAttributes:
     fields, messages, hidden, next_due = reply
     vt, delay, maxsize, received, sent, created, modified, target, limit, paused = fields
     return QueueAttributes(
-        vt=protocol.stored_seconds(vt),
-        delay=protocol.stored_seconds(delay),
-        maxsize=protocol.stored_maxsize(maxsize),
-        total_received=stored_integer(received) or 0,
-        total_sent=stored_integer(sent) or 0,
-        created=protocol.stored_time(created),
-        modified=protocol.stored_time(modified),
+        vt=parse_seconds(vt),
+        delay=parse_seconds(delay),
+        maxsize=parse_maxsize(maxsize),
+        total_received=parse_integer(received) or 0,
+        total_sent=parse_integer(sent) or 0,
+        created=parse_time(created),
+        modified=parse_time(modified),
         messages=messages,
         hidden_messages=hidden,
         visible_messages=messages - hidden,
         next_due_ms=None if next_due is None else _whole(float(next_due)),
-        dead_letter_queue=None if target is None else protocol.decode_name(target),
-        max_receives=stored_integer(limit),
+        dead_letter_queue=None if target is None else decode_name(target),
+        max_receives=parse_integer(limit),
         paused=paused is not None,
     )

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq import protocol
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.lua import load
@@ -21,7 +20,11 @@ from rsmq.operations.arguments import (
     waiting,
 )
 from rsmq.operations.operation import Operation, Retry, Steps
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire import limits
+from rsmq.wire.ids import make_id_suffix, make_id_suffixes
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import MAX_BATCH_BYTES, check_body_size, check_dedup_id
+from rsmq.wire.names import decode_name
 
 #: From this mean size on, bytes, bodies go beside the script: what goes through it is copied twice.
 LARGE = 8192
@@ -49,21 +52,21 @@ def send_messages(
     window = b"" if names is None else dedup_ms(dedup_window)
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))
-    if total > protocol.MAX_BATCH_BYTES:
-        protocol.check_body_size(max(map(len, raws)))
+    if total > MAX_BATCH_BYTES:
+        check_body_size(max(map(len, raws)))
         raise InvalidValue(
             "the bytes of bodies",
             0,
-            protocol.MAX_BATCH_BYTES,
+            MAX_BATCH_BYTES,
             value=total,
-            hint=f"The bodies of a batch have at most {protocol.MAX_BATCH_BYTES} bytes in all; got "
+            hint=f"The bodies of a batch have at most {MAX_BATCH_BYTES} bytes in all; got "
             f"{total}. Make several calls.",
         )
     largest = max((size for _, size in encoded), default=1)
     channel = keys.channel if realtime else b""
     if names is None:
         return send_raws(keys, raws, largest=largest, wait=wait, channel=channel)
-    batch = _Batch(keys, raws, protocol.random_suffixes(len(raws)), digits(largest), wait, channel)
+    batch = _Batch(keys, raws, make_id_suffixes(len(raws)), digits(largest), wait, channel)
     return _one(batch.at_once(names, window))
 
 
@@ -80,19 +83,15 @@ def publish(
     queues = queues_of(namespace, qnames)
     wait = waiting(delay, front=False)
     raw, size = encode_body(body, codec)
-    protocol.check_body_size(len(raw))
+    check_body_size(len(raw))
     messages = (
-        part
-        for keys in queues
-        for part in (protocol.random_suffix(), keys.channel if realtime else b"")
+        part for keys in queues for part in (make_id_suffix(), keys.channel if realtime else b"")
     )
     return Operation(
         load("publish"),
         tuple(key for keys in queues for key in (keys.hash, keys.zset)),
         (raw, digits(size), wait, *messages),
-        lambda reply: {
-            keys.name: protocol.decode_name(id) for keys, id in zip(queues, reply, strict=True)
-        },
+        lambda reply: {keys.name: decode_name(id) for keys, id in zip(queues, reply, strict=True)},
         Retry.NEVER,
         tuple(keys.name for keys in queues),
     )
@@ -112,9 +111,9 @@ def send_raws(
         channel: where to publish, empty for nowhere.
     """
     total = sum(map(len, raws))
-    if total > protocol.MAX_BODY_BYTES:
-        protocol.check_body_size(max(map(len, raws)))
-    batch = _Batch(keys, raws, protocol.random_suffixes(len(raws)), digits(largest), wait, channel)
+    if total > limits.MAX_BODY_BYTES:
+        check_body_size(max(map(len, raws)))
+    batch = _Batch(keys, raws, make_id_suffixes(len(raws)), digits(largest), wait, channel)
     if len(raws) > 1 and total >= LARGE * len(raws):
         return batch.in_two()
     return _one(batch.at_once(None, b""))
@@ -129,7 +128,7 @@ def send_named(
 ) -> Operation[str]:
     """One message under a name: a batch of one."""
     raw, size = body
-    batch = _Batch(keys, [raw], [protocol.random_suffix()], size, wait, channel)
+    batch = _Batch(keys, [raw], [make_id_suffix()], size, wait, channel)
     operation: Operation[Any] = batch.at_once([name[0]], name[1])
     parse = operation.parse
     operation.parse = lambda reply: parse(reply)[0]
@@ -143,8 +142,7 @@ def _one(operation: Operation[list[str]]) -> Steps[list[str]]:
 
 def _names(dedup_ids: Iterable[str | None], number: int) -> list[bytes]:
     names = [
-        b"" if name is None else protocol.check_dedup_id(name)
-        for name in listed("dedup_ids", dedup_ids)
+        b"" if name is None else check_dedup_id(name) for name in listed("dedup_ids", dedup_ids)
     ]
     if len(names) != number:
         raise InvalidFormat(
@@ -184,7 +182,7 @@ class _Batch:
             ids = [(time + suffix).decode("ascii") for suffix in self.suffixes]
             if told is None:
                 return ids
-            return [protocol.decode_name(known) or id for known, id in zip(told, ids, strict=True)]
+            return [decode_name(known) or id for known, id in zip(told, ids, strict=True)]
 
         records: tuple[bytes, ...] = ()
         values = self.raws

@@ -13,12 +13,14 @@ from typing import Any
 
 import msgpack
 
-from rsmq import protocol
 from rsmq.lua import load
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.protocol import Namespace, QueueKeys
+from rsmq.wire.ids import check_id, make_id_suffixes, parse_sent_us
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.limits import check_body_size
+from rsmq.wire.names import decode_name, encode_name
 
 #: By a queue's name: the parts of it that count.
 Decision = dict[str, list[str]]
@@ -45,13 +47,13 @@ class Restored:
 
     def row(self) -> tuple[bytes, ...]:
         """As ``_restoring.lua`` has it."""
-        protocol.check_body_size(len(self.raw))
+        check_body_size(len(self.raw))
         score = self.visible_at_ms
         if score is None:
-            sent = protocol.sent_us(self.id)
+            sent = parse_sent_us(self.id)
             score = None if sent is None else sent // 1000
         return (
-            protocol.encode_name(protocol.check_id(self.id)),
+            encode_name(check_id(self.id)),
             self.raw,
             b"" if score is None else digits(score),
             digits(self.receive_count) if self.receive_count else b"",
@@ -110,10 +112,10 @@ def stage_messages(
         rows = [value for message in messages for value in message.row()]  # type: ignore[union-attr]
         packed = b"restore", b"", rows
     else:
-        packed = delay, b"".join(protocol.random_suffixes(len(messages))), list(messages)
+        packed = delay, b"".join(make_id_suffixes(len(messages))), list(messages)
     # All of it is one value: so the largest body that can be staged is somewhat smaller.
     stored = msgpack.packb(packed, use_bin_type=False)
-    protocol.check_body_size(len(stored))
+    check_body_size(len(stored))
     return Operation(
         load("stage_messages"),
         (keys.hash, keys.staged),
@@ -146,12 +148,12 @@ def adopt_staged(
         if len(reply) == 1:
             return reply[0], None
         return reply[0], {
-            protocol.decode_name(queue): [part.decode() for part in parts]
+            decode_name(queue): [part.decode() for part in parts]
             for queue, *parts in msgpack.unpackb(reply[1], raw=True)
         }
 
     packed = [
-        [protocol.encode_name(queue), *(part.encode() for part in parts)]
+        [encode_name(queue), *(part.encode() for part in parts)]
         for queue, parts in decision.items()
     ]
     return Operation(

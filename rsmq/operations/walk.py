@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from rsmq.lua import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.protocol import QueueKeys
+from rsmq.wire.keys import QueueKeys
 
 #: A score, and how many ids of just that score lie behind.
 Place: TypeAlias = tuple[bytes, bytes]

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from rsmq import protocol
 from rsmq.errors import InvalidFormat
 from rsmq.lua import load
 from rsmq.operations.arguments import digits, sent_ms
 from rsmq.operations.operation import Operation, Retry, Steps
-from rsmq.protocol import Namespace, QueueKeys, stored_integer
+from rsmq.wire.keys import Namespace, QueueKeys
+from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
+from rsmq.wire.stored import parse_integer
 
 T = TypeVar("T")
 
@@ -111,7 +112,7 @@ def take_messages(worker: Identity, wants: Sequence[Want], slots: int) -> Operat
             digits(want.size),
             digits(want.ahead),
             digits(want.most),
-            protocol.encode_name(want.keys.name),
+            encode_name(want.keys.name),
         )
     return Operation(
         load("take_messages"),
@@ -130,11 +131,11 @@ def _taken(reply: Any) -> list[Taken]:
     return [
         Taken(
             state,
-            protocol.decode_names(bodies[::2]),
+            decode_names(bodies[::2]),
             bodies[1::2],
             now,
             {
-                place - 1: (count, stored_integer(first))
+                place - 1: (count, parse_integer(first))
                 for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True)
             },
         )
@@ -177,14 +178,14 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
     args: list[bytes] = [worker.token.encode()]
     for queue, action, count, ids, quarantined in groups:
         keys += queue.hash, queue.zset
-        args += action.encode(), b"1" if quarantined else b"", protocol.encode_name(queue.name)
+        args += action.encode(), b"1" if quarantined else b"", encode_name(queue.name)
         args += digits(len(ids)), digits(count)
         if action == "delete":
-            args += protocol.encode_names(ids)
+            args += encode_names(ids)
         elif action in ("hide", "extend"):
-            args += [arg for id, ms in ids for arg in (protocol.encode_name(id), digits(ms))]
+            args += [arg for id, ms in ids for arg in (encode_name(id), digits(ms))]
         else:
-            args += [arg for id in ids for arg in (protocol.encode_name(id), sent_ms(id))]
+            args += [arg for id in ids for arg in (encode_name(id), sent_ms(id))]
     return Operation(
         load("settle_messages"),
         tuple(keys),
@@ -229,13 +230,13 @@ def bury_messages(
         )
     args = [
         worker.token.encode(),
-        protocol.encode_name(queue.name),
+        encode_name(queue.name),
         digits(MAX_REASONS),
         digits(REASONS_LIVE * 1000),
         b"1" if quarantined else b"",
     ]
     for id, count, reason in messages:
-        args += protocol.encode_name(id), digits(count), json.dumps(reason).encode()
+        args += encode_name(id), digits(count), json.dumps(reason).encode()
     return Operation(
         load("bury_messages"),
         (worker.held, target.hash, target.zset, target.reasons, queue.hash, queue.zset),
@@ -321,7 +322,7 @@ def list_workers(namespace: Namespace) -> Operation[tuple[int, dict[str, bytes]]
         lambda reply: (
             int(reply[0]),
             {
-                protocol.decode_name(name): stored
+                decode_name(name): stored
                 for name, stored in zip(reply[1][::2], reply[1][1::2], strict=True)
             },
         ),
@@ -348,8 +349,8 @@ def _held(key: bytes) -> Steps[dict[str, list[Receipt]]]:
     for id, value in found.items():
         count, _, queue = value.partition(b":")
         if id:
-            receipt = protocol.decode_name(id), int(count)
-            by_queue.setdefault(protocol.decode_name(queue), []).append(receipt)
+            receipt = decode_name(id), int(count)
+            by_queue.setdefault(decode_name(queue), []).append(receipt)
     return by_queue
 
 
@@ -357,8 +358,8 @@ def begin_alone(keys: QueueKeys, id: str, count: int) -> Operation[int]:
     """Note that a message will be handled alone; how often it was so before and never ended."""
     return Operation(
         load("begin_alone"),
-        (keys.alone,),
-        (protocol.encode_name(id), digits(count), digits(ALONE_LIVES * 1000)),
+        (keys.quarantined,),
+        (encode_name(id), digits(count), digits(ALONE_LIVES * 1000)),
         int,
         Retry.ALWAYS,
         (keys.name,),

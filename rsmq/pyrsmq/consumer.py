@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq import protocol
 from rsmq.errors import RSMQError
 from rsmq.model import Message
 from rsmq.pyrsmq.cmd import check_seconds
@@ -17,6 +16,8 @@ from rsmq.pyrsmq.cmd.exceptions import NoMessageInQueue, RedisSMQException
 from rsmq.pyrsmq.cmd.utils import decode_message
 from rsmq.pyrsmq.rsmq import RedisSMQ
 from rsmq.transport.signals import Flag
+from rsmq.wire.limits import DEFAULT_VT
+from rsmq.wire.names import decode_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,7 @@ class RedisSMQConsumer:
             try:
                 self._vt = float(self.rsqm.getQueueAttributes().exceptions().execute()["vt"])
             except RedisSMQException:
-                return protocol.DEFAULT_VT
+                return DEFAULT_VT
         return self._vt
 
     @vt.setter
@@ -157,7 +158,7 @@ class RedisSMQConsumer:
 
     def _receipt(self, msg: dict[str, Any]) -> Message:
         id = msg["id"]
-        name = protocol.decode_name(id) if isinstance(id, bytes) else id
+        name = decode_name(id) if isinstance(id, bytes) else id
         return Message(self.qname, name, b"", msg["rc"], None)
 
     def _is_there(self, msg: dict[str, Any]) -> bool:

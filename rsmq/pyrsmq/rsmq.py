@@ -10,9 +10,9 @@ import redis
 from rsmq.client import RSMQ
 from rsmq.codecs import BYTES
 from rsmq.errors import RSMQError
-from rsmq.protocol import DEFAULT_NS, Namespace
 from rsmq.pyrsmq import cmd
 from rsmq.pyrsmq.cmd.exceptions import InvalidParameterValue
+from rsmq.wire.keys import DEFAULT_NS, Namespace
 
 _C = TypeVar("_C", bound=cmd.Command)
 

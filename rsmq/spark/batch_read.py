@@ -25,11 +25,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rsmq import protocol
-from rsmq.protocol import QueueKeys
 from rsmq.spark.connections import Server, server
 from rsmq.spark.options import SnapshotOptions, SourceOptions
 from rsmq.spark.schema import arrow_schema, record_batch, shown, unix_us
+from rsmq.wire.fields import FIRST_RECEIVED_SUFFIX, RECEIVE_COUNT_SUFFIX
+from rsmq.wire.ids import has_reserved_ids, is_reserved_id, parse_sent_us
+from rsmq.wire.keys import QueueKeys
+from rsmq.wire.names import decode_name
+from rsmq.wire.stored import parse_integer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -117,9 +120,9 @@ class SnapshotReader(DataSourceReader):
         self, queue: str, now: int, members: list[bytes]
     ) -> tuple[list[bytes], array[float]]:
         ids, scores = members[::2], array("d", map(float, members[1::2]))
-        if protocol.has_reserved_ids(ids):
+        if has_reserved_ids(ids):
             pairs = zip(ids, scores, strict=True)
-            kept = [pair for pair in pairs if not protocol.is_reserved_id(pair[0])]
+            kept = [pair for pair in pairs if not is_reserved_id(pair[0])]
             ids, scores = [id for id, _ in kept], array("d", (score for _, score in kept))
         options = self._options
         if options.include == "visible":
@@ -130,7 +133,7 @@ class SnapshotReader(DataSourceReader):
             places = list(range(len(ids)))
         if options.from_us is not None or options.to_us is not None:
             first, end = options.from_us or 0, options.to_us
-            sent = {place: protocol.sent_us(protocol.decode_name(ids[place])) for place in places}
+            sent = {place: parse_sent_us(decode_name(ids[place])) for place in places}
             places = [
                 place
                 for place in places
@@ -146,7 +149,7 @@ class SnapshotReader(DataSourceReader):
         known = {
             "queue": queue,
             "id": shown(raw_id),
-            "sent": _moment(protocol.sent_us(protocol.decode_name(raw_id))),
+            "sent": _moment(parse_sent_us(decode_name(raw_id))),
             "visible_at": _moment(unix_us(score)),
         }
         return all(test.passes(known) for test in self._tests)
@@ -173,9 +176,9 @@ class SnapshotReader(DataSourceReader):
         wanted = set(self._schema.fieldNames())
         suffixes = [b""] if wanted & {"message", "raw"} else []
         if "receive_count" in wanted or self._options.include in _BY_COUNT:
-            suffixes.append(b":rc")
+            suffixes.append(RECEIVE_COUNT_SUFFIX)
         if "first_received" in wanted:
-            suffixes.append(b":fr")
+            suffixes.append(FIRST_RECEIVED_SUFFIX)
         columns: dict[str, Any] = {"id": ids}
         if not suffixes:
             return columns
@@ -183,14 +186,14 @@ class SnapshotReader(DataSourceReader):
         stored = {suffix: values[place :: len(suffixes)] for place, suffix in enumerate(suffixes)}
         if b"" in stored:
             columns["raw"] = stored[b""]
-        if b":rc" in stored:
+        if RECEIVE_COUNT_SUFFIX in stored:
             columns["receive_count"] = [
-                None if count is None else protocol.stored_integer(count) or 0
-                for count in stored[b":rc"]
+                None if count is None else parse_integer(count) or 0
+                for count in stored[RECEIVE_COUNT_SUFFIX]
             ]
-        if b":fr" in stored:
+        if FIRST_RECEIVED_SUFFIX in stored:
             columns["first_received"] = [
-                None if ms is None else protocol.stored_integer(ms) for ms in stored[b":fr"]
+                None if ms is None else parse_integer(ms) for ms in stored[FIRST_RECEIVED_SUFFIX]
             ]
         return columns
 

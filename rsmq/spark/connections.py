@@ -18,10 +18,10 @@ from redis.retry import Retry
 
 from rsmq import BYTES, RSMQ
 from rsmq.errors import InvalidOption, QueueNotFound, RSMQError
-from rsmq.protocol import Namespace, QueueKeys
 from rsmq.spark.options import ConnectionOptions, SourceOptions
 from rsmq.transport.socket import pack
 from rsmq.waiting.sync import Watcher
+from rsmq.wire.keys import Namespace, QueueKeys
 
 #: The longest pause between two attempts to read, seconds.
 _PAUSE = 1.0

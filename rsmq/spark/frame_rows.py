@@ -24,10 +24,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rsmq import protocol
 from rsmq.errors import InvalidOption, MessageNotString
 from rsmq.operations.staging import Restored
 from rsmq.spark.options import SinkOptions
+from rsmq.wire.ids import check_id
+from rsmq.wire.limits import to_milliseconds, utf16_length
 
 _RESTORED = {
     "id": StringType,
@@ -139,7 +140,7 @@ def _group(options: SinkOptions, queue: Any, delay: Any) -> Group:
     options.connection.namespace.queue(name)
     if delay is None:
         return Group(name, options.delay_ms)
-    return Group(name, protocol.milliseconds("delay", float(delay)))
+    return Group(name, to_milliseconds("delay", float(delay)))
 
 
 def _bodies(options: SinkOptions, batch: Any) -> list[Any]:  # bytes, or Restored
@@ -166,7 +167,7 @@ def _restored(batch: Any, raws: list[bytes]) -> list[Restored]:
     visible, first = column("visible_at", _ms), column("first_received", _ms)
     counts = column("receive_count", lambda found: found.to_pylist())
     return [
-        Restored(protocol.check_id(id), raw, visible_at, int(count or 0), first_received)
+        Restored(check_id(id), raw, visible_at, int(count or 0), first_received)
         for id, raw, visible_at, count, first_received in zip(
             ids, raws, visible, counts, first, strict=True
         )
@@ -234,4 +235,4 @@ def size_of(raws: list[bytes], *, text: bool) -> int:
 
 
 def _units(raw: bytes) -> int:
-    return len(raw) if raw.isascii() else protocol.utf16_length(raw.decode("utf-8", "replace"))
+    return len(raw) if raw.isascii() else utf16_length(raw.decode("utf-8", "replace"))

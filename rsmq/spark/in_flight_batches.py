@@ -22,9 +22,9 @@ from redis.exceptions import RedisError, ResponseError
 from rsmq import operations
 from rsmq.errors import BatchLost, InvalidOption, QueueNotFound, RSMQError
 from rsmq.operations.leases import PART, Batch, sizes_of
-from rsmq.protocol import QueueKeys
 from rsmq.spark.connections import Server
 from rsmq.spark.options import SourceOptions, StreamOptions
+from rsmq.wire.keys import QueueKeys
 
 log = logging.getLogger(__name__)
 

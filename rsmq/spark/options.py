@@ -17,10 +17,18 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from rsmq import protocol
 from rsmq.errors import InvalidOption, InvalidValue, RSMQError, show
 from rsmq.operations.leases import DeadLetters
-from rsmq.protocol import Namespace
+from rsmq.wire.keys import DEFAULT_NS, Namespace
+from rsmq.wire.limits import (
+    DEFAULT_MAXSIZE,
+    DEFAULT_VT,
+    MAX_BATCH,
+    MAX_MAXSIZE,
+    MAX_RECEIVES,
+    MAX_SECONDS,
+    check_maxsize,
+)
 
 T = TypeVar("T")
 
@@ -316,7 +324,7 @@ def _connection(texts: _Texts) -> ConnectionOptions:
         raise InvalidOption("passwordEnv", "give it or passwordFile, not both.")
     try:
         namespace = Namespace(
-            texts.text("ns") or protocol.DEFAULT_NS, texts.flag("strictNames", default=True)
+            texts.text("ns") or DEFAULT_NS, texts.flag("strictNames", default=True)
         )
     except RSMQError as error:
         raise InvalidOption("ns", error.hint or str(error)) from None
@@ -441,11 +449,11 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
     if target:
         dead_letters = DeadLetters(
             _queue(namespace, "deadLetterQueue", target),
-            texts.whole("maxReceiveCount", 0, 1, protocol.MAX_RECEIVES),
+            texts.whole("maxReceiveCount", 0, 1, MAX_RECEIVES),
         )
         if target in _source(texts).queues:
             raise InvalidOption("deadLetterQueue", f"{show(target)} is read by this stream itself.")
-    vt = texts.seconds("visibilityTimeout", 600, 1, protocol.MAX_SECONDS)
+    vt = texts.seconds("visibilityTimeout", 600, 1, MAX_SECONDS)
     return StreamOptions(
         texts.whole(name, 100_000, 1, 100_000_000),
         vt,
@@ -454,7 +462,7 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
         texts.flag("failOnDataLoss", default=True),
         texts.seconds("idleWait", 5, 0.01, 60),
         # Receipts are renewed with the visibility, at a third of it.
-        texts.seconds("leaseRetention", max(7 * _DAY, 2 * vt), 2 * vt, 3 * protocol.MAX_SECONDS),
+        texts.seconds("leaseRetention", max(7 * _DAY, 2 * vt), 2 * vt, 3 * MAX_SECONDS),
     )
 
 
@@ -490,10 +498,10 @@ def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         connection,
         None if queue is None else _queue(connection.namespace, "queue", queue),
         staged == "exactly-once",
-        None if delay is None else round(texts.seconds("delay", 0, 0, protocol.MAX_SECONDS) * 1000),
-        texts.whole("batchSize", 1000, 1, protocol.MAX_BATCH),
+        None if delay is None else round(texts.seconds("delay", 0, 0, MAX_SECONDS) * 1000),
+        texts.whole("batchSize", 1000, 1, MAX_BATCH),
         texts.flag("createQueue", default=False),
-        texts.whole("vt", protocol.DEFAULT_VT, 0, protocol.MAX_SECONDS),
+        texts.whole("vt", DEFAULT_VT, 0, MAX_SECONDS),
         _maxsize(texts),
         texts.flag("enforceMaxSize", default=True),
         texts.flag("realtime", default=False),
@@ -503,13 +511,13 @@ def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         texts.text("queueColumn") or ("queue" if usual else None),
         texts.text("delayColumn") or ("delay" if usual and not restore else None),
         write_id,
-        texts.seconds("stagingRetention", 7 * _DAY, 60, protocol.MAX_SECONDS),
+        texts.seconds("stagingRetention", 7 * _DAY, 60, MAX_SECONDS),
     )
 
 
 def _maxsize(texts: _Texts) -> int:
-    number = texts.whole("maxsize", protocol.DEFAULT_MAXSIZE, -1, protocol.MAX_MAXSIZE)
+    number = texts.whole("maxsize", DEFAULT_MAXSIZE, -1, MAX_MAXSIZE)
     try:
-        return protocol.maxsize(number)
+        return check_maxsize(number)
     except InvalidValue as error:
         raise InvalidOption("maxsize", error.hint or str(error), value=number) from None

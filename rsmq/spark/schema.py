@@ -20,9 +20,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rsmq import protocol
 from rsmq.errors import InvalidOption
 from rsmq.spark.options import SourceOptions
+from rsmq.wire.ids import parse_sent_us_many
 
 _TIME = pa.timestamp("us", tz="UTC")
 _ARROW: dict[type[DataType], pa.DataType] = {
@@ -131,7 +131,7 @@ def record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[A
         elif field.name == "id":
             column = _texts(ids)
         elif field.name == "sent":
-            column = pa.array(protocol.sent_us_of(ids), pa.int64()).cast(_TIME)
+            column = pa.array(parse_sent_us_many(ids), pa.int64()).cast(_TIME)
         elif field.name in ("first_received", "visible_at"):
             column = _times(columns[field.name]) if field.name in columns else None
         elif field.name == "receive_count":

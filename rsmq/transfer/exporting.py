@@ -16,9 +16,9 @@ from rsmq.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.model import QueueAttributes
 from rsmq.operations.reading import LookedUp
-from rsmq.protocol import QueueKeys
 from rsmq.transfer import lines, records
 from rsmq.transport.retry import is_of_these_keys
+from rsmq.wire.keys import QueueKeys
 
 #: Ids that are looked up at a time.
 _PAGE = 1000

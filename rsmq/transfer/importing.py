@@ -12,15 +12,19 @@ from typing import Any, BinaryIO
 
 from redis.exceptions import RedisError
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, show
 from rsmq.model import QueueAttributes
 from rsmq.operations.sending import send_raws
 from rsmq.operations.staging import Restored
-from rsmq.protocol import QueueKeys
 from rsmq.transfer import lines, records
 from rsmq.transfer.exporting import look_up
+from rsmq.wire.fields import MESSAGE_SUFFIXES
+from rsmq.wire.ids import check_id
+from rsmq.wire.keys import QueueKeys
+from rsmq.wire.limits import MAX_MAXSIZE, MIN_MAXSIZE, UNLIMITED
+from rsmq.wire.names import encode_name
 
 #: Messages, and bytes of bodies but for a single one, that are added at a time.
 _PAGE = 1000
@@ -256,8 +260,8 @@ class _Import:
         # Rather longer than shorter: a queue's are whole seconds.
         vt, delay = math.ceil(exported.vt), math.ceil(exported.delay)
         maxsize = exported.maxsize
-        if maxsize != protocol.UNLIMITED:
-            maxsize = min(max(maxsize, protocol.MIN_MAXSIZE), protocol.MAX_MAXSIZE)
+        if maxsize != UNLIMITED:
+            maxsize = min(max(maxsize, MIN_MAXSIZE), MAX_MAXSIZE)
         created = self._rsmq.create_queue(name, vt=vt, delay=delay, maxsize=maxsize, exist_ok=True)
         if created:
             for item, is_now in (("vt", vt), ("delay", delay), ("maxsize", maxsize)):
@@ -361,7 +365,7 @@ class _Import:
     def _present(self, target: _Target, messages: list[Restored]) -> int:
         if target.created:  # it would be
             return 0
-        ids = [protocol.encode_name(message.id) for message in messages]
+        ids = [encode_name(message.id) for message in messages]
         return sum(
             message is not None
             for looked_up in look_up(self._rsmq, target.keys, ids)
@@ -372,10 +376,10 @@ class _Import:
 def _unfit(message: Restored) -> str | None:
     """Why a message would do harm where it is put back; None if it would not."""
     try:
-        protocol.check_id(message.id)
+        check_id(message.id)
     except RSMQError:
         return "ids that no client can name"
-    if message.id.endswith((":rc", ":fr", ":meta")):
+    if encode_name(message.id).endswith(MESSAGE_SUFFIXES):
         return "ids that are names of what belongs to other messages"
     times = (message.visible_at_ms or 0, message.first_received_ms or 0)
     if message.receive_count > _LARGEST or any(abs(time) > _LARGEST for time in times):

@@ -9,11 +9,12 @@ import math
 from datetime import datetime
 from typing import Any
 
-from rsmq import protocol
 from rsmq.errors import InvalidExport, show
 from rsmq.model import QueueAttributes, StoredMessage
 from rsmq.operations.staging import Restored
 from rsmq.transfer import lines
+from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, UNLIMITED
+from rsmq.wire.stored import parse_time
 
 #: Above it Redis could not count a total on, and clients in JavaScript could not read it.
 _LARGEST = 2**53
@@ -87,12 +88,12 @@ def to_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
     letters = record.get("dead_letter_queue")
     messages = int(number("messages"))
     return QueueAttributes(
-        vt=number("vt", protocol.DEFAULT_VT),
-        delay=number("delay", protocol.DEFAULT_DELAY),
-        maxsize=int(number("maxsize", protocol.DEFAULT_MAXSIZE, low=protocol.UNLIMITED)),
+        vt=number("vt", DEFAULT_VT),
+        delay=number("delay", DEFAULT_DELAY),
+        maxsize=int(number("maxsize", DEFAULT_MAXSIZE, low=UNLIMITED)),
         total_received=int(number("total_received")),
         total_sent=int(number("total_sent")),
-        created=None if created is None else protocol.stored_time(b"%d" % int(created)),
+        created=None if created is None else parse_time(b"%d" % int(created)),
         modified=None,
         messages=messages,
         hidden_messages=0,

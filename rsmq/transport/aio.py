@@ -20,7 +20,6 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from rsmq.errors import ClientClosed, InvalidFormat, RSMQError
 from rsmq.operations import Operation, Retry
-from rsmq.protocol import Namespace
 from rsmq.transport.multiplexed import NotSent, Pipeline, Request, State
 from rsmq.transport.retry import Attempts, Failure, classify, code_of, explain
 from rsmq.transport.sync import (
@@ -31,6 +30,7 @@ from rsmq.transport.sync import (
     transaction,
     without_retries,
 )
+from rsmq.wire.keys import Namespace
 
 T = TypeVar("T")
 

@@ -17,8 +17,9 @@ from enum import Enum
 
 import redis.exceptions as redis_errors
 
-from rsmq.errors import InvalidValue, RSMQError, from_script, show, show_all
+from rsmq.errors import InvalidValue, RSMQError, show, show_all
 from rsmq.operations import Retry
+from rsmq.wire.refusals import from_script
 
 #: How long a call whose attempts never reached the server is tried again, seconds.
 DEFAULT_RETRY_DEADLINE = 5.0

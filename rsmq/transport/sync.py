@@ -25,10 +25,10 @@ from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.operations import Operation, Retry
-from rsmq.protocol import Namespace
 from rsmq.transport.retry import Attempts, Failure, classify, code_of, explain
 from rsmq.transport.signals import Held
 from rsmq.transport.socket import OwnConnection, own_way_of, pack
+from rsmq.wire.keys import Namespace
 
 T = TypeVar("T")
 

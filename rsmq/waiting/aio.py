@@ -16,9 +16,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import ClientClosed
-from rsmq.protocol import Namespace
 from rsmq.waiting.schedule import Board, Waiter
 from rsmq.waiting.sync import IDLE, RECONNECT, REPLIES, News, now, retry_tracking, tracking_options
+from rsmq.wire.keys import Namespace
 
 T = TypeVar("T")
 

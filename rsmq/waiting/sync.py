@@ -22,14 +22,14 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
-from rsmq import protocol
 from rsmq.errors import ClientClosed
-from rsmq.protocol import Namespace
 from rsmq.transport.retry import code_of
 from rsmq.transport.signals import Flag, Held
 from rsmq.transport.socket import OwnConnection
 from rsmq.waiting import schedule
 from rsmq.waiting.schedule import Board, Waiter
+from rsmq.wire.keys import Namespace
+from rsmq.wire.names import encode_name
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class News:
     def __init__(self, board: Board, namespace: Namespace) -> None:
         self._board = board
         self._namespace = namespace
-        self._prefix = len(protocol.encode_name(namespace.name)) + 1
+        self._prefix = len(encode_name(namespace.name)) + 1
         self._asks_names = True  # until this user turns out not to be allowed to
         self._names_at = -math.inf
         self._silent_at = -math.inf  # the first question comes at once

@@ -10,9 +10,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rsmq import protocol
 from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, InvalidValue, show
+from rsmq.wire.limits import (
+    MAX_BATCH,
+    MAX_RECEIVES,
+    MAX_SECONDS,
+    check_whole_number,
+    to_milliseconds,
+)
 from rsmq.worker.outcome import Policy, Unroutable, checked_backoff, exponential
 from rsmq.worker.routing import Route
 
@@ -211,7 +217,7 @@ def listener(
     if max_retries is None:
         retries = MAX_RETRIES if ends else None
     else:
-        retries = protocol.whole("max_retries", max_retries, 0, protocol.MAX_RECEIVES)
+        retries = check_whole_number("max_retries", max_retries, 0, MAX_RECEIVES)
         if not ends:
             raise InvalidFormat(
                 "max_retries",
@@ -223,13 +229,13 @@ def listener(
         if name is not None and name == queue:
             raise InvalidFormat(item, value=name, hint="It must be another queue.")
     if batch is not None:
-        batch = protocol.whole("batch", batch, 1, protocol.MAX_BATCH)
+        batch = check_whole_number("batch", batch, 1, MAX_BATCH)
         if handlers.route is not None:
             raise InvalidFormat(
                 "batch", value=batch, hint="Messages that are routed by type come one by one."
             )
     if concurrency is not None:
-        concurrency = protocol.whole("concurrency", concurrency, 1, MAX_CONCURRENCY)
+        concurrency = check_whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
     return Listener(
         queue,
         handlers,
@@ -237,7 +243,7 @@ def listener(
         None if codec is None else check_codec(codec),
         batch,
         concurrency,
-        protocol.whole("priority", priority, -(10**6), 10**6),
+        check_whole_number("priority", priority, -(10**6), 10**6),
         Policy(
             retries,
             exponential() if backoff is None else checked_backoff(backoff),
@@ -258,11 +264,11 @@ def checked_vt(vt: object) -> float:
     Raises:
         InvalidValue: it is too short, or no number of seconds.
     """
-    if protocol.milliseconds("vt", vt) < SHORTEST_VT * 1000:
+    if to_milliseconds("vt", vt) < SHORTEST_VT * 1000:
         raise InvalidValue(
             "vt",
             SHORTEST_VT,
-            protocol.MAX_SECONDS,
+            MAX_SECONDS,
             value=vt,
             hint="A worker's messages must be hidden for a while, and are for longer while their "
             f"handlers run; got {show(vt)}. Say vt= of the listener.",
@@ -271,10 +277,8 @@ def checked_vt(vt: object) -> float:
 
 
 def _runtime(value: object) -> float:
-    if protocol.milliseconds("max_runtime", value) == 0:
-        raise InvalidValue(
-            "max_runtime", 0.001, protocol.MAX_SECONDS, value=value, hint="It is in seconds."
-        )
+    if to_milliseconds("max_runtime", value) == 0:
+        raise InvalidValue("max_runtime", 0.001, MAX_SECONDS, value=value, hint="It is in seconds.")
     return float(value)  # type: ignore[arg-type]
 
 

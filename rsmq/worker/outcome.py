@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rsmq.errors import BodyNotDecodable, InvalidFormat, InvalidValue, show
-from rsmq.protocol import MAX_SECONDS
+from rsmq.wire.limits import MAX_SECONDS
 
 #: Seconds to wait before the next attempt, by the number of those that failed, from 1.
 Backoff: TypeAlias = Callable[[int], float]

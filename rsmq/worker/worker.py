@@ -20,12 +20,13 @@ from typing import Any, Self, TypeVar
 
 from redis.exceptions import RedisError
 
-from rsmq import operations, protocol
+from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, RSMQError, show
 from rsmq.operations.workers import Identity
 from rsmq.transport.process_identity import facts
+from rsmq.wire.limits import check_whole_number, to_milliseconds
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
     MAX_RUNTIME,
@@ -139,8 +140,8 @@ class Worker:
         self._check()
 
     def _check(self) -> None:
-        protocol.whole("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
-        protocol.milliseconds("grace", self.grace)
+        check_whole_number("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
+        to_milliseconds("grace", self.grace)
         if self.name is not None:
             self.rsmq.namespace.held(self.name)
 
@@ -524,7 +525,7 @@ class Worker:
         Raises:
             InvalidValue: grace is out of range.
         """
-        seconds = self.grace if grace is None else protocol.milliseconds("grace", grace) / 1000
+        seconds = self.grace if grace is None else to_milliseconds("grace", grace) / 1000
         engine = self._engine
         if self._starting and (engine is None or engine.over.is_set()):
             self._stop_asked = seconds  # it stops as soon as it has begun

@@ -11,7 +11,7 @@ import csv
 import subprocess
 from typing import Any
 
-from rsmq.protocol import ID_RANDOM_LENGTH
+from rsmq.wire.ids import ID_RANDOM_LENGTH
 from scripts.benchmark.cases import Action
 from scripts.benchmark.contender import ContenderFailed
 from scripts.benchmark.operations import Operations

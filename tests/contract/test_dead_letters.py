@@ -7,7 +7,7 @@ import time
 import pytest
 
 from rsmq import InvalidFormat, InvalidValue, MissingParameter, QueueNotFound, operations
-from rsmq.protocol import Namespace
+from rsmq.wire.keys import Namespace
 from tests.expect import refused
 
 

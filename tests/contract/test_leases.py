@@ -9,7 +9,7 @@ from rsmq import BYTES, QueueNotFound, operations
 from rsmq.errors import CheckpointSetBack
 from rsmq.operations.leases import Batch, DeadLetters, sizes_of
 from rsmq.operations.staging import Restored
-from rsmq.protocol import Namespace
+from rsmq.wire.keys import Namespace
 from tests.contract.conftest import Env
 
 DAY = 86_400

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from rsmq import operations
-from rsmq.protocol import ATTRIBUTE_FIELDS
+from rsmq.wire.fields import ATTRIBUTE_FIELDS
 from tests.contract.test_counters import RECEIVES, is_possible
 
 #: Attribute names, and what else begins as those of extensions do.

@@ -12,7 +12,7 @@ from rsmq import QueueNotFound, RSMQError, WorkerReplaced, operations
 from rsmq.model import DeadLetterReason
 from rsmq.operations import workers
 from rsmq.operations.workers import Group, Identity, Want
-from rsmq.protocol import Namespace
+from rsmq.wire.keys import Namespace
 from tests.contract.conftest import Env
 
 DAY = 86_400_000
@@ -1113,14 +1113,14 @@ def test_what_was_begun_alone_and_never_ended_is_known(env, queue):
         return env.rsmq.run(operations.begin_alone(keys, id, count))
 
     assert begin("a" * 32, 2) == 0
-    assert env.raw.hgetall(keys.alone) == {b"a" * 32: b"1:2"}
-    assert 7 * DAY - 5000 < env.raw.pttl(keys.alone) <= 7 * DAY
+    assert env.raw.hgetall(keys.quarantined) == {b"a" * 32: b"1:2"}
+    assert 7 * DAY - 5000 < env.raw.pttl(keys.quarantined) <= 7 * DAY
     assert begin("a" * 32, 2) == 0  # the reply of the first attempt was lost
     assert begin("b" * 32, 1) == 0
     assert begin("a" * 32, 3) == 1
     assert begin("a" * 32, 4) == 2
     assert begin("a" * 32, 4) == 2
-    assert env.raw.hgetall(keys.alone) == {b"a" * 32: b"3:4", b"b" * 32: b"1:1"}
+    assert env.raw.hgetall(keys.quarantined) == {b"a" * 32: b"3:4", b"b" * 32: b"1:1"}
 
 
 def begun_in_quarantine(env, ids, count=1):
@@ -1199,7 +1199,7 @@ def test_a_counter_of_another_type_keeps_no_message_from_being_settled(env, queu
 def test_a_later_begin_alone_lets_all_live_longer(env, queue):
     keys = keys_of(env, queue)
     env.rsmq.run(operations.begin_alone(keys, "a" * 32, 1))
-    env.raw.pexpire(keys.alone, 1000)
+    env.raw.pexpire(keys.quarantined, 1000)
     env.rsmq.run(operations.begin_alone(keys, "b" * 32, 1))
 
-    assert env.raw.pttl(keys.alone) > 7 * DAY - 5000
+    assert env.raw.pttl(keys.quarantined) > 7 * DAY - 5000

@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
-from rsmq import RSMQ, protocol
+from rsmq import RSMQ
 from rsmq.doctor import examine, repair
 from rsmq.doctor.catalogue import _SERVER
+from rsmq.wire.ids import make_id_suffix
 from tests.scale import scaled
 
 
@@ -69,7 +70,7 @@ class Place:
         while us:
             us, digit = divmod(us, 36)
             digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
-        return digits + protocol.random_suffix().decode(), seconds * 1000 + microseconds // 1000
+        return digits + make_id_suffix().decode(), seconds * 1000 + microseconds // 1000
 
     def send(self):
         self.ours.send_messages("q", ["m"] * 5)

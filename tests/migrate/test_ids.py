@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsmq import protocol
 from rsmq.migrate.ids import Numbered, derived, digest, numbered, time_part
+from rsmq.wire.ids import check_id, parse_sent_us
 
 NODES_ID = re.compile(r"[0-9a-z]{10}[A-Za-z0-9]{22}")
 
@@ -20,7 +20,7 @@ identities = st.binary(max_size=80)
 
 def sent_us(id):
     """As a reader of that time finds it."""
-    return protocol.sent_us(id, int(id[:10], 36) // 1000)
+    return parse_sent_us(id, int(id[:10], 36) // 1000)
 
 
 @given(times)
@@ -35,7 +35,7 @@ def test_a_derived_id_is_nodes_and_the_same_each_time(us, kind, identity):
 
     assert NODES_ID.fullmatch(id)
     assert id == derived(us, kind, identity)
-    assert protocol.check_id(id) == id
+    assert check_id(id) == id
     assert int(id[:10], 36) == us
     # An id that could be a uuid of hexadecimal digits tells no time; it takes 22 digits to be one.
     assert sent_us(id) == us or re.fullmatch("[0-9a-f]{32}", id)

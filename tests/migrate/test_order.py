@@ -7,10 +7,10 @@ import itertools
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rsmq import protocol
 from rsmq.migrate.order import NewestFirst, OldestFirst
 from rsmq.migrate.placing import Copies, Moves
 from rsmq.migrate.sources.item import Element, Item
+from rsmq.wire.ids import parse_sent_us
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -118,7 +118,7 @@ def test_the_ids_tell_when_messages_were_sent(offsets, sizes):
             for arrival in both:
                 sent_us = NOW_MS * 1000 if item.sent_us is None else item.sent_us
                 assert int(arrival.message.id[:10], 36) == sent_us
-                assert protocol.sent_us(arrival.message.id, NOW_MS) == sent_us
+                assert parse_sent_us(arrival.message.id, NOW_MS) == sent_us
 
 
 @given(many, sizes)

@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 
 from rsmq import RSMQ, WorkerReplaced, operations
 from rsmq.operations.workers import Group, Identity, Want
-from rsmq.protocol import Namespace
 from rsmq.transport import memory
+from rsmq.wire.keys import Namespace
 from tests.scale import scaled
 
 _numbers = itertools.count()

@@ -22,9 +22,9 @@ from pyspark.sql.types import StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from rsmq import RSMQ
-from rsmq.protocol import Namespace
 from rsmq.spark import RsmqDataSource, connections, sink
 from rsmq.spark.options import connection_options
+from rsmq.wire.keys import Namespace
 
 _numbers = itertools.count()
 

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from rsmq import errors
+from rsmq.wire.refusals import from_script
 
 EXAMPLES = [
     (errors.NoAttributeSupplied(), "noAttributeSupplied", "No attribute was supplied"),
@@ -87,7 +88,7 @@ def test_every_class_stands_in_the_tree_of_the_docstring():
     ],
 )
 def test_a_scripts_refusal_becomes_its_error(reply, kind, value):
-    error = errors.from_script(reply, ("q",))
+    error = from_script(reply, ("q",))
 
     assert type(error) is kind
     assert error.value == value
@@ -95,7 +96,7 @@ def test_a_scripts_refusal_becomes_its_error(reply, kind, value):
 
 
 def test_other_replies_are_none_of_ours():
-    assert errors.from_script("WRONGTYPE Operation against a key", ("q",)) is None
+    assert from_script("WRONGTYPE Operation against a key", ("q",)) is None
 
 
 def test_what_cannot_be_shown_does_not_hide_the_error():

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rsmq import RSMQ, AsyncRSMQ, errors, lua, operations
+from rsmq import RSMQ, AsyncRSMQ, lua, operations
+from rsmq.wire import refusals
 
 FOLDER = Path(lua.__file__).parent
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("[a-z]*.lua"))
@@ -76,7 +77,7 @@ UPPER = {
 }
 CODES = {
     value
-    for name, value in vars(errors).items()
+    for name, value in vars(refusals).items()
     if name.isupper() and isinstance(value, str) and not name.startswith("_")
 }
 
@@ -200,7 +201,7 @@ def test_scripts_stay_short(name):
 
 
 def test_attribute_fields_are_read_in_the_order_that_python_expects():
-    from rsmq.protocol import ATTRIBUTE_FIELDS
+    from rsmq.wire.fields import ATTRIBUTE_FIELDS
 
     told = re.findall(
         r"'([a-z:]+)'", re.search(r"HMGET'(.*?)\)", text_of("_describe"), re.DOTALL)[1]

@@ -18,12 +18,12 @@ from rsmq import (
     QueueExists,
     QueueNotFound,
     operations,
-    protocol,
 )
 from rsmq.operations import Retry
 from rsmq.operations.sending import send_raws
 from rsmq.operations.staging import Restored
-from rsmq.protocol import Namespace
+from rsmq.wire import limits
+from rsmq.wire.keys import Namespace
 from tests.expect import refused
 
 NS = Namespace()
@@ -199,7 +199,7 @@ def test_sizes_are_those_that_maxsize_counts():
 
 
 def test_bodies_that_redis_does_not_take_are_refused_on_every_way(monkeypatch):
-    monkeypatch.setattr(protocol, "MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr(limits, "MAX_BODY_BYTES", 1000)
     keys = NS.queue("q")
     large, small = b"x" * 1001, b"x" * 900
     restored = Restored("i" * 32, large, None, 0, None)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rsmq import BodyNotDecodable, InvalidFormat, InvalidValue
-from rsmq.protocol import MAX_SECONDS
+from rsmq.wire.limits import MAX_SECONDS
 from rsmq.worker import DeadLetter, Discard, HandlerTimedOut, Retry, Unroutable, exponential, fixed
 from rsmq.worker.outcome import (
     CAP,

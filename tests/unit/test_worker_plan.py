@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rsmq import TEXT, QueueAttributes
-from rsmq.protocol import Namespace
+from rsmq.wire.keys import Namespace
 from rsmq.worker.listener import Handlers, listener
 from rsmq.worker.runtime.lane import AHEAD, MOST_AHEAD, Lane
 from rsmq.worker.runtime.lease import Batch, Single

@@ -17,7 +17,7 @@ from rsmq.cli.app.exit_codes import Exit, Failed
 from rsmq.cli.app.output import Output
 from rsmq.cli.app.profiles import Config, Profile, read_config
 from rsmq.client import RSMQ
-from rsmq.protocol import DEFAULT_NS
+from rsmq.wire.keys import DEFAULT_NS
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 

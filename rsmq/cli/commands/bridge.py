@@ -16,7 +16,7 @@ from rsmq.cli.app.command import command
 from rsmq.cli.app.exit_codes import Failed
 from rsmq.cli.commands.foreign_systems import KINDS, Options, named, servers, source
 from rsmq.migrate import Bridge, Inward, Outward, Server, ToList, ToRFQ
-from rsmq.protocol import Namespace
+from rsmq.wire.keys import Namespace
 
 #: Systems to which messages can go.
 _OUTWARD: dict[str, Callable[[str], ToList | ToRFQ]] = {"list": ToList, "rfq": ToRFQ}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 
-from rsmq.protocol import MAX_BATCH, MAX_BATCH_BYTES
+from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES
 
 #: How much is read at once, bytes.
 _CHUNK = 1024 * 1024

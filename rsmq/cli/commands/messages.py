@@ -15,7 +15,7 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import shown
 from rsmq.cli.commands.receive import ending_of_bodies, raw_options, tell_messages
 from rsmq.model import State
-from rsmq.protocol import MAX_BATCH
+from rsmq.wire.limits import MAX_BATCH
 
 
 @command("delete", "rsmq delete orders ID", "rsmq rm orders ID ID --json")

@@ -15,7 +15,7 @@ from rsmq.cli.app.exit_codes import Exit, Failed, ending_of
 from rsmq.cli.commands.foreign_systems import Options, bars, named, servers, source
 from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.migrate import Report, copy, move
-from rsmq.protocol import Namespace
+from rsmq.wire.keys import Namespace
 
 
 @command(

@@ -16,7 +16,7 @@ from rsmq.cli.app.exit_codes import Exit, why_odd
 from rsmq.cli.app.output import cell, counted, plain, shown, shown_time, table
 from rsmq.client import RSMQ
 from rsmq.errors import RSMQError
-from rsmq.protocol import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 
 
 @command("create", "rsmq create orders --vt 60", "rsmq create orders --exist-ok")

@@ -28,7 +28,7 @@ from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import Message
 from rsmq.operations.walk import Place, next_place, step
-from rsmq.protocol import MAX_BATCH, UNLIMITED
+from rsmq.wire.limits import MAX_BATCH, UNLIMITED
 
 _STATES: dict[str, Any] = {"backlog": "visible", "nextlog": "in_flight"}
 

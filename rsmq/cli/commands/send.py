@@ -21,8 +21,8 @@ from rsmq.cli.app.exit_codes import Failed, ending_of
 from rsmq.cli.app.output import counted, shown
 from rsmq.cli.commands.input_batches import Batch, batches_of
 from rsmq.errors import MessageTooLong
-from rsmq.protocol import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
 from rsmq.transport.retry import Failure, classify
+from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
 
 
 def _file_option(help: str) -> Decorator:

@@ -19,7 +19,7 @@ from rsmq.cli.app.exit_codes import Exit, ending_of
 from rsmq.cli.app.output import plain, shortened, shown, shown_body, shown_time
 from rsmq.client import RSMQ
 from rsmq.model import StoredMessage
-from rsmq.protocol import QueueKeys
+from rsmq.wire.keys import QueueKeys
 
 #: How long after its time a message may come, ms: some clients take the time first, then send.
 _LATE = 1000

@@ -15,6 +15,7 @@ from rsmq import operations
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.operations.landing import Arrival, Destination, Told, unpacked
+from rsmq.wire.keys import copied_key
 
 #: How many messages are read at once, and how many bytes of them at most, about. The first page
 #: is a small one: it tells how large they are.
@@ -207,7 +208,7 @@ class Keyed(ABC):
                 to,
                 place.hash,
                 place.key,
-                place.key + b":x:copied",
+                copied_key(place.key),
                 [(item.element.raw, item.element.score or 0.0, row) for item, row in given],
             )
         else:

@@ -8,12 +8,25 @@ import math
 import re
 from typing import ClassVar
 
-from rsmq import protocol
 from rsmq.errors import SourceNotFound
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Keyed
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.model import QueueAttributes
+from rsmq.wire.fields import (
+    ATTRIBUTE_FIELDS,
+    DEAD_LETTER_QUEUE,
+    MAX_RECEIVES,
+    MESSAGE_SUFFIXES,
+    PAUSED,
+    TOTAL_RECEIVED,
+    TOTAL_SENT,
+)
+from rsmq.wire.ids import is_reserved_id, parse_sent_us
+from rsmq.wire.keys import PrefixKeys
+from rsmq.wire.limits import MAX_SECONDS
+from rsmq.wire.names import decode_name, encode_name
+from rsmq.wire.stored import parse_integer, parse_maxsize, parse_number, parse_seconds, parse_time
 
 # What Node deletes; other ids are made anew.
 _NODES_ID = re.compile(r"[a-zA-Z0-9:]{32}")
@@ -56,24 +69,27 @@ class Queues(Keyed):
             milliseconds: True is for rsmq_async 8 to 18, which stores vt and delay in ms.
         """
         super().__init__(server)
-        self._prefix = protocol.encode_name(server.rsmq.namespace.name) + (b":" if colon else b"")
+        name = encode_name(server.rsmq.namespace.name)
+        self._keys = PrefixKeys(name + (b":" if colon else b""))
         self._milliseconds = milliseconds
 
     def queues(self) -> list[str]:
         """All queues that are listed, and those whose keys are there."""
         raw = self.server.raw
-        found = set(raw.smembers(self._prefix + b"QUEUES"))
-        pattern = re.sub(rb"([*?\[\]\\])", rb"\\\1", self._prefix) + b"*:Q"
-        for key in self.scan(pattern, "hash"):
-            name = key[len(self._prefix) : -2]
+        found = set(raw.smembers(self._keys.index))
+        for key in self.scan(self._keys.hash_pattern, "hash"):
+            name = self._keys.name_of_hash(key)
             if name:
                 found.add(name)
-        names = sorted(protocol.decode_name(name) for name in found)
+        names = sorted(decode_name(name) for name in found)
         # Other systems that share the name have lists there.
-        kinds = self.server.pipelined(lambda pipeline, name: pipeline.type(self._hash(name)), names)
+        kinds = self.server.pipelined(
+            lambda pipeline, name: pipeline.type(self._keys.hash(name)), names
+        )
         names = [name for name, kind in zip(names, kinds, strict=True) if kind == b"hash"]
         attributes = self.server.pipelined(
-            lambda pipeline, name: pipeline.hmget(self._hash(name), "vt", "delay", "maxsize"), names
+            lambda pipeline, name: pipeline.hmget(self._keys.hash(name), "vt", "delay", "maxsize"),
+            names,
         )
         return [name for name, stored in zip(names, attributes, strict=True) if None not in stored]
 
@@ -89,9 +105,7 @@ class Queues(Keyed):
                 value=queue,
                 hint="`rsmq migrate --from rsmq --dry-run` lists all.",
             )
-        vt, delay = (
-            min(math.ceil(each), protocol.MAX_SECONDS) for each in (stored.vt, stored.delay)
-        )
+        vt, delay = (min(math.ceil(each), MAX_SECONDS) for each in (stored.vt, stored.delay))
         maxsize = stored.maxsize if stored.maxsize == -1 else min(max(stored.maxsize, 1024), 65536)
         notes = []
         if stored.paused:
@@ -113,30 +127,28 @@ class Queues(Keyed):
         )
 
     def _stored(self, queue: str) -> QueueAttributes | None:
-        names = (
-            "vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified", "x:dlq",
-            "x:max", "x:paused",
-        )  # fmt: skip
-        stored = dict(zip(names, self.server.raw.hmget(self._hash(queue), names), strict=True))
+        values = self.server.raw.hmget(self._keys.hash(queue), ATTRIBUTE_FIELDS)
+        stored = dict(zip(ATTRIBUTE_FIELDS, values, strict=True))
         if None in (stored["vt"], stored["delay"], stored["maxsize"]):
             return None
         unit = 1000 if self._milliseconds else 1
+        target = stored[DEAD_LETTER_QUEUE]
         counts = self.counts(queue)
         return QueueAttributes(
-            vt=protocol.stored_seconds(stored["vt"]) / unit,
-            delay=protocol.stored_seconds(stored["delay"]) / unit,
-            maxsize=protocol.stored_maxsize(stored["maxsize"]),
-            total_received=protocol.stored_integer(stored["totalrecv"]) or 0,
-            total_sent=protocol.stored_integer(stored["totalsent"]) or 0,
-            created=protocol.stored_time(stored["created"]),
-            modified=protocol.stored_time(stored["modified"]),
+            vt=parse_seconds(stored["vt"]) / unit,
+            delay=parse_seconds(stored["delay"]) / unit,
+            maxsize=parse_maxsize(stored["maxsize"]),
+            total_received=parse_integer(stored[TOTAL_RECEIVED]) or 0,
+            total_sent=parse_integer(stored[TOTAL_SENT]) or 0,
+            created=parse_time(stored["created"]),
+            modified=parse_time(stored["modified"]),
             messages=sum(counts.values()),
             hidden_messages=counts["delayed"],
             visible_messages=counts["ready"],
             next_due_ms=None,
-            dead_letter_queue=stored["x:dlq"] and protocol.decode_name(stored["x:dlq"]),
-            max_receives=protocol.stored_integer(stored["x:max"]),
-            paused=stored["x:paused"] is not None,
+            dead_letter_queue=target and decode_name(target),
+            max_receives=parse_integer(stored[MAX_RECEIVES]),
+            paused=stored[PAUSED] is not None,
         )
 
     def counts(self, queue: str) -> dict[ItemState, int]:
@@ -150,8 +162,7 @@ class Queues(Keyed):
 
     def places(self, queue: str) -> list[Place]:
         """As ``Keyed`` has it."""
-        zset = self._prefix + protocol.encode_name(queue)
-        return [Place(zset, "queue", "ready", zset + b":Q")]
+        return [Place(self._keys.zset(queue), "queue", "ready", self._keys.hash(queue))]
 
     def next_items(
         self, queue: str, state: ItemState, number: int, skip: int
@@ -181,7 +192,7 @@ class Queues(Keyed):
         fields = [
             field
             for each in elements
-            for field in (each.raw, each.raw + b":rc", each.raw + b":fr", each.raw + b":meta")
+            for field in (each.raw, *(each.raw + suffix for suffix in MESSAGE_SUFFIXES))
         ]
         stored = self.server.raw.hmget(place.hash, fields) if fields else []
         self.fit(len(elements), sum(map(len, filter(None, stored))))
@@ -193,11 +204,11 @@ class Queues(Keyed):
 
     def _item(self, element: Element, stored: list[bytes | None], now_ms: int) -> Item:
         body, count, first, meta = stored
-        if protocol.is_reserved_id(element.raw):
+        if is_reserved_id(element.raw):
             return Item(element, "ready", None, identity=element.raw, notes=(_RESERVED,))
         score, notes = _score(element.score or 0.0)
-        id = protocol.decode_name(element.raw)
-        received = protocol.stored_integer(count) or 0
+        id = decode_name(element.raw)
+        received = parse_integer(count) or 0
         state: ItemState = "ready"
         if score > now_ms:
             state = "in_flight" if received > 0 else "delayed"
@@ -209,7 +220,7 @@ class Queues(Keyed):
         if meta is not None:
             notes = (*notes, "apalis-rsmq's meta of it")
         keeps = _NODES_ID.fullmatch(id) is not None
-        sent_us = protocol.sent_us(id, now_ms)
+        sent_us = parse_sent_us(id, now_ms)
         return Item(
             element,
             state,
@@ -223,9 +234,6 @@ class Queues(Keyed):
             notes=notes if keeps else (*notes, "an id that Node can't delete: it got a new one"),
         )
 
-    def _hash(self, queue: str) -> bytes:
-        return self._prefix + protocol.encode_name(queue) + b":Q"
-
 
 def _score(score: float) -> tuple[int, tuple[str, ...]]:
     score = min(max(score, -_LARGEST), _LARGEST)
@@ -237,7 +245,7 @@ def _score(score: float) -> tuple[int, tuple[str, ...]]:
 
 
 def _first_received(stored: bytes | None) -> int | None:
-    number = protocol.stored_number(stored)
+    number = parse_number(stored)
     if number is None or number <= 0:
         return None
     return _score(number)[0]

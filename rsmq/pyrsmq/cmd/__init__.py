@@ -17,7 +17,7 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from rsmq import errors, operations, protocol
+from rsmq import errors, operations
 from rsmq.codecs import BYTES
 from rsmq.pyrsmq.cmd import utils
 from rsmq.pyrsmq.cmd.exceptions import (
@@ -29,6 +29,18 @@ from rsmq.pyrsmq.cmd.exceptions import (
     RedisSMQException,
 )
 from rsmq.pyrsmq.cmd.utils import encode_message
+from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT, first_received_field, receive_count_field
+from rsmq.wire.keys import Namespace
+from rsmq.wire.limits import (
+    DEFAULT_DELAY,
+    DEFAULT_MAXSIZE,
+    DEFAULT_VT,
+    MAX_MAXSIZE,
+    MAX_SECONDS,
+    MIN_MAXSIZE,
+    UNLIMITED,
+)
+from rsmq.wire.names import decode_name, encode_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +74,8 @@ __all__ = [
 _LONGEST_NAME = 64
 _LARGEST_MAXSIZE = 65565  # PyRSMQ's own limit; the wire's is 65536
 
-_SECONDS = f"Seconds from 0 to {protocol.MAX_SECONDS}."
-_SIZE = f"A size from {protocol.MIN_MAXSIZE} to {protocol.MAX_MAXSIZE}, or -1 for unlimited."
+_SECONDS = f"Seconds from 0 to {MAX_SECONDS}."
+_SIZE = f"A size from {MIN_MAXSIZE} to {MAX_MAXSIZE}, or -1 for unlimited."
 
 
 class Command:
@@ -135,7 +147,7 @@ class Command:
             raise InvalidParameterValue(missing, None, "It is required.")
 
     @property
-    def namespace(self) -> protocol.Namespace:
+    def namespace(self) -> Namespace:
         """The keys of the controller's namespace."""
         return self._rsmq.namespace
 
@@ -209,7 +221,7 @@ class CreateQueueCommand(_AttributesCommand):
 
     def _run(self) -> bool:
         try:
-            protocol.Namespace().queue(self._qname)
+            Namespace().queue(self._qname)
         except errors.RSMQError:
             warn(
                 f"Queue {self._qname!r}: clients in other languages refuse this name; "
@@ -217,9 +229,9 @@ class CreateQueueCommand(_AttributesCommand):
             )
         return self._rsmq.core.create_queue(
             self._qname,
-            vt=_whole("vt", self._values.get("vt", protocol.DEFAULT_VT)),
-            delay=_whole("delay", self._values.get("delay", protocol.DEFAULT_DELAY)),
-            maxsize=_limit(self._values.get("maxsize", protocol.DEFAULT_MAXSIZE)),
+            vt=_whole("vt", self._values.get("vt", DEFAULT_VT)),
+            delay=_whole("delay", self._values.get("delay", DEFAULT_DELAY)),
+            maxsize=_limit(self._values.get("maxsize", DEFAULT_MAXSIZE)),
         )
 
 
@@ -239,7 +251,7 @@ class ListQueuesCommand(Command):
 
     def _run(self) -> set[str | bytes]:
         names = self._rsmq.core.list_queues()
-        return {self._rsmq.as_client_has_it(protocol.encode_name(name)) for name in names}
+        return {self._rsmq.as_client_has_it(encode_name(name)) for name in names}
 
 
 class GetQueueAttributesCommand(_QueueCommand):
@@ -321,7 +333,7 @@ class _Taking(_QueueCommand):
         if message is None:
             raise NoMessageInQueue(self._qname)
         return {
-            "id": self._rsmq.as_client_has_it(protocol.encode_name(message.id)),
+            "id": self._rsmq.as_client_has_it(encode_name(message.id)),
             "message": self._rsmq.as_client_has_it(message.raw),
             "rc": message.receive_count,
             "ts": message.first_received_ms,
@@ -414,7 +426,8 @@ class DeleteMessageCommand(_MessageCommand):
         keys = self.namespace.queue(self._qname)
         pipeline: Pipeline = self._rsmq.client.pipeline(transaction=True)
         pipeline.zrem(keys.zset, self._id)
-        pipeline.hdel(keys.hash, self._id, f"{self._id}:rc", f"{self._id}:fr")
+        id = encode_name(self._id)
+        pipeline.hdel(keys.hash, id, receive_count_field(id), first_received_field(id))
         return pipeline
 
 
@@ -423,8 +436,8 @@ def _under_nodes_names(read: QueueAttributes) -> dict[str, Any]:
         "vt": float(read.vt),
         "delay": float(read.delay),
         "maxsize": read.maxsize,
-        "totalrecv": read.total_received,
-        "totalsent": read.total_sent,
+        TOTAL_RECEIVED: read.total_received,
+        TOTAL_SENT: read.total_sent,
         "created": None if read.created is None else int(read.created.timestamp()),
         "modified": None if read.modified is None else int(read.modified.timestamp()),
         "msgs": read.messages,
@@ -452,7 +465,7 @@ def _check_message(_: Command, value: object) -> object:
 
 def _check_id(_: Command, value: object) -> str:
     if isinstance(value, bytes):
-        return protocol.decode_name(value)
+        return decode_name(value)
     if not isinstance(value, str) or not value:
         raise InvalidParameterValue("id", value, "An id is a str or bytes, and not empty.")
     return str.__str__(value)
@@ -462,15 +475,15 @@ def check_seconds(name: str, value: object) -> float:
     """Seconds as PyRSMQ takes them, a number or one as text; else InvalidParameterValue."""
     number = _number(value)
     # PyRSMQ cuts before it compares, so that -0.5 counts as 0, and 9999999.5 as 9999999.
-    if number is None or not 0 <= int(number) <= protocol.MAX_SECONDS:
+    if number is None or not 0 <= int(number) <= MAX_SECONDS:
         raise InvalidParameterValue(name, value, _SECONDS)
-    return min(max(number, 0), protocol.MAX_SECONDS)
+    return min(max(number, 0), MAX_SECONDS)
 
 
 def _check_maxsize(_: Command, value: object) -> float:
     number = _number(value)
     if number is None or (
-        number != protocol.UNLIMITED and not protocol.MIN_MAXSIZE <= int(number) <= _LARGEST_MAXSIZE
+        number != UNLIMITED and not MIN_MAXSIZE <= int(number) <= _LARGEST_MAXSIZE
     ):
         raise InvalidParameterValue("maxsize", value, _SIZE)
     return number
@@ -507,7 +520,7 @@ def _whole(name: str, seconds: float) -> int:
 
 def _limit(size: float) -> int:
     """A size limit as other clients take it."""
-    limit = min(math.ceil(size), protocol.MAX_MAXSIZE)
+    limit = min(math.ceil(size), MAX_MAXSIZE)
     if limit != size:
         warn(f"maxsize={size:g} of a queue is stored as {limit}: other clients refuse it")
     return limit

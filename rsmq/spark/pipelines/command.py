@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from redis.exceptions import RedisError
 
-from rsmq import protocol
 from rsmq.errors import RSMQError
 from rsmq.spark import pipelines
 from rsmq.spark.pipelines.arguments import parser
@@ -22,6 +21,7 @@ from rsmq.spark.pipelines.progress import Tell
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.pipelines.telling import Teller, cause_of
 from rsmq.spark.pipelines.transform import function_of
+from rsmq.wire.keys import DEFAULT_NS
 
 Job = Callable[[SparkSession, Tell], Any]
 
@@ -68,7 +68,7 @@ def _place(args: argparse.Namespace, prefix: str = "", like: Queues | None = Non
     if like is not None and given["url"] is None:
         place = dataclasses.replace(like, ns=given["ns"] or like.ns)
     else:
-        given["ns"] = given["ns"] or protocol.DEFAULT_NS
+        given["ns"] = given["ns"] or DEFAULT_NS
         place = Queues(**given, strict_names=not getattr(args, f"{prefix}any_names"))
     place.reach()
     return place

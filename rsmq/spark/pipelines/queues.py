@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq import protocol
 from rsmq.spark.connections import Server, server
 from rsmq.spark.options import connection_options
+from rsmq.wire.keys import DEFAULT_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Queues:
     """
 
     url: str = "redis://127.0.0.1:6379/0"
-    ns: str = protocol.DEFAULT_NS
+    ns: str = DEFAULT_NS
     password_env: str | None = None
     password_file: str | None = None
     strict_names: bool = True

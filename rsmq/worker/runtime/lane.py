@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from rsmq.codecs import Codec
 from rsmq.model import QueueAttributes
-from rsmq.protocol import QueueKeys
 from rsmq.waiting.schedule import Waiter
+from rsmq.wire.keys import QueueKeys
 from rsmq.worker.listener import SHORTEST_VT, Listener
 from rsmq.worker.outcome import Policy
 from rsmq.worker.runtime.lease import Job, Lease

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsmq import InvalidFormat, InvalidValue, MissingParameter, protocol
-from rsmq.protocol import Namespace
+from rsmq import InvalidFormat, InvalidValue, MissingParameter
+from rsmq.wire.ids import ID_ALPHABET, make_id_suffix, parse_sent_us, parse_sent_us_many
+from rsmq.wire.keys import Namespace
+from rsmq.wire.limits import check_maxsize, check_seconds, to_milliseconds, utf16_length
+from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
+from rsmq.wire.stored import parse_maxsize, parse_number, parse_seconds, parse_time
 from tests.expect import refused
 
 NAMES = st.text("abcXYZ019_-", min_size=1, max_size=160)
@@ -143,17 +147,17 @@ def test_the_hash_tag_is_found_as_redis_cluster_finds_it(ns, tag):
 
 @given(st.binary())
 def test_names_and_ids_of_any_bytes_come_back_as_they_were(raw):
-    assert protocol.encode_name(protocol.decode_name(raw)) == raw
+    assert encode_name(decode_name(raw)) == raw
 
 
 @pytest.mark.parametrize(
     "raws", [[], [b""], [b"a", b"b"], [b"a\nb", b"c"], [b"\n", b"\xff\xe4", "é".encode()]]
 )
 def test_many_names_are_as_one_by_one(raws):
-    names = protocol.decode_names(raws)
+    names = decode_names(raws)
 
-    assert names == [protocol.decode_name(raw) for raw in raws]
-    assert protocol.encode_names(names) == raws
+    assert names == [decode_name(raw) for raw in raws]
+    assert encode_names(names) == raws
 
 
 @given(MICROSECONDS)
@@ -161,14 +165,14 @@ def test_the_time_of_an_id_in_nodes_form(us):
     id = base36(us) + "A" * 22
 
     assert len(id) == 32
-    assert protocol.sent_us(id) == protocol.sent_us(id.upper()) == us
-    assert protocol.sent_us(id, us // 1000) == us
-    assert protocol.sent_us(id, us // 1000 - 86_400_001) is None
+    assert parse_sent_us(id) == parse_sent_us(id.upper()) == us
+    assert parse_sent_us(id, us // 1000) == us
+    assert parse_sent_us(id, us // 1000 - 86_400_001) is None
 
 
 @given(st.integers(1_262_304_000_000, 36**8 - 1))
 def test_the_time_of_an_id_in_milliseconds(ms):
-    assert protocol.sent_us(base36(ms).zfill(8) + "A" * 22) == ms * 1000
+    assert parse_sent_us(base36(ms).zfill(8) + "A" * 22) == ms * 1000
 
 
 @given(st.integers(1_262_304_000, 36**6 - 1))
@@ -176,39 +180,39 @@ def test_the_time_of_an_id_in_seconds(seconds):
     id = base36(seconds).zfill(6) + "A" * 22
 
     assert len(id) == 28
-    assert protocol.sent_us(id) == seconds * 1_000_000
+    assert parse_sent_us(id) == seconds * 1_000_000
 
 
 def test_the_time_of_an_id_in_milliseconds_times_a_million():
     id = base36(1_700_000_000_123 * 10**6) + "A" * 22
 
     assert len(id) == 34
-    assert protocol.sent_us(id) == 1_700_000_000_123_000
+    assert parse_sent_us(id) == 1_700_000_000_123_000
 
 
 @given(st.text(max_size=64))
 def test_any_id_has_a_plausible_time_or_none(id):
-    us = protocol.sent_us(id, 1_800_000_000_000)
+    us = parse_sent_us(id, 1_800_000_000_000)
 
     assert us is None or 1_262_304_000_000_000 <= us <= 1_800_086_400_000_000
 
 
 def test_ids_from_uuids_have_no_time():
-    assert protocol.sent_us("f0f0f0f0f0" + "0" * 22) is None
+    assert parse_sent_us("f0f0f0f0f0" + "0" * 22) is None
 
 
 def test_the_random_part_of_an_id():
-    suffixes = {protocol.random_suffix() for _ in range(1000)}
+    suffixes = {make_id_suffix() for _ in range(1000)}
 
     assert len(suffixes) == 1000
     assert {len(suffix) for suffix in suffixes} == {22}
-    assert set(b"".join(suffixes)) == set(protocol.ID_ALPHABET)
-    assert len(protocol.ID_ALPHABET) == 62
+    assert set(b"".join(suffixes)) == set(ID_ALPHABET)
+    assert len(ID_ALPHABET) == 62
 
 
 @given(st.floats(0, 9_999_999) | st.integers(0, 9_999_999))
 def test_seconds_of_a_call_become_milliseconds(seconds):
-    assert abs(protocol.milliseconds("vt", seconds) - seconds * 1000) <= 0.5
+    assert abs(to_milliseconds("vt", seconds) - seconds * 1000) <= 0.5
 
 
 @given(
@@ -224,7 +228,7 @@ def test_seconds_of_a_call_become_milliseconds(seconds):
     | st.lists(st.integers())
 )
 def test_what_is_no_number_of_seconds(value):
-    for rule in (protocol.milliseconds, protocol.seconds):
+    for rule in (to_milliseconds, check_seconds):
         with refused(InvalidValue, "vt must be between 0 and 9999999"):
             rule("vt", value)
 
@@ -232,14 +236,14 @@ def test_what_is_no_number_of_seconds(value):
 @given(st.floats(0.001, 9_999_998.9).filter(lambda value: not value.is_integer()))
 def test_seconds_of_a_queue_are_whole(value):
     with refused(InvalidValue, "delay must be between 0 and 9999999") as caught:
-        protocol.seconds("delay", value)
+        check_seconds("delay", value)
 
     assert "whole" in caught.error.hint
 
 
 @given(st.integers(1024, 65536) | st.just(-1))
 def test_maxsize_within_its_range(value):
-    assert protocol.maxsize(value) == protocol.maxsize(float(value)) == value
+    assert check_maxsize(value) == check_maxsize(float(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -265,28 +269,28 @@ def test_maxsize_within_its_range(value):
     ],
 )
 def test_numbers_as_they_are_stored(raw, number):
-    assert protocol.stored_number(raw) == number
+    assert parse_number(raw) == number
 
 
 @given(st.binary(max_size=30))
 def test_no_stored_bytes_raise(raw):
-    protocol.stored_number(raw)
-    protocol.stored_maxsize(raw)
-    protocol.stored_seconds(raw)
-    protocol.stored_time(raw)
+    parse_number(raw)
+    parse_maxsize(raw)
+    parse_seconds(raw)
+    parse_time(raw)
 
 
 def test_stored_times():
-    assert protocol.stored_time(b"1700000000") == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
-    assert protocol.stored_time(b"1700000000000") == protocol.stored_time(b"1700000000")
-    assert protocol.stored_time(b"2026-01-02T03:04:05Z") is None
+    assert parse_time(b"1700000000") == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert parse_time(b"1700000000000") == parse_time(b"1700000000")
+    assert parse_time(b"2026-01-02T03:04:05Z") is None
 
 
 @given(st.text())
 def test_utf16_units(text):
     expected = sum(2 if ord(character) > 0xFFFF else 1 for character in text)
 
-    assert protocol.utf16_length(text) == expected
+    assert utf16_length(text) == expected
 
 
 @given(
@@ -301,4 +305,4 @@ def test_utf16_units(text):
 def test_the_times_of_many_ids_are_those_of_each(ids):
     raws = [id.encode() for id in ids]
 
-    assert protocol.sent_us_of(raws) == [protocol.sent_us(id) for id in ids]
+    assert parse_sent_us_many(raws) == [parse_sent_us(id) for id in ids]

@@ -1,0 +1,303 @@
+"""
+The Redis keys of namespaces and queues.
+
+Source: npm rsmq 0.12.4, index.js, for the keys without ``x:``; those with it are extension data.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from rsmq.errors import InvalidFormat, MissingParameter, show
+from rsmq.wire.names import NOT_ENCODABLE, decode_name, encode_name, is_encodable
+
+#: The default namespace.
+DEFAULT_NS = "rsmq"
+
+#: The index of queues has the key of a queue with this name, so that no queue may have it.
+RESERVED_NAME = "QUEUES"
+
+_HASH_SUFFIX = ":Q"
+_EXTENSION = ":x:"
+_ASIDE = "x:aside:"
+_LOCK_SUFFIX = ":held"
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
+_NAME_RULE = "A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -"
+_WORKER_RULE = "A worker's name has 1 to 160 characters of A-Z a-z 0-9 _ -"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys:
+    """
+    The Redis keys of one queue, and its notification channel.
+
+    Attributes:
+        name: the queue's name.
+        zset: the sorted set of message ids.
+        hash: the attributes, bodies and counters.
+        channel: the channel to which a send with realtime publishes.
+        namespace: the first part of all keys.
+        dedup: extension data of sends with a dedup_id: the id of each message by its dedup_id.
+        leases: extension data of streams: the receipts of the batches in flight.
+        staged: extension data of writes in two steps: messages that are not yet sent.
+        reasons: extension data of workers: why the messages of this dead-letter queue died.
+        quarantined: extension data of workers: messages that run alone and have not been settled.
+        copied: extension data of migrations: digests of the messages that were copied.
+    """
+
+    name: str
+    zset: bytes
+    hash: bytes
+    channel: bytes
+    namespace: bytes
+    dedup: bytes
+    leases: bytes
+    staged: bytes
+    reasons: bytes
+    quarantined: bytes
+    copied: bytes
+
+    @property
+    def extensions(self) -> tuple[bytes, ...]:
+        """All keys of extension data; they are deleted together with the queue or its messages."""
+        return self.dedup, self.leases, self.staged, self.reasons, self.quarantined, self.copied
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """
+    The Redis keys of one namespace.
+
+    Attributes:
+        name: the prefix that all its keys share, without the colon.
+        strict_names: True allows only queue names that Node allows; False also allows the names
+            that other clients allow.
+    """
+
+    name: str = DEFAULT_NS
+    strict_names: bool = True
+
+    def __post_init__(self) -> None:
+        if self.name is None or self.name == "":
+            raise MissingParameter("ns", value=self.name, hint="The default is 'rsmq'.")
+        if not isinstance(self.name, str):
+            raise InvalidFormat("ns", value=self.name, hint="A namespace is a str.")
+        if not is_encodable(self.name):
+            raise InvalidFormat("ns", value=self.name, hint=NOT_ENCODABLE)
+
+    @property
+    def queues(self) -> bytes:
+        """The index of queues: the set of their names."""
+        return encode_name(f"{self.name}:{RESERVED_NAME}")
+
+    @property
+    def written(self) -> bytes:
+        """Extension data of writes in two steps: which of them were published or dropped."""
+        return encode_name(f"{self.name}:x:written")
+
+    @property
+    def acknowledged(self) -> bytes:
+        """Extension data of streams: the last acknowledged batch of each query."""
+        return encode_name(f"{self.name}:x:acked")
+
+    @property
+    def workers(self) -> bytes:
+        """Extension data of workers: those that are alive, by name."""
+        return encode_name(f"{self.name}:x:workers")
+
+    def aside(self, source: str) -> bytes:
+        """Extension data of moves: messages on their way from a queue to another server."""
+        return encode_name(f"{self.name}:{_ASIDE}{source}")
+
+    @property
+    def hash_of_reserved_name(self) -> bytes:
+        """The hash of a queue with the reserved name, which other clients may have made."""
+        return encode_name(f"{self.name}:{RESERVED_NAME}{_HASH_SUFFIX}")
+
+    @property
+    def index_without_colon(self) -> bytes:
+        """The index of queues as clients make it that leave the colon out of the prefix."""
+        return encode_name(f"{self.name}{RESERVED_NAME}")
+
+    def held(self, worker: str) -> bytes:
+        """
+        Extension data of workers: the messages that a worker has in flight.
+
+        Raises:
+            MissingParameter: the worker's name is None or empty.
+            InvalidFormat: the worker's name has characters that a queue's name may not have.
+        """
+        if worker is None or worker == "":
+            raise MissingParameter("name", value=worker, hint=f"{_WORKER_RULE}.")
+        if not isinstance(worker, str) or not _NAME.fullmatch(worker):
+            raise InvalidFormat("name", value=worker, hint=f"{_WORKER_RULE}; got {show(worker)}.")
+        return encode_name(f"{self.name}:x:held:{worker}")
+
+    @property
+    def hash_tag(self) -> str | None:
+        """The part of the name between the first braces, by which Redis Cluster places keys."""
+        start = self.name.find("{")
+        end = self.name.find("}", start + 1)
+        return self.name[start + 1 : end] if start >= 0 and end > start + 1 else None
+
+    def queue(self, qname: str) -> QueueKeys:
+        """
+        Return the keys of a queue.
+
+        Raises:
+            MissingParameter: the name is None or empty.
+            InvalidFormat: this namespace does not allow the name.
+        """
+        if not isinstance(qname, str):
+            raise _bad_name(qname)
+        # The text itself: a member of an enum of names has another text when formatted.
+        return _queue_keys(self.name, self.strict_names, str.__str__(qname))
+
+
+@lru_cache(maxsize=1024)
+def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FBT001 - a key
+    if not qname or qname == RESERVED_NAME:
+        raise _bad_name(qname)
+    if not is_encodable(qname):
+        raise InvalidFormat("qname", value=qname, hint=NOT_ENCODABLE)
+    # `a:Q` names the hash of queue `a`, be it by the queue's name or by the namespace's end.
+    if qname.endswith(_HASH_SUFFIX) or (qname == _HASH_SUFFIX[1:] and ":" in prefix):
+        raise InvalidFormat(
+            "qname",
+            value=qname,
+            hint=f"The key of queue {show(qname)} in namespace {show(prefix)} would be the hash "
+            "of another queue. Use another name.",
+        )
+    # Behind `:x:` follows the name of extension data, of another queue or of the namespace.
+    if _EXTENSION in f":{qname}":
+        raise InvalidFormat(
+            "qname",
+            value=qname,
+            hint=f"The key of queue {show(qname)} in namespace {show(prefix)} could be one of "
+            "extension data, whose names hold ':x:'. Use another name.",
+        )
+    # Last: its hint leads to strict_names=False, which takes none of the names above.
+    if strict and not _NAME.fullmatch(qname):
+        raise _bad_name(qname)
+    return QueueKeys(
+        qname,
+        encode_name(f"{prefix}:{qname}"),
+        encode_name(f"{prefix}:{qname}{_HASH_SUFFIX}"),
+        encode_name(f"{prefix}:rt:{qname}"),
+        encode_name(prefix),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}dedup"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}leases"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}staged"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}reasons"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}alone"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}copied"),
+    )
+
+
+def _bad_name(qname: object) -> MissingParameter | InvalidFormat:
+    if qname is None or qname == "":
+        return MissingParameter("qname", value=qname, hint=f"{_NAME_RULE}.")
+    if qname == RESERVED_NAME:
+        return InvalidFormat(
+            "qname",
+            value=qname,
+            hint="'QUEUES' is the key of the index of queues. Use another name.",
+        )
+    if not isinstance(qname, str):
+        return InvalidFormat("qname", value=qname, hint=f"{_NAME_RULE}; got {show(qname)}.")
+    return InvalidFormat(
+        "qname",
+        value=qname,
+        hint=f"{_NAME_RULE}; got {show(qname)}. "
+        "strict_names=False reaches queues that other clients made under other names.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixKeys:
+    """
+    The keys of queues under any prefix and any name, without the checks of ``Namespace``.
+
+    Attributes:
+        prefix: what all keys begin with, the colon included where there is one.
+    """
+
+    prefix: bytes
+
+    @property
+    def index(self) -> bytes:
+        """The set of queue names."""
+        return self.prefix + RESERVED_NAME.encode()
+
+    @property
+    def hash_pattern(self) -> bytes:
+        """The pattern for SCAN that matches the hash of every queue."""
+        escaped = re.sub(rb"([*?\[\]\\])", rb"\\\1", self.prefix)
+        return escaped + b"*" + _HASH_SUFFIX.encode()
+
+    def zset(self, name: str) -> bytes:
+        """Return the key of a queue's sorted set."""
+        return self.prefix + encode_name(name)
+
+    def hash(self, name: str) -> bytes:
+        """Return the key of a queue's hash."""
+        return self.zset(name) + _HASH_SUFFIX.encode()
+
+    def name_of_hash(self, key: bytes) -> bytes:
+        """Return the name of the queue that has a hash."""
+        return key[len(self.prefix) : -len(_HASH_SUFFIX)]
+
+
+class KeyKind(Enum):
+    """The kind of a key that begins with a namespace's prefix."""
+
+    QUEUE = "queue"  # of a queue: its sorted set, its hash, or its extension data
+    ASIDE = "aside"  # messages that a move has set aside
+    NAMESPACE = "namespace"  # the index of queues, and extension data of the namespace
+    OTHER_NAMESPACE = "other namespace"  # the index of a namespace whose name begins with this one
+
+
+def classify_key(namespace: str, key: bytes) -> tuple[KeyKind, str]:
+    """
+    Return what a key of a namespace is.
+
+    Args:
+        namespace: the name of the namespace.
+        key: a key that begins with it and a colon.
+
+    Returns:
+        The kind, and the name of the queue, of the source of what was set aside, or of the other
+        namespace without this one, its colon included.
+    """
+    name = decode_name(key)[len(namespace) + 1 :]
+    if name.endswith(f":{RESERVED_NAME}"):
+        return KeyKind.OTHER_NAMESPACE, name.removesuffix(RESERVED_NAME)
+    if name.startswith(_ASIDE) and not name.endswith(_LOCK_SUFFIX):
+        return KeyKind.ASIDE, name.removeprefix(_ASIDE)
+    if name == RESERVED_NAME or name.startswith(_EXTENSION[1:]):
+        return KeyKind.NAMESPACE, ""
+    return KeyKind.QUEUE, name.partition(_EXTENSION)[0].removesuffix(_HASH_SUFFIX)
+
+
+def copied_key(zset: bytes) -> bytes:
+    """Return the key of the digests of what was copied to a queue, by its sorted set."""
+    return zset + _EXTENSION.encode() + b"copied"
+
+
+def lock_of_aside(aside: bytes) -> bytes:
+    """Return the key of the lock of the run that owns messages set aside."""
+    return aside + _LOCK_SUFFIX.encode()
+
+
+def key_that_no_program_uses(keys: QueueKeys) -> bytes:
+    """Return a key of a queue's extension data that never exists, for a look at rights."""
+    return keys.zset + _EXTENSION.encode() + b"nothing"
+
+
+def is_hash_of(key: str, qname: str) -> bool:
+    """Return whether a key ends like the hash of a queue."""
+    return key.endswith(f":{qname}{_HASH_SUFFIX}")

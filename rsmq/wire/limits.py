@@ -1,0 +1,174 @@
+"""
+Defaults and limits, and the checks of values that are sent.
+
+Source: npm rsmq 0.12.4, index.js, for the defaults and limits of queues.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rsmq.errors import InvalidFormat, InvalidValue, MessageTooLong, show
+from rsmq.wire.names import encode_name, is_encodable
+
+DEFAULT_VT = 30
+DEFAULT_DELAY = 0
+DEFAULT_MAXSIZE = 65536
+DEFAULT_DEDUP_WINDOW = 300
+
+#: Limits: vt and delay in seconds, maxsize in UTF-16 code units (or bytes).
+MAX_SECONDS = 9_999_999
+MIN_MAXSIZE = 1024
+MAX_MAXSIZE = 65536
+UNLIMITED = -1
+
+#: Limits of a batch: messages, and bytes of all bodies.
+MAX_BATCH = 10_000
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+
+#: The largest body that Redis accepts, bytes: the default of its setting proto-max-bulk-len.
+MAX_BODY_BYTES = 512 * 1024 * 1024
+
+#: Limits of extension data: how often a message may be received, characters of a dedup_id.
+MAX_RECEIVES = 1_000_000
+MAX_DEDUP_ID = 128
+
+
+def check_seconds(item: str, value: object) -> int:
+    """
+    Check a number of seconds that is stored as a queue attribute, and return it.
+
+    Raises:
+        InvalidValue: it is not a whole number from 0 to 9,999,999.
+    """
+    number = _number(value)
+    if number is None or number != int(number) or not 0 <= number <= MAX_SECONDS:
+        raise InvalidValue(
+            item,
+            0,
+            MAX_SECONDS,
+            value=value,
+            hint=f"{item} of a queue is a whole number of seconds from 0 to {MAX_SECONDS}; got "
+            f"{show(value)}. Fractions are possible in a call, not in a queue's attributes.",
+        )
+    return int(number)
+
+
+def to_milliseconds(item: str, value: object) -> int:
+    """
+    Return seconds of a call, fractions allowed, as milliseconds, rounded to the nearest.
+
+    Raises:
+        InvalidValue: it is not a number from 0 to 9,999,999.
+    """
+    number = _number(value)
+    if number is None or not 0 <= number <= MAX_SECONDS:
+        raise InvalidValue(
+            item,
+            0,
+            MAX_SECONDS,
+            value=value,
+            hint=f"{item} is a number of seconds from 0 to {MAX_SECONDS}; got {show(value)}.",
+        )
+    return round(number * 1000)
+
+
+def check_maxsize(value: object) -> int:
+    """
+    Check a size limit that is stored as a queue attribute, and return it.
+
+    Raises:
+        InvalidValue: it is not a whole number from 1024 to 65,536, nor -1.
+    """
+    number = _number(value)
+    if number is None or (
+        number != UNLIMITED and (number != int(number) or not MIN_MAXSIZE <= number <= MAX_MAXSIZE)
+    ):
+        raise InvalidValue(
+            "maxsize",
+            MIN_MAXSIZE,
+            MAX_MAXSIZE,
+            value=value,
+            hint=f"maxsize is a whole number from {MIN_MAXSIZE} to {MAX_MAXSIZE}, "
+            f"or -1 for unlimited; got {show(value)}.",
+        )
+    return int(number)
+
+
+def check_wait(value: object) -> float | None:
+    """
+    Check how many seconds a receive waits for a message, and return it; None is forever.
+
+    Raises:
+        InvalidValue: it is not a number from 0 to 9,999,999.
+    """
+    if value is None or (value == 0 and value.__class__ is int):  # the default, quickly
+        return value
+    return to_milliseconds("wait", value) / 1000
+
+
+def check_whole_number(item: str, value: object, low: int, high: int) -> int:
+    """
+    Check a whole number within a range, and return it.
+
+    Raises:
+        InvalidValue: it is not a whole number, or out of range.
+    """
+    number = _number(value)
+    if number is None or number != int(number) or not low <= number <= high:
+        raise InvalidValue(
+            item,
+            low,
+            high,
+            value=value,
+            hint=f"{item} is a whole number from {low} to {high}; got {show(value)}.",
+        )
+    return int(number)
+
+
+def check_body_size(size: int) -> None:
+    """
+    Check that Redis accepts a body: it closes the connection on one that is too large.
+
+    Args:
+        size: bytes.
+
+    Raises:
+        MessageTooLong: the body is larger than the largest that Redis accepts.
+    """
+    if size > MAX_BODY_BYTES:
+        raise MessageTooLong(
+            value=size,
+            hint=f"Redis takes bodies of at most {MAX_BODY_BYTES} bytes; got {size}. Store the "
+            "data elsewhere, and send where it is.",
+        )
+
+
+def check_dedup_id(value: object) -> bytes:
+    """
+    Check a dedup_id, and return it as bytes.
+
+    Raises:
+        InvalidFormat: it is not a str of 1 to 128 characters.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_DEDUP_ID or not is_encodable(value):
+        raise InvalidFormat(
+            "dedup_id",
+            value=value,
+            hint=f"A dedup_id is a str of 1 to {MAX_DEDUP_ID} characters; got {show(value)}.",
+        )
+    return encode_name(value)
+
+
+def utf16_length(text: str) -> int:
+    """Return the length of a text in UTF-16 code units, as Node counts it."""
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # An int may be too large for a float; the ranges are checked on ints as they are.
+    return value if isinstance(value, int) or math.isfinite(value) else None

@@ -1,0 +1,94 @@
+"""
+The errors with which scripts refuse a call: ``CODE detail``, and the exception for each code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rsmq.errors import (
+    CheckpointSetBack,
+    InvalidFormat,
+    InvalidValue,
+    MessageTooLong,
+    QueueNotFound,
+    RSMQError,
+    WorkerReplaced,
+    show,
+    show_all,
+)
+from rsmq.wire.keys import is_hash_of
+
+QUEUE_NOT_FOUND = "QUEUENOTFOUND"
+MESSAGE_TOO_LONG = "MESSAGETOOLONG"
+INVALID_VALUE = "INVALIDVALUE"
+DEAD_LETTER_CYCLE = "DEADLETTERCYCLE"
+WORKER_REPLACED = "WORKERREPLACED"
+BATCH_ACKNOWLEDGED = "BATCHACKNOWLEDGED"
+
+
+def from_script(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
+    """
+    Return the error that a script's refusal stands for.
+
+    Args:
+        reply: the text of the error reply, code first.
+        queues: the queues that the call was about.
+
+    Returns:
+        The error to raise, or None if the reply is not a refusal of ours.
+    """
+    code, _, detail = reply.partition(" ")
+    make = _REFUSALS.get(code)
+    return None if make is None else make(detail, queues)
+
+
+def _queue_not_found(hash: str, queues: tuple[str, ...]) -> RSMQError:
+    return QueueNotFound(next((q for q in queues if is_hash_of(hash, q)), queues[0]))
+
+
+def _batch_acknowledged(detail: str, _: tuple[str, ...]) -> RSMQError:
+    lease, number, last = detail.rsplit(" ", 2)
+    way_out = f": with consumerGroup={lease} it begins behind batch {last}"
+    return CheckpointSetBack(f"lease {lease}", int(number), int(last), "acknowledged", way_out)
+
+
+def _message_too_long(detail: str, queues: tuple[str, ...]) -> RSMQError:
+    size, limit = detail.split(" ")
+    return MessageTooLong(
+        value=int(size),
+        hint=f"The body has {size} units (UTF-16 code units of text, bytes of bytes), "
+        f"the maxsize of queue {show_all(queues)} is {limit}. Send less, or raise maxsize with "
+        "set_queue_attributes (-1 is unlimited).",
+    )
+
+
+def _dead_letter_cycle(target: str, queues: tuple[str, ...]) -> RSMQError:
+    return InvalidFormat(
+        "dead_letter_queue",
+        value=target,
+        hint=f"Queue {show(target)} has {show(queues[0])} as its dead-letter queue: messages "
+        "would go to and fro and never be delivered. Remove that policy, or name another.",
+    )
+
+
+def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
+    item, _, stored = detail.partition(" ")
+    return InvalidValue(
+        item,
+        0,
+        9999999,
+        value=stored,
+        hint=f"Queue {show_all(queues)} has the {item} {show(stored)} stored, which is no number; "
+        f"another client wrote it. set_queue_attributes(qname, {item}=...) repairs it.",
+    )
+
+
+_REFUSALS: dict[str, Callable[[str, tuple[str, ...]], RSMQError]] = {
+    QUEUE_NOT_FOUND: _queue_not_found,
+    MESSAGE_TOO_LONG: _message_too_long,
+    INVALID_VALUE: _invalid_value,
+    DEAD_LETTER_CYCLE: _dead_letter_cycle,
+    WORKER_REPLACED: lambda key, _: WorkerReplaced(key),
+    BATCH_ACKNOWLEDGED: _batch_acknowledged,
+}
