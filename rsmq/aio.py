@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from redis.exceptions import RedisError
 
-from rsmq import operations
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.errors import ClientClosed, RSMQError
-from rsmq.operations import Operation, ReceiveInSteps
+from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
+from rsmq.operations.batches import ReceiveInSteps
+from rsmq.operations.operation import Operation
 from rsmq.transport.aio import AsyncCaller, async_caller_of, open_async_caller
 from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE, check_deadline
 from rsmq.transport.sync import MEMORY, check_url
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from redis.asyncio.cluster import RedisCluster
 
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
-    from rsmq.operations import Steps
+    from rsmq.operations.operation import Steps
 
 T = TypeVar("T")
 
@@ -188,22 +189,22 @@ class AsyncRSMQ:
     ) -> bool:
         """Async twin of ``RSMQ.create_queue``."""
         return await self.run(
-            operations.create_queue(
+            queues.create_queue(
                 self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok
             )
         )
 
     async def delete_queue(self, qname: str) -> None:
         """Async twin of ``RSMQ.delete_queue``."""
-        return await self.run(operations.delete_queue(self._namespace, qname))
+        return await self.run(queues.delete_queue(self._namespace, qname))
 
     async def list_queues(self) -> list[str]:
         """Async twin of ``RSMQ.list_queues``."""
-        return await self.run(operations.list_queues(self._namespace))
+        return await self.run(queues.list_queues(self._namespace))
 
     async def get_queue_attributes(self, qname: str) -> QueueAttributes:
         """Async twin of ``RSMQ.get_queue_attributes``."""
-        return await self.run(operations.get_queue_attributes(self._namespace, qname))
+        return await self.run(queues.get_queue_attributes(self._namespace, qname))
 
     async def set_queue_attributes(
         self,
@@ -215,22 +216,20 @@ class AsyncRSMQ:
     ) -> QueueAttributes:
         """Async twin of ``RSMQ.set_queue_attributes``."""
         return await self.run(
-            operations.set_queue_attributes(
-                self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize
-            )
+            queues.set_queue_attributes(self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize)
         )
 
     async def pause_queue(self, qname: str) -> bool:
         """Async twin of ``RSMQ.pause_queue``."""
-        return await self.run(operations.pause_queue(self._namespace, qname, pause=True))
+        return await self.run(queues.pause_queue(self._namespace, qname, pause=True))
 
     async def resume_queue(self, qname: str) -> bool:
         """Async twin of ``RSMQ.resume_queue``."""
-        return await self.run(operations.pause_queue(self._namespace, qname, pause=False))
+        return await self.run(queues.pause_queue(self._namespace, qname, pause=False))
 
     async def purge_queue(self, qname: str) -> int:
         """Async twin of ``RSMQ.purge_queue``."""
-        return await self.run(operations.purge_queue(self._namespace, qname))
+        return await self.run(queues.purge_queue(self._namespace, qname))
 
     async def send_message(
         self,
@@ -245,7 +244,7 @@ class AsyncRSMQ:
     ) -> str:
         """Async twin of ``RSMQ.send_message``."""
         return await self.run(
-            operations.send_message(
+            messages.send_message(
                 self._namespace,
                 qname,
                 body,
@@ -271,7 +270,7 @@ class AsyncRSMQ:
     ) -> list[str]:
         """Async twin of ``RSMQ.send_messages``."""
         return await self.run_steps(
-            operations.send_messages(
+            sending.send_messages(
                 self._namespace,
                 qname,
                 bodies,
@@ -294,7 +293,7 @@ class AsyncRSMQ:
     ) -> dict[str, str]:
         """Async twin of ``RSMQ.publish``."""
         return await self.run(
-            operations.publish(
+            sending.publish(
                 self._namespace,
                 qnames,
                 body,
@@ -314,7 +313,7 @@ class AsyncRSMQ:
     ) -> Message | None:
         """Async twin of ``RSMQ.receive_message``."""
         return await self._receive(
-            operations.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec)),
+            messages.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec)),
             wait,
         )
 
@@ -329,7 +328,7 @@ class AsyncRSMQ:
     ) -> list[Message]:
         """Async twin of ``RSMQ.receive_messages``."""
         return await self._receive(
-            operations.receive_messages(
+            batches.receive_messages(
                 self._namespace, qnames, max_messages, vt=vt, codec=self._codec_for(codec)
             ),
             wait,
@@ -340,7 +339,7 @@ class AsyncRSMQ:
     ) -> Message | None:
         """Async twin of ``RSMQ.pop_message``."""
         return await self._receive(
-            operations.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
+            messages.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
         )
 
     async def pop_messages(
@@ -353,7 +352,7 @@ class AsyncRSMQ:
     ) -> list[Message]:
         """Async twin of ``RSMQ.pop_messages``."""
         return await self._receive(
-            operations.pop_messages(
+            batches.pop_messages(
                 self._namespace, qnames, max_messages, codec=self._codec_for(codec)
             ),
             wait,
@@ -365,7 +364,7 @@ class AsyncRSMQ:
     async def delete_message(self, qname: str, /, id: str) -> bool: ...
     async def delete_message(self, message: Message | str, /, id: str | None = None) -> bool:
         """Async twin of ``RSMQ.delete_message``."""
-        return await self.run(operations.delete_message(self._namespace, message, id))
+        return await self.run(messages.delete_message(self._namespace, message, id))
 
     @overload
     async def change_message_visibility(self, message: Message, vt: float, /) -> bool: ...
@@ -377,9 +376,7 @@ class AsyncRSMQ:
         self, message: Message | str, /, id: Any = None, vt: float | None = None
     ) -> bool:
         """Async twin of ``RSMQ.change_message_visibility``."""
-        return await self.run(
-            operations.change_message_visibility(self._namespace, message, id, vt)
-        )
+        return await self.run(messages.change_message_visibility(self._namespace, message, id, vt))
 
     @overload
     async def delete_messages(self, messages: Iterable[Message], /) -> list[str]: ...
@@ -389,7 +386,7 @@ class AsyncRSMQ:
         self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
     ) -> list[str]:
         """Async twin of ``RSMQ.delete_messages``."""
-        return await self.run(operations.delete_messages(self._namespace, messages, ids))
+        return await self.run(batches.delete_messages(self._namespace, messages, ids))
 
     @overload
     async def change_messages_visibility(
@@ -408,7 +405,7 @@ class AsyncRSMQ:
     ) -> list[str]:
         """Async twin of ``RSMQ.change_messages_visibility``."""
         return await self.run(
-            operations.change_messages_visibility(self._namespace, messages, ids, vt)
+            batches.change_messages_visibility(self._namespace, messages, ids, vt)
         )
 
     @overload
@@ -419,11 +416,11 @@ class AsyncRSMQ:
         self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
     ) -> list[str]:
         """Async twin of ``RSMQ.release_messages``."""
-        return await self.run(operations.release_messages(self._namespace, messages, ids))
+        return await self.run(batches.release_messages(self._namespace, messages, ids))
 
     async def release_all_messages(self, qname: str) -> int:
         """Async twin of ``RSMQ.release_all_messages``."""
-        return await self.run_steps(operations.release_all_messages(self._namespace, qname))
+        return await self.run_steps(recovery.release_all_messages(self._namespace, qname))
 
     async def recover_messages(
         self,
@@ -436,7 +433,7 @@ class AsyncRSMQ:
     ) -> list[Message]:
         """Async twin of ``RSMQ.recover_messages``."""
         return await self.run_steps(
-            operations.recover_messages(
+            recovery.recover_messages(
                 self._namespace,
                 qname,
                 max_messages,
@@ -451,7 +448,7 @@ class AsyncRSMQ:
     ) -> StoredMessage | None:
         """Async twin of ``RSMQ.get_message``."""
         return await self.run(
-            operations.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
+            messages.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
         )
 
     async def peek_messages(
@@ -465,21 +462,21 @@ class AsyncRSMQ:
     ) -> list[StoredMessage]:
         """Async twin of ``RSMQ.peek_messages``."""
         return await self.run_steps(
-            operations.peek_messages(
+            inspection.peek_messages(
                 self._namespace, qname, start, count, state=state, codec=self._codec_for(codec)
             )
         )
 
     async def count_messages(self, qname: str) -> MessageCounts:
         """Async twin of ``RSMQ.count_messages``."""
-        return await self.run_steps(operations.count_messages(self._namespace, qname))
+        return await self.run_steps(inspection.count_messages(self._namespace, qname))
 
     async def set_dead_letter_policy(
         self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None
     ) -> QueueAttributes:
         """Async twin of ``RSMQ.set_dead_letter_policy``."""
         return await self.run(
-            operations.set_dead_letter_policy(
+            dead_letters.set_dead_letter_policy(
                 self._namespace, qname, dead_letter_queue, max_receives
             )
         )
@@ -487,7 +484,7 @@ class AsyncRSMQ:
     async def sweep_dead_letters(self, qname: str, max_messages: int = 1000) -> list[str]:
         """Async twin of ``RSMQ.sweep_dead_letters``."""
         return await self.run_steps(
-            operations.sweep_dead_letters(self._namespace, qname, max_messages)
+            dead_letters.sweep_dead_letters(self._namespace, qname, max_messages)
         )
 
     async def redrive_messages(
@@ -499,7 +496,7 @@ class AsyncRSMQ:
     ) -> list[tuple[str, str]]:
         """Async twin of ``RSMQ.redrive_messages``."""
         return await self.run_steps(
-            operations.redrive_messages(
+            dead_letters.redrive_messages(
                 self._namespace, dead_letter_queue, destination, max_messages
             )
         )
@@ -520,7 +517,9 @@ class AsyncRSMQ:
         ids: Iterable[str] | None = None,
     ) -> list[str]:
         """Async twin of ``RSMQ.move_messages``."""
-        return await self.run(operations.move_messages(self._namespace, messages, destination, ids))
+        return await self.run(
+            dead_letters.move_messages(self._namespace, messages, destination, ids)
+        )
 
     async def close(self) -> None:
         """Async twin of ``RSMQ.close``."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from redis.exceptions import RedisError
 
-from rsmq import operations
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.errors import ClientClosed, RSMQError
-from rsmq.operations import Operation, ReceiveInSteps, Steps
+from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
+from rsmq.operations.batches import ReceiveInSteps
+from rsmq.operations.operation import Operation, Steps
 from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE, check_deadline
 from rsmq.transport.sync import MEMORY, Caller, caller_of, check_url, open_caller
 from rsmq.waiting.sync import Watcher
@@ -261,7 +262,7 @@ class RSMQ:
         Source: npm rsmq 0.12.4, createQueue.
         """
         return self.run(
-            operations.create_queue(
+            queues.create_queue(
                 self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok
             )
         )
@@ -283,7 +284,7 @@ class RSMQ:
 
         Source: npm rsmq 0.12.4, deleteQueue.
         """
-        return self.run(operations.delete_queue(self._namespace, qname))
+        return self.run(queues.delete_queue(self._namespace, qname))
 
     def list_queues(self) -> list[str]:
         """
@@ -295,7 +296,7 @@ class RSMQ:
 
         Source: npm rsmq 0.12.4, listQueues.
         """
-        return self.run(operations.list_queues(self._namespace))
+        return self.run(queues.list_queues(self._namespace))
 
     def get_queue_attributes(self, qname: str) -> QueueAttributes:
         """
@@ -313,7 +314,7 @@ class RSMQ:
         Source: npm rsmq 0.12.4, getQueueAttributes. hidden_messages is exact to the millisecond,
         where Node counts what became visible within the current second as hidden.
         """
-        return self.run(operations.get_queue_attributes(self._namespace, qname))
+        return self.run(queues.get_queue_attributes(self._namespace, qname))
 
     def set_queue_attributes(
         self,
@@ -346,9 +347,7 @@ class RSMQ:
         Source: npm rsmq 0.12.4, setQueueAttributes.
         """
         return self.run(
-            operations.set_queue_attributes(
-                self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize
-            )
+            queues.set_queue_attributes(self._namespace, qname, vt=vt, delay=delay, maxsize=maxsize)
         )
 
     def pause_queue(self, qname: str) -> bool:
@@ -369,7 +368,7 @@ class RSMQ:
             InvalidFormat: the name has other characters.
             QueueNotFound: there is none.
         """
-        return self.run(operations.pause_queue(self._namespace, qname, pause=True))
+        return self.run(queues.pause_queue(self._namespace, qname, pause=True))
 
     def resume_queue(self, qname: str) -> bool:
         """
@@ -386,7 +385,7 @@ class RSMQ:
             InvalidFormat: the name has other characters.
             QueueNotFound: there is none.
         """
-        return self.run(operations.pause_queue(self._namespace, qname, pause=False))
+        return self.run(queues.pause_queue(self._namespace, qname, pause=False))
 
     def purge_queue(self, qname: str) -> int:
         """
@@ -406,7 +405,7 @@ class RSMQ:
             InvalidFormat: the name has other characters.
             QueueNotFound: there is none.
         """
-        return self.run(operations.purge_queue(self._namespace, qname))
+        return self.run(queues.purge_queue(self._namespace, qname))
 
     def send_message(
         self,
@@ -456,7 +455,7 @@ class RSMQ:
         Source: npm rsmq 0.12.4, sendMessage.
         """
         return self.run(
-            operations.send_message(
+            messages.send_message(
                 self._namespace,
                 qname,
                 body,
@@ -512,7 +511,7 @@ class RSMQ:
             MessageTooLong: the largest body is larger than the queue's maxsize, or than 512 MiB.
         """
         return self.run_steps(
-            operations.send_messages(
+            sending.send_messages(
                 self._namespace,
                 qname,
                 bodies,
@@ -556,7 +555,7 @@ class RSMQ:
             QueueNotFound: one of the queues does not exist.
         """
         return self.run(
-            operations.publish(
+            sending.publish(
                 self._namespace,
                 qnames,
                 body,
@@ -613,7 +612,7 @@ class RSMQ:
         Source: npm rsmq 0.12.4, receiveMessage. Ids without a body are removed, not delivered.
         """
         return self._receive(
-            operations.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec)),
+            messages.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec)),
             wait,
         )
 
@@ -658,7 +657,7 @@ class RSMQ:
             ClientClosed: close() was called during the wait.
         """
         return self._receive(
-            operations.receive_messages(
+            batches.receive_messages(
                 self._namespace, qnames, max_messages, vt=vt, codec=self._codec_for(codec)
             ),
             wait,
@@ -691,7 +690,7 @@ class RSMQ:
         Source: npm rsmq 0.12.4, popMessage. Ids without a body are removed, not delivered.
         """
         return self._receive(
-            operations.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
+            messages.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
         )
 
     def pop_messages(
@@ -728,7 +727,7 @@ class RSMQ:
             ClientClosed: close() was called during the wait.
         """
         return self._receive(
-            operations.pop_messages(
+            batches.pop_messages(
                 self._namespace, qnames, max_messages, codec=self._codec_for(codec)
             ),
             wait,
@@ -757,7 +756,7 @@ class RSMQ:
 
         Source: npm rsmq 0.12.4, deleteMessage; as there, a missing queue is no error.
         """
-        return self.run(operations.delete_message(self._namespace, message, id))
+        return self.run(messages.delete_message(self._namespace, message, id))
 
     @overload
     def change_message_visibility(self, message: Message, vt: float, /) -> bool: ...
@@ -790,7 +789,7 @@ class RSMQ:
 
         Source: npm rsmq 0.12.4, changeMessageVisibility.
         """
-        return self.run(operations.change_message_visibility(self._namespace, message, id, vt))
+        return self.run(messages.change_message_visibility(self._namespace, message, id, vt))
 
     @overload
     def delete_messages(self, messages: Iterable[Message], /) -> list[str]: ...
@@ -819,7 +818,7 @@ class RSMQ:
 
         As for delete_message, a missing queue is no error.
         """
-        return self.run(operations.delete_messages(self._namespace, messages, ids))
+        return self.run(batches.delete_messages(self._namespace, messages, ids))
 
     @overload
     def change_messages_visibility(
@@ -856,7 +855,7 @@ class RSMQ:
             InvalidValue: vt is out of range, or there are more than 10,000.
             QueueNotFound: one of the queues does not exist; nothing is changed then.
         """
-        return self.run(operations.change_messages_visibility(self._namespace, messages, ids, vt))
+        return self.run(batches.change_messages_visibility(self._namespace, messages, ids, vt))
 
     @overload
     def release_messages(self, messages: Iterable[Message], /) -> list[str]: ...
@@ -886,7 +885,7 @@ class RSMQ:
             InvalidValue: there are more than 10,000.
             QueueNotFound: one of the queues does not exist; nothing is changed then.
         """
-        return self.run(operations.release_messages(self._namespace, messages, ids))
+        return self.run(batches.release_messages(self._namespace, messages, ids))
 
     def release_all_messages(self, qname: str) -> int:
         """
@@ -906,7 +905,7 @@ class RSMQ:
             InvalidFormat: the name has other characters.
             QueueNotFound: there is no such queue.
         """
-        return self.run_steps(operations.release_all_messages(self._namespace, qname))
+        return self.run_steps(recovery.release_all_messages(self._namespace, qname))
 
     def recover_messages(
         self,
@@ -945,7 +944,7 @@ class RSMQ:
             QueueNotFound: there is no such queue.
         """
         return self.run_steps(
-            operations.recover_messages(
+            recovery.recover_messages(
                 self._namespace,
                 qname,
                 max_messages,
@@ -975,7 +974,7 @@ class RSMQ:
             QueueNotFound: there is no such queue.
         """
         return self.run(
-            operations.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
+            messages.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
         )
 
     def peek_messages(
@@ -1013,7 +1012,7 @@ class RSMQ:
             QueueNotFound: there is no such queue.
         """
         return self.run_steps(
-            operations.peek_messages(
+            inspection.peek_messages(
                 self._namespace, qname, start, count, state=state, codec=self._codec_for(codec)
             )
         )
@@ -1033,7 +1032,7 @@ class RSMQ:
             InvalidFormat: the name has other characters.
             QueueNotFound: there is no such queue.
         """
-        return self.run_steps(operations.count_messages(self._namespace, qname))
+        return self.run_steps(inspection.count_messages(self._namespace, qname))
 
     def set_dead_letter_policy(
         self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None
@@ -1070,7 +1069,7 @@ class RSMQ:
             QueueNotFound: one of the two does not exist.
         """
         return self.run(
-            operations.set_dead_letter_policy(
+            dead_letters.set_dead_letter_policy(
                 self._namespace, qname, dead_letter_queue, max_receives
             )
         )
@@ -1097,7 +1096,7 @@ class RSMQ:
             InvalidValue: max_messages is out of range or not whole.
             QueueNotFound: there is no such queue.
         """
-        return self.run_steps(operations.sweep_dead_letters(self._namespace, qname, max_messages))
+        return self.run_steps(dead_letters.sweep_dead_letters(self._namespace, qname, max_messages))
 
     def redrive_messages(
         self,
@@ -1131,7 +1130,7 @@ class RSMQ:
             QueueNotFound: one of the two does not exist.
         """
         return self.run_steps(
-            operations.redrive_messages(
+            dead_letters.redrive_messages(
                 self._namespace, dead_letter_queue, destination, max_messages
             )
         )
@@ -1171,7 +1170,7 @@ class RSMQ:
             InvalidValue: there are more than 10,000.
             QueueNotFound: one of the queues does not exist; nothing is moved then.
         """
-        return self.run(operations.move_messages(self._namespace, messages, destination, ids))
+        return self.run(dead_letters.move_messages(self._namespace, messages, destination, ids))
 
     def close(self) -> None:
         """

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from rsmq.doctor.finding import Finding, finding
-from rsmq.operations.examining import QueueFacts
-from rsmq.operations.repairing import NOW_S, Change
+from rsmq.operations.doctor import NOW_S, Change, QueueFacts
 from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT
 from rsmq.wire.limits import (
     DEFAULT_DELAY,

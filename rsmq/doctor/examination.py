@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from redis.exceptions import ResponseError
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.doctor.finding import Finding, Report, finding
 from rsmq.doctor.messages import Tally, look_at_fields, look_at_messages, looks_like_id
 from rsmq.doctor.queues import facts_of, look_at_queue, names_found
 from rsmq.doctor.server import rights_findings, server_findings
 from rsmq.errors import QueueNotFound
-from rsmq.operations.examining import IndexFacts, QueueFacts
+from rsmq.operations.doctor import IndexFacts, QueueFacts, examine_index, examine_messages
+from rsmq.operations.queues import list_queues
 from rsmq.transport.retry import code_of
 from rsmq.wire.keys import RESERVED_NAME, Namespace
 from rsmq.wire.names import decode_name
@@ -71,7 +71,7 @@ class _Examination:
     def report(self, queues: list[str] | None) -> Report:
         for name in queues or ():
             self._namespace.queue(name)
-        index = self._rsmq.run(operations.examine_index(self._namespace.queues))
+        index = self._rsmq.run(examine_index(self._namespace.queues))
         found = server_findings(self._rsmq, index)
         if any(each.code == "no-hash-tag" for each in found):
             return Report(self._ns, tuple(found), 0, 0)
@@ -106,7 +106,7 @@ class _Examination:
         ]
 
     def _listed(self) -> list[str]:
-        return self._rsmq.run(operations.list_queues(self._namespace))
+        return self._rsmq.run(list_queues(self._namespace))
 
     def _is_there(self, name: str) -> bool:
         """Whether there is anything of a queue, and not only a key whose name begins alike."""
@@ -120,7 +120,7 @@ class _Examination:
 
     def _has_ids(self, facts: QueueFacts) -> bool:
         """Whether a sorted set without a hash is one of ids, and not somebody else's."""
-        first = operations.examine_messages(facts.keys, (b"-inf", b"0"))
+        first = examine_messages(facts.keys, (b"-inf", b"0"))
         _, _, rows = self._rsmq.run(first)
         return any(looks_like_id(row.id) for row in rows)
 
@@ -144,7 +144,7 @@ class _Examination:
             found.append(finding("reserved-name", self._ns, examples=[reserved]))
         old = self._namespace.index_without_colon
         try:
-            facts = self._rsmq.run(operations.examine_index(old))
+            facts = self._rsmq.run(examine_index(old))
         except ResponseError as error:  # a user who may see the keys of the namespace only
             if code_of(error) != "NOPERM":
                 raise
@@ -155,7 +155,7 @@ class _Examination:
         return found
 
     def _kind(self, key: bytes) -> str:
-        return self._rsmq.run(operations.examine_index(key)).kind
+        return self._rsmq.run(examine_index(key)).kind
 
     def _queues(self, names: list[str]) -> list[Finding]:
         looks = [look for name in names if (look := self._look(name)) is not None]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.doctor.attributes import wrong_attributes
 from rsmq.doctor.catalogue import WAYS
@@ -35,9 +34,22 @@ from rsmq.doctor.messages import (
 )
 from rsmq.doctor.queues import facts_of
 from rsmq.errors import InvalidFormat, QueueNotFound, show, show_all
-from rsmq.operations import Operation
-from rsmq.operations.examining import StoredRow
-from rsmq.operations.repairing import NOW_MS, Change
+from rsmq.operations.doctor import (
+    NOW_MS,
+    Change,
+    StoredRow,
+    mend_fields,
+    mend_listing,
+    mend_scores,
+    persist_keys,
+    remint_messages,
+    remove_extensions,
+    remove_ghosts,
+    remove_left_over,
+    restore_orphans,
+)
+from rsmq.operations.operation import Operation
+from rsmq.operations.queues import create_queue
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, first_received_field, receive_count_field
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -146,7 +158,7 @@ class _Mending:
     def _mend(self, finding: Finding) -> int:
         if finding.queue is None:
             # Of the namespace only the index can be mended.
-            return self._rsmq.run(operations.persist_keys([self._namespace.queues], ()))
+            return self._rsmq.run(persist_keys([self._namespace.queues], ()))
         keys = self._namespace.queue(finding.queue)
         whole = self._whole(finding, keys)
         if whole is not None:
@@ -161,14 +173,14 @@ class _Mending:
     def _whole(self, finding: Finding, keys: QueueKeys) -> Operation[int] | None:
         name = keys.name
         if finding.code == "expiring":
-            return operations.persist_keys([keys.hash, keys.zset], (name,))
+            return persist_keys([keys.hash, keys.zset], (name,))
         if finding.code in {"half-queue", "unlisted-queue", "listed-without-queue"}:
-            return operations.mend_listing(self._namespace, name, make=False)
+            return mend_listing(self._namespace, name, make=False)
         if finding.code == "messages-without-queue":
-            return operations.mend_listing(self._namespace, name, make=True)
+            return mend_listing(self._namespace, name, make=True)
         if finding.code == "left-over-extension":
             kept = [key for key in keys.extensions if key != keys.staged]
-            return operations.remove_extensions(keys, kept)
+            return remove_extensions(keys, kept)
         return None
 
     def _attributes(self, finding: Finding, keys: QueueKeys) -> int:
@@ -178,12 +190,12 @@ class _Mending:
         if finding.code == "dead-letter-gone":
             return self._dead_letter_queue(facts.fields.get(DEAD_LETTER_QUEUE))
         changes = [change for code, _, change in wrong_attributes(facts) if code == finding.code]
-        return self._rsmq.run(operations.mend_fields(keys, changes)) if changes else 0
+        return self._rsmq.run(mend_fields(keys, changes)) if changes else 0
 
     def _dead_letter_queue(self, target: bytes | None) -> int:
         if target is None:
             return 0
-        made = operations.create_queue(
+        made = create_queue(
             self._namespace, decode_name(target), vt=DEFAULT_VT,
             delay=DEFAULT_DELAY, maxsize=DEFAULT_MAXSIZE, exist_ok=True,
         )  # fmt: skip
@@ -256,11 +268,11 @@ class _Mending:
         self, code: str, keys: QueueKeys
     ) -> Callable[[Sequence[bytes]], Operation[int]] | None:
         if code == "left-over-counter":
-            return lambda ids: operations.remove_left_over(keys, ids, bodies=False)
+            return lambda ids: remove_left_over(keys, ids, bodies=False)
         if "orphan-body:restore" in self._also:
-            return lambda ids: operations.restore_orphans(keys, [(id, _sent(id)) for id in ids])
+            return lambda ids: restore_orphans(keys, [(id, _sent(id)) for id in ids])
         if "orphan-body:remove" in self._also:
-            return lambda ids: operations.remove_left_over(keys, ids, bodies=True)
+            return lambda ids: remove_left_over(keys, ids, bodies=True)
         return None
 
     def _tell(self, finding: Finding, done: int) -> None:
@@ -294,7 +306,7 @@ def _counters(row: StoredRow, now: int) -> list[Change]:  # noqa: ARG001 - as th
 
 
 def _mend_counters(keys: QueueKeys, found: list[list[Change]]) -> Operation[int]:
-    return operations.mend_fields(keys, [change for changes in found for change in changes])
+    return mend_fields(keys, [change for changes in found for change in changes])
 
 
 def _from_microseconds(row: StoredRow, now: int) -> tuple[bytes, bytes, bytes]:  # noqa: ARG001
@@ -328,15 +340,15 @@ def _reminted(row: StoredRow, now: int) -> tuple[bytes, int] | None:
 
 
 _OF_ROWS: dict[str, tuple[Callable[[StoredRow, int], Any], Callable[..., Operation[int]]]] = {
-    "attribute-id": (_ghost, operations.remove_ghosts),
-    "ghost": (_ghost, operations.remove_ghosts),
-    "ids-without-queue": (_ghost, operations.remove_ghosts),
+    "attribute-id": (_ghost, remove_ghosts),
+    "ghost": (_ghost, remove_ghosts),
+    "ids-without-queue": (_ghost, remove_ghosts),
     "bad-counter": (_counters, _mend_counters),
     "count-without-time": (_counters, _mend_counters),
     "odd-first-received": (_first, _mend_counters),
-    "microseconds-score": (_from_microseconds, operations.mend_scores),
-    "seconds-score": (_from_seconds, operations.mend_scores),
-    "far-future": (_visible_now, operations.mend_scores),
-    "sent-in-future": (_sent_now, operations.mend_scores),
-    "undeletable-id": (_reminted, operations.remint_messages),
+    "microseconds-score": (_from_microseconds, mend_scores),
+    "seconds-score": (_from_seconds, mend_scores),
+    "far-future": (_visible_now, mend_scores),
+    "sent-in-future": (_sent_now, mend_scores),
+    "undeletable-id": (_reminted, remint_messages),
 }

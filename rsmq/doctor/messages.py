@@ -11,10 +11,16 @@ import math
 import re
 from collections.abc import Iterator
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.doctor.finding import EXAMPLES, Finding, finding
-from rsmq.operations.examining import EXAMINED_FIELDS, LooseField, QueueFacts, StoredRow
+from rsmq.operations.doctor import (
+    EXAMINED_FIELDS,
+    LooseField,
+    QueueFacts,
+    StoredRow,
+    examine_fields,
+    examine_messages,
+)
 from rsmq.operations.walk import Place
 from rsmq.wire.ids import is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
@@ -170,7 +176,7 @@ def walk_rows(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, StoredRow]]:
     """Every id of a queue with the server's time; one that is moved meanwhile may come twice."""
     place: Place | None = (b"-inf", b"0")
     while place:
-        place, now, rows = rsmq.run(operations.examine_messages(keys, place))
+        place, now, rows = rsmq.run(examine_messages(keys, place))
         for row in rows:
             yield now, row
 
@@ -179,7 +185,7 @@ def walk_fields(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, LooseField]]
     """Every field of a queue's hash that belongs to no id in the queue, with the server's time."""
     cursor, count = b"0", _FIRST_STEP
     while True:
-        cursor, now, size, loose = rsmq.run(operations.examine_fields(keys, cursor, count))
+        cursor, now, size, loose = rsmq.run(examine_fields(keys, cursor, count))
         for each in loose:
             yield now, each
         if cursor == b"0":

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.doctor.attributes import attribute_findings, missing
 from rsmq.doctor.finding import Finding, finding
 from rsmq.errors import RSMQError
-from rsmq.operations.examining import QueueFacts
+from rsmq.operations.doctor import QueueFacts, examine_keys, examine_queue
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, MAX_RECEIVES
 from rsmq.wire.keys import KeyKind, Namespace, classify_key
 from rsmq.wire.names import decode_name
@@ -34,7 +33,7 @@ def names_found(rsmq: RSMQ, namespace: Namespace) -> tuple[set[str], set[str]]:
     others: list[str] = []
     cursor = b"0"
     while True:
-        cursor, keys = rsmq.run(operations.examine_keys(namespace, cursor))
+        cursor, keys = rsmq.run(examine_keys(namespace, cursor))
         for key in keys:
             kind, name = classify_key(namespace.name, key)
             if kind is KeyKind.OTHER_NAMESPACE:
@@ -122,7 +121,7 @@ def _policy(
 def facts_of(rsmq: RSMQ, namespace: Namespace, name: str) -> QueueFacts | None:
     """What there is of a queue; None if its name can be none."""
     try:
-        operation = operations.examine_queue(namespace, name)
+        operation = examine_queue(namespace, name)
     except RSMQError:
         return None
     return rsmq.run(operation)

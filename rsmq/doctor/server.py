@@ -10,12 +10,11 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.doctor.finding import Finding, finding
 from rsmq.lua import Script
-from rsmq.operations import Operation, Retry
-from rsmq.operations.examining import IndexFacts
+from rsmq.operations.doctor import IndexFacts, examine_rights
+from rsmq.operations.operation import Operation, Retry
 from rsmq.wire.keys import Namespace
 
 #: The share of maxmemory from which a server counts as nearly full.
@@ -148,7 +147,7 @@ def rights_findings(rsmq: RSMQ, namespace: Namespace, qname: str) -> list[Findin
     """Which commands this user may not send, tried on the keys of one queue."""
     ns = namespace.name
     try:
-        refused = rsmq.run(operations.examine_rights(namespace, qname))
+        refused = rsmq.run(examine_rights(namespace, qname))
     except ResponseError:
         return [_hidden(ns, "which commands this user may send")]
     lacking = {part: sorted(needs & refused) for part, needs in PARTS.items()}

@@ -4,8 +4,8 @@ Moving over from other systems: rfq, BRPOPLPUSH lists, Rqueue, RedisRQ, and othe
 
 from rsmq.errors import NotPossible, SourceChanged, SourceNotFound
 from rsmq.migrate.bridge import Bridge, Inward, Outward, ToList, ToRFQ
-from rsmq.migrate.copy import copy
-from rsmq.migrate.move import move
+from rsmq.migrate.copier import copy
+from rsmq.migrate.mover import move
 from rsmq.migrate.report import Note, Report
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source

@@ -17,7 +17,7 @@ from redis.exceptions import TimeoutError as TimedOut
 
 from rsmq.codecs import BYTES
 from rsmq.errors import RSMQError, SourceNotFound
-from rsmq.migrate.move import Mover, refuse_twice
+from rsmq.migrate.mover import Mover, refuse_twice
 from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
@@ -25,7 +25,7 @@ from rsmq.migrate.sources.item import Found
 from rsmq.migrate.sources.rfq import uuid_at
 from rsmq.migrate.target import prepare, refuse_itself
 from rsmq.model import Message
-from rsmq.operations.landing import Departure, hand_over
+from rsmq.operations.migration import Departure, hand_over
 from rsmq.transport.signals import Flag
 
 _log = logging.getLogger("rsmq.migrate")

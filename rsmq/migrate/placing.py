@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from rsmq.migrate.ids import Numbered, derived, digest
 from rsmq.migrate.order import NewestFirst, OldestFirst
 from rsmq.migrate.sources.item import Item
-from rsmq.operations.landing import Arrival
-from rsmq.operations.staging import Restored
+from rsmq.operations.migration import Arrival
+from rsmq.operations.restored import Restored
 
 
 class Copies:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rsmq import operations
 from rsmq.errors import NotPossible, QueueNotFound, RSMQError
 from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
-from rsmq.operations.landing import Arrival, Told, land_copies
+from rsmq.operations.migration import Arrival, Told, land_copies
+from rsmq.operations.restored import restore_totals
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import encode_name
 
@@ -119,7 +119,7 @@ def settle(target: Server, queue: str, found: Found) -> None:
     """Raise the queue's totals to those of its source."""
     if found.stored is not None:
         keys = target.rsmq.namespace.queue(queue)
-        target.rsmq.run(operations.restore_totals(keys, found.stored))
+        target.rsmq.run(restore_totals(keys, found.stored))
 
 
 def land(target: Server, keys: QueueKeys, arrivals: Sequence[Arrival]) -> Told:

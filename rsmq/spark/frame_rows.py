@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from rsmq.errors import InvalidOption, MessageNotString
-from rsmq.operations.staging import Restored
+from rsmq.operations.restored import Restored
 from rsmq.spark.options import SinkOptions
 from rsmq.wire.ids import check_id
 from rsmq.wire.limits import to_milliseconds, utf16_length

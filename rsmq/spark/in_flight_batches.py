@@ -19,9 +19,18 @@ from dataclasses import dataclass
 import msgpack
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq import operations
 from rsmq.errors import BatchLost, InvalidOption, QueueNotFound, RSMQError
-from rsmq.operations.leases import PART, Batch, sizes_of
+from rsmq.operations.spark.in_flight_batches import (
+    PART,
+    Batch,
+    acknowledge_leased,
+    extend_leased,
+    forget_leases,
+    hold_lease,
+    keep_acknowledged,
+    lease_messages,
+    sizes_of,
+)
 from rsmq.spark.connections import Server
 from rsmq.spark.options import SourceOptions, StreamOptions
 from rsmq.wire.keys import QueueKeys
@@ -77,7 +86,7 @@ class Lease:
         self._taken_over = False
         self._renewed = time.monotonic()
         for keys in self.queues():
-            at.rsmq.run(operations.forget_leases(keys))
+            at.rsmq.run(forget_leases(keys))
         if options.group is not None:
             self._start()
 
@@ -177,7 +186,7 @@ class Lease:
     ) -> tuple[int, bool]:
         """How many messages there are now in a part, and whether there may be more."""
         self._add(number, keys, part)
-        operation = operations.lease_messages(
+        operation = lease_messages(
             self._at.namespace,
             keys,
             Batch(self.name, number),
@@ -277,7 +286,7 @@ class Lease:
                 log.warning("Batch %s of queue %s is not in Redis any more.", batch, queue)
             for part in range(max(1, len(sizes))):  # without one, its number is stored all the same
                 removed, lost = self._at.rsmq.run(
-                    operations.acknowledge_leased(
+                    acknowledge_leased(
                         self._at.namespace,
                         keys,
                         batch,
@@ -349,9 +358,7 @@ class Lease:
 
     def _keep_acknowledged(self) -> None:
         self._at.rsmq.run(
-            operations.keep_acknowledged(
-                self._at.namespace, self._query, lifetime=self._options.retention
-            )
+            keep_acknowledged(self._at.namespace, self._query, lifetime=self._options.retention)
         )
 
     def _extend(self) -> None:
@@ -361,7 +368,7 @@ class Lease:
         for number, keys, part in held:
             if number not in self._held:
                 continue
-            operation = operations.extend_leased(
+            operation = extend_leased(
                 keys,
                 Batch(self.name, number),
                 part,
@@ -398,7 +405,7 @@ class Lease:
         """Seconds for which somebody else holds one of them; 0 if all are this one's now."""
         longest = 0.0
         for keys in queues:
-            operation = operations.hold_lease(
+            operation = hold_lease(
                 keys, self.name, self._holder, seconds=HOLD, lifetime=self._options.retention
             )
             try:

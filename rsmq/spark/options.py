@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from rsmq.errors import InvalidOption, InvalidValue, RSMQError, show
-from rsmq.operations.leases import DeadLetters
+from rsmq.operations.spark.in_flight_batches import DeadLetters
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import (
     DEFAULT_MAXSIZE,

@@ -23,11 +23,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StringType, StructType
 
-from rsmq import operations
 from rsmq.errors import BatchLost, CheckpointSetBack, QueueNotFound
 from rsmq.operations.arguments import digits
+from rsmq.operations.restored import restore_messages
 from rsmq.operations.sending import send_raws
-from rsmq.operations.staging import Decision
+from rsmq.operations.spark.staged_writes import (
+    Decision,
+    adopt_staged,
+    finish_staged,
+    publish_staged,
+    stage_messages,
+)
 from rsmq.spark.connections import Server, server
 from rsmq.spark.frame_rows import Group, check_rows, grouped, size_of
 from rsmq.spark.options import SinkOptions
@@ -122,7 +128,7 @@ class _Task:
             parts = self._parts.setdefault(group.queue, [])
             part = f"{self._prefix}:{self._attempt}:{len(parts)}"
             self._at.rsmq.run(
-                operations.stage_messages(
+                stage_messages(
                     keys,
                     part,
                     messages,
@@ -134,9 +140,7 @@ class _Task:
             parts.append(part)
         elif options.restore:
             self._at.rsmq.run(
-                operations.restore_messages(
-                    keys, messages, largest=largest, realtime=options.realtime
-                )
+                restore_messages(keys, messages, largest=largest, realtime=options.realtime)
             )
         else:
             self._at.rsmq.run_steps(
@@ -222,9 +226,7 @@ def publish(
     queues = set(decision)
     while True:
         adopted = at.rsmq.run(
-            operations.adopt_staged(
-                at.namespace, write, batch, decision, lifetime=options.retention
-            )
+            adopt_staged(at.namespace, write, batch, decision, lifetime=options.retention)
         )
         if adopted is None:
             raise _lost(write, batch, "Nothing of it was published: run the write again")
@@ -235,11 +237,11 @@ def publish(
         for queue, parts in parts_of.items():
             keys = at.namespace.queue(queue)
             for part in parts:
-                one = operations.publish_staged(keys, part, realtime=options.realtime)
+                one = publish_staged(keys, part, realtime=options.realtime)
                 if at.rsmq.run(one) is None:
                     raise _lost(write, number, "Some of it was published")
         lifetime = options.retention if remember else min(options.retention, _MEMORY)
-        at.rsmq.run(operations.finish_staged(at.namespace, write, number, lifetime=lifetime))
+        at.rsmq.run(finish_staged(at.namespace, write, number, lifetime=lifetime))
         if number >= batch:
             break
     if number > batch:
@@ -342,7 +344,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         else:
             at = server(self._options.connection)
             retention = self._options.retention
-            done = operations.finish_staged(at.namespace, query, batchId, lifetime=retention)
+            done = finish_staged(at.namespace, query, batchId, lifetime=retention)
             last = at.rsmq.run(done)
             if last > batchId:
                 raise _set_back(query, batchId, last)

@@ -21,9 +21,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rsmq import operations
 from rsmq.errors import BatchLost
-from rsmq.operations.leases import Batch
+from rsmq.operations.spark.in_flight_batches import Batch, leased_messages
 from rsmq.spark.connections import server
 from rsmq.spark.in_flight_batches import Lease
 from rsmq.spark.options import SourceOptions, StreamOptions
@@ -150,7 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         keys = at.namespace.queue(partition.queue)
         schema = arrow_schema(self._schema)
         for part in partition.parts:
-            messages = at.rsmq.run(operations.leased_messages(keys, partition.batch, part))
+            messages = at.rsmq.run(leased_messages(keys, partition.batch, part))
             if messages is None:
                 if self._options.fail_on_data_loss:
                     raise BatchLost(

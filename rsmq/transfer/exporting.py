@@ -11,11 +11,10 @@ from typing import BinaryIO
 
 from redis.exceptions import ResponseError
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.model import QueueAttributes
-from rsmq.operations.reading import LookedUp
+from rsmq.operations.reading import LookedUp, get_messages, scan_ids
 from rsmq.transfer import lines, records
 from rsmq.transport.retry import is_of_these_keys
 from rsmq.wire.keys import QueueKeys
@@ -90,7 +89,7 @@ def export_queues(
     now = None
     if found:
         keys = rsmq.namespace.queue(next(iter(found)))
-        now = rsmq.run(operations.get_messages(keys, ())).now_ms
+        now = rsmq.run(get_messages(keys, ())).now_ms
     writer.write(
         {
             "type": lines.HEADER,
@@ -150,7 +149,7 @@ def _ids(rsmq: RSMQ, keys: QueueKeys) -> list[bytes]:
     scores: dict[bytes, float] = {}
     cursor = b"0"
     while True:
-        cursor, found = rsmq.run(operations.scan_ids(keys, cursor))
+        cursor, found = rsmq.run(scan_ids(keys, cursor))
         scores.update(zip(found[::2], map(float, found[1::2]), strict=True))
         if cursor == b"0":
             return sorted(scores, key=lambda id: (scores[id], id))
@@ -160,6 +159,6 @@ def look_up(rsmq: RSMQ, keys: QueueKeys, ids: list[bytes]) -> Iterator[LookedUp]
     """Look up messages by their ids, page by page."""
     at = 0
     while at < len(ids):
-        looked_up = rsmq.run(operations.get_messages(keys, ids[at : at + _PAGE]))
+        looked_up = rsmq.run(get_messages(keys, ids[at : at + _PAGE]))
         at += len(looked_up.messages)
         yield looked_up

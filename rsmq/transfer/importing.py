@@ -12,12 +12,11 @@ from typing import Any, BinaryIO
 
 from redis.exceptions import RedisError
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, show
 from rsmq.model import QueueAttributes
+from rsmq.operations.restored import Restored, restore_messages, restore_totals
 from rsmq.operations.sending import send_raws
-from rsmq.operations.staging import Restored
 from rsmq.transfer import lines, records
 from rsmq.transfer.exporting import look_up
 from rsmq.wire.fields import MESSAGE_SUFFIXES
@@ -219,7 +218,7 @@ class _Import:
             self._add(target)
             if target.created and not self._new_ids and not self._dry_run:
                 # Last: what was added has raised the total.
-                self._rsmq.run(operations.restore_totals(target.keys, target.exported))
+                self._rsmq.run(restore_totals(target.keys, target.exported))
         self._set_policies()
         for target in self._without_policy:
             exported = target.exported
@@ -356,9 +355,7 @@ class _Import:
             steps = send_raws(keys, raws, largest=0, wait=b"", channel=b"")
             added = len(self._rsmq.run_steps(steps))
         else:
-            added = self._rsmq.run(
-                operations.restore_messages(keys, messages, largest=0, realtime=False)
-            )
+            added = self._rsmq.run(restore_messages(keys, messages, largest=0, realtime=False))
         target.added += added
         target.present += len(messages) - added
 

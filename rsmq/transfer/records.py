@@ -11,7 +11,7 @@ from typing import Any
 
 from rsmq.errors import InvalidExport, show
 from rsmq.model import QueueAttributes, StoredMessage
-from rsmq.operations.staging import Restored
+from rsmq.operations.restored import Restored
 from rsmq.transfer import lines
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, UNLIMITED
 from rsmq.wire.stored import parse_time

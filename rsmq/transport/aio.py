@@ -19,7 +19,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from rsmq.errors import ClientClosed, InvalidFormat, RSMQError
-from rsmq.operations import Operation, Retry
+from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.multiplexed import NotSent, Pipeline, Request, State
 from rsmq.transport.retry import Attempts, Failure, classify, code_of, explain
 from rsmq.transport.sync import (

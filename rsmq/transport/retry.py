@@ -18,7 +18,7 @@ from enum import Enum
 import redis.exceptions as redis_errors
 
 from rsmq.errors import InvalidValue, RSMQError, show, show_all
-from rsmq.operations import Retry
+from rsmq.operations.operation import Retry
 from rsmq.wire.refusals import from_script
 
 #: How long a call whose attempts never reached the server is tried again, seconds.

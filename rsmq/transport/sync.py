@@ -24,7 +24,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import InvalidFormat, RSMQError
-from rsmq.operations import Operation, Retry
+from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.retry import Attempts, Failure, classify, code_of, explain
 from rsmq.transport.signals import Held
 from rsmq.transport.socket import OwnConnection, own_way_of, pack

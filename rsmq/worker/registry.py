@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import WorkerExists
-from rsmq.operations.workers import Identity, Predecessor
+from rsmq.operations import worker as worker_operations
+from rsmq.operations.worker import Identity, Predecessor, enter_worker, held_messages
 from rsmq.transport.process_identity import died
 
 #: Seconds between two signs of life, and without one until a worker counts as dead.
@@ -62,7 +62,7 @@ def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
     Args:
         rsmq: a client of the namespace.
     """
-    now, stored = rsmq.run(operations.list_workers(rsmq.namespace))
+    now, stored = rsmq.run(worker_operations.list_workers(rsmq.namespace))
     found = []
     for name, entry in sorted(stored.items()):
         until, _, rest = entry.partition(b":")
@@ -97,7 +97,7 @@ def held_by(rsmq: RSMQ, name: str) -> dict[str, list[str]]:
         MissingParameter: the name is None or empty.
         InvalidFormat: the name has other characters than a queue's.
     """
-    held = rsmq.run_steps(operations.held_messages(rsmq.namespace, name))
+    held = rsmq.run_steps(held_messages(rsmq.namespace, name))
     return {queue: [id for id, _ in receipts] for queue, receipts in held.items()}
 
 
@@ -122,7 +122,7 @@ def enter(rsmq: RSMQ, worker: Identity, info: dict[str, Any], look: Callable[[],
     until = 0.0
     while True:
         look()
-        other = rsmq.run(operations.enter_worker(worker, info, ttl=TTL, dead=dead))
+        other = rsmq.run(enter_worker(worker, info, ttl=TTL, dead=dead))
         if other is None:
             return
         if died(other.says):

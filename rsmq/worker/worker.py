@@ -20,11 +20,10 @@ from typing import Any, Self, TypeVar
 
 from redis.exceptions import RedisError
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, RSMQError, show
-from rsmq.operations.workers import Identity
+from rsmq.operations.worker import Identity, held_messages, leave_worker
 from rsmq.transport.process_identity import facts
 from rsmq.wire.limits import check_whole_number, to_milliseconds
 from rsmq.worker.listener import (
@@ -503,7 +502,7 @@ class Worker:
 
     def _take_over(self, identity: Identity) -> bool:
         """Give back what a dead predecessor of the name held; True if there was something."""
-        held = self.rsmq.run_steps(operations.held_messages(self.rsmq.namespace, identity.name))
+        held = self.rsmq.run_steps(held_messages(self.rsmq.namespace, identity.name))
         released = give_back(self.rsmq, identity, held)
         if released:
             _log.warning(
@@ -583,7 +582,7 @@ class Worker:
     def _leave_before_work(self) -> None:
         if self._identity is not None:
             with suppress(RSMQError, RedisError, OSError):
-                self.rsmq.run(operations.leave_worker(self._identity))
+                self.rsmq.run(leave_worker(self._identity))
 
     async def run_async(self) -> None:
         """

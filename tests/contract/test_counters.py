@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq import operations
-from rsmq.operations.leases import Batch
-from rsmq.operations.workers import Identity, Want
+from rsmq.operations.spark.in_flight_batches import Batch, lease_messages, leased_messages
+from rsmq.operations.worker import Identity, Want, take_messages
 
 #: As stored, and as read.
 STORED = {
@@ -37,7 +36,7 @@ def take(rsmq, queue):
     keys = rsmq.namespace.queue(queue)
     worker = Identity(rsmq.namespace, "w", "token")
     wants = [Want(keys, 60_000, 1, 0, 10)]
-    (taken,) = rsmq.run(operations.take_messages(worker, wants, 10))
+    (taken,) = rsmq.run(take_messages(worker, wants, 10))
     return [(id, taken.again.get(place, (1, 0))[0]) for place, id in enumerate(taken.ids)]
 
 
@@ -45,12 +44,12 @@ def lease(rsmq, queue):
     """As a stream receives: ids and counts."""
     keys, batch = rsmq.namespace.queue(queue), Batch("lease", 1)
     rsmq.run(
-        operations.lease_messages(
+        lease_messages(
             rsmq.namespace, keys, batch, 0, 10, vt=60, latest_ms=None, lifetime=60,
             dead_letters=None, query="lease",
         )
     )  # fmt: skip
-    leased = rsmq.run(operations.leased_messages(keys, batch, 0))
+    leased = rsmq.run(leased_messages(keys, batch, 0))
     ids = [id.decode() for id in leased.ids]
     return list(zip(ids, leased.receive_counts, strict=True))
 

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from rsmq import InvalidFormat, InvalidValue, MissingParameter, QueueNotFound, operations
+from rsmq import InvalidFormat, InvalidValue, MissingParameter, QueueNotFound
+from rsmq.operations.dead_letters import redrive_messages
 from rsmq.wire.keys import Namespace
 from tests.expect import refused
 
@@ -201,7 +202,7 @@ def test_what_becomes_due_during_a_redrive_waits_for_the_next(env, queue, dead):
         env.raw.hset(env.hash(dead), late[-1], "late")
         env.raw.zadd(env.zset(dead), {late[-1]: env.now_ms()})
 
-    steps = operations.redrive_messages(Namespace(env.ns), dead, queue, None)
+    steps = redrive_messages(Namespace(env.ns), dead, queue, None)
     redriven = env.rsmq.run_steps(after_each(steps, send_late))
 
     assert [old for old, _ in redriven] == ids

@@ -5,10 +5,27 @@ from __future__ import annotations
 import msgpack
 import pytest
 
-from rsmq import BYTES, QueueNotFound, operations
+from rsmq import BYTES, QueueNotFound
 from rsmq.errors import CheckpointSetBack
-from rsmq.operations.leases import Batch, DeadLetters, sizes_of
-from rsmq.operations.staging import Restored
+from rsmq.operations.restored import Restored, restore_messages, restore_totals
+from rsmq.operations.spark.in_flight_batches import (
+    Batch,
+    DeadLetters,
+    acknowledge_leased,
+    extend_leased,
+    forget_leases,
+    hold_lease,
+    keep_acknowledged,
+    lease_messages,
+    leased_messages,
+    sizes_of,
+)
+from rsmq.operations.spark.staged_writes import (
+    adopt_staged,
+    finish_staged,
+    publish_staged,
+    stage_messages,
+)
 from rsmq.wire.keys import Namespace
 from tests.contract.conftest import Env
 
@@ -41,19 +58,17 @@ def lease(env, keys, batch=FIRST, part=0, most=10, **options):
         "query": batch.lease, **options,
     }  # fmt: skip
     namespace = Namespace(env.ns)
-    return env.rsmq.run(operations.lease_messages(namespace, keys, batch, part, most, **options))[0]
+    return env.rsmq.run(lease_messages(namespace, keys, batch, part, most, **options))[0]
 
 
 def part_of(env, keys, batch=FIRST, part=0):
-    return env.rsmq.run(operations.leased_messages(keys, batch, part))
+    return env.rsmq.run(leased_messages(keys, batch, part))
 
 
 def acknowledge(env, keys, batch=FIRST, part=0, lifetime=DAY):
     namespace = Namespace(env.ns)
     return env.rsmq.run(
-        operations.acknowledge_leased(
-            namespace, keys, batch, part, lifetime=lifetime, query=batch.lease
-        )
+        acknowledge_leased(namespace, keys, batch, part, lifetime=lifetime, query=batch.lease)
     )
 
 
@@ -97,7 +112,7 @@ def test_a_lease_tells_whether_there_may_be_more(env, keys):
     env.rsmq.send_messages("q", ["x" * 1000] * 3)
 
     def more(part, most, dead_letters=None):
-        operation = operations.lease_messages(
+        operation = lease_messages(
             Namespace(env.ns), keys, FIRST, part, most, vt=0, latest_ms=None, lifetime=DAY,
             dead_letters=dead_letters, query="lease",
         )  # fmt: skip
@@ -157,7 +172,7 @@ def test_what_another_consumer_has_is_not_read_extended_or_removed(env, keys):
     score = env.scores("q")[taken]
 
     assert part_of(env, keys).ids == [kept.encode()]
-    extend = operations.extend_leased(keys, FIRST, 0, vt=300, lifetime=DAY)
+    extend = extend_leased(keys, FIRST, 0, vt=300, lifetime=DAY)
     assert env.rsmq.run(extend) == (1, 1)
     assert env.scores("q")[taken] == score
     assert env.scores("q")[kept] > env.now_ms() + 290_000
@@ -174,7 +189,7 @@ def test_an_extension_never_shortens(env, keys):
     lease(env, keys, vt=500)
     score = env.scores("q")[id]
 
-    extend = operations.extend_leased(keys, FIRST, 0, vt=1, lifetime=DAY)
+    extend = extend_leased(keys, FIRST, 0, vt=1, lifetime=DAY)
     assert env.rsmq.run(extend) == (1, 0)
     assert env.scores("q")[id] == score
 
@@ -261,7 +276,7 @@ def test_a_part_of_a_batch_that_is_acknowledged_in_part_is_told_again(env, keys)
 
 
 def test_the_number_of_the_last_batch_is_kept_for_longer(env, keys):
-    keep = operations.keep_acknowledged(Namespace(env.ns), "lease", lifetime=DAY)
+    keep = keep_acknowledged(Namespace(env.ns), "lease", lifetime=DAY)
     assert env.rsmq.run(keep) is None
     assert env.state().keys() == {keys.hash, f"{env.ns}:QUEUES".encode()}
 
@@ -309,9 +324,7 @@ def test_the_queues_own_policy_holds_without_one_of_the_call(env, keys):
 
 def test_a_lease_has_one_holder(env, keys):
     def hold(holder, seconds):
-        return env.rsmq.run(
-            operations.hold_lease(keys, "nightly", holder, seconds=seconds, lifetime=DAY)
-        )
+        return env.rsmq.run(hold_lease(keys, "nightly", holder, seconds=seconds, lifetime=DAY))
 
     assert hold("me", 20) == 0
     assert 15 < hold("you", 20) <= 20
@@ -325,10 +338,10 @@ def test_leases_that_nobody_keeps_are_forgotten(env, keys):
     lease(env, keys, Batch("kept", 1), most=1)
     lease(env, keys, Batch("old", 1), lifetime=0.001, most=1)
     lease(env, keys, Batch("old", 1), part=1, lifetime=0.001, most=1)
-    env.rsmq.run(operations.hold_lease(keys, "old", "me", seconds=0, lifetime=DAY))
+    env.rsmq.run(hold_lease(keys, "old", "me", seconds=0, lifetime=DAY))
     removed = 0
     while removed < 4:  # one field of the lease, one of the batch, and two parts
-        removed += env.rsmq.run(operations.forget_leases(keys))
+        removed += env.rsmq.run(forget_leases(keys))
 
     assert set(env.raw.hkeys(keys.leases)) == {b"kept:1", b"kept:1:0"}
 
@@ -337,7 +350,7 @@ def test_the_most_patient_says_how_long_receipts_are_kept(env, keys):
     env.rsmq.send_messages("q", ["a", "b"])
     lease(env, keys, Batch("patient", 1), most=1)
     lease(env, keys, Batch("other", 1), most=1, lifetime=60)
-    env.rsmq.run(operations.extend_leased(keys, Batch("other", 1), 0, vt=60, lifetime=60))
+    env.rsmq.run(extend_leased(keys, Batch("other", 1), 0, vt=60, lifetime=60))
 
     assert env.raw.pttl(keys.leases) > DAY * 1000 - 5000
 
@@ -347,7 +360,7 @@ def test_nothing_is_leased_without_the_queue(env):
     with pytest.raises(QueueNotFound):
         lease(env, keys)
     with pytest.raises(QueueNotFound):
-        env.rsmq.run(operations.hold_lease(keys, "a", "me", seconds=1, lifetime=DAY))
+        env.rsmq.run(hold_lease(keys, "a", "me", seconds=1, lifetime=DAY))
     assert env.state() == {}
 
 
@@ -363,20 +376,20 @@ def test_extension_data_goes_with_the_messages(env, keys, remove):
 
 def stage(env, keys, part, messages, **options):
     options = {"largest": 10, "delay_ms": None, "lifetime": DAY, **options}
-    env.rsmq.run(operations.stage_messages(keys, part, messages, **options))
+    env.rsmq.run(stage_messages(keys, part, messages, **options))
 
 
 def adopt(env, batch, decision, write="w"):
     namespace = Namespace(env.ns)
-    return env.rsmq.run(operations.adopt_staged(namespace, write, batch, decision, lifetime=DAY))
+    return env.rsmq.run(adopt_staged(namespace, write, batch, decision, lifetime=DAY))
 
 
 def publish(env, keys, part, *, realtime=False):
-    return env.rsmq.run(operations.publish_staged(keys, part, realtime=realtime))
+    return env.rsmq.run(publish_staged(keys, part, realtime=realtime))
 
 
 def finish(env, batch, write="w"):
-    return env.rsmq.run(operations.finish_staged(Namespace(env.ns), write, batch, lifetime=DAY))
+    return env.rsmq.run(finish_staged(Namespace(env.ns), write, batch, lifetime=DAY))
 
 
 def test_staged_messages_are_seen_when_they_are_published(env, keys):
@@ -432,7 +445,7 @@ def test_writes_that_nobody_asks_about_are_forgotten(env, keys):
     namespace = Namespace(env.ns)
     finish(env, 0, "kept")
     for number in range(101):
-        done = operations.finish_staged(namespace, f"w{number}", 0, lifetime=0.001)
+        done = finish_staged(namespace, f"w{number}", 0, lifetime=0.001)
         env.rsmq.run(done)
     while env.raw.hlen(namespace.written) > 100:
         finish(env, 0, "kept")
@@ -482,7 +495,7 @@ def test_messages_are_restored_as_they_were(env, keys, staged):
             stage(env, keys, "w:0:a:0", rows)
             assert publish(env, keys, "w:0:a:0") == expected
         else:
-            restore = operations.restore_messages(keys, rows, largest=1, realtime=False)
+            restore = restore_messages(keys, rows, largest=1, realtime=False)
             assert env.rsmq.run(restore) == expected
 
     now_scores, now_fields = env.scores("q"), env.fields("q")
@@ -503,7 +516,7 @@ def test_totals_are_raised_and_never_lowered(env, keys):
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
 
     def restore(**values):
-        env.rsmq.run(operations.restore_totals(keys, replace(attributes, **values)))
+        env.rsmq.run(restore_totals(keys, replace(attributes, **values)))
         fields = env.fields("q")
         return fields["totalsent"], fields.get("totalrecv"), fields["created"]
 

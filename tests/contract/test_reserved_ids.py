@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq import operations
+from rsmq.operations.reading import get_messages, scan_ids
 from rsmq.wire.fields import ATTRIBUTE_FIELDS
 from tests.contract.test_counters import RECEIVES, is_possible
 
@@ -138,10 +138,10 @@ def test_a_walk_over_all_ids_passes_them_over(env, queue, odd):
     if env.backend == "acl":
         return  # exports have rights of their own
     keys = env.rsmq.namespace.queue(queue)
-    _, found = env.rsmq.run(operations.scan_ids(keys, b"0"))
+    _, found = env.rsmq.run(scan_ids(keys, b"0"))
     assert found[::2] == [odd.encode()]
     names = [name.encode() for name in RESERVED]
-    looked_up = env.rsmq.run(operations.get_messages(keys, [*names, odd.encode()]))
+    looked_up = env.rsmq.run(get_messages(keys, [*names, odd.encode()]))
     assert [message and message.id for message in looked_up.messages] == [
         *[None] * len(RESERVED), odd,
     ]  # fmt: skip

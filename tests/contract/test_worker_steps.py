@@ -8,10 +8,23 @@ from contextlib import suppress
 import pytest
 import redis
 
-from rsmq import QueueNotFound, RSMQError, WorkerReplaced, operations
+from rsmq import QueueNotFound, RSMQError, WorkerReplaced
 from rsmq.model import DeadLetterReason
-from rsmq.operations import workers
-from rsmq.operations.workers import Group, Identity, Want
+from rsmq.operations import worker as workers
+from rsmq.operations.worker import (
+    Group,
+    Identity,
+    Want,
+    beat_worker,
+    begin_alone,
+    bury_messages,
+    enter_worker,
+    held_messages,
+    leave_worker,
+    list_workers,
+    settle_messages,
+    take_messages,
+)
 from rsmq.wire.keys import Namespace
 from tests.contract.conftest import Env
 
@@ -79,31 +92,31 @@ def take_all(env, who, wants, slots):
                 for place, (id, raw) in enumerate(zip(taken.ids, taken.raws, strict=True))
             ],
         )
-        for taken in env.rsmq.run(operations.take_messages(who, wants, slots))
+        for taken in env.rsmq.run(take_messages(who, wants, slots))
     ]
 
 
 def settle(env, who, *groups):
     groups = [Group(keys_of(env, qname), *rest) for qname, *rest in groups]
-    return env.rsmq.run(operations.settle_messages(who, groups))
+    return env.rsmq.run(settle_messages(who, groups))
 
 
 def bury(env, who, *receipts, qname="q", target="dead", why=WHY):
     messages = [(id, count, why) for id, count in receipts]
-    operation = operations.bury_messages(who, keys_of(env, qname), keys_of(env, target), messages)
+    operation = bury_messages(who, keys_of(env, qname), keys_of(env, target), messages)
     return env.rsmq.run(operation)
 
 
 def enter(env, who, *, info=None, ttl=10, dead=""):
-    return env.rsmq.run(operations.enter_worker(who, info or {"pid": 1}, ttl=ttl, dead=dead))
+    return env.rsmq.run(enter_worker(who, info or {"pid": 1}, ttl=ttl, dead=dead))
 
 
 def beat(env, who, *, info=None, ttl=10):
-    return env.rsmq.run(operations.beat_worker(who, info or {"pid": 1}, ttl=ttl))
+    return env.rsmq.run(beat_worker(who, info or {"pid": 1}, ttl=ttl))
 
 
 def leave(env, who):
-    return env.rsmq.run(operations.leave_worker(who))
+    return env.rsmq.run(leave_worker(who))
 
 
 def held(env, who):
@@ -635,9 +648,7 @@ def test_a_settling_that_is_run_twice_changes_nothing_more(env, queue, me, taken
     scores, fields = env.scores(queue), env.fields(queue)
     del scores[taken[2]]
 
-    operation = operations.settle_messages(
-        me, [Group(keys_of(env, q), *rest) for q, *rest in groups]
-    )
+    operation = settle_messages(me, [Group(keys_of(env, q), *rest) for q, *rest in groups])
     again = env.rsmq.run(operation)
     assert (again, operation.settle(again)) == (b"0011", b"1111")
     after = env.scores(queue)
@@ -871,7 +882,7 @@ def test_a_burial_of_what_was_received_since_changes_nothing(env, queue, me, dea
 
 def test_a_burial_that_is_run_twice_moves_once(env, queue, me, dead, taken):
     keys, to = keys_of(env, queue), keys_of(env, dead)
-    operation = operations.bury_messages(me, keys, to, [(taken[0], 1, WHY)])
+    operation = bury_messages(me, keys, to, [(taken[0], 1, WHY)])
     assert env.rsmq.run(operation) == b"1"
     before = env.state()
 
@@ -990,7 +1001,7 @@ def test_a_dead_workers_name_is_given_with_what_it_held(env, queue, me, how):
     assert enter(env, successor, dead="mine" if "token" in how else "") is None
     assert held(env, me) == {"": "theirs", **dict.fromkeys(ids, "1:q")}
     assert alive(env)["w"].split(":")[1] == "theirs"
-    found = env.rsmq.run_steps(operations.held_messages(Namespace(env.ns), "w"))
+    found = env.rsmq.run_steps(held_messages(Namespace(env.ns), "w"))
     assert {queue: sorted(receipts) for queue, receipts in found.items()} == {
         "q": sorted((id, 1) for id in ids)
     }
@@ -1073,7 +1084,7 @@ def test_a_broken_entry_is_as_none(env, stored):
 def test_workers_are_listed_with_the_servers_time(env, me):
     enter(env, worker(env, "t", "v"), info={"pid": 2})
     before = env.now_ms()
-    now, found = env.rsmq.run(operations.list_workers(Namespace(env.ns)))
+    now, found = env.rsmq.run(list_workers(Namespace(env.ns)))
 
     assert before <= now <= env.now_ms()
     assert {name: value.decode() for name, value in found.items()} == alive(env)
@@ -1081,10 +1092,10 @@ def test_workers_are_listed_with_the_servers_time(env, me):
 
 
 def test_without_workers_the_list_is_empty(env):
-    _, found = env.rsmq.run(operations.list_workers(Namespace(env.ns)))
+    _, found = env.rsmq.run(list_workers(Namespace(env.ns)))
 
     assert found == {}
-    assert env.rsmq.run_steps(operations.held_messages(Namespace(env.ns), "w")) == {}
+    assert env.rsmq.run_steps(held_messages(Namespace(env.ns), "w")) == {}
     assert env.state() == {}
 
 
@@ -1097,7 +1108,7 @@ def test_what_a_worker_holds_is_told_by_queue_over_many_pages(env, queue, me):
     env.rsmq.receive_messages("p", 700, vt=0)
     take(env, me, want(env), want(env, "p"))
     before = env.state()
-    found = env.rsmq.run_steps(operations.held_messages(Namespace(env.ns), "w"))
+    found = env.rsmq.run_steps(held_messages(Namespace(env.ns), "w"))
 
     assert {name: sorted(receipts) for name, receipts in found.items()} == {
         queue: sorted((id, 1) for id in expected[queue]),
@@ -1110,7 +1121,7 @@ def test_what_was_begun_alone_and_never_ended_is_known(env, queue):
     keys = keys_of(env, queue)
 
     def begin(id, count):
-        return env.rsmq.run(operations.begin_alone(keys, id, count))
+        return env.rsmq.run(begin_alone(keys, id, count))
 
     assert begin("a" * 32, 2) == 0
     assert env.raw.hgetall(keys.quarantined) == {b"a" * 32: b"1:2"}
@@ -1125,7 +1136,7 @@ def test_what_was_begun_alone_and_never_ended_is_known(env, queue):
 
 def begun_in_quarantine(env, ids, count=1):
     for id in ids:
-        env.rsmq.run(operations.begin_alone(keys_of(env, "q"), id, count))
+        env.rsmq.run(begin_alone(keys_of(env, "q"), id, count))
 
 
 @pytest.mark.parametrize("action", ["delete", "hide", "release"])
@@ -1139,7 +1150,7 @@ def test_settling_removes_the_counter_of_runs_in_quarantine_of_receipts_that_fit
     ids = [(id, 60_000) for id in taken[:3]] if action == "hide" else taken[:3]
 
     assert settle(env, me, (queue, action, 1, ids, True)) == b"120"
-    assert sorted(env.raw.hkeys(keys_of(env, queue).alone)) == sorted(
+    assert sorted(env.raw.hkeys(keys_of(env, queue).quarantined)) == sorted(
         id.encode() for id in taken[1:]
     )
 
@@ -1152,7 +1163,7 @@ def test_settling_leaves_the_counter_where_the_outcome_of_the_run_is_not_known(
     ids = [(id, 60_000) for id in taken] if action in {"hide", "extend"} else taken
 
     assert settle(env, me, (queue, action, 1, ids)) == b"1" * len(taken)
-    assert len(env.raw.hkeys(keys_of(env, queue).alone)) == len(taken)
+    assert len(env.raw.hkeys(keys_of(env, queue).quarantined)) == len(taken)
 
 
 @pytest.mark.parametrize("action", ["delete", "hide", "release"])
@@ -1163,7 +1174,7 @@ def test_a_replaced_worker_removes_the_counter_only_with_the_message(env, queue,
 
     told = settle(env, me, (queue, action, 1, ids, True))
     assert told == (b"1" if action == "delete" else b"2") * len(taken)
-    assert env.raw.exists(keys_of(env, queue).alone) == (action != "delete")
+    assert env.raw.exists(keys_of(env, queue).quarantined) == (action != "delete")
 
 
 def test_burying_removes_the_counter_of_runs_in_quarantine_of_receipts_that_fit(
@@ -1176,30 +1187,28 @@ def test_burying_removes_the_counter_of_runs_in_quarantine_of_receipts_that_fit(
     def bury_them(*, quarantined):
         messages = [(id, count, WHY) for id, count in receipts]
         keys, dead = keys_of(env, queue), keys_of(env, "dead")
-        return env.rsmq.run(
-            operations.bury_messages(me, keys, dead, messages, quarantined=quarantined)
-        )
+        return env.rsmq.run(bury_messages(me, keys, dead, messages, quarantined=quarantined))
 
     assert bury_them(quarantined=True) == b"12"
-    assert sorted(env.raw.hkeys(keys_of(env, queue).alone)) == sorted(
+    assert sorted(env.raw.hkeys(keys_of(env, queue).quarantined)) == sorted(
         id.encode() for id in taken[1:]
     )
     receipts = [(taken[1], 1)]
     assert bury_them(quarantined=False) == b"1"
-    assert len(env.raw.hkeys(keys_of(env, queue).alone)) == len(taken) - 1
+    assert len(env.raw.hkeys(keys_of(env, queue).quarantined)) == len(taken) - 1
 
 
 def test_a_counter_of_another_type_keeps_no_message_from_being_settled(env, queue, me, taken):
-    env.raw.set(keys_of(env, queue).alone, "not ours")
+    env.raw.set(keys_of(env, queue).quarantined, "not ours")
 
     assert settle(env, me, (queue, "delete", 1, taken, True)) == b"1" * len(taken)
-    assert env.raw.get(keys_of(env, queue).alone) == b"not ours"
+    assert env.raw.get(keys_of(env, queue).quarantined) == b"not ours"
 
 
 def test_a_later_begin_alone_lets_all_live_longer(env, queue):
     keys = keys_of(env, queue)
-    env.rsmq.run(operations.begin_alone(keys, "a" * 32, 1))
+    env.rsmq.run(begin_alone(keys, "a" * 32, 1))
     env.raw.pexpire(keys.quarantined, 1000)
-    env.rsmq.run(operations.begin_alone(keys, "b" * 32, 1))
+    env.rsmq.run(begin_alone(keys, "b" * 32, 1))
 
     assert env.raw.pttl(keys.quarantined) > 7 * DAY - 5000

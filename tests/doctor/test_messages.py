@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq import operations
 from rsmq.doctor import repair
+from rsmq.operations.doctor import remint_messages, remove_ghosts, remove_left_over, restore_orphans
 
 NODE = "hod98j94h7HkqVvzKrlMYXegVzlPtuLy"  # sent at 1795264742384.107
 SENT = 1795264742384
@@ -135,11 +135,11 @@ def test_an_attribute_is_not_made_a_message(patient, raw, rsmq):
     raw.zadd(patient.zset(), {"vt": 5})
     before = patient.fields()
     keys = rsmq.namespace.queue("q")
-    assert rsmq.run(operations.remint_messages(keys, [(b"vt", 1_700_000_000_000_000)])) == 0
-    assert rsmq.run(operations.restore_orphans(keys, [(b"delay", None)])) == 0
-    assert rsmq.run(operations.remove_left_over(keys, [b"maxsize"], bodies=True)) == 0
+    assert rsmq.run(remint_messages(keys, [(b"vt", 1_700_000_000_000_000)])) == 0
+    assert rsmq.run(restore_orphans(keys, [(b"delay", None)])) == 0
+    assert rsmq.run(remove_left_over(keys, [b"maxsize"], bodies=True)) == 0
     assert patient.fields() == before
-    assert rsmq.run(operations.remove_ghosts(keys, [(b"vt", False)])) == 1
+    assert rsmq.run(remove_ghosts(keys, [(b"vt", False)])) == 1
     assert (patient.fields(), patient.scores()) == (before, {})
 
 
@@ -160,7 +160,7 @@ def test_an_id_without_a_body_may_be_a_send_in_progress_for_ten_seconds(patient,
     assert patient.codes() == []
     keys = rsmq.namespace.queue("q")
     ghosts = [(RUBY.encode(), False), (new.encode(), False)]
-    assert rsmq.run(operations.remove_ghosts(keys, ghosts)) == 0
+    assert rsmq.run(remove_ghosts(keys, ghosts)) == 0
     raw.zadd(patient.zset(), {RUBY: patient.now_ms() - 10_001})
     assert patient.codes() == [("ghost", "q", 1)]
 
@@ -376,7 +376,7 @@ def test_a_message_that_is_received_while_ids_are_made_anew_keeps_its_own(patien
     rsmq.receive_message("q", vt=100)
     keys = rsmq.namespace.queue("q")
 
-    assert rsmq.run(operations.remint_messages(keys, [(RUST.encode(), SENT * 1000)])) == 0
+    assert rsmq.run(remint_messages(keys, [(RUST.encode(), SENT * 1000)])) == 0
     assert list(patient.scores()) == [RUST]
 
 

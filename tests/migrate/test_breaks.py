@@ -41,7 +41,12 @@ BREAKS = scaled(5, 10_000)
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch):
     """Two messages a page, so that few messages have many requests."""
-    for name in ("source.PAGE", "source.FIRST_PAGE", "redisrq.FIRST_PAGE", "moving.PAGE"):
+    for name in (
+        "sources.base.PAGE",
+        "sources.base.FIRST_PAGE",
+        "sources.redisrq.FIRST_PAGE",
+        "mover.PAGE",
+    ):
         monkeypatch.setattr(f"rsmq.migrate.{name}", 2)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import redis.exceptions as redis_errors
 
-from rsmq import QueueNotFound, operations
+from rsmq import QueueNotFound
 from rsmq.migrate import Server
-from rsmq.operations.landing import (
+from rsmq.operations.migration import (
     Arrival,
     Departure,
     Destination,
@@ -15,8 +15,11 @@ from rsmq.operations.landing import (
     hand_over,
     land_copies,
     open_copy,
+    take_from_list,
+    take_from_queue,
+    take_from_sorted_set,
 )
-from rsmq.operations.staging import Restored
+from rsmq.operations.restored import Restored
 from tests.migrate.stored import Stored, bodies, dumped, now_ms, stored
 from tests.servers import Server as RedisServer
 from tests.servers import redis_7, redis_62
@@ -92,12 +95,10 @@ class Shape:
                 (element, float(element.split()[1]) if scores is None else scores[place], each)
                 for place, (element, each) in enumerate(rows)
             ]
-            return operations.take_from_queue(
-                to, self.key + b":Q", self.key, self.key + b":x:copied", given
-            )
+            return take_from_queue(to, self.key + b":Q", self.key, self.key + b":x:copied", given)
         if self.kind == "sorted":
-            return operations.take_from_sorted_set(to, self.key, rows)
-        return operations.take_from_list(to, self.key, self.kind, rows, others)
+            return take_from_sorted_set(to, self.key, rows)
+        return take_from_list(to, self.key, self.kind, rows, others)
 
 
 @pytest.fixture(params=["left", "right", "sorted", "queue"])
@@ -296,7 +297,7 @@ def test_elements_of_a_list_that_are_alike_are_known_by_the_ids_they_got(
 
     def alike(where, *numbers):
         rows = [(b"same", arrival(number, digest=b"", body=b"same")) for number in numbers]
-        return operations.take_from_list(where, shape.key, side, rows)
+        return take_from_list(where, shape.key, side, rows)
 
     for where in (to, aside):
         raw.rpush(shape.key, *[b"same"] * 5)
@@ -360,10 +361,7 @@ def test_the_attributes_of_a_queue_that_is_taken_from_stay(rsmq, raw, ns, to):
     score = raw.zscore(source.zset, id)
     given = [(id.encode(), score, Arrival(b"d", Restored(id, b"m", int(score), 0, None)))]
 
-    assert (
-        rsmq.run(operations.take_from_queue(to, source.hash, source.zset, source.copied, given))
-        == b"1"
-    )
+    assert rsmq.run(take_from_queue(to, source.hash, source.zset, source.copied, given)) == b"1"
     del before[id.encode()]
     assert raw.hgetall(source.hash) == before
     assert not raw.exists(source.zset)

@@ -23,8 +23,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rsmq import RSMQ, WorkerReplaced, operations
-from rsmq.operations.workers import Group, Identity, Want
+from rsmq import RSMQ, WorkerReplaced
+from rsmq.operations.worker import (
+    Group,
+    Identity,
+    Want,
+    bury_messages,
+    enter_worker,
+    held_messages,
+    settle_messages,
+    take_messages,
+)
 from rsmq.transport import memory
 from rsmq.wire.keys import Namespace
 from tests.scale import scaled
@@ -72,12 +81,12 @@ class WorkerMachine(RuleBasedStateMachine):
         before = self.workers.get(name)
         now = Identity(self.namespace, name, f"t{next(_numbers)}")
         dead = before.token if before else ""
-        assert self.rsmq.run(operations.enter_worker(now, {}, ttl=10, dead=dead)) is None
+        assert self.rsmq.run(enter_worker(now, {}, ttl=10, dead=dead)) is None
         self.workers[name] = now
         if before is not None:
             with pytest.raises(WorkerReplaced):
-                self.rsmq.run(operations.take_messages(before, [], 1))
-        found = self.rsmq.run_steps(operations.held_messages(self.namespace, name))
+                self.rsmq.run(take_messages(before, [], 1))
+        found = self.rsmq.run_steps(held_messages(self.namespace, name))
         told = {(queue, *receipt) for queue, of_queue in found.items() for receipt in of_queue}
         assert told == {
             (*value.split(":")[::-1][:1], id, int(value.split(":")[0]))
@@ -135,7 +144,7 @@ class WorkerMachine(RuleBasedStateMachine):
         wants = [Want(self.namespace.queue(queue), vt * 1000, 1, ahead, 100) for queue in queues]
         waiting = [self.due(queue) for queue in queues]
         before = self.now()
-        taken = self.rsmq.run(operations.take_messages(self.workers[name], wants, slots))
+        taken = self.rsmq.run(take_messages(self.workers[name], wants, slots))
         after = self.now()
         left, number = slots, 0
         receipts = []
@@ -183,7 +192,7 @@ class WorkerMachine(RuleBasedStateMachine):
         before = self.noted(name)
         began = self.now()
         reply = self.rsmq.run(
-            operations.settle_messages(
+            settle_messages(
                 self.asker(name, late=late),
                 [
                     Group(
@@ -227,7 +236,7 @@ class WorkerMachine(RuleBasedStateMachine):
         why = {"text": "why"}
         before = self.noted(name)
         reply = self.rsmq.run(
-            operations.bury_messages(
+            bury_messages(
                 self.asker(name, late=late),
                 self.namespace.queue(queue),
                 self.namespace.queue("dead"),

@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 from redis.exceptions import AuthenticationError
 
 from rsmq import QueueNotFound
-from rsmq.operations.leases import DeadLetters
+from rsmq.operations.spark.in_flight_batches import DeadLetters
 from rsmq.spark import InvalidOption, RsmqDataSource
 from rsmq.spark.options import (
     sink_options,

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from redis.exceptions import ResponseError
 
 from rsmq import BYTES, RSMQ, QueueNotFound
-from rsmq.operations.leases import PART
+from rsmq.operations.spark.in_flight_batches import PART
 from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption, in_flight_batches
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Died, Env, dies, plain

@@ -6,7 +6,7 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import InvalidValue, QueueNotFound
-from rsmq.operations import Retry
+from rsmq.operations.operation import Retry
 from rsmq.transport.retry import (
     Attempts,
     Failure,

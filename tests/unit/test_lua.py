@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 import re
 from hashlib import sha1
 from pathlib import Path
@@ -180,8 +183,18 @@ def test_a_fragment_defines_functions_and_includes_nothing(fragment):
 
 def test_every_script_has_one_builder_and_a_method_of_both_clients():
     assert STEPS.keys() <= set(SCRIPTS)
+    modules = [
+        importlib.import_module(found.name)
+        for found in pkgutil.walk_packages(operations.__path__, "rsmq.operations.")
+    ]
+    builders = [
+        name
+        for module in modules
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__
+    ]
     for name in {STEPS.get(name, name) for name in SCRIPTS}:
-        assert callable(getattr(operations, name))
+        assert builders.count(name) == 1
         assert hasattr(RSMQ, name) == hasattr(AsyncRSMQ, name) == (name not in UPPER)
 
 

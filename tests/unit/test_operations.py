@@ -17,11 +17,35 @@ from rsmq import (
     NoAttributeSupplied,
     QueueExists,
     QueueNotFound,
-    operations,
 )
-from rsmq.operations import Retry
+from rsmq.operations.batches import (
+    change_messages_visibility,
+    delete_messages,
+    pop_messages,
+    receive_messages,
+    release_messages,
+)
+from rsmq.operations.dead_letters import move_messages, set_dead_letter_policy
+from rsmq.operations.messages import (
+    change_message_visibility,
+    delete_message,
+    get_message,
+    pop_message,
+    receive_message,
+    send_message,
+)
+from rsmq.operations.operation import Retry
+from rsmq.operations.queues import (
+    create_queue,
+    delete_queue,
+    get_queue_attributes,
+    list_queues,
+    purge_queue,
+    set_queue_attributes,
+)
+from rsmq.operations.restored import Restored, restore_messages
 from rsmq.operations.sending import send_raws
-from rsmq.operations.staging import Restored
+from rsmq.operations.spark.staged_writes import stage_messages
 from rsmq.wire import limits
 from rsmq.wire.keys import Namespace
 from tests.expect import refused
@@ -32,22 +56,20 @@ GOOD = {"vt": 30, "delay": 0, "maxsize": 65536}
 
 
 def create(qname="q", **attributes):
-    return operations.create_queue(NS, qname, **{**GOOD, "exist_ok": False, **attributes})
+    return create_queue(NS, qname, **{**GOOD, "exist_ok": False, **attributes})
 
 
 def send(qname="q", body="m", delay=None, codec=TEXT):
-    return operations.send_message(NS, qname, body, delay=delay, codec=codec, realtime=False)
+    return send_message(NS, qname, body, delay=delay, codec=codec, realtime=False)
 
 
 def send_named(name):
-    return operations.send_message(
-        NS, "q", "m", delay=None, codec=TEXT, realtime=False, dedup_id=name
-    )
+    return send_message(NS, "q", "m", delay=None, codec=TEXT, realtime=False, dedup_id=name)
 
 
 def setting(qname="q", **attributes):
     nothing = {"vt": None, "delay": None, "maxsize": None}
-    return operations.set_queue_attributes(NS, qname, **{**nothing, **attributes})
+    return set_queue_attributes(NS, qname, **{**nothing, **attributes})
 
 
 @pytest.mark.parametrize(
@@ -65,14 +87,14 @@ def setting(qname="q", **attributes):
         (lambda: send("a b", body=3, delay=-1), InvalidFormat),
         (lambda: send(body=3, delay=-1), "delay"),
         (lambda: send(body=3), MessageNotString),
-        (lambda: operations.receive_message(NS, None, vt=-1, codec=TEXT), MissingParameter),
-        (lambda: operations.delete_message(NS, "a b", None), InvalidFormat),
-        (lambda: operations.delete_message(NS, "q", None), MissingParameter),
-        (lambda: operations.change_message_visibility(NS, "a b", "", -1), InvalidFormat),
-        (lambda: operations.change_message_visibility(NS, "q", "", -1), MissingParameter),
-        (lambda: operations.change_message_visibility(NS, "q", "i" * 32, -1), "vt"),
-        (lambda: operations.change_message_visibility(NS, "q", "i" * 32, None), "vt"),
-        (lambda: operations.change_message_visibility(NS, MESSAGE, None, None), "vt"),
+        (lambda: receive_message(NS, None, vt=-1, codec=TEXT), MissingParameter),
+        (lambda: delete_message(NS, "a b", None), InvalidFormat),
+        (lambda: delete_message(NS, "q", None), MissingParameter),
+        (lambda: change_message_visibility(NS, "a b", "", -1), InvalidFormat),
+        (lambda: change_message_visibility(NS, "q", "", -1), MissingParameter),
+        (lambda: change_message_visibility(NS, "q", "i" * 32, -1), "vt"),
+        (lambda: change_message_visibility(NS, "q", "i" * 32, None), "vt"),
+        (lambda: change_message_visibility(NS, MESSAGE, None, None), "vt"),
     ],
 )
 def test_checks_run_in_nodes_order(call, kind):
@@ -92,25 +114,25 @@ def test_how_each_operation_may_be_repeated():
             create(),
             setting(vt=1),
             send(),
-            operations.delete_queue(NS, "q"),
-            operations.list_queues(NS),
-            operations.get_queue_attributes(NS, "q"),
-            operations.purge_queue(NS, "q"),
-            operations.receive_message(NS, "q", vt=None, codec=TEXT),
-            operations.pop_message(NS, "q", codec=TEXT),
-            operations.delete_message(NS, MESSAGE, None),
-            operations.change_message_visibility(NS, MESSAGE, 1, None),
-            operations.get_message(NS, "q", "i" * 32, codec=TEXT),
-            operations.receive_messages(NS, "q", 5, vt=None, codec=TEXT),
-            operations.pop_messages(NS, "q", 5, codec=TEXT),
-            operations.delete_messages(NS, [MESSAGE], None),
-            operations.change_messages_visibility(NS, [MESSAGE], 1, None),
-            operations.release_messages(NS, [MESSAGE], None),
-            operations.move_messages(NS, [MESSAGE], "p", None),
-            operations.set_dead_letter_policy(NS, "q", "p", 5),
+            delete_queue(NS, "q"),
+            list_queues(NS),
+            get_queue_attributes(NS, "q"),
+            purge_queue(NS, "q"),
+            receive_message(NS, "q", vt=None, codec=TEXT),
+            pop_message(NS, "q", codec=TEXT),
+            delete_message(NS, MESSAGE, None),
+            change_message_visibility(NS, MESSAGE, 1, None),
+            get_message(NS, "q", "i" * 32, codec=TEXT),
+            receive_messages(NS, "q", 5, vt=None, codec=TEXT),
+            pop_messages(NS, "q", 5, codec=TEXT),
+            delete_messages(NS, [MESSAGE], None),
+            change_messages_visibility(NS, [MESSAGE], 1, None),
+            release_messages(NS, [MESSAGE], None),
+            move_messages(NS, [MESSAGE], "p", None),
+            set_dead_letter_policy(NS, "q", "p", 5),
         )
     }
-    bare = operations.release_messages(NS, "q", ["i" * 32])
+    bare = release_messages(NS, "q", ["i" * 32])
     named = send_named("x")
 
     assert found == {
@@ -151,7 +173,7 @@ def test_a_create_after_a_lost_reply_settles_for_the_queue_it_may_have_made():
 
 
 def test_a_delete_after_a_lost_reply_settles_for_what_is_gone():
-    message = operations.delete_message(NS, MESSAGE, None)
+    message = delete_message(NS, MESSAGE, None)
 
     assert [message.parse(reply) for reply in (0, 1, 2)] == [False, True, False]
     assert [message.settle(reply) for reply in (0, 1, 2)] == [True, True, False]
@@ -159,12 +181,12 @@ def test_a_delete_after_a_lost_reply_settles_for_what_is_gone():
 
 def test_a_queue_that_was_not_there_is_not_found():
     with refused(QueueNotFound, "Queue not found"):
-        operations.delete_queue(NS, "q").parse(0)
+        delete_queue(NS, "q").parse(0)
 
 
 def test_a_receipt_is_id_and_receive_count_and_a_bare_id_has_no_count():
-    by_receipt = operations.delete_message(NS, MESSAGE, None)
-    by_id = operations.delete_message(NS, "q", "i" * 32)
+    by_receipt = delete_message(NS, MESSAGE, None)
+    by_id = delete_message(NS, "q", "i" * 32)
 
     assert by_receipt.args == (b"i" * 32, b"3")
     assert by_id.args == (b"i" * 32, b"")
@@ -172,7 +194,7 @@ def test_a_receipt_is_id_and_receive_count_and_a_bare_id_has_no_count():
 
 
 def test_what_a_receive_gives_back_is_fenced():
-    operation = operations.receive_message(NS, "q", vt=None, codec=TEXT)
+    operation = receive_message(NS, "q", vt=None, codec=TEXT)
     undo = operation.give_back(MESSAGE)
 
     assert undo.script.name == "release_messages"
@@ -207,11 +229,11 @@ def test_bodies_that_redis_does_not_take_are_refused_on_every_way(monkeypatch):
     for build in (
         lambda: send(body=large, codec=BYTES),
         lambda: list(send_raws(keys, [small, large], largest=0, wait=b"", channel=b"")),
-        lambda: operations.restore_messages(keys, [restored], largest=0, realtime=False).args,
-        lambda: operations.stage_messages(keys, "part", [small, small], **options),
+        lambda: restore_messages(keys, [restored], largest=0, realtime=False).args,
+        lambda: stage_messages(keys, "part", [small, small], **options),
     ):
         with pytest.raises(MessageTooLong) as caught:
             build()
         assert caught.value.value > 1000
     send(body=small, codec=BYTES)
-    operations.stage_messages(keys, "part", [small], **options)
+    stage_messages(keys, "part", [small], **options)

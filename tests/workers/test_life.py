@@ -16,8 +16,8 @@ from contextlib import suppress
 
 import pytest
 
-from rsmq import JSON, InvalidFormat, Message, WorkerExists, WorkerReplaced, operations
-from rsmq.operations.workers import Identity
+from rsmq import JSON, InvalidFormat, Message, WorkerExists, WorkerReplaced
+from rsmq.operations.worker import Identity, Want, enter_worker, take_messages
 from rsmq.worker import (
     DeadLetter,
     DetailedLogging,
@@ -97,7 +97,7 @@ def test_a_stop_is_obeyed_whose_exception_a_destructor_swallows(
     worker = place.worker(name="w")
     worker.listener("q")(nothing)
     if where == "wait":
-        rsmq.run(operations.enter_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=4, dead=""))
+        rsmq.run(enter_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=4, dead=""))
         monkeypatch.setattr(registry, "died", lambda _: bool(Swallows()) and False)
     else:
         monkeypatch.setattr(
@@ -351,9 +351,7 @@ def test_a_list_of_workers_says_who_is_alive_and_what_each_holds(place, rsmq, ga
 
 
 def test_a_worker_that_gives_no_sign_of_life_is_dead(place, rsmq):
-    place.rsmq.run(
-        operations.enter_worker(Identity(rsmq.namespace, "w", "token"), {}, ttl=0.01, dead="")
-    )
+    place.rsmq.run(enter_worker(Identity(rsmq.namespace, "w", "token"), {}, ttl=0.01, dead=""))
     info = until(lambda: next((w for w in list_workers(rsmq) if not w.alive), None))
 
     assert (info.name, info.host, info.pid, info.queues) == ("w", "", 0, {})
@@ -362,10 +360,10 @@ def test_a_worker_that_gives_no_sign_of_life_is_dead(place, rsmq):
 def test_what_a_dead_predecessor_held_is_handled_at_once(place, rsmq, caplog):
     place.queues("q")
     dead = Identity(rsmq.namespace, "w", "token")
-    rsmq.run(operations.enter_worker(dead, {}, ttl=0.05, dead=""))
-    want = operations.workers.Want(rsmq.namespace.queue("q"), 500_000, 1, 0, 10)
+    rsmq.run(enter_worker(dead, {}, ttl=0.05, dead=""))
+    want = Want(rsmq.namespace.queue("q"), 500_000, 1, 0, 10)
     ids = rsmq.send_messages("q", ["a", "b", "c"])
-    (taken,) = rsmq.run(operations.take_messages(dead, [want], 10))
+    (taken,) = rsmq.run(take_messages(dead, [want], 10))
     assert taken.ids == ids
     # One was handled by somebody else since: that is fenced.
     place.raw.hincrby(f"{place.ns}:q:Q", f"{ids[2]}:rc", 1)
@@ -503,7 +501,7 @@ def test_run_async_leaves_a_worker_alone_that_runs_already(place, rsmq):
 
 def test_a_worker_that_is_cancelled_while_it_starts_does_not_run_on(place, rsmq):
     place.queues("q")
-    rsmq.run(operations.enter_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=0.5, dead=""))
+    rsmq.run(enter_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=0.5, dead=""))
     worker = place.worker(name="w")
     worker.listener("q")(nothing)
 
@@ -943,7 +941,7 @@ def test_stop_in_a_hook_only_asks_for_it(place, rsmq, hook, is_async):
 def test_a_stop_that_comes_while_the_worker_begins_is_obeyed(place, rsmq):
     place.queues("q")
     other = Identity(rsmq.namespace, "w", "other")
-    rsmq.run(operations.enter_worker(other, {}, ttl=0.6, dead=""))
+    rsmq.run(enter_worker(other, {}, ttl=0.6, dead=""))
     worker = place.worker(name="w")
     worker.listener("q")(lambda body: None)
     running = threading.Thread(target=worker.run)

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 import click
 from redis.exceptions import RedisError
 
-from rsmq import operations
 from rsmq.cli.app.call import BODY, Call
 from rsmq.cli.app.command import SECONDS, command, queues_argument
 from rsmq.cli.app.exit_codes import Exit, ending_of
 from rsmq.cli.app.output import plain, shortened, shown, shown_body, shown_time
 from rsmq.client import RSMQ
 from rsmq.model import StoredMessage
+from rsmq.operations.inspection import first_place, new_messages
+from rsmq.operations.walk import Place
 from rsmq.wire.keys import QueueKeys
 
 #: How long after its time a message may come, ms: some clients take the time first, then send.
@@ -125,9 +126,7 @@ class _Followed:
         if number is not None:
             self._first = self._rsmq.peek_messages(self._keys.name, -number, number)
         if not all_of_them:
-            nothing = operations.new_messages(
-                self._keys, (b"+inf", b"0"), 0, front=False, codec=BODY
-            )
+            nothing = new_messages(self._keys, (b"+inf", b"0"), 0, front=False, codec=BODY)
             self._begin = self._since = self._rsmq.run(nothing).now_ms
 
     def look(self) -> Iterator[StoredMessage]:
@@ -136,10 +135,10 @@ class _Followed:
         yield from self._unknown(first)
         now = None
         for front in (True, False):
-            place: operations.Place | None = operations.first_place(self._since, front=front)
+            place: Place | None = first_place(self._since, front=front)
             while place is not None:
                 found = self._rsmq.run(
-                    operations.new_messages(self._keys, place, self._since, front=front, codec=BODY)
+                    new_messages(self._keys, place, self._since, front=front, codec=BODY)
                 )
                 now = found.now_ms if now is None else now
                 yield from self._unknown(found.messages)

@@ -11,10 +11,17 @@ from typing import Any, ClassVar, Protocol
 
 from redis.exceptions import ResponseError
 
-from rsmq import operations
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
-from rsmq.operations.landing import Arrival, Destination, Told, unpacked
+from rsmq.operations.migration import (
+    Arrival,
+    Destination,
+    Told,
+    take_from_list,
+    take_from_queue,
+    take_from_sorted_set,
+    unpacked,
+)
 from rsmq.wire.keys import copied_key
 
 #: How many messages are read at once, and how many bytes of them at most, about. The first page
@@ -204,7 +211,7 @@ class Keyed(ABC):
     def take(self, place: Place, given: Sequence[tuple[Item, Arrival]], to: Destination) -> Told:
         """As ``Source`` has it."""
         if place.shape == "queue":
-            operation = operations.take_from_queue(
+            operation = take_from_queue(
                 to,
                 place.hash,
                 place.key,
@@ -214,10 +221,10 @@ class Keyed(ABC):
         else:
             rows = [(item.element.raw, row) for item, row in given]
             if place.shape == "sorted":
-                operation = operations.take_from_sorted_set(to, place.key, rows)
+                operation = take_from_sorted_set(to, place.key, rows)
             else:
                 others = [key for item, _ in given for key in item.others]
-                operation = operations.take_from_list(to, place.key, place.shape, rows, others)
+                operation = take_from_list(to, place.key, place.shape, rows, others)
         return self.server.rsmq.run(operation)
 
     def wait(self, queue: str, seconds: float) -> None:

@@ -16,7 +16,7 @@ from rsmq.migrate.ids import digest
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import FIRST_PAGE, LOOK, SCAN, next_page
 from rsmq.migrate.sources.item import Element, Found, Item, ItemState
-from rsmq.operations.landing import TAKEN, Arrival, Destination, Told
+from rsmq.operations.migration import TAKEN, Arrival, Destination, Told
 
 #: The module's name for its type of key.
 _TYPE = "RELIABLEQ"

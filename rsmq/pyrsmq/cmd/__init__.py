@@ -17,8 +17,9 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from rsmq import errors, operations
+from rsmq import errors
 from rsmq.codecs import BYTES
+from rsmq.operations.messages import send_message
 from rsmq.pyrsmq.cmd import utils
 from rsmq.pyrsmq.cmd.exceptions import (
     CommandNotImplementedException,
@@ -314,7 +315,7 @@ class SendMessageCommand(_QueueCommand):
             except (TypeError, ValueError) as error:
                 raise InvalidParameterValue("message", message, f"{error}.") from error
         return self._rsmq.core.run(
-            operations.send_message(
+            send_message(
                 self.namespace,
                 self._qname,
                 message,

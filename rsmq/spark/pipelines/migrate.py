@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from rsmq import QueueAttributes, operations
+from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
+from rsmq.operations.restored import restore_totals
 from rsmq.spark.connections import Server
 from rsmq.spark.pipelines.progress import Progress, Tell, nobody
 from rsmq.spark.pipelines.queues import Queues
@@ -109,7 +110,7 @@ def migrate(
         write = target.options(restore=True, enforceMaxSize=False, queueColumn="queue")
         there.write.format("rsmq").options(**write).mode("append").save()
         for name in names:
-            totals = operations.restore_totals(to.namespace.queue(name), attributes[name])
+            totals = restore_totals(to.namespace.queue(name), attributes[name])
             to.rsmq.run(totals)
         tell(Progress("migrate", "comparing", total))
         reader = spark.read.format("rsmq").options(

@@ -12,9 +12,8 @@ from itertools import chain
 
 from redis.exceptions import ResponseError
 
-from rsmq import operations
 from rsmq.client import RSMQ
-from rsmq.operations.workers import Group, Identity
+from rsmq.operations.worker import Group, Identity, settle_messages
 from rsmq.transport.retry import is_of_these_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Again, HandlerTimedOut, decide
@@ -78,7 +77,7 @@ class Holding:
         ]
         began = time.monotonic()
         try:
-            told = self._rsmq.run(operations.settle_messages(self._identity, groups))
+            told = self._rsmq.run(settle_messages(self._identity, groups))
         except ResponseError as error:
             if not is_of_these_keys(error):
                 raise

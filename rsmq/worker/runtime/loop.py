@@ -18,10 +18,9 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import ClientClosed, InvalidValue, QueueNotFound, RSMQError, WorkerReplaced
-from rsmq.operations.workers import Identity
+from rsmq.operations.worker import Identity, beat_worker, leave_worker
 from rsmq.transport.signals import Flag
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
@@ -231,7 +230,7 @@ class Engine:
 
     def _beat(self) -> None:
         sent = time.monotonic()
-        self._rsmq.run(operations.beat_worker(self._identity, self.info(), ttl=TTL))
+        self._rsmq.run(beat_worker(self._identity, self.info(), ttl=TTL))
         if self._named:
             with self.backlog.lock:
                 self.backlog.until = sent + TTL
@@ -324,7 +323,7 @@ class Engine:
             self._settling.write()
             left = self._holding.let_go_of_all("the worker stops")
             self._settling.write()
-            self._rsmq.run(operations.leave_worker(self._identity))
+            self._rsmq.run(leave_worker(self._identity))
         except (RedisError, RSMQError, OSError) as error:
             self._holding.let_go_of_all("the worker stops")
             what = f"{type(error).__name__}: {error}"

@@ -12,9 +12,8 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
-from rsmq import operations
 from rsmq.client import RSMQ
-from rsmq.operations.workers import Identity, Taken
+from rsmq.operations.worker import Identity, Taken, held_messages, take_messages
 from rsmq.transport.retry import is_of_these_keys
 from rsmq.waiting.schedule import Waiter
 from rsmq.worker.middleware import Hooks
@@ -84,7 +83,7 @@ class Taking:
             return [], []
         self._hooks.call("before_receive", [each.lane.name for each in asked])
         sent = time.monotonic()
-        operation = operations.take_messages(self._identity, [each.want for each in asked], slots)
+        operation = take_messages(self._identity, [each.want for each in asked], slots)
         try:
             taken = self._rsmq.run(operation)
         except (RedisError, OSError) as error:
@@ -102,7 +101,7 @@ class Taking:
         alone: list[Job] = []
         for each in asked:
             if len(asked) > 1:
-                operation = operations.take_messages(self._identity, [each.want], slots)
+                operation = take_messages(self._identity, [each.want], slots)
                 sent = time.monotonic()
                 try:
                     (taken,) = self._rsmq.run(operation)
@@ -249,9 +248,7 @@ class Taking:
 
     def find_what_went_astray(self) -> None:
         """Release what a take received whose reply was lost."""
-        held = self._rsmq.run_steps(
-            operations.held_messages(self._rsmq.namespace, self._identity.name)
-        )
+        held = self._rsmq.run_steps(held_messages(self._rsmq.namespace, self._identity.name))
         known = {lane.name: lane.held for lane in self._lanes}
         strays = {
             queue: [

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rsmq.operations.workers import Want
+from rsmq.operations.worker import Want
 from rsmq.worker.runtime.lane import Lane
 
 #: Seconds after which a queue that has not been asked comes first.

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 
 from redis.exceptions import ResponseError
 
-from rsmq import operations
 from rsmq.client import RSMQ
+from rsmq.operations.worker import begin_alone
 from rsmq.transport.retry import is_of_these_keys
 from rsmq.worker.outcome import TookItsProcessDown
 from rsmq.worker.runtime.executor import Executor
@@ -107,7 +107,7 @@ class Solitary:
         """How often it was begun so before; it is noted that it is now."""
         keys, lease = job.lane.keys, job.leases[0]
         try:
-            return self._rsmq.run(operations.begin_alone(keys, lease.id, lease.count))
+            return self._rsmq.run(begin_alone(keys, lease.id, lease.count))
         except ResponseError as error:
             if not is_of_these_keys(error):
                 raise

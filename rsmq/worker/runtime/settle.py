@@ -16,10 +16,9 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from rsmq import operations
 from rsmq.client import RSMQ
 from rsmq.errors import BodyNotDecodable, QueueNotFound
-from rsmq.operations.workers import Group, Identity, Receipt
+from rsmq.operations.worker import Group, Identity, Receipt, bury_messages, settle_messages
 from rsmq.transport.retry import is_of_these_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
@@ -200,7 +199,7 @@ class Settling:
     def _run(self, groups: list[Group]) -> list[bytes]:
         """Write groups: together, or one by one where something is wrong with a queue."""
         try:
-            told = self._rsmq.run(operations.settle_messages(self._identity, groups))
+            told = self._rsmq.run(settle_messages(self._identity, groups))
         except ResponseError as error:
             if not is_of_these_keys(error):
                 raise
@@ -300,7 +299,7 @@ class Settling:
             self._tell_of_death("before_dead_letter", end)
         target = self._rsmq.namespace.queue(queue)
         messages = [(end.lease.id, end.lease.count, self._reason(end)) for end in together]
-        operation = operations.bury_messages(
+        operation = bury_messages(
             self._identity, lane.keys, target, messages, quarantined=quarantined
         )
         try:
@@ -398,7 +397,7 @@ def give_back(rsmq: RSMQ, identity: Identity, held: dict[str, list[Receipt]]) ->
             for id, count in receipts[at : at + A_CALL]:
                 groups.setdefault(count, []).append(id)
             told = rsmq.run(
-                operations.settle_messages(
+                settle_messages(
                     identity,
                     [Group(keys, "release", count, ids) for count, ids in groups.items()],
                 )

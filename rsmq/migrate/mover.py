@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rsmq import operations
 from rsmq.errors import NotPossible
 from rsmq.migrate import target as arriving
 from rsmq.migrate.ids import digest
@@ -19,7 +18,16 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import PAGE, Source
 from rsmq.migrate.sources.item import Item, ItemState
 from rsmq.migrate.target import Progress, Tell, nobody
-from rsmq.operations.landing import ADDED, COPIED, OTHER, TAKEN, Arrival, Destination, Unsure
+from rsmq.operations.migration import (
+    ADDED,
+    COPIED,
+    OTHER,
+    TAKEN,
+    Arrival,
+    Destination,
+    Unsure,
+    forget_copies,
+)
 
 _MODULUS = 1 << 128
 
@@ -319,7 +327,7 @@ class Mover:
             self._source.forget(self._queue, arrived)
             # Not before: while it was aside, it was known that it must not come again.
             digests = [each.digest for each in arrived if each.digest]
-            self._target.rsmq.run(operations.forget_copies(self._keys, digests))
+            self._target.rsmq.run(forget_copies(self._keys, digests))
 
     def _arrived(self, arrivals: list[Arrival], added: int) -> None:
         """Count messages that are where they go, of which so many were not there before."""

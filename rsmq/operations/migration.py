@@ -13,7 +13,7 @@ from rsmq.lua import Script, load
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.operations.staging import Restored
+from rsmq.operations.restored import Restored
 from rsmq.wire.keys import QueueKeys
 
 #: What became of each message of a call.

@@ -8,7 +8,6 @@ import hashlib
 import time
 from collections.abc import Iterator
 
-from rsmq import operations
 from rsmq.errors import SourceChanged
 from rsmq.migrate import target as arriving
 from rsmq.migrate.ids import numbered
@@ -18,7 +17,7 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import STATES, Item
 from rsmq.migrate.target import Progress, Tell, nobody
-from rsmq.operations.landing import ADDED, Arrival
+from rsmq.operations.migration import ADDED, Arrival, open_copy
 
 _MODULUS = 1 << 128
 
@@ -188,7 +187,7 @@ class _Copy:
         if not self._report.dry_run:
             self._is_open = True
             return self._target.rsmq.run(
-                operations.open_copy(
+                open_copy(
                     self.keys,
                     lifetime=arriving.COPY_OPEN,
                     list_field=arriving.list_field(self._queue),

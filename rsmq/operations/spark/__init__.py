@@ -1,0 +1,3 @@
+"""
+Operations of the Spark source and sink.
+"""
