@@ -18,7 +18,7 @@ from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.operation import Operation
 from rsmq.transport.aio import AsyncCaller, async_caller_of, open_async_caller
 from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE, check_deadline
-from rsmq.transport.sync import MEMORY, check_url
+from rsmq.transport.url import MEMORY, check_url
 from rsmq.waiting.aio import AsyncWatcher
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import (

@@ -19,7 +19,8 @@ from rsmq.operations import batches, dead_letters, inspection, messages, queues,
 from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.operation import Operation, Steps
 from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE, check_deadline
-from rsmq.transport.sync import MEMORY, Caller, caller_of, check_url, open_caller
+from rsmq.transport.sync import Caller, caller_of, open_caller
+from rsmq.transport.url import MEMORY, check_url
 from rsmq.waiting.sync import Watcher
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import (

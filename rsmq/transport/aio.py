@@ -5,7 +5,6 @@ Runs an operation on Redis, for the asyncio client; the twin of ``sync.py``.
 from __future__ import annotations
 
 import asyncio
-import select
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -15,22 +14,17 @@ import redis.asyncio
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.retry import Retry as RedisRetry
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from rsmq.errors import ClientClosed, InvalidFormat, RSMQError
 from rsmq.operations.operation import Operation, Retry
-from rsmq.transport.multiplexed import NotSent, Pipeline, Request, State
+from rsmq.transport.cancellation import Persistent, call_or_undo, read_reply
+from rsmq.transport.commands import last_of, transaction
+from rsmq.transport.multiplexed import Line, NotSent, Pipeline, Request, State, is_readable
+from rsmq.transport.pools import checked_pool, without_retries
+from rsmq.transport.redis_py import socket_of_asyncio
 from rsmq.transport.retry import Attempts, Failure, classify, code_of, explain
-from rsmq.transport.sync import (
-    LAST_WORD,
-    checked_pool,
-    last_of,
-    require_hash_tag,
-    transaction,
-    without_retries,
-)
-from rsmq.wire.keys import Namespace
+from rsmq.wire.keys import Namespace, require_hash_tag
 
 T = TypeVar("T")
 
@@ -56,7 +50,7 @@ class _RetryingCaller(ABC):
 
     @abstractmethod
     async def _attempt(
-        self, operation: Operation[Any], persistent: _Persistent, *, check: bool
+        self, operation: Operation[Any], persistent: Persistent, *, check: bool
     ) -> Any:
         """The reply; an operation that gives back has done so if this raises a cancellation."""
 
@@ -77,7 +71,7 @@ class _RetryingCaller(ABC):
         attempts = None
         # See the synchronous twin.
         check = operation.retry is not Retry.ALWAYS or operation.settle is not None
-        persistent = _Persistent()
+        persistent = Persistent()
         while True:
             persistent.sent = False
             try:
@@ -121,7 +115,7 @@ class AsyncOwnCaller(_RetryingCaller):
     def __init__(self, pool: Any, retry_deadline: float) -> None:
         super().__init__(retry_deadline)
         self._pool = pool
-        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+        self._lines: dict[asyncio.AbstractEventLoop, Line] = {}
         self._closed = False
 
     def watched_pool(self) -> Any:
@@ -129,7 +123,7 @@ class AsyncOwnCaller(_RetryingCaller):
 
     async def close(self) -> None:
         """
-        Close the connection of each loop, at the latest after LAST_WORD seconds.
+        Close the connection of each loop, at the latest after INTERRUPTED_SECONDS seconds.
 
         Calls under way may end before that. The others raise ClientClosed; they may have run.
         """
@@ -144,7 +138,7 @@ class AsyncOwnCaller(_RetryingCaller):
                     loop.call_soon_threadsafe(line.end)
 
     async def _attempt(
-        self, operation: Operation[Any], persistent: _Persistent, *, check: bool
+        self, operation: Operation[Any], persistent: Persistent, *, check: bool
     ) -> Any:
         line = self._lines.get(asyncio.get_running_loop())
         pipeline = await (line or self._new_line()).get(check=check)
@@ -153,7 +147,7 @@ class AsyncOwnCaller(_RetryingCaller):
         try:
             if operation.give_back is None:
                 return await _call_over(pipeline, operation, Request.wait)
-            return await _call_or_give_back(
+            return await call_or_undo(
                 operation, persistent, lambda each: _call_over(pipeline, each, persistent.wait)
             )
         except NotSent:
@@ -169,88 +163,13 @@ class AsyncOwnCaller(_RetryingCaller):
             if pipeline.state is not State.OPEN:
                 pipeline.close_if_unused()
 
-    def _new_line(self) -> _Line:
+    def _new_line(self) -> Line:
         if self._closed:
             raise ClientClosed
         for other in list(self._lines):
             if other.is_closed():
                 self._lines.pop(other, None)
-        return self._lines.setdefault(asyncio.get_running_loop(), _Line(self._pool))
-
-
-class _Line:
-    """The connection of one event loop, made again when it has failed."""
-
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
-        self._pipeline: Pipeline | None = None
-        #: Those that are not closed: the one above, and those that were retired.
-        self._pipelines: set[Pipeline] = set()
-        self._opening: asyncio.Task[None] | None = None
-        self._ended = False
-
-    async def get(self, *, check: bool) -> Pipeline:
-        """
-        Return the connection; if asked, one that was idle is looked at before.
-
-        Raises:
-            ClientClosed: it was closed for good.
-        """
-        while not self._ended:
-            pipeline = self._pipeline
-            if pipeline is not None and pipeline.state is State.OPEN:
-                if not (check and pipeline.idle and _readable(pipeline.socket)):
-                    return pipeline
-                pipeline.close()
-            opening = self._opening
-            if opening is None:
-                opening = self._opening = asyncio.ensure_future(self._open())
-                opening.add_done_callback(_retrieve)  # all calls that wait may be cancelled
-            await asyncio.wait((opening,))
-            if opening.cancelled():
-                if not self._ended:  # as by a program that cancels all tasks
-                    raise RedisConnectionError("Connecting was cancelled.")
-            elif (error := opening.exception()) is not None:
-                if not isinstance(error, (RedisError, OSError)):
-                    raise error
-                # Each call that waits for it gets an error of its own.
-                raise type(error)(*error.args) from error
-        raise ClientClosed
-
-    async def _open(self) -> None:
-        connection = self._pool.connection_class(**self._pool.connection_kwargs)
-        try:
-            await connection.connect()
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        else:
-            if self._ended:  # redis-py may swallow a cancellation that comes as it connects
-                await connection.disconnect(nowait=True)
-                return
-            self._pipelines = {each for each in self._pipelines if each.state is not State.CLOSED}
-            self._pipeline = Pipeline(connection)
-            self._pipelines.add(self._pipeline)
-        finally:
-            self._opening = None
-
-    def end(self) -> None:
-        """Close the connection for good: when its calls have ended, or soon."""
-        self._ended = True
-        if self._opening is not None:
-            self._opening.cancel()
-        for pipeline in self._pipelines:
-            pipeline.retire()
-            asyncio.get_running_loop().call_later(LAST_WORD, pipeline.close, ClientClosed())
-
-    async def close(self) -> None:
-        """End it, and wait until no connection is left."""
-        opening = self._opening
-        self.end()
-        if opening is not None:
-            await asyncio.wait((opening,))
-        for pipeline in self._pipelines:
-            await pipeline.wait_closed(2 * LAST_WORD)
+        return self._lines.setdefault(asyncio.get_running_loop(), Line(self._pool))
 
 
 class AsyncPoolCaller(_RetryingCaller):
@@ -267,7 +186,7 @@ class AsyncPoolCaller(_RetryingCaller):
         return self._pool
 
     async def _attempt(
-        self, operation: Operation[Any], persistent: _Persistent, *, check: bool
+        self, operation: Operation[Any], persistent: Persistent, *, check: bool
     ) -> Any:
         pool = self._pool
         connection = await pool.get_connection()
@@ -280,7 +199,7 @@ class AsyncPoolCaller(_RetryingCaller):
             if operation.give_back is None:
                 reply = await _call(connection, operation)
             else:
-                reply = await _call_or_give_back(
+                reply = await call_or_undo(
                     operation,
                     persistent,
                     lambda each: _call(connection, each, persistent.send, persistent.read),
@@ -317,8 +236,8 @@ class AsyncClusterCaller:
             if operation.give_back is None:
                 reply = await self._execute(operation)
             else:
-                persistent = _Persistent()
-                reply = await _call_or_give_back(
+                persistent = Persistent()
+                reply = await call_or_undo(
                     operation,
                     persistent,
                     lambda each: persistent.finish_task(self._execute(each)),
@@ -397,27 +316,11 @@ def _has_data(connection: Any) -> bool:
 
     The pool knows only what the event loop has read so far; the socket may know more.
     """
-    info = getattr(getattr(connection, "_writer", None), "get_extra_info", None)
-    return _readable(info("socket") if info is not None else None)
-
-
-def _readable(socket: Any) -> bool:
-    if socket is None:
-        return False
-    if not hasattr(select, "poll"):
-        return bool(select.select([socket], [], [], 0)[0])
-    poll = select.poll()
-    poll.register(socket, select.POLLIN)
-    return bool(poll.poll(0))
+    return is_readable(socket_of_asyncio(connection))
 
 
 async def _send(connection: Any, *command: Any) -> None:
     await connection.send_command(*command)
-
-
-async def _read(connection: Any) -> Any:
-    # Reading can be taken up again after a cancellation, if the connection stays open.
-    return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
 
 
 async def _call_over(
@@ -452,7 +355,7 @@ async def _call(
     connection: Any,
     operation: Operation[Any],
     send: Callable[..., Awaitable[None]] = _send,
-    read: Callable[[Any], Awaitable[Any]] = _read,
+    read: Callable[[Any], Awaitable[Any]] = read_reply,
 ) -> Any:
     if operation.before is not None:
         return await _transact(connection, operation)
@@ -465,105 +368,3 @@ async def _call(
         # Nothing ran. EVAL runs the text, and makes it known for the next time.
         await send(connection, "EVAL", script.source, count, *operation.keys, *operation.args)
         return await read(connection)
-
-
-class _Persistent:
-    """
-    Goes on through cancellations, for at most LAST_WORD seconds after the first.
-
-    Attributes:
-        cancelled: the last cancellation, None if there was none.
-        sent: True once any part of a command may have been on its way.
-        done: True once all that was sent has been answered in spite of it.
-    """
-
-    def __init__(self) -> None:
-        self.cancelled: asyncio.CancelledError | None = None
-        self.sent = False
-        self.done = False
-        self._until = 0.0
-        self._task = asyncio.current_task()
-        self._requests = self._task.cancelling() if self._task else 0
-
-    def note(self, cancelled: asyncio.CancelledError) -> None:
-        """Begin to count the time, if this is the first cancellation."""
-        if self.cancelled is None:
-            self._until = asyncio.get_running_loop().time() + LAST_WORD
-        self.cancelled = cancelled
-
-    def look_for_what_was_swallowed(self) -> None:
-        """
-        Note a cancellation that was asked for during the call and that nobody has seen.
-
-        On Python 3.11 asyncio.wait_for, by which redis-py sends, returns instead of raising if
-        what it waits for is done in the same moment.
-        """
-        if self.cancelled is None and self._task and self._task.cancelling() > self._requests:
-            self.note(asyncio.CancelledError())
-
-    async def send(self, connection: Any, *command: Any) -> None:
-        # redis-py closes a connection whose send is cancelled, with the command on its way.
-        await self.finish_task(connection.send_command(*command))
-
-    async def read(self, connection: Any) -> Any:
-        return await self.finish(lambda: _read(connection))
-
-    async def wait(self, request: Request) -> list[Any]:
-        return await self.finish(request.wait)
-
-    async def finish_task(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that must not be cancelled itself."""
-        task = asyncio.ensure_future(coroutine)
-        # Where the time is over, nobody waits for it any more.
-        task.add_done_callback(_retrieve)
-
-        async def wait() -> T:
-            await asyncio.wait((task,))  # unlike shield, it leaves the task as it is
-            return task.result()
-
-        return await self.finish(wait)
-
-    async def finish(self, step: Callable[[], Awaitable[T]]) -> T:
-        """The result of a step that can be taken up again after a cancellation."""
-        while True:
-            try:
-                if self.cancelled is None:
-                    return await step()
-                async with asyncio.timeout_at(self._until):
-                    return await step()
-            except asyncio.CancelledError as cancelled:
-                self.note(cancelled)
-                if asyncio.get_running_loop().time() >= self._until:
-                    raise
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Look at what a task raised, so that the event loop does not report it as unseen."""
-    if not task.cancelled():
-        task.exception()
-
-
-async def _call_or_give_back(
-    operation: Operation[Any],
-    persistent: _Persistent,
-    call: Callable[[Operation[Any]], Awaitable[Any]],
-) -> Any:
-    """
-    Call; if cancelled meanwhile, undo what was done before the cancellation goes on.
-
-    The cancellation stands in any case: if the undoing fails, the message comes back with its
-    visibility timeout.
-    """
-    try:
-        reply = await call(operation)
-        persistent.look_for_what_was_swallowed()
-        if persistent.cancelled is None:
-            return reply
-        undo = operation.give_back and operation.give_back(operation.parse(reply))
-        if undo:
-            await call(undo)
-        persistent.done = True
-    except (RedisError, OSError, RSMQError):
-        if persistent.cancelled is None:
-            raise
-    raise persistent.cancelled

@@ -10,6 +10,7 @@ time, which takes longer than Redis does, is not used.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
@@ -17,9 +18,12 @@ from typing import Any
 
 import hiredis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse, RedisError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from rsmq.errors import ClientClosed
+from rsmq.transport.redis_py import make_reader, take_writer
+from rsmq.transport.retry import INTERRUPTED_SECONDS
 from rsmq.transport.signals import Held
 from rsmq.transport.socket import LARGE_SEND, LOOKS_A_TIMEOUT, pack, unsent_bytes
 
@@ -99,11 +103,7 @@ class Pipeline(asyncio.Protocol):
         """Take over a connection that redis-py has opened in the running loop."""
         self.state = State.OPEN
         self._loop = asyncio.get_running_loop()
-        self._replies = hiredis.Reader(
-            protocolError=InvalidResponse,
-            replyError=connection._parser.parse_error,  # noqa: SLF001 - there is no public name
-            notEnoughData=_NOTHING,
-        )
+        self._replies = make_reader(connection, _NOTHING)
         self._timeout = connection.socket_timeout
         self.calls = 0
         self._waiting: deque[Request] = deque()
@@ -116,11 +116,11 @@ class Pipeline(asyncio.Protocol):
         self._look: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._lost = asyncio.Event()
-        self._writer = connection._writer  # noqa: SLF001 - kept, for it closes when forgotten
+        # Kept, for it closes the socket when nobody keeps it; not by redis-py, but here.
+        self._writer = take_writer(connection)
         self._transport = self._writer.transport
         self._transport.set_protocol(self)
         self._transport.set_write_buffer_limits(high=_WRITE_BYTES)
-        connection._reader = connection._writer = None  # noqa: SLF001 - it is closed here, not there
 
     @property
     def idle(self) -> bool:
@@ -276,3 +276,97 @@ def _first_bytes(pieces: deque[bytes | memoryview], most: int) -> bytes:
             pieces.appendleft(piece[left:])
         left -= len(taken[-1])
     return b"".join(taken)
+
+
+class Line:
+    """The connection of one event loop, made again when it has failed."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._pipeline: Pipeline | None = None
+        #: Those that are not closed: the one above, and those that were retired.
+        self._pipelines: set[Pipeline] = set()
+        self._opening: asyncio.Task[None] | None = None
+        self._ended = False
+
+    async def get(self, *, check: bool) -> Pipeline:
+        """
+        Return the connection; if asked, one that was idle is looked at before.
+
+        Raises:
+            ClientClosed: it was closed for good.
+        """
+        while not self._ended:
+            pipeline = self._pipeline
+            if pipeline is not None and pipeline.state is State.OPEN:
+                if not (check and pipeline.idle and is_readable(pipeline.socket)):
+                    return pipeline
+                pipeline.close()
+            opening = self._opening
+            if opening is None:
+                opening = self._opening = asyncio.ensure_future(self._open())
+                opening.add_done_callback(look_at_error)  # all calls that wait may be cancelled
+            await asyncio.wait((opening,))
+            if opening.cancelled():
+                if not self._ended:  # as by a program that cancels all tasks
+                    raise RedisConnectionError("Connecting was cancelled.")
+            elif (error := opening.exception()) is not None:
+                if not isinstance(error, (RedisError, OSError)):
+                    raise error
+                # Each call that waits for it gets an error of its own.
+                raise type(error)(*error.args) from error
+        raise ClientClosed
+
+    async def _open(self) -> None:
+        connection = self._pool.connection_class(**self._pool.connection_kwargs)
+        try:
+            await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        else:
+            if self._ended:  # redis-py may swallow a cancellation that comes as it connects
+                await connection.disconnect(nowait=True)
+                return
+            self._pipelines = {each for each in self._pipelines if each.state is not State.CLOSED}
+            self._pipeline = Pipeline(connection)
+            self._pipelines.add(self._pipeline)
+        finally:
+            self._opening = None
+
+    def end(self) -> None:
+        """Close the connection for good: when its calls have ended, or soon."""
+        self._ended = True
+        if self._opening is not None:
+            self._opening.cancel()
+        for pipeline in self._pipelines:
+            pipeline.retire()
+            asyncio.get_running_loop().call_later(
+                INTERRUPTED_SECONDS, pipeline.close, ClientClosed()
+            )
+
+    async def close(self) -> None:
+        """End it, and wait until no connection is left."""
+        opening = self._opening
+        self.end()
+        if opening is not None:
+            await asyncio.wait((opening,))
+        for pipeline in self._pipelines:
+            await pipeline.wait_closed(2 * INTERRUPTED_SECONDS)
+
+
+def is_readable(socket: Any) -> bool:
+    """Return whether a socket, if there is one, has something to read, its end included."""
+    if socket is None:
+        return False
+    if not hasattr(select, "poll"):
+        return bool(select.select([socket], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def look_at_error(task: asyncio.Task[Any]) -> None:
+    """Look at what a task raised, so that the event loop does not report it as unseen."""
+    if not task.cancelled():
+        task.exception()

@@ -24,6 +24,9 @@ from rsmq.wire.refusals import from_script
 #: How long a call whose attempts never reached the server is tried again, seconds.
 DEFAULT_RETRY_DEADLINE = 5.0
 
+#: How long a receive that is interrupted waits for its reply, seconds.
+INTERRUPTED_SECONDS = 1.0
+
 _LONGEST_DEADLINE = 86_400
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5

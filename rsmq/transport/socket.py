@@ -19,8 +19,9 @@ from typing import Any
 import hiredis
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from rsmq.transport.redis_py import make_reader, socket_of
 
 with suppress(ImportError):  # not on Windows
     import fcntl
@@ -89,7 +90,7 @@ class OwnConnection:
         """Read and write what a connection of redis-py has opened."""
         self._process = _process
         self.connection = connection
-        self._socket = connection._sock  # noqa: SLF001 - there is no public name
+        self._socket = socket_of(connection)
         # Not one of TLS or gevent: to be written without a poll() first, as Python's methods make,
         # which takes as long as the writing. (To let the system time the reading would save
         # another, but signals that come often would put its timeout off for ever.)
@@ -103,11 +104,7 @@ class OwnConnection:
             self._poll = poll.poll
         self._buffer = bytearray(_ROOM)
         self._sending = False  # perhaps still, something large
-        self._replies = hiredis.Reader(
-            protocolError=InvalidResponse,
-            replyError=connection._parser.parse_error,  # noqa: SLF001
-            notEnoughData=_NOTHING,
-        )
+        self._replies = make_reader(connection, _NOTHING)
 
     def disconnect(self) -> None:
         self.connection.disconnect()
@@ -214,7 +211,7 @@ class OwnConnection:
 
     def is_over(self) -> bool:
         """Whether redis-py has closed this connection, or opened another instead."""
-        return self.connection._sock is not self._socket  # noqa: SLF001
+        return socket_of(self.connection) is not self._socket
 
     def is_idle(self) -> bool:
         """Whether nothing has come unasked, not even the connection's end."""

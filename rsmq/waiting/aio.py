@@ -16,8 +16,10 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import ClientClosed
+from rsmq.transport.redis_py import set_invalidation_handler
 from rsmq.waiting.schedule import Board, Waiter
-from rsmq.waiting.sync import IDLE, RECONNECT, REPLIES, News, now, retry_tracking, tracking_options
+from rsmq.waiting.sync import IDLE, REPLIES, now
+from rsmq.waiting.tracking import RECONNECT, Tracking, retry_tracking, tracking_options
 from rsmq.wire.keys import Namespace
 
 T = TypeVar("T")
@@ -34,7 +36,7 @@ class AsyncWatcher:
         self._pool = pool
         self._namespace = namespace
         self._board = Board(opening=pool is not None)
-        self._news = News(self._board, namespace)
+        self._tracking = Tracking(self._board, namespace)
         self._connection: Any = None
         self._connect_at = now() if pool is not None else math.inf
         self._connector: asyncio.Task[None] | None = None
@@ -107,16 +109,18 @@ class AsyncWatcher:
                 self._kick.clear()
                 next_look = self._board.send_who_must_look(moment)
                 await self._ask()
-                pause = min(next_look, idle_since + IDLE, self._news.ask_at(moment)) - moment
+                pause = min(next_look, idle_since + IDLE) - moment
                 if self._connection is None:
                     if moment >= self._connect_at:
                         self._connect_at = math.inf  # until this attempt has ended
                         self._connector = asyncio.ensure_future(self._connect())
                     pause = min(pause, self._connect_at - moment)
-                elif self._news.overdue(moment) <= 0:
+                elif self._tracking.seconds_until_overdue(moment) <= 0:
                     await self._lose()
                     continue
-                pause = min(pause, self._news.overdue(moment))
+                else:
+                    overdue_in = self._tracking.seconds_until_overdue(moment)
+                    pause = min(pause, overdue_in, self._tracking.next_request_at(moment) - moment)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(0.001, pause)):
                         await self._kick.wait()
@@ -128,16 +132,15 @@ class AsyncWatcher:
 
     async def _ask(self) -> None:
         moment = now()
-        if self._connection is not None and self._news.ask_at(moment) <= moment:
+        if self._connection is not None and self._tracking.next_request_at(moment) <= moment:
             try:
-                await self._connection.send_packed_command(self._news.question(moment))
+                await self._connection.send_packed_command(self._tracking.next_request(moment))
             except (RedisError, OSError):
                 await self._lose()
 
     async def _lose(self) -> None:
         connection, self._connection = self._connection, None
         reader, self._reader = self._reader, None
-        self._news = News(self._board, self._namespace)
         self._board.end_telling(now())
         if reader is not None and reader is not asyncio.current_task():
             reader.cancel()
@@ -154,6 +157,7 @@ class AsyncWatcher:
         else:
             self._connect_at = now() + RECONNECT  # should it be lost
             self._connection = connection
+            self._tracking = Tracking(self._board, self._namespace)
             self._board.begin_telling(now())
             self._reader = asyncio.ensure_future(self._hear(connection))
         self._connector = None
@@ -170,8 +174,7 @@ class AsyncWatcher:
 
         try:
             await connection.connect()
-            parser = connection._parser  # noqa: SLF001 - there is no public way
-            parser.set_invalidation_push_handler(as_it_is)
+            set_invalidation_handler(connection, as_it_is)
             await connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
             await connection.read_response()
         except BaseException:
@@ -195,6 +198,6 @@ class AsyncWatcher:
                 await self._lose()
                 self._kick.set()
                 return
-            self._news.heard(said, now())
+            self._tracking.handle(said, now())
             await self._ask()
             self._kick.set()

@@ -301,3 +301,19 @@ def key_that_no_program_uses(keys: QueueKeys) -> bytes:
 def is_hash_of(key: str, qname: str) -> bool:
     """Return whether a key ends like the hash of a queue."""
     return key.endswith(f":{qname}{_HASH_SUFFIX}")
+
+
+def require_hash_tag(namespace: Namespace) -> None:
+    """
+    Check that all keys of a namespace have one slot of Redis Cluster.
+
+    Raises:
+        InvalidFormat: its name has no hash tag, so that its keys would be on several nodes.
+    """
+    if namespace.hash_tag is None:
+        raise InvalidFormat(
+            "ns",
+            value=namespace.name,
+            hint="On Redis Cluster all keys of a queue must lie in one slot: "
+            f"give a namespace with a hash tag, as in ns='{{{namespace.name}}}'.",
+        )

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from rsmq import RSMQ, InvalidValue, QueueNotFound
+from rsmq.waiting.schedule import Board
 from tests.expect import refused
 
 #: Seconds that a wait may last beyond its reason, on a machine that is busy.
@@ -47,6 +48,19 @@ def test_a_message_that_is_sent_ends_the_wait(env, queue, other, call):
     assert message.receive_count == 1
     assert 0.04 < time.monotonic() - began < SLACK
     assert (message.id in env.scores(queue)) is call.startswith("receive")
+
+
+def test_a_wait_that_no_news_reaches_sleeps(env, queue, monkeypatch):
+    turns = []
+    send_who_must_look = Board.send_who_must_look
+
+    def counted(board, now):
+        turns.append(now)
+        return send_who_must_look(board, now)
+
+    monkeypatch.setattr(Board, "send_who_must_look", counted)
+    assert env.rsmq.receive_message(queue, wait=0.5) is None
+    assert len(turns) < 40  # a loop that does not sleep makes thousands
 
 
 @pytest.mark.parametrize("call", CALLS)

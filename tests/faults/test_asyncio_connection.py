@@ -15,7 +15,7 @@ import redis.exceptions as redis_errors
 from redis.credentials import CredentialProvider
 
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed
-from rsmq.transport import aio
+from rsmq.transport import cancellation
 from rsmq.transport.multiplexed import NotSent
 from tests.servers import Server, redis_7
 
@@ -375,7 +375,7 @@ def unseen():
 
 
 def test_a_cancelled_receive_leaves_no_exception_unseen(server, ns, monkeypatch, unseen):
-    monkeypatch.setattr(aio, "LAST_WORD", 0.05)
+    monkeypatch.setattr(cancellation, "INTERRUPTED_SECONDS", 0.05)
     send = redis.asyncio.Connection.send_command
 
     async def slow_and_broken(self, *args, **options):

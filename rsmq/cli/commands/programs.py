@@ -16,7 +16,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
 from rsmq.cli.app.exit_codes import Exit, Failed
 from rsmq.cli.app.output import shown, shown_time, table
-from rsmq.transport.sync import check_url
+from rsmq.transport.url import check_url
 
 #: The variable that hands the password of a url on to the processes of Spark.
 _PASSWORD = "RSMQ_PIPELINE_PASSWORD"  # noqa: S105 - a name
