@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError
 
 from rsmq.errors import MissingExtra, RSMQError
+from rsmq.gauges import FRESH_SECONDS, MAX_WALKED, GaugeReader
 from rsmq.model import Message
 from rsmq.wire.limits import check_whole_number
 from rsmq.worker import Discard, Middleware
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from rsmq.client import RSMQ
     from rsmq.worker import Worker
 
-#: Seconds for which what was read of a queue is told again.
-_FRESH = 5.0
-#: Messages up to which a queue is walked through, to count those in flight and find the oldest.
-_WALKED = 10_000
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600)
 
 
@@ -146,18 +143,18 @@ class _Queues:
     def __init__(self) -> None:
         self._lock = Lock()
         self._watched: list[Worker] = []
-        self._read_at = -_FRESH
+        self._read_at = -FRESH_SECONDS
         self._read: list[tuple[str, dict[str, float]]] = []
 
     def add(self, worker: Worker) -> None:
         with self._lock:
             self._watched.append(worker)
-            self._read_at = -_FRESH
+            self._read_at = -FRESH_SECONDS
 
     def remove(self, worker: Worker) -> None:
         with self._lock:
             self._watched = [each for each in self._watched if each is not worker]
-            self._read_at = -_FRESH
+            self._read_at = -FRESH_SECONDS
 
     def describe(self) -> list[Any]:
         """Nothing: so that registering does not read."""
@@ -166,7 +163,7 @@ class _Queues:
     def collect(self) -> Iterator[Any]:
         """The gauges, as they are now or were some seconds ago."""
         with self._lock:
-            if time.monotonic() - self._read_at >= _FRESH:
+            if time.monotonic() - self._read_at >= FRESH_SECONDS:
                 # A queue may be that of several workers.
                 queues = {queue: worker.rsmq for worker in self._watched for queue in worker.queues}
                 self._read = [
@@ -194,23 +191,21 @@ _GAUGES = {
 
 
 def _figures(rsmq: RSMQ, queue: str) -> Iterator[dict[str, float]]:
-    """How a queue stands; nothing if that can't be read now."""
+    """Yield the gauges of a queue; nothing if it cannot be read now."""
     try:
-        known = rsmq.get_queue_attributes(queue)
+        attributes = rsmq.get_queue_attributes(queue)
         figures: dict[str, float] = {
-            "messages": known.messages,
-            "visible": known.visible_messages,
-            "hidden": known.hidden_messages,
+            "messages": attributes.messages,
+            "visible": attributes.visible_messages,
+            "hidden": attributes.hidden_messages,
         }
-        if known.messages <= _WALKED:
-            counts = rsmq.count_messages(queue)
-            oldest = counts.oldest_sent_ms
-            figures["in_flight"] = counts.in_flight
-            age = 0.0 if oldest is None else time.time() - oldest / 1000
-            figures["oldest_seconds"] = max(age, 0.0)
-        yield figures
+        if attributes.messages <= MAX_WALKED:
+            gauges = GaugeReader(rsmq).read(queue, attributes)
+            figures["in_flight"] = gauges.in_flight
+            figures["oldest_seconds"] = gauges.oldest_seconds or 0.0
     except (RedisError, RSMQError, OSError):
         return
+    yield figures
 
 
 def serve(port: int, host: str = "127.0.0.1") -> None:

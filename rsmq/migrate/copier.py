@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from rsmq.errors import SourceChanged
 from rsmq.migrate import target as arriving
-from rsmq.migrate.ids import numbered
-from rsmq.migrate.placing import Copies
+from rsmq.migrate.ids_and_scores import Copies, numbered
 from rsmq.migrate.report import Report, name_of
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from rsmq.errors import NotPossible
 from rsmq.migrate import target as arriving
-from rsmq.migrate.ids import digest
-from rsmq.migrate.placing import Moves
+from rsmq.migrate.ids_and_scores import Moves, digest
 from rsmq.migrate.report import Report
 from rsmq.migrate.run_lock import Alone
 from rsmq.migrate.server import Server

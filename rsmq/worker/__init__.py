@@ -19,6 +19,7 @@ The life of a message in a worker:
        └── killed: vt is over, or the next worker of the name starts ─────────────────────────┘
 """
 
+from rsmq.worker.delivery import Delivery
 from rsmq.worker.logging import DetailedLogging, JSONLines, Logging, MessageFilter
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.numbers import Numbers
@@ -35,7 +36,6 @@ from rsmq.worker.registry import WorkerInfo, held_by, list_workers
 from rsmq.worker.router import Router
 from rsmq.worker.routing import event_payload, json_field
 from rsmq.worker.runtime.invoke import current_message
-from rsmq.worker.runtime.lease import Delivery
 from rsmq.worker.worker import Worker
 
 __all__ = [

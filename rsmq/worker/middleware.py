@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rsmq.model import Message
-
-if TYPE_CHECKING:
-    from rsmq.worker.worker import Worker
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -26,10 +23,11 @@ class Middleware:
     What can be hooked into; each method does nothing here.
 
     A write that is repeated because Redis was away calls its ``before_`` hooks once more.
-    ``message`` is a ``Delivery``. ``queue`` is the name of a queue, ``queues`` several.
+    ``worker`` is the ``Worker``, ``message`` a ``Delivery``, ``queue`` the name of a queue, and
+    ``queues`` several names.
     """
 
-    def before_start(self, worker: Worker) -> None:
+    def before_start(self, worker: Any) -> None:
         """Before a worker receives."""
 
     def before_receive(self, queues: Sequence[str]) -> None:
@@ -79,10 +77,10 @@ class Middleware:
     def lease_lost(self, message: Message, reason: str) -> None:
         """A message may be somebody else's by now; its handler may still run."""
 
-    def before_stop(self, worker: Worker) -> None:
+    def before_stop(self, worker: Any) -> None:
         """The worker receives no more."""
 
-    def after_stop(self, worker: Worker) -> None:
+    def after_stop(self, worker: Any) -> None:
         """All threads have ended, or are not waited for any longer."""
 
 

@@ -42,8 +42,8 @@ from rsmq.worker.registry import enter
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
 from rsmq.worker.runtime.invoke import Handling, current
-from rsmq.worker.runtime.lane import Lane
 from rsmq.worker.runtime.loop import Engine
+from rsmq.worker.runtime.message_state import Lane
 from rsmq.worker.runtime.settle import give_back
 from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
 from rsmq.worker.runtime.tasks import Tasks

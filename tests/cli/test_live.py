@@ -65,7 +65,7 @@ def test_top_for_a_program_is_one_document_a_line(processes, rsmq, q):
 
 def test_rates_are_those_between_two_readings(rsmq, q, monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("rsmq.cli.commands.figures.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("rsmq.gauges.time.monotonic", lambda: clock[0])
     reader = Reader(rsmq, ())
     (first,) = reader.read()
     rsmq.send_messages(q, ["a"] * 10)
@@ -83,7 +83,7 @@ def test_rates_are_those_between_two_readings(rsmq, q, monkeypatch):
 
 def test_a_walk_is_not_made_again_at_once_and_long_queues_have_none(rsmq, q, monkeypatch):
     clock, walks = [100.0], []
-    monkeypatch.setattr("rsmq.cli.commands.figures.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("rsmq.gauges.time.monotonic", lambda: clock[0])
     counted = rsmq.count_messages
     monkeypatch.setattr(rsmq, "count_messages", lambda name: walks.append(name) or counted(name))
     reader = Reader(rsmq, (q,))

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsmq.migrate.ids import Numbered, derived, digest, numbered, time_part
+from rsmq.migrate.ids_and_scores import Numbered, derived, digest, numbered, time_part
 from rsmq.wire.ids import check_id, parse_sent_us
 
 NODES_ID = re.compile(r"[0-9a-z]{10}[A-Za-z0-9]{22}")

@@ -7,8 +7,7 @@ import itertools
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rsmq.migrate.order import NewestFirst, OldestFirst
-from rsmq.migrate.placing import Copies, Moves
+from rsmq.migrate.ids_and_scores import Copies, Moves, NewestFirst, OldestFirst
 from rsmq.migrate.sources.item import Element, Item
 from rsmq.wire.ids import parse_sent_us
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from rsmq import TEXT, QueueAttributes
 from rsmq.wire.keys import Namespace
 from rsmq.worker.listener import Handlers, listener
-from rsmq.worker.runtime.lane import AHEAD, MOST_AHEAD, Lane
-from rsmq.worker.runtime.lease import Batch, Single
+from rsmq.worker.runtime.message_state import AHEAD, MOST_AHEAD, Batch, Lane, Single
 from rsmq.worker.runtime.prefetch_plan import STARVED, in_order, wants
 from rsmq.worker.runtime.run_queue import Backlog
 

@@ -27,7 +27,7 @@ def registry():
 @pytest.fixture
 def fresh(monkeypatch):
     """Queues are read each time."""
-    monkeypatch.setattr(metrics, "_FRESH", 0)
+    monkeypatch.setattr(metrics, "FRESH_SECONDS", 0)
 
 
 def told(registry, name, **labels):
@@ -206,7 +206,7 @@ def test_an_empty_queue_has_no_oldest_message(place, rsmq, registry, fresh):
 
 
 def test_a_large_queue_is_not_walked_through(place, rsmq, registry, fresh, monkeypatch):
-    monkeypatch.setattr(metrics, "_WALKED", 2)
+    monkeypatch.setattr(metrics, "MAX_WALKED", 2)
     place.queues("q")
     rsmq.pause_queue("q")
     rsmq.send_messages("q", ["x"] * 3)

@@ -1,5 +1,5 @@
 """
-The commands of ``rsmq``: where each is written, what it is for, and the methods it stands for.
+The commands of ``rsmq``: where each is written, and what it is for.
 
 The help and the completion read this table, so that they import no command; a command is imported
 when it is called. One whose module is missing is not there.
@@ -19,13 +19,11 @@ class Entry:
     Attributes:
         where: module and attribute of the click command, as in ``rsmq.cli.commands.queues:create``.
         summary: what it is for, as the list of commands shows it.
-        methods: the methods of RSMQ that it calls.
         aliases: its other names.
     """
 
     where: str
     summary: str
-    methods: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 
     @property
@@ -41,121 +39,69 @@ class Entry:
 
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Queues": {
-        "create": Entry("rsmq.cli.commands.queues:create", "Create a queue.", ("create_queue",)),
-        "list": Entry(
-            "rsmq.cli.commands.queues:list_", "List the queues.", ("list_queues",), ("ls",)
-        ),
+        "create": Entry("rsmq.cli.commands.queues:create", "Create a queue."),
+        "list": Entry("rsmq.cli.commands.queues:list_", "List the queues.", ("ls",)),
         "attributes": Entry(
             "rsmq.cli.commands.queues:attributes",
             "Show the attributes of a queue, or set them.",
-            ("get_queue_attributes", "set_queue_attributes"),
             ("attr",),
         ),
         "stats": Entry(
-            "rsmq.cli.commands.queues:stats",
-            "Count the messages of queues by state.",
-            ("count_messages", "get_queue_attributes", "list_queues"),
-            ("count",),
+            "rsmq.cli.commands.queues:stats", "Count the messages of queues by state.", ("count",)
         ),
-        "pause": Entry(
-            "rsmq.cli.commands.queues:pause", "Let workers leave queues alone.", ("pause_queue",)
-        ),
-        "resume": Entry(
-            "rsmq.cli.commands.queues:resume", "Let workers go on with queues.", ("resume_queue",)
-        ),
-        "purge": Entry(
-            "rsmq.cli.commands.queues:purge", "Remove all messages of queues.", ("purge_queue",)
-        ),
+        "pause": Entry("rsmq.cli.commands.queues:pause", "Let workers leave queues alone."),
+        "resume": Entry("rsmq.cli.commands.queues:resume", "Let workers go on with queues."),
+        "purge": Entry("rsmq.cli.commands.queues:purge", "Remove all messages of queues."),
         "delete-queue": Entry(
-            "rsmq.cli.commands.queues:delete_queue",
-            "Delete queues with all their messages.",
-            ("delete_queue",),
+            "rsmq.cli.commands.queues:delete_queue", "Delete queues with all their messages."
         ),
     },
     "Messages": {
         "send": Entry(
             "rsmq.cli.commands.send:send",
             "Send messages: arguments, lines of a file, or the standard input.",
-            ("send_message", "send_messages"),
             ("sn",),
         ),
         "publish": Entry(
-            "rsmq.cli.commands.send:publish",
-            "Send a message to several queues, all or none.",
-            ("publish",),
+            "rsmq.cli.commands.send:publish", "Send a message to several queues, all or none."
         ),
         "receive": Entry(
             "rsmq.cli.commands.receive:receive",
             "Receive messages and hide them from others.",
-            ("receive_message", "receive_messages"),
             ("rc",),
         ),
-        "pop": Entry(
-            "rsmq.cli.commands.receive:pop",
-            "Receive messages and delete them at once.",
-            ("pop_message", "pop_messages"),
-        ),
-        "delete": Entry(
-            "rsmq.cli.commands.messages:delete",
-            "Delete messages.",
-            ("delete_message", "delete_messages"),
-            ("rm",),
-        ),
+        "pop": Entry("rsmq.cli.commands.receive:pop", "Receive messages and delete them at once."),
+        "delete": Entry("rsmq.cli.commands.messages:delete", "Delete messages.", ("rm",)),
         "visibility": Entry(
             "rsmq.cli.commands.messages:visibility",
             "Hide messages for a time from now, or show them.",
-            ("change_message_visibility", "change_messages_visibility"),
             ("vs",),
         ),
         "release": Entry(
             "rsmq.cli.commands.messages:release",
             "Give messages back: visible now, where they stood.",
-            ("release_messages", "release_all_messages"),
         ),
         "recover": Entry(
-            "rsmq.cli.commands.receive:recover",
-            "Take over messages that were received long ago.",
-            ("recover_messages",),
+            "rsmq.cli.commands.receive:recover", "Take over messages that were received long ago."
         ),
-        "get": Entry(
-            "rsmq.cli.commands.messages:get", "Show messages by their ids.", ("get_message",)
-        ),
-        "peek": Entry(
-            "rsmq.cli.commands.messages:peek", "Show messages by their places.", ("peek_messages",)
-        ),
+        "get": Entry("rsmq.cli.commands.messages:get", "Show messages by their ids."),
+        "peek": Entry("rsmq.cli.commands.messages:peek", "Show messages by their places."),
         "tail": Entry(
-            "rsmq.cli.commands.tail:tail",
-            "Show messages as they come, and leave them alone.",
-            ("peek_messages",),
+            "rsmq.cli.commands.tail:tail", "Show messages as they come, and leave them alone."
         ),
     },
     "Dead letters": {
         "dead-letter": Entry(
             "rsmq.cli.commands.dead_letters:dead_letter",
             "Show, set or remove a queue's dead-letter policy.",
-            ("get_queue_attributes", "set_dead_letter_policy"),
         ),
-        "sweep": Entry(
-            "rsmq.cli.commands.dead_letters:sweep",
-            "Move what was received too often.",
-            ("sweep_dead_letters",),
-        ),
-        "redrive": Entry(
-            "rsmq.cli.commands.dead_letters:redrive",
-            "Send dead letters anew.",
-            ("redrive_messages",),
-        ),
-        "move": Entry(
-            "rsmq.cli.commands.dead_letters:move",
-            "Move messages to another queue.",
-            ("move_messages",),
-        ),
+        "sweep": Entry("rsmq.cli.commands.dead_letters:sweep", "Move what was received too often."),
+        "redrive": Entry("rsmq.cli.commands.dead_letters:redrive", "Send dead letters anew."),
+        "move": Entry("rsmq.cli.commands.dead_letters:move", "Move messages to another queue."),
     },
     "Looking on": {
         "top": Entry(
-            "rsmq.cli.commands.top:top",
-            "Watch queues: counts, rates and the oldest message.",
-            ("get_queue_attributes", "count_messages", "list_queues"),
+            "rsmq.cli.commands.top:top", "Watch queues: counts, rates and the oldest message."
         ),
         "workers": Entry(
             "rsmq.cli.commands.programs:workers", "Show the workers of the namespace."
@@ -180,7 +126,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "pipeline": Entry(
             "rsmq.cli.commands.programs:pipeline", "Run a job on Spark, as rsmq-pipeline."
         ),
-        "completion": Entry("rsmq.cli.app.completion:completion", "Print a script for the shell."),
+        "completion": Entry(
+            "rsmq.cli.commands.completion:completion", "Print a script for the shell."
+        ),
     },
 }
 

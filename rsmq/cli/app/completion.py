@@ -1,5 +1,5 @@
 """
-``rsmq completion``, and what the shell completes: queues and profiles.
+Completion in the shell: commands, options, and the names of queues and profiles.
 """
 
 from __future__ import annotations
@@ -11,41 +11,17 @@ from click.shell_completion import (
     BashComplete,
     CompletionItem,
     add_completion_class,
-    get_completion_class,
     shell_complete,
     split_arg_string,
 )
 from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command
 from rsmq.cli.app.exit_codes import Failed
 from rsmq.errors import RSMQError
 
 #: Seconds that a person who has pressed TAB waits for Redis.
 _PATIENCE = 0.5
-
-
-@command(
-    "completion",
-    'eval "$(rsmq completion bash)"',
-    "rsmq completion fish > ~/.config/fish/completions/rsmq.fish",
-)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """
-    Print a script for the shell.
-
-    With it TAB completes commands, options, queues and profiles.
-    """
-    found = get_completion_class(shell)
-    if found is None:
-        raise Failed(f"click knows no {shell}")
-    # The script alone: click's way to it runs bash, to warn of old ones.
-    print(
-        found.source_template
-        % found(click.Command("rsmq"), {}, "rsmq", "_RSMQ_COMPLETE").source_vars()
-    )
 
 
 class Bash(BashComplete):

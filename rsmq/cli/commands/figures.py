@@ -1,10 +1,5 @@
 """
-How queues stand, read again and again at a bounded cost; for ``rsmq top``.
-
-The attributes of each queue are read each time, in constant time or nearly. What needs a walk, the
-messages in flight and the oldest, is read at most each five seconds, and only of queues of up to
-10,000 messages; of longer ones what is hidden counts as in flight, and the first message that is
-due as the oldest: both are marked as about.
+The figures that ``rsmq top`` shows: how queues are now, and how fast they change.
 """
 
 from __future__ import annotations
@@ -18,12 +13,8 @@ from redis.exceptions import RedisError
 from rsmq.cli.app.exit_codes import why_odd
 from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.gauges import GaugeReader
 from rsmq.model import QueueAttributes
-
-#: Seconds for which what a walk has found is shown again.
-_FRESH = 5.0
-#: Messages up to which a queue is walked through.
-_WALKED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +53,6 @@ class Figures:
 SORTS = tuple(each.name for each in fields(Figures))[:-3]
 
 
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    """What a walk found, or the estimate of it: when, and in place of what."""
-
-    at: float
-    in_flight: int
-    delayed: int
-    oldest_ms: float | None
-    about: bool
-
-
 class Reader:
     """Reads queues."""
 
@@ -86,7 +66,7 @@ class Reader:
         """
         self._rsmq = rsmq
         self._queues = queues
-        self._walks: dict[str, _Walk] = {}
+        self._gauges = GaugeReader(rsmq)
         self._totals: dict[str, tuple[float, int, int]] = {}
         #: Listed queues that could not be read the last time, each with the reason.
         self.odd: dict[str, str] = {}
@@ -130,21 +110,20 @@ class Reader:
         self, known: dict[str, QueueAttributes | None], queue: str, stands: QueueAttributes
     ) -> Figures:
         sent, received = self._rates(queue, stands)
-        walk = self._walk(queue, stands)
+        gauges = self._gauges.read(queue, stands)
         target = stands.dead_letter_queue
         dead = self._attributes(known, target) if target else None
-        oldest = None if walk.oldest_ms is None else max(time.time() - walk.oldest_ms / 1000, 0)
         return Figures(
             queue,
             stands.visible_messages,
-            walk.in_flight,
-            walk.delayed,
+            gauges.in_flight,
+            gauges.delayed,
             None if dead is None else dead.messages,
             sent,
             received,
-            oldest,
+            gauges.oldest_seconds,
             target,
-            walk.about,
+            gauges.is_estimate,
             stands.paused,
         )
 
@@ -160,33 +139,6 @@ class Reader:
         if min(changes) < 0:  # made anew
             return None, None
         return changes[0] / took, changes[1] / took
-
-    def _walk(self, queue: str, stands: QueueAttributes) -> _Walk:
-        now = time.monotonic()
-        walk = self._walks.get(queue)
-        if stands.messages == 0:
-            return _Walk(now, 0, 0, None, about=False)
-        if walk is not None and now - walk.at < _FRESH and walk.about == _is_long(stands):
-            if walk.about:
-                return _Walk(walk.at, stands.hidden_messages, 0, walk.oldest_ms, about=True)
-            return walk
-        walk = self._walks[queue] = self._walked(queue, stands, now)
-        return walk
-
-    def _walked(self, queue: str, stands: QueueAttributes, now: float) -> _Walk:
-        try:
-            if _is_long(stands):
-                first = self._rsmq.peek_messages(queue, 0, 1)
-                oldest = first[0].sent_ms if first else None
-                return _Walk(now, stands.hidden_messages, 0, oldest, about=True)
-            counts = self._rsmq.count_messages(queue)
-        except QueueNotFound:
-            return _Walk(now, 0, 0, None, about=False)
-        return _Walk(now, counts.in_flight, counts.delayed, counts.oldest_sent_ms, about=False)
-
-
-def _is_long(stands: QueueAttributes) -> bool:
-    return stands.messages > _WALKED
 
 
 def totals(read: list[Figures]) -> dict[str, Any]:

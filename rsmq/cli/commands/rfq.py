@@ -320,6 +320,6 @@ def peek(call: Call, topic: str, id: str) -> Exit | None:
 @click.pass_context
 def completions(ctx: click.Context, shell: str) -> None:
     """Print a script for the shell: that of rsmq completion."""
-    from rsmq.cli.app.completion import completion  # noqa: PLC0415 - only here
+    from rsmq.cli.commands.completion import completion  # noqa: PLC0415 - only here
 
     ctx.invoke(completion, shell=shell)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from redis.exceptions import ResponseError
 
 from rsmq.errors import SourceNotFound
-from rsmq.migrate.ids import digest
+from rsmq.migrate.ids_and_scores import digest
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import FIRST_PAGE, LOOK, SCAN, next_page
 from rsmq.migrate.sources.item import Element, Found, Item, ItemState

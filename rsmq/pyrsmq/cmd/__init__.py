@@ -15,9 +15,10 @@ import logging
 import math
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from rsmq import errors
+from rsmq.client import RSMQ
 from rsmq.codecs import BYTES
 from rsmq.operations.messages import send_message
 from rsmq.pyrsmq.cmd import utils
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from redis.client import Pipeline
 
     from rsmq.model import Message, QueueAttributes
-    from rsmq.pyrsmq.rsmq import RedisSMQ
 
 __all__ = [
     "ChangeMessageVisibilityCommand",
@@ -79,6 +79,24 @@ _SECONDS = f"Seconds from 0 to {MAX_SECONDS}."
 _SIZE = f"A size from {MIN_MAXSIZE} to {MAX_MAXSIZE}, or -1 for unlimited."
 
 
+class Maker(Protocol):
+    """What a command uses of the ``RedisSMQ`` that made it."""
+
+    namespace: Namespace
+    options: dict[str, Any]
+
+    @property
+    def client(self) -> Any:
+        """The client of redis-py."""
+
+    @property
+    def core(self) -> RSMQ:
+        """The client of this library on the same connection."""
+
+    def as_client_has_it(self, raw: bytes) -> str | bytes:
+        """Return bytes as the client of redis-py would return them."""
+
+
 class Command:
     """A call in the making."""
 
@@ -86,7 +104,7 @@ class Command:
     parameters: ClassVar[tuple[str, ...]] = ("qname", "quiet")
     _required: ClassVar[tuple[str, ...]] = ("qname",)
 
-    def __init__(self, rsmq: RedisSMQ, **params: Any) -> None:
+    def __init__(self, rsmq: Maker, **params: Any) -> None:
         self._rsmq = rsmq
         self._raises: bool | None = None
         self._refused: dict[str, InvalidParameterValue] = {}

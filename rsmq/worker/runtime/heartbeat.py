@@ -18,8 +18,7 @@ from rsmq.transport.retry import is_of_these_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Again, HandlerTimedOut, decide
 from rsmq.worker.runtime.executor import Executor
-from rsmq.worker.runtime.lane import Lane
-from rsmq.worker.runtime.lease import Job, Lease
+from rsmq.worker.runtime.message_state import Job, Lane, Lease
 from rsmq.worker.runtime.run_queue import Backlog
 from rsmq.worker.runtime.settle import A_CALL, Settling, forget
 

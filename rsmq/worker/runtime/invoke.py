@@ -11,9 +11,10 @@ from contextvars import ContextVar
 from typing import Any
 
 from rsmq.errors import BodyNotDecodable
+from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import LeaseOver
-from rsmq.worker.runtime.lease import Delivery, Job, Lease, Single
+from rsmq.worker.runtime.message_state import Job, Lease, Single
 
 #: The messages that are being handled here: for log lines of handlers.
 current: ContextVar[Job | None] = ContextVar("rsmq_job", default=None)

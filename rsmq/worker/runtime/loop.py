@@ -27,8 +27,7 @@ from rsmq.worker.numbers import Numbers
 from rsmq.worker.registry import BEAT, TTL
 from rsmq.worker.runtime.executor import Executor
 from rsmq.worker.runtime.heartbeat import Holding
-from rsmq.worker.runtime.lane import Lane
-from rsmq.worker.runtime.lease import Job
+from rsmq.worker.runtime.message_state import Job, Lane
 from rsmq.worker.runtime.prefetch import Taking
 from rsmq.worker.runtime.quarantine import Solitary
 from rsmq.worker.runtime.run_queue import SOON, Backlog

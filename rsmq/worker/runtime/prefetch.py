@@ -17,8 +17,7 @@ from rsmq.operations.worker import Identity, Taken, held_messages, take_messages
 from rsmq.transport.retry import is_of_these_keys
 from rsmq.waiting.schedule import Waiter
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.runtime.lane import Lane
-from rsmq.worker.runtime.lease import Batch, Job, Single
+from rsmq.worker.runtime.message_state import Batch, Job, Lane, Single
 from rsmq.worker.runtime.prefetch_plan import Asked, wants
 from rsmq.worker.runtime.run_queue import Backlog
 from rsmq.worker.runtime.settle import Settling, give_back

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rsmq.operations.worker import Want
-from rsmq.worker.runtime.lane import Lane
+from rsmq.worker.runtime.message_state import Lane
 
 #: Seconds after which a queue that has not been asked comes first.
 STARVED = 10.0

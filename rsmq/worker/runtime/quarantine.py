@@ -19,7 +19,7 @@ from rsmq.operations.worker import begin_alone
 from rsmq.transport.retry import is_of_these_keys
 from rsmq.worker.outcome import TookItsProcessDown
 from rsmq.worker.runtime.executor import Executor
-from rsmq.worker.runtime.lease import Job
+from rsmq.worker.runtime.message_state import Job
 from rsmq.worker.runtime.run_queue import SOON, Backlog
 from rsmq.worker.runtime.settle import Settling, forget
 

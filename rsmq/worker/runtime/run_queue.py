@@ -15,8 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-from rsmq.worker.runtime.lane import Lane
-from rsmq.worker.runtime.lease import Job
+from rsmq.worker.runtime.message_state import Job, Lane
 
 _lane_of = operator.attrgetter("lane")
 

@@ -34,8 +34,7 @@ from rsmq.worker.outcome import (
     text_of,
 )
 from rsmq.worker.runtime.invoke import error_of
-from rsmq.worker.runtime.lane import Lane
-from rsmq.worker.runtime.lease import Job, Lease, Single
+from rsmq.worker.runtime.message_state import Job, Lane, Lease, Single
 
 _log = logging.getLogger("rsmq.worker")
 

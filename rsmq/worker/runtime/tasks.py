@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from rsmq.worker.runtime.invoke import Handling
-from rsmq.worker.runtime.lease import Job
+from rsmq.worker.runtime.message_state import Job
 from rsmq.worker.runtime.run_queue import Backlog
 
 #: Calls that one task makes in a row before others of the loop have their turn.

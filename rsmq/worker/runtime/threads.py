@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from rsmq.worker.runtime.invoke import Handling
-from rsmq.worker.runtime.lease import Job
+from rsmq.worker.runtime.message_state import Job
 from rsmq.worker.runtime.run_queue import Backlog
 
 _log = logging.getLogger("rsmq.worker")

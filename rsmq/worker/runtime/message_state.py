@@ -1,21 +1,133 @@
 """
-A message that this worker holds, the call that is made for it, and what its handler sees.
+The state of a listener at work, of the calls of its handlers, and of the messages that it holds.
 
 Most calls are for one message: then both are one object, of which there is one a message.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from rsmq.codecs import Codec
-from rsmq.errors import InvalidFormat, show
-from rsmq.model import Message, fill_message
+from rsmq.model import QueueAttributes
+from rsmq.waiting.schedule import Waiter
+from rsmq.wire.keys import QueueKeys
+from rsmq.worker.delivery import Delivery, make_delivery
+from rsmq.worker.listener import SHORTEST_VT, Listener
+from rsmq.worker.outcome import Policy
 
-if TYPE_CHECKING:
-    from rsmq.worker.runtime.lane import Lane
+#: Messages that wait for a slot are what is handled in this time, seconds, or in this part of the
+#: visibility timeout; at most so many.
+AHEAD = 0.1
+AHEAD_OF_VT = 0.1
+MOST_AHEAD = 1000
+#: How much of the mean duration of a call the latest one makes up.
+_WEIGHT = 0.1
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """
+    A listener at work.
+
+    Attributes:
+        listener: which.
+        keys: its queue's.
+        vt: its visibility timeout, seconds.
+        codec: how bodies become values.
+        limit: calls at once at most.
+        policy: its listener's; where that names no dead-letter queue, the queue's own.
+        ready: calls to be made.
+        calls: calls under way, in the order in which they began.
+        turn: when it had its last turn, in a count of all turns.
+        urgent: how many of its next calls go before those of a higher priority.
+        held: all messages that are not settled, by id.
+        renew_at: when the first of them is to be extended; monotonic seconds.
+        asked_at: when the queue was looked at last.
+        closed: whether the queue is paused or missing, as far as is known.
+        mean: how long a call takes, seconds; None before the first.
+        careful_until: until when nothing is taken ahead.
+        missed: whether it was said that the queue is missing.
+        waiter: who is told of messages; None where there may be some without that.
+        cancel: ends a call, where that is possible.
+    """
+
+    listener: Listener
+    keys: QueueKeys
+    vt: float
+    codec: Codec
+    limit: int
+    policy: Policy
+    ready: deque[Job] = field(default_factory=deque)
+    calls: dict[Job, None] = field(default_factory=dict)
+    turn: int = 0
+    urgent: int = 0
+    held: dict[str, Lease] = field(default_factory=dict)
+    renew_at: float = math.inf
+    asked_at: float = field(default_factory=time.monotonic)
+    closed: str = ""
+    mean: float | None = None
+    careful_until: float = 0.0
+    waiter: Waiter | None = None
+    missed: bool = False
+    cancel: Callable[[Job], object] = field(default=lambda _job: None)
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.listener.queue
+
+    @property
+    def size(self) -> int:
+        """Messages of a call."""
+        return self.listener.batch or 1
+
+    @property
+    def is_async(self) -> bool:
+        """Whether its handlers are tasks."""
+        return self.listener.handlers.is_async
+
+    @property
+    def adopts(self) -> bool:
+        """Whether something is as its queue says."""
+        policy = self.listener.policy
+        return self.listener.vt is None or (policy.dead_letter_queue is None and not policy.drop)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is due in its queue, as far as is known."""
+        return self.waiter is not None and not self.waiter.awake
+
+    def ahead(self, now: float) -> int:
+        """How many messages may wait for a slot: few enough to be begun soon."""
+        if self.mean is None or now < self.careful_until:
+            return 0
+        oldest = next(iter(self.calls), None)
+        age = 0.0 if oldest is None or oldest.began is None else now - oldest.began
+        seconds = min(AHEAD, self.vt * AHEAD_OF_VT)
+        calls = seconds / max(self.mean, age, 1e-7) * self.limit
+        return int(min(calls * self.size, MOST_AHEAD))
+
+    def took(self, seconds: float) -> None:
+        """A call has taken so long."""
+        mean = self.mean
+        self.mean = seconds if mean is None else mean + _WEIGHT * (seconds - mean)
+
+    def adopt(self, attributes: QueueAttributes) -> None:
+        """Where the listener says nothing of vt or of dead letters, do as its queue says."""
+        if self.listener.vt is None and attributes.vt >= SHORTEST_VT:
+            self.vt = attributes.vt
+        policy = self.listener.policy
+        target, limit = attributes.dead_letter_queue, attributes.max_receives
+        if policy.dead_letter_queue is None and not policy.drop:
+            if target is not None and limit is not None and target != self.name:
+                policy = replace(policy, dead_letter_queue=target, max_retries=max(limit - 1, 0))
+            self.policy = policy
 
 
 class Lease(Protocol):
@@ -60,10 +172,7 @@ class _Seen:
 
     def message(self: Lease, queue: str, codec: Codec) -> Delivery:
         """What its handler sees."""
-        delivery = _new(Delivery)
-        fill_message(delivery, queue, self.id, self.raw, self.count, self.first_received_ms, codec)
-        _set_lease(delivery, self)
-        return delivery
+        return make_delivery(self, queue, codec)
 
 
 class Job(Protocol):
@@ -222,67 +331,3 @@ class Batch:
     def leases(self) -> Sequence[Lease]:
         """The messages."""
         return self._leases
-
-
-class Delivery(Message):
-    """
-    A message as a worker hands it to its handler: a ``Message``, so a receipt for it too.
-
-    The worker deletes it when the handler returns, hides it until the next attempt when it raises,
-    and meanwhile extends its visibility timeout.
-    """
-
-    __slots__ = ("_lease",)
-
-    _lease: Lease
-
-    @property
-    def lease_lost(self) -> bool:
-        """
-        Whether the message may be somebody else's by now.
-
-        So it is when the visibility timeout could not be extended in time, when somebody received
-        or deleted the message, when max_runtime is over, and when the worker has stopped without
-        waiting any longer. What the handler does from then on may be done twice; its message is
-        left alone. A long-running handler looks here now and then, and ends when it is True.
-        """
-        lease = self._lease
-        if not lease.told and (lease.lost or time.monotonic() > lease.ends):
-            lease.told = True  # that stays so: the handler may have ended for it
-        return lease.told
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # For another process it is a message like any other.
-        parts = (self.queue, self.id, self.raw, self.receive_count, self.first_received_ms)
-        return Message, (*parts, self._codec)
-
-    @property
-    def error(self) -> BaseException | None:
-        """What was said to ``fail``, or could not be done with it; None for nothing."""
-        return self._lease.error
-
-    @property
-    def attempt(self) -> int:
-        """The receive count under its other name: from 1."""
-        return self.receive_count
-
-    def fail(self, error: BaseException) -> None:
-        """
-        Say that this message of a batch has failed; those of which nothing is said are done.
-
-        Args:
-            error: treated as if a handler of this message alone had raised it: Retry, Discard and
-                DeadLetter too.
-
-        Raises:
-            InvalidFormat: it is no exception.
-        """
-        if not isinstance(error, BaseException):
-            raise InvalidFormat(
-                "error", value=show(error), hint=f"It is an exception; got {show(error)}."
-            )
-        self._lease.error = error
-
-
-_new = object.__new__
-_set_lease = Delivery.__dict__["_lease"].__set__
