@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from rsmq import RSMQ, AsyncRSMQ, lua, operations
-from rsmq.wire import refusals
+from rsmq.wire import fields, refusals
+from rsmq.wire.keys import Namespace
 
 FOLDER = Path(lua.__file__).parent
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("[a-z]*.lua"))
@@ -221,3 +222,24 @@ def test_attribute_fields_are_read_in_the_order_that_python_expects():
     )
 
     assert tuple(told) == ATTRIBUTE_FIELDS
+
+
+def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
+    keys = Namespace("ns").queue("q")
+    names = {key.removeprefix(keys.zset) for key in (keys.hash, *keys.extensions)}
+    names |= {*fields.MESSAGE_SUFFIXES, fields.EXTENSION_PREFIX}
+    names |= {name.encode() for name in fields.ATTRIBUTE_FIELDS}
+    code = "".join(
+        line.partition("--")[0] + "\n"
+        for path in FOLDER.glob("**/*.lua")
+        for line in path.read_text().splitlines()
+    )
+    # A literal, or the end of a pattern.
+    found = {
+        text.removeprefix("^(.+)").removesuffix("$").encode()
+        for text in re.findall(r"'([^'\n]*)'", code)
+        if re.search(r"x:|:(Q|rc|fr|meta)\b|^total", text)
+    }
+
+    assert found <= names
+    assert {b":rc", b":fr", b":Q", b"totalsent", b"totalrecv", b"x:dlq"} <= found

@@ -1,0 +1,45 @@
+"""The checks of scripts/checks find what they look for."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "scripts" / "checks"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'key = name + b":Q"',
+        'key = f"{ns}:QUEUES"',
+        'field = "x:dlq"',
+        'key = b"rsmq:x:acked"',
+        'fields = ("totalrecv", "totalsent")',
+        'count = id + ":rc"',
+    ],
+)
+def test_a_key_or_field_that_is_spelled_outside_wire_is_found(source):
+    assert load("key_names").spelled(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A queue is the hash ns:q:Q"""',
+        'hint = "Look at it with HGETALL rsmq:q:Q"',
+        "total = attributes.total_sent",
+        'option = "--max"',
+    ],
+)
+def test_texts_for_people_may_speak_of_keys(source):
+    assert not load("key_names").spelled(source)
