@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 
 from rsmq.client import RSMQ
 from rsmq.doctor.finding import Finding, finding
-from rsmq.lua import Script
+from rsmq.lua.load import Script
 from rsmq.operations.doctor import IndexFacts, examine_rights
 from rsmq.operations.operation import Operation, Retry
 from rsmq.wire.keys import Namespace

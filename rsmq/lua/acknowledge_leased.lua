@@ -4,7 +4,7 @@
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
 -- KEYS[3] leases    hash        receipts by lease, batch and part
--- KEYS[4] acked     hash        of each query the last batch that was acknowledged, as in _highest.lua
+-- KEYS[4] acked     hash        of each query the last batch that was acknowledged, as in fragments/highest.lua
 -- ARGV[1] lease     string      name of the lease
 -- ARGV[2] batch     integer     number of the batch
 -- ARGV[3] part      integer     number of the part
@@ -14,14 +14,15 @@
 -- returns {how many were removed, how many another consumer has received since}
 -- errors  none: without the queue or the part there is nothing to remove
 -- source  none in Node; what is left is what npm rsmq 0.12.4 deleteMessage leaves of each
--- @include _time.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _variadic.lua
--- @include _leases.lua
--- @include _lifetime.lua
--- @include _highest.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include variadic.lua
+-- @include leases.lua
+-- @include lifetime.lua
+-- @include highest.lua
 
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, batch, part, lifetime, query = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

@@ -1,7 +1,7 @@
 -- Decides which attempt of a write counts: names the parts that will be published. A write is decided once
 -- for each batch; while the last decision is not carried out, it is answered again.
 --
--- KEYS[1] written     hash     of each write its last batch, as in _highest.lua
+-- KEYS[1] written     hash     of each write its last batch, as in fragments/highest.lua
 -- KEYS[2...] staged   hashes   of each queue its messages by write, batch, attempt and part
 -- ARGV[1] write       string   the name of the write
 -- ARGV[2] batch       integer  the number of the batch
@@ -12,8 +12,8 @@
 --         or a later one, was carried out already; {} if parts are missing, and nothing is decided
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _lifetime.lua
+-- @include time_ms.lua
+-- @include lifetime.lua
 
 local written = KEYS[1]
 local write, batch, decision, lifetime = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]

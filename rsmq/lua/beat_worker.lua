@@ -1,7 +1,7 @@
 -- Says that a worker is alive.
 --
 -- KEYS[1] workers   hash     who is alive
--- KEYS[2] held      hash     what the worker of this name holds, as in _held.lua
+-- KEYS[2] held      hash     what the worker of this name holds, as in fragments/held.lua
 -- ARGV[1] name      string   the worker's name
 -- ARGV[2] token     string   who says it
 -- ARGV[3] ttl       integer  ms for which it counts as alive without a beat
@@ -11,9 +11,10 @@
 -- returns 1
 -- errors  WORKERREPLACED
 -- source  none in Node
--- @include _time.lua
--- @include _lifetime.lua
--- @include _workers.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include lifetime.lua
+-- @include workers.lua
 
 local workers, held = KEYS[1], KEYS[2]
 local name, token, ttl, lifetime, info = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

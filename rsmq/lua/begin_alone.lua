@@ -10,7 +10,7 @@
 -- returns how often it was begun so before and never ended
 -- errors  none
 -- source  none in Node
--- @include _lifetime.lua
+-- @include lifetime.lua
 
 local alone = KEYS[1]
 local id, count, lifetime = ARGV[1], ARGV[2], ARGV[3]

@@ -9,10 +9,12 @@
 -- returns the first part of the ids
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _sending.lua
--- @include _id.lua
+-- @include time_us.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include sending.lua
+-- @include id.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local largest, delay = ARGV[1], ARGV[2]

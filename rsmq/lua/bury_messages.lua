@@ -1,7 +1,7 @@
 -- Moves messages that a worker gives up to a dead-letter queue with their counters, each given its
 -- receipt, and keeps beside that queue why they died, for as many as there may be.
 --
--- KEYS[1] held         hash        what the worker holds, as in _held.lua
+-- KEYS[1] held         hash        what the worker holds, as in fragments/held.lua
 -- KEYS[2] to_hash      hash        the dead-letter queue's attributes, bodies and counters
 -- KEYS[3] to_zset      sorted set  the dead-letter queue's message ids
 -- KEYS[4] reasons      hash        of messages of the dead-letter queue ms when, and why they died
@@ -18,18 +18,20 @@
 --         since
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _dead_letters.lua
--- @include _variadic.lua
--- @include _lifetime.lua
--- @include _reasons.lua
--- @include _workers.lua
--- @include _held.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include dead_letters.lua
+-- @include variadic.lua
+-- @include lifetime.lua
+-- @include reasons.lua
+-- @include workers.lua
+-- @include held.lua
 
 local held, to_hash, to_zset, reasons = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local hash, zset = KEYS[5], KEYS[6]

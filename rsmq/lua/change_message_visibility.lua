@@ -9,9 +9,10 @@
 -- returns 1 if it was changed, 0 if it is not in the queue, 2 if it was received again since
 -- errors  QUEUENOTFOUND
 -- source  npm rsmq 0.12.4 changeMessageVisibility
--- @include _time.lua
--- @include _attributes.lua
--- @include _full.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include full.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local id, count, vt = ARGV[1], ARGV[2], ARGV[3]

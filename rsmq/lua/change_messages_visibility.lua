@@ -3,17 +3,18 @@
 --
 -- KEYS[1...] queues    hash, sorted set  of each group the two keys of its queue
 -- ARGV[1] vt           integer           ms from now until they are visible
--- ARGV[2...] messages  strings           the groups, as in _receipts.lua
+-- ARGV[2...] messages  strings           the groups, as in fragments/receipts.lua
 --
 -- returns a digit for each message: 1 it was changed, 0 it is not in the queue, 2 it was received
 --         again since
 -- errors  QUEUENOTFOUND; then nothing is changed in any queue
 -- source  none in Node; what is written is what npm rsmq 0.12.4 changeMessageVisibility writes
--- @include _time.lua
--- @include _attributes.lua
--- @include _full.lua
--- @include _variadic.lua
--- @include _receipts.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include full.lua
+-- @include variadic.lua
+-- @include receipts.lua
 
 local queues = KEYS
 local vt = ARGV[1]

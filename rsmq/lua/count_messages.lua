@@ -9,11 +9,12 @@
 --         visible, in flight, delayed, {ids}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _variadic.lua
--- @include _walk.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include reserved.lua
+-- @include variadic.lua
+-- @include walk.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen = ARGV[1], ARGV[2]

@@ -11,8 +11,9 @@
 -- returns {1} if it was created or completed, {0, vt, delay, maxsize as stored} if it existed
 -- errors  none
 -- source  npm rsmq 0.12.4 createQueue; lists a queue that exists unlisted, completes a partial one
--- @include _time.lua
--- @include _attributes.lua
+-- @include time_us.lua
+-- @include digits.lua
+-- @include queue.lua
 
 local hash, zset, queues = KEYS[1], KEYS[2], KEYS[3]
 local name, vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -22,7 +22,7 @@ redis.call('HDEL', hash, '') -- a user who may not fails here, before anything i
 local removed = redis.call('ZREM', zset, id)
 local reserved = false
 if #id < 10 or id >= 'x:' and id < 'x;' then
-  -- @include _reserved.lua
+  -- @include reserved.lua
   reserved = is_reserved(id)
 end
 if removed == 1 and not reserved then

@@ -1,18 +1,18 @@
 -- Removes messages, each given its id or its receipt, of one queue or several.
 --
 -- KEYS[1...] queues    hash, sorted set  of each group the two keys of its queue
--- ARGV[1...] messages  strings           the groups, as in _receipts.lua
+-- ARGV[1...] messages  strings           the groups, as in fragments/receipts.lua
 --
 -- returns a digit for each message: 1 it was removed, 0 it is not in the queue, 2 it was received
 --         again since
 -- errors  none: a missing queue has no such message
 -- source  none in Node; what is left is what npm rsmq 0.12.4 deleteMessage leaves of each
--- @include _time.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _variadic.lua
--- @include _receipts.lua
+-- @include digits.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include variadic.lua
+-- @include receipts.lua
 
 local queues = KEYS
 local messages = ARGV

@@ -1,7 +1,7 @@
 -- Gives a worker its name, unless another one that is alive has it.
 --
 -- KEYS[1] workers   hash     who is alive
--- KEYS[2] held      hash     what the worker of this name holds, as in _held.lua
+-- KEYS[2] held      hash     what the worker of this name holds, as in fragments/held.lua
 -- ARGV[1] name      string   the worker's name
 -- ARGV[2] token     string   who asks
 -- ARGV[3] dead      string   the token of one that is known to have died; '' = none
@@ -13,9 +13,10 @@
 --         token, what it says of itself}
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _lifetime.lua
--- @include _workers.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include lifetime.lua
+-- @include workers.lua
 
 local workers, held = KEYS[1], KEYS[2]
 local name, token, dead, ttl, lifetime, info = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]

@@ -9,7 +9,8 @@
 --         about, 1 if that id has a body, field ...}}
 -- errors  none
 -- source  none in Node
--- @include _time.lua
+-- @include time_ms.lua
+-- @include digits.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local cursor, count = ARGV[1], ARGV[2]

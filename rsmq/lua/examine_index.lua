@@ -6,8 +6,9 @@
 --         where the user may not ask}
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _kind.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include kind.lua
 
 local queues = KEYS[1]
 

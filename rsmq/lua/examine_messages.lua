@@ -9,10 +9,11 @@
 --         score, 1 if there is a body, receive count or nil, first-received ms or nil, id ...}}
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _reserved.lua
--- @include _variadic.lua
--- @include _walk.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include reserved.lua
+-- @include variadic.lua
+-- @include walk.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen = ARGV[1], ARGV[2]

@@ -11,8 +11,9 @@
 --         hash, ids, {value of each field}, {1 for each key of extension data that is there, else 0}}
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _kind.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include kind.lua
 
 local hash, zset, queues = KEYS[1], KEYS[2], KEYS[3]
 local extensions = KEYS

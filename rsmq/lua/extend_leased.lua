@@ -10,11 +10,12 @@
 -- returns {how many are held, how many another consumer has received since}
 -- errors  none: without the queue or the part there is nothing to hide
 -- source  none in Node; what is written is what npm rsmq 0.12.4 changeMessageVisibility writes
--- @include _time.lua
--- @include _full.lua
--- @include _variadic.lua
--- @include _leases.lua
--- @include _lifetime.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include full.lua
+-- @include variadic.lua
+-- @include leases.lua
+-- @include lifetime.lua
 
 local hash, zset, leases = KEYS[1], KEYS[2], KEYS[3]
 local part, vt, lifetime = ARGV[1], ARGV[2], ARGV[3]

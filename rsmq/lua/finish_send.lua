@@ -12,11 +12,12 @@
 -- returns 1
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
--- @include _time.lua
--- @include _attributes.lua
--- @include _sending.lua
--- @include _totals.lua
--- @include _variadic.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include sending.lua
+-- @include totals.lua
+-- @include variadic.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local largest, delay, now, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

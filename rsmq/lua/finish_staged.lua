@@ -1,6 +1,6 @@
 -- Notes that a decision was carried out; see adopt_staged.lua.
 --
--- KEYS[1] written   hash     of each write its last batch, as in _highest.lua
+-- KEYS[1] written   hash     of each write its last batch, as in fragments/highest.lua
 -- ARGV[1] write     string   the name of the write
 -- ARGV[2] batch     integer  the number of the batch
 -- ARGV[3] lifetime  integer  ms until this is forgotten
@@ -8,9 +8,9 @@
 -- returns the number of the last batch: this one, or a later one that was decided already
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _lifetime.lua
--- @include _highest.lua
+-- @include time_ms.lua
+-- @include lifetime.lua
+-- @include highest.lua
 
 local written = KEYS[1]
 local write, batch, lifetime = ARGV[1], tonumber(ARGV[2]), ARGV[3]

@@ -6,7 +6,7 @@
 -- returns how many are left
 -- errors  none: a missing key has none
 -- source  none in Node
--- @include _variadic.lua
+-- @include variadic.lua
 
 local copied = KEYS[1]
 local digests = ARGV

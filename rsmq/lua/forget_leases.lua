@@ -7,7 +7,7 @@
 -- returns how many fields were removed
 -- errors  none
 -- source  none in Node
--- @include _time.lua
+-- @include time_ms.lua
 
 local leases = KEYS[1]
 

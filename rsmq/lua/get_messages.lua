@@ -10,10 +10,11 @@
 --         in the queue has no score
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _reasons.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include reserved.lua
+-- @include reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local room = ARGV[1]

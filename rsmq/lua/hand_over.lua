@@ -12,8 +12,8 @@
 --         received again since
 -- errors  none: a missing queue has no such message
 -- source  none in Node
--- @include _full.lua
--- @include _variadic.lua
+-- @include full.lua
+-- @include variadic.lua
 
 local hash, zset, list = KEYS[1], KEYS[2], KEYS[3]
 local others = KEYS

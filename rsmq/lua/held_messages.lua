@@ -1,6 +1,6 @@
 -- What a worker holds; one step of a walk.
 --
--- KEYS[1] held    hash    what the worker holds, as in _held.lua
+-- KEYS[1] held    hash    what the worker holds, as in fragments/held.lua
 -- ARGV[1] cursor  string  where the walk is, '0' = the first step
 --
 -- returns {the next cursor, '0' at the end; {id, 'receive count:queue', id ...}}

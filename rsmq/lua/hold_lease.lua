@@ -10,9 +10,9 @@
 -- returns ms for which another one holds it; 0 if it is the asker's now
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _lifetime.lua
+-- @include time_ms.lua
+-- @include queue.lua
+-- @include lifetime.lua
 
 local hash, leases = KEYS[1], KEYS[2]
 local lease, holder, time, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

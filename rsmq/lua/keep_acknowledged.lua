@@ -1,15 +1,15 @@
 -- Keeps the number of the last batch that a query has acknowledged for longer.
 --
--- KEYS[1] acked     hash     of each query the last batch that was acknowledged, as in _highest.lua
+-- KEYS[1] acked     hash     of each query the last batch that was acknowledged, as in fragments/highest.lua
 -- ARGV[1] query     string   the query's name there
 -- ARGV[2] lifetime  integer  ms until it is forgotten
 --
 -- returns that number; nil if none is stored
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _lifetime.lua
--- @include _highest.lua
+-- @include time_ms.lua
+-- @include lifetime.lua
+-- @include highest.lua
 
 local acked = KEYS[1]
 local query, lifetime = ARGV[1], ARGV[2]

@@ -6,19 +6,21 @@
 -- KEYS[3] copied    hash        digests of what was added
 -- ARGV[1] channel   string      where to publish the number of messages; '' = don't
 -- ARGV[2] lifetime  integer     ms to keep the digests from now on
--- ARGV[3...] given  strings     the messages, rows as in _landing.lua
+-- ARGV[3...] given  strings     the messages, rows as in fragments/landing.lua
 --
 -- returns a digit for each message: 1 it was added, 0 it was there, 2 it was added before and is
 --         not there any more
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _totals.lua
--- @include _variadic.lua
--- @include _restoring.lua
--- @include _copies.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include totals.lua
+-- @include variadic.lua
+-- @include restoring.lua
+-- @include copies.lua
 
 local hash, zset, copied = KEYS[1], KEYS[2], KEYS[3]
 local channel, lifetime = ARGV[1], ARGV[2]

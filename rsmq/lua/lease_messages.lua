@@ -6,7 +6,7 @@
 -- KEYS[2] zset        sorted set  the queue's message ids
 -- KEYS[3] leases      hash        receipts by lease, batch and part; of a batch ms when it is forgotten,
 --                                 and the sizes of its parts
--- KEYS[4] acked       hash        of each query the last batch that was acknowledged, as in _highest.lua
+-- KEYS[4] acked       hash        of each query the last batch that was acknowledged, as in fragments/highest.lua
 -- ARGV[1] lease       string      name of the lease
 -- ARGV[2] number      integer     number of the batch
 -- ARGV[3] part        integer     number of the part, from 0
@@ -23,17 +23,19 @@
 -- returns {number of messages in the part, 1 if there may be more that are due, else 0}
 -- errors  QUEUENOTFOUND, BATCHACKNOWLEDGED
 -- source  none in Node; what is written to the queue is what npm rsmq 0.12.4 receiveMessage writes
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _dead_letters.lua
--- @include _variadic.lua
--- @include _lifetime.lua
--- @include _highest.lua
--- @include _due_many.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include dead_letters.lua
+-- @include variadic.lua
+-- @include lifetime.lua
+-- @include highest.lua
+-- @include due_many.lua
 
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

@@ -5,12 +5,12 @@
 -- KEYS[3] leases  hash        receipts by lease, batch and part
 -- ARGV[1] part    string      name of the lease, numbers of batch and part
 --
--- returns {receipts as _leases.lua has them, {place, body, place ...} of those that are still held};
+-- returns {receipts as fragments/leases.lua has them, {place, body, place ...} of those that are still held};
 --         nil if there is no such part
 -- errors  none
 -- source  none in Node
--- @include _variadic.lua
--- @include _leases.lua
+-- @include variadic.lua
+-- @include leases.lua
 
 local hash, zset, leases = KEYS[1], KEYS[2], KEYS[3]
 local part = ARGV[1]

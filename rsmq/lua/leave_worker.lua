@@ -1,14 +1,14 @@
 -- Says that a worker has ended. What it still holds stays noted, for a successor.
 --
 -- KEYS[1] workers  hash    who is alive
--- KEYS[2] held     hash    what the worker of this name holds, as in _held.lua
+-- KEYS[2] held     hash    what the worker of this name holds, as in fragments/held.lua
 -- ARGV[1] name     string  the worker's name
 -- ARGV[2] token    string  who says it
 --
 -- returns how many messages it still holds
 -- errors  WORKERREPLACED
 -- source  none in Node
--- @include _workers.lua
+-- @include workers.lua
 
 local workers, held = KEYS[1], KEYS[2]
 local name, token = ARGV[1], ARGV[2]

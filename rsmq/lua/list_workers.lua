@@ -5,7 +5,8 @@
 -- returns {ms now, {name, 'ms until when:token:what it says of itself', name ...}}
 -- errors  none
 -- source  none in Node
--- @include _time.lua
+-- @include time_ms.lua
+-- @include digits.lua
 
 local workers = KEYS[1]
 

@@ -8,8 +8,9 @@
 -- returns how many were changed; those of one id that stand together count as one
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _full.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include full.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local changes = ARGV

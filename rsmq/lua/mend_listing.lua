@@ -12,9 +12,10 @@
 -- returns 1 if that changed anything, else 0
 -- errors  none
 -- source  npm rsmq 0.12.4 createQueue, whose fields these are
--- @include _time.lua
--- @include _full.lua
--- @include _attributes.lua
+-- @include time_us.lua
+-- @include digits.lua
+-- @include full.lua
+-- @include queue.lua
 
 local hash, zset, queues = KEYS[1], KEYS[2], KEYS[3]
 local name, make, vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

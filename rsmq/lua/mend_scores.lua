@@ -6,8 +6,9 @@
 -- returns how many were changed
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _full.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include full.lua
 
 local zset = KEYS[1]
 local changes = ARGV

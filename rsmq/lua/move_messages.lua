@@ -4,21 +4,23 @@
 -- KEYS[1] to_hash      hash              the destination's attributes, bodies and counters
 -- KEYS[2] to_zset      sorted set        the destination's message ids
 -- KEYS[3...] queues    hash, sorted set  of each group the two keys of its queue
--- ARGV[1...] messages  strings           the groups, as in _receipts.lua
+-- ARGV[1...] messages  strings           the groups, as in fragments/receipts.lua
 --
 -- returns a digit for each message: 1 it was moved, 0 it is not in the queue, 2 it was received
 --         again since
 -- errors  QUEUENOTFOUND; then nothing is moved from any queue
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _dead_letters.lua
--- @include _variadic.lua
--- @include _receipts.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include dead_letters.lua
+-- @include variadic.lua
+-- @include receipts.lua
 
 local to_hash, to_zset = KEYS[1], KEYS[2]
 local queues = KEYS

@@ -16,12 +16,13 @@
 --         each of them died or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _walk.lua
--- @include _id.lua
--- @include _reasons.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include reserved.lua
+-- @include walk.lua
+-- @include id.lua
+-- @include reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, to, since, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

@@ -9,9 +9,10 @@
 -- returns the microsecond when it was opened, and the digest of the list it is of, '' for none
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _copies.lua
+-- @include time_us.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include copies.lua
 
 local hash, copied = KEYS[1], KEYS[2]
 local lifetime, field, list = ARGV[1], ARGV[2], ARGV[3]

@@ -6,8 +6,9 @@
 -- returns 1 if that changed anything, else 0
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
 
 local hash = KEYS[1]
 local pause = ARGV[1]

@@ -14,12 +14,13 @@
 --         first-received ms or '', score, id ...}, {why each of them died or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _variadic.lua
--- @include _walk.lua
--- @include _reasons.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include reserved.lua
+-- @include variadic.lua
+-- @include walk.lua
+-- @include reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, state = ARGV[1], ARGV[2], ARGV[3]

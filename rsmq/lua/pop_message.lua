@@ -8,13 +8,15 @@
 -- returns {id, body, receive count, first-received ms}; nil if nothing is due
 -- errors  QUEUENOTFOUND
 -- source  npm rsmq 0.12.4 popMessage; ghosts are healed instead of delivered
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _dead_letters.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include dead_letters.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local namespace = ARGV[1]

@@ -11,15 +11,17 @@
 --         place ...} of those that were received before}
 -- errors  QUEUENOTFOUND; then nothing is received from any queue
 -- source  none in Node; what is left is what npm rsmq 0.12.4 popMessage leaves of each
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _dead_letters.lua
--- @include _due_many.lua
--- @include _variadic.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include dead_letters.lua
+-- @include due_many.lua
+-- @include variadic.lua
 
 local queues = KEYS
 local most, room, namespace, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -10,11 +10,13 @@
 -- returns {ids}
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG; then nothing is added to any queue
 -- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
--- @include _time.lua
--- @include _id.lua
--- @include _attributes.lua
--- @include _sending.lua
--- @include _totals.lua
+-- @include time_us.lua
+-- @include digits.lua
+-- @include id.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include sending.lua
+-- @include totals.lua
 
 local queues = KEYS
 local body, size, delay = ARGV[1], ARGV[2], ARGV[3]

@@ -3,21 +3,23 @@
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
 -- KEYS[3] staged   hash        messages by write, batch, attempt and part: {delay, random characters of
---                              the ids, {body ...}}, or {'restore', '', rows as in _restoring.lua}
+--                              the ids, {body ...}}, or {'restore', '', rows as in fragments/restoring.lua}
 -- ARGV[1] part     string      the name of the part
 -- ARGV[2] channel  string      where to publish the number of messages; '' = don't
 --
 -- returns how many were added; nil if there is no such part
 -- errors  QUEUENOTFOUND, INVALIDVALUE; never MESSAGETOOLONG, which was looked at before
 -- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _sending.lua
--- @include _id.lua
--- @include _totals.lua
--- @include _variadic.lua
--- @include _restoring.lua
+-- @include time_us.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include sending.lua
+-- @include id.lua
+-- @include totals.lua
+-- @include variadic.lua
+-- @include restoring.lua
 
 local hash, zset, staged = KEYS[1], KEYS[2], KEYS[3]
 local part, channel = ARGV[1], ARGV[2]

@@ -7,7 +7,7 @@
 -- returns the number of ids removed
 -- errors  QUEUENOTFOUND
 -- source  none in Node; the fields kept are those that a known client stores of a queue
--- @include _attributes.lua
+-- @include queue.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local extensions = KEYS

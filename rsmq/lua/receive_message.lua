@@ -9,8 +9,9 @@
 -- returns {id, body, receive count, first-received ms}; nil if nothing is due
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  npm rsmq 0.12.4 receiveMessage; ghosts are healed instead of delivered
--- @include _time.lua
--- @include _usual.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include usual.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local vt, namespace = ARGV[1], ARGV[2]
@@ -28,12 +29,13 @@ if stored[1] and stored[2] and stored[3] and usual(stored[4], 15)
   and (values[2] or 0) + 0 < stored[6] + 0)) then
   hidden = vt ~= '' and vt or stored[1] * 1000
 else -- what is seldom so
-  -- @include _attributes.lua
-  -- @include _reserved.lua
-  -- @include _due.lua
-  -- @include _full.lua
-  -- @include _totals.lua
-  -- @include _dead_letters.lua
+  -- @include queue.lua
+  -- @include attributes.lua
+  -- @include reserved.lua
+  -- @include due.lua
+  -- @include full.lua
+  -- @include totals.lua
+  -- @include dead_letters.lua
   if not queue(hash) then
     return queue_not_found(hash)
   end

@@ -12,15 +12,17 @@
 --         place ...} of those that were received before}
 -- errors  QUEUENOTFOUND, INVALIDVALUE; then nothing is received from any queue
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes for each
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _dead_letters.lua
--- @include _variadic.lua
--- @include _due_many.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include dead_letters.lua
+-- @include variadic.lua
+-- @include due_many.lua
 
 local queues = KEYS
 local most, room, vt, namespace, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

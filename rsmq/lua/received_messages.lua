@@ -12,10 +12,12 @@
 --         count, id ...}}
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _variadic.lua
--- @include _walk.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include variadic.lua
+-- @include walk.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, idle = ARGV[1], ARGV[2], ARGV[3]

@@ -13,13 +13,15 @@
 -- returns {how many receipts were looked at, {id, body, receive count, first-received ms, id ...}}
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _dead_letters.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include dead_letters.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local idle, vt, room, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

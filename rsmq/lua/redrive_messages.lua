@@ -12,17 +12,19 @@
 -- returns {ms now, first part of the new ids, {old ids}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _id.lua
--- @include _due.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _dead_letters.lua
--- @include _due_many.lua
--- @include _variadic.lua
--- @include _reasons.lua
+-- @include time_us.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include id.lua
+-- @include due.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include dead_letters.lua
+-- @include due_many.lua
+-- @include variadic.lua
+-- @include reasons.lua
 
 local hash, zset, to_hash, to_zset = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local last, suffixes, room = ARGV[1], ARGV[2], ARGV[3]

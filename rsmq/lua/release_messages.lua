@@ -2,18 +2,19 @@
 -- of one queue or several.
 --
 -- KEYS[1...] queues    hash, sorted set  of each group the two keys of its queue
--- ARGV[1...] messages  strings           the groups, as in _receipts.lua; with each id the ms when
+-- ARGV[1...] messages  strings           the groups, as in fragments/receipts.lua; with each id the ms when
 --                                        it was sent, '' = not known
 --
 -- returns a digit for each message: 1 it was released, 0 it is not in the queue, 2 it was received
 --         again since
 -- errors  QUEUENOTFOUND; then nothing is changed in any queue
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _full.lua
--- @include _variadic.lua
--- @include _receipts.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include full.lua
+-- @include variadic.lua
+-- @include receipts.lua
 
 local queues = KEYS
 local messages = ARGV

@@ -7,11 +7,12 @@
 -- returns how many have another id now
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _reserved.lua
--- @include _full.lua
--- @include _id.lua
--- @include _due.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include reserved.lua
+-- @include full.lua
+-- @include id.lua
+-- @include due.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local renamed = ARGV

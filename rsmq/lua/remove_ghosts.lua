@@ -7,10 +7,11 @@
 -- returns how many were removed
 -- errors  none
 -- source  none in Node
--- @include _time.lua
--- @include _reserved.lua
--- @include _full.lua
--- @include _due.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include reserved.lua
+-- @include full.lua
+-- @include due.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local ghosts = ARGV

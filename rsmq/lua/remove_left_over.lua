@@ -8,8 +8,8 @@
 -- returns of how many something was removed
 -- errors  none
 -- source  none in Node
--- @include _reserved.lua
--- @include _full.lua
+-- @include reserved.lua
+-- @include full.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local bodies = ARGV[1]

@@ -6,7 +6,8 @@
 -- returns 1
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  none in Node
--- @include _attributes.lua
+-- @include queue.lua
+-- @include attributes.lua
 
 local hashes = KEYS
 local vt = ARGV[1]

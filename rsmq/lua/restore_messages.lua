@@ -4,18 +4,20 @@
 -- KEYS[2] zset      sorted set  the queue's message ids
 -- ARGV[1] largest   integer     size of the largest, as in send_message.lua
 -- ARGV[2] channel   string      where to publish the number of messages; '' = don't
--- ARGV[3...] rows   strings     the messages, as in _restoring.lua
+-- ARGV[3...] rows   strings     the messages, as in fragments/restoring.lua
 --
 -- returns how many were added
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node; what is written is what its sends and receives have written
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _sending.lua
--- @include _totals.lua
--- @include _variadic.lua
--- @include _restoring.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include sending.lua
+-- @include totals.lua
+-- @include variadic.lua
+-- @include restoring.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local largest, channel = ARGV[1], ARGV[2]

@@ -7,10 +7,11 @@
 -- returns how many were put back
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _reserved.lua
--- @include _full.lua
--- @include _attributes.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include reserved.lua
+-- @include full.lua
+-- @include queue.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local orphans = ARGV

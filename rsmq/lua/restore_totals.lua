@@ -8,7 +8,8 @@
 -- returns 1
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _attributes.lua
+-- @include queue.lua
+-- @include attributes.lua
 
 local hash = KEYS[1]
 local sent, received, created = ARGV[1], ARGV[2], ARGV[3]

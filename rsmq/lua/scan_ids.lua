@@ -8,8 +8,8 @@
 -- returns {the next cursor, '0' at the end; {id, score, id ...}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _attributes.lua
--- @include _reserved.lua
+-- @include queue.lua
+-- @include reserved.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local cursor = ARGV[1]

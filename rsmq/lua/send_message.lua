@@ -11,9 +11,10 @@
 -- returns the id
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  npm rsmq 0.12.4 sendMessage; one step instead of two transactions and a PUBLISH
--- @include _time.lua
--- @include _id.lua
--- @include _usual.lua
+-- @include time_us.lua
+-- @include digits.lua
+-- @include id.lua
+-- @include usual.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local body, size, delay, suffix, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -27,9 +28,10 @@ if stored[1] and stored[2] and stored[3] and usual(stored[4], 15)
   and delay ~= 'front' and (delay ~= '' or usual(stored[2], 7)) then
   score = digits(now + (delay ~= '' and delay or stored[2] * 1000))
 else -- what is seldom so
-  -- @include _attributes.lua
-  -- @include _sending.lua
-  -- @include _totals.lua
+  -- @include queue.lua
+  -- @include attributes.lua
+  -- @include sending.lua
+  -- @include totals.lua
   local found, told = sendable(hash, size, delay)
   if not found then
     return told

@@ -14,13 +14,15 @@
 -- returns {first part of the ids, nil or with names for each message the id sent before, else ''}
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
--- @include _time.lua
--- @include _attributes.lua
--- @include _sending.lua
--- @include _id.lua
--- @include _totals.lua
--- @include _dedup.lua
--- @include _variadic.lua
+-- @include time_us.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include sending.lua
+-- @include id.lua
+-- @include totals.lua
+-- @include dedup.lua
+-- @include variadic.lua
 
 local hash, zset, records = KEYS[1], KEYS[2], KEYS[3]
 local largest, delay, suffixes, channel, window = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

@@ -10,9 +10,12 @@
 -- returns {{field values}, ids, hidden ids, score of the first hidden id or nil}
 -- errors  QUEUENOTFOUND, INVALIDVALUE, DEADLETTERCYCLE
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _describe.lua
+-- @include time_us.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include describe.lua
 
 local hash, zset, to_hash = KEYS[1], KEYS[2], KEYS[3]
 local target, limit, name = ARGV[1], ARGV[2], ARGV[3]

@@ -9,9 +9,12 @@
 -- returns {{field values}, ids, hidden ids, score of the first hidden id or nil}
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  npm rsmq 0.12.4 setQueueAttributes
--- @include _time.lua
--- @include _attributes.lua
--- @include _describe.lua
+-- @include time_us.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include describe.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3]

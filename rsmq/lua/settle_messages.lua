@@ -2,12 +2,12 @@
 -- to where they stood by their sent time; or extends what it goes on with. Each is given its receipt, of
 -- one queue or several. A worker whose name another one has can only remove.
 --
--- KEYS[1] held         hash              what the worker holds, as in _held.lua
+-- KEYS[1] held         hash              what the worker holds, as in fragments/held.lua
 -- KEYS[2...] queues    hash, sorted set  of each group the two keys of its queue
 -- ARGV[1] token        string            who asks
 -- ARGV[2...] messages  strings           of each group what is done (delete, hide, release, extend), '1' if
 --                                        its messages ran in quarantine and the outcome of that is known,
---                                        else '', the queue's name, and the group as in _receipts.lua;
+--                                        else '', the queue's name, and the group as in fragments/receipts.lua;
 --                                        with each id ms: to delete nothing, to hide and to extend for how
 --                                        long, to release when it was sent, '' = not known
 --
@@ -16,13 +16,14 @@
 -- errors  WORKERREPLACED: then nothing is extended. A missing queue has no such message
 -- source  none in Node; what is written is what npm rsmq 0.12.4 deleteMessage and
 --         changeMessageVisibility write
--- @include _time.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _variadic.lua
--- @include _workers.lua
--- @include _held.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include variadic.lua
+-- @include workers.lua
+-- @include held.lua
 
 local held = KEYS[1]
 local queues = KEYS

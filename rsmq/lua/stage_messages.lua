@@ -11,10 +11,11 @@
 -- returns 1
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _sending.lua
--- @include _lifetime.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include sending.lua
+-- @include lifetime.lua
 
 local hash, staged = KEYS[1], KEYS[2]
 local part, largest, delay, lifetime, messages = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

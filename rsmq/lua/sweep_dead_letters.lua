@@ -11,15 +11,17 @@
 -- returns {score of the next place or nil at the end, ids of that score that lie behind, {ids moved}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _dead_letters.lua
--- @include _variadic.lua
--- @include _walk.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include dead_letters.lua
+-- @include variadic.lua
+-- @include walk.lua
 
 local hash, zset = KEYS[1], KEYS[2]
 local from, seen, most, namespace = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

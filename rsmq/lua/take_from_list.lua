@@ -10,20 +10,22 @@
 -- ARGV[2] side      string            the consumers' end: 'left' or 'right'
 -- ARGV[3] channel   string            where to publish the number of messages; '' = don't
 -- ARGV[4...] given  strings           for each message, the next one first, the element and a row
---                                     as in _landing.lua
+--                                     as in fragments/landing.lua
 --
 -- returns a digit for each message: 1 it was taken, 2 too, but copied before, and goes nowhere, 0 it
 --         was not the next one any more
 -- errors  QUEUENOTFOUND; then nothing is taken
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _totals.lua
--- @include _variadic.lua
--- @include _restoring.lua
--- @include _copies.lua
--- @include _landing.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include totals.lua
+-- @include variadic.lua
+-- @include restoring.lua
+-- @include copies.lua
+-- @include landing.lua
 
 local hash, zset, copied, list = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local others = KEYS

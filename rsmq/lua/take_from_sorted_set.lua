@@ -7,21 +7,23 @@
 -- KEYS[4] source    sorted set        where the messages are
 -- ARGV[1] to        string            'queue' or 'aside'
 -- ARGV[2] channel   string            where to publish the number of messages; '' = don't
--- ARGV[3...] given  strings           for each message the element and a row as in _landing.lua
+-- ARGV[3...] given  strings           for each message the element and a row as in fragments/landing.lua
 --
 -- returns a digit for each message: 1 it was taken, 2 too, but copied before, and goes nowhere, 0 it
 --         is not there any more
 -- errors  QUEUENOTFOUND; then nothing is taken
 -- source  none in Node
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _variadic.lua
--- @include _restoring.lua
--- @include _copies.lua
--- @include _landing.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include variadic.lua
+-- @include restoring.lua
+-- @include copies.lua
+-- @include landing.lua
 
 local hash, zset, copied, source = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local to, channel = ARGV[1], ARGV[2]

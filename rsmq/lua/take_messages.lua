@@ -2,7 +2,7 @@
 -- them; in each queue as receive_message.lua does, but for its dead-letter policy, which is the worker's
 -- to obey. Notes what the worker holds.
 --
--- KEYS[1] held         hash              what the worker holds, as in _held.lua
+-- KEYS[1] held         hash              what the worker holds, as in fragments/held.lua
 -- KEYS[2...] queues    hash, sorted set  of each queue the two keys
 -- ARGV[1] token        string            who asks
 -- ARGV[2] slots        integer           how many jobs can be begun at once
@@ -15,17 +15,19 @@
 --         character is . nothing more is due, + there may be more, p paused, m missing, - not looked at
 -- errors  WORKERREPLACED
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes for each
--- @include _time.lua
--- @include _attributes.lua
--- @include _reserved.lua
--- @include _due.lua
--- @include _full.lua
--- @include _totals.lua
--- @include _dead_letters.lua
--- @include _variadic.lua
--- @include _workers.lua
--- @include _held.lua
--- @include _due_many.lua
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include due.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include dead_letters.lua
+-- @include variadic.lua
+-- @include workers.lua
+-- @include held.lua
+-- @include due_many.lua
 
 local held = KEYS[1]
 local queues = KEYS

@@ -134,7 +134,7 @@ class Receipts:
     Attributes:
         names: the queues' names.
         keys: of each group hash and sorted set of its queue.
-        args: the groups, as ``_receipts.lua`` has them.
+        args: the groups, as ``receipts.lua`` has them.
     """
 
     def __init__(

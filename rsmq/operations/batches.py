@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.codecs import Codec
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.model import Message
 from rsmq.operations.arguments import Receipts, digits, queues_of, sent_ms
 from rsmq.operations.operation import Operation, Retry, Steps

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rsmq.errors import InvalidFormat, MissingParameter, RSMQError, show
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.model import Message, QueueAttributes
 from rsmq.operations.arguments import Receipts, digits
 from rsmq.operations.operation import Operation, Retry, Steps

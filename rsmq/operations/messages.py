@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from rsmq.codecs import Codec
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.model import Message, StoredMessage
 from rsmq.operations.arguments import dedup_ms, digits, encode_body, target, waiting
 from rsmq.operations.batches import release_messages

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from rsmq.errors import NotPossible
-from rsmq.lua import Script, load
+from rsmq.lua.load import Script, load
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
@@ -47,7 +47,7 @@ class Arrival:
     message: Restored | None
 
     def row(self) -> tuple[bytes, ...]:
-        """As ``_landing.lua`` has it."""
+        """As ``landing.lua`` has it."""
         return self.digest, *(_NOWHERE if self.message is None else self.message.row())
 
 

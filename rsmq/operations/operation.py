@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from rsmq.lua import Script
+from rsmq.lua.load import Script
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from rsmq.errors import NoAttributeSupplied, QueueExists, QueueNotFound
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.codecs import BYTES
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.model import StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from rsmq.codecs import Codec
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
 from rsmq.operations.batches import release_messages, release_receipts

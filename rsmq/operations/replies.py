@@ -92,7 +92,7 @@ def _whole(number: float) -> float:
 
 
 def reason_of(stored: bytes | None) -> DeadLetterReason | None:
-    """Why a message died, as ``_reasons.lua`` has it; None if it is not known."""
+    """Why a message died, as ``reasons.lua`` has it; None if it is not known."""
     if stored is None:
         return None
     ms, _, why = stored.partition(b":")
@@ -103,7 +103,7 @@ def reason_of(stored: bytes | None) -> DeadLetterReason | None:
 
 
 def attributes_of(reply: Any) -> QueueAttributes:
-    """What ``_describe.lua`` tells of a queue."""
+    """What ``describe.lua`` tells of a queue."""
     fields, messages, hidden, next_due = reply
     vt, delay, maxsize, received, sent, created, modified, target, limit, paused = fields
     return QueueAttributes(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
@@ -37,7 +37,7 @@ class Restored:
     first_received_ms: int | None
 
     def row(self) -> tuple[bytes, ...]:
-        """As ``_restoring.lua`` has it."""
+        """As ``restoring.lua`` has it."""
         check_body_size(len(self.raw))
         score = self.visible_at_ms
         if score is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, InvalidValue
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.operations.arguments import (
     dedup_ms,
     digits,

@@ -1,12 +1,12 @@
 """
-A walk through a queue in steps, as ``_walk.lua`` has it.
+A walk through a queue in steps, as ``walk.lua`` has it.
 """
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.wire.keys import QueueKeys

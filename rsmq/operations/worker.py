@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from rsmq.errors import InvalidFormat
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.operations.arguments import digits, sent_ms
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.wire.keys import Namespace, QueueKeys

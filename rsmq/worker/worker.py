@@ -41,8 +41,8 @@ from rsmq.worker.outcome import Backoff
 from rsmq.worker.registry import enter
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
-from rsmq.worker.runtime.invoke import Handling, current
-from rsmq.worker.runtime.loop import Engine
+from rsmq.worker.runtime.invoke import Invoker, current
+from rsmq.worker.runtime.loop import WorkerLoop
 from rsmq.worker.runtime.message_state import Lane
 from rsmq.worker.runtime.settle import give_back
 from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
@@ -125,7 +125,7 @@ class Worker:
         self._middleware: list[Middleware] = [Logging()]
         given = [middleware] if isinstance(middleware, Middleware) else middleware
         self._listeners: dict[str, Listener] = {}
-        self._engine: Engine | None = None
+        self._worker_loop: WorkerLoop | None = None
         self._thread: threading.Thread | None = None
         self._starter: threading.Thread | None = None
         self._signals: Signals | None = None  # while run() begins
@@ -341,7 +341,7 @@ class Worker:
         self.rsmq.namespace.queue(queue)  # type: ignore[arg-type]
 
     def _refuse_while_running(self) -> None:
-        if self._engine is not None and not self._engine.over.is_set():
+        if self._worker_loop is not None and not self._worker_loop.over.is_set():
             raise InvalidFormat(
                 "worker", value=self.name, hint="It runs already: stop it before it is changed."
             )
@@ -362,7 +362,7 @@ class Worker:
     @property
     def numbers(self) -> Numbers:
         """What has happened since the last start, as it is now."""
-        return self._engine.numbers if self._engine is not None else Numbers()
+        return self._worker_loop.numbers if self._worker_loop is not None else Numbers()
 
     @property
     def queues(self) -> list[str]:
@@ -416,7 +416,7 @@ class Worker:
         try:
             self._begin(lanes, identity, about, loop, named=named)
         except BaseException:
-            self._engine = self._starter = None
+            self._worker_loop = self._starter = None
             self._leave_before_work()
             raise
 
@@ -434,14 +434,14 @@ class Worker:
         self._raise_if_told()
         died_before = self._take_over(identity)
         hooks = Hooks(self._middleware)
-        engine = self._engine = Engine(
+        worker_loop = self._worker_loop = WorkerLoop(
             self.rsmq, identity, lanes, hooks, self.concurrency, about, self, named=named
         )
         if died_before:
-            engine.be_careful()
-        handling = Handling(hooks, engine.ended)
-        threads = Threads(engine.backlog, handling, engine.idle, self.concurrency)
-        tasks = Tasks(engine.backlog, handling, engine.idle, self.concurrency)
+            worker_loop.be_careful()
+        invoker = Invoker(hooks, worker_loop.ended)
+        threads = Threads(worker_loop.run_queue, invoker, worker_loop.idle, self.concurrency)
+        tasks = Tasks(worker_loop.run_queue, invoker, worker_loop.idle, self.concurrency)
         if any(each.handlers.is_async for each in self._listeners.values()):
             tasks.start(loop)
         for lane in lanes:
@@ -455,7 +455,7 @@ class Worker:
             self.concurrency,
         )
         self._thread = threading.Thread(
-            target=engine.run,
+            target=worker_loop.run,
             args=({False: threads, True: tasks},),
             name="rsmq-worker",
             daemon=True,
@@ -463,7 +463,7 @@ class Worker:
         self._thread.start()
         self._starter, self._starting = None, False
         if self._stop_asked is not None:
-            engine.stop(self._stop_asked)
+            worker_loop.stop(self._stop_asked)
         atexit.register(self._at_exit)
 
     def _raise_if_told(self) -> None:
@@ -472,11 +472,11 @@ class Worker:
 
     def _at_exit(self) -> None:
         """The program ends, and nobody has stopped the worker: give back what it holds."""
-        engine = self._engine
-        if engine is not None and os.getpid() == self._pid and not engine.over.is_set():
+        worker_loop = self._worker_loop
+        if worker_loop is not None and os.getpid() == self._pid and not worker_loop.over.is_set():
             _log.warning("worker %s was not stopped before the end of its program", self.name)
-            engine.stop(0)
-            engine.over.wait(_AT_EXIT)
+            worker_loop.stop(0)
+            worker_loop.over.wait(_AT_EXIT)
 
     def _lane(self, each: Listener) -> Lane:
         if each.create:
@@ -525,18 +525,18 @@ class Worker:
             InvalidValue: grace is out of range.
         """
         seconds = self.grace if grace is None else to_milliseconds("grace", grace) / 1000
-        engine = self._engine
-        if self._starting and (engine is None or engine.over.is_set()):
+        worker_loop = self._worker_loop
+        if self._starting and (worker_loop is None or worker_loop.over.is_set()):
             self._stop_asked = seconds  # it stops as soon as it has begun
             if self._starting:
                 return
-            engine = self._engine
-        if engine is None:
+            worker_loop = self._worker_loop
+        if worker_loop is None:
             return
-        engine.stop(seconds)
+        worker_loop.stop(seconds)
         if current.get() is not None or threading.current_thread() in (self._thread, self._starter):
             return
-        while not engine.over.wait(_A_LOOK):  # others may wait for it too
+        while not worker_loop.over.wait(_A_LOOK):  # others may wait for it too
             pass
 
     def run(self) -> None:
@@ -551,7 +551,7 @@ class Worker:
             As of ``start``; and what made the worker fail, such as WorkerReplaced.
         """
         self._refuse_while_running()
-        self._engine = self._identity = None
+        self._worker_loop = self._identity = None
         with Signals(self._stop_by, lambda: f"worker {self.name}") as signals:
             self._signals = signals
             try:
@@ -562,22 +562,22 @@ class Worker:
                 return
             finally:
                 self._signals = None
-            engine = self._engine
-            assert engine is not None  # noqa: S101 - it has started
+            worker_loop = self._worker_loop
+            assert worker_loop is not None  # noqa: S101 - it has started
             if signals.came:
-                engine.stop(self.grace)
+                worker_loop.stop(self.grace)
             said, log_at = "", time.monotonic() + _NUMBERS
             # In short steps: after a suspension (SIGSTOP) the system may hand a signal to another
             # thread, and Python calls its handler only when this thread wakes.
-            while not engine.over.wait(_A_LOOK):
+            while not worker_loop.over.wait(_A_LOOK):
                 if time.monotonic() >= log_at:
                     log_at = time.monotonic() + _NUMBERS
                     if str(self.numbers) != said:
                         said = str(self.numbers)
                         _log.info("worker %s: %s", self.name, said)
         _log.info("worker %s ends: %s", self.name, self.numbers)
-        if engine.failure is not None:
-            raise engine.failure
+        if worker_loop.failure is not None:
+            raise worker_loop.failure
 
     def _leave_before_work(self) -> None:
         if self._identity is not None:
@@ -597,11 +597,11 @@ class Worker:
         starting = asyncio.ensure_future(asyncio.to_thread(self.start, loop=loop))
         try:
             await asyncio.shield(starting)
-            engine = self._engine
-            while engine is not None and not engine.over.is_set():  # noqa: ASYNC110 - threads set it
+            worker_loop = self._worker_loop
+            while worker_loop is not None and not worker_loop.over.is_set():  # noqa: ASYNC110 - threads set it
                 await asyncio.sleep(0.1)
-            if engine is not None and engine.failure is not None:
-                raise engine.failure
+            if worker_loop is not None and worker_loop.failure is not None:
+                raise worker_loop.failure
         finally:
             # Also where it was cancelled while it began: a thread can't be called off.
             await asyncio.shield(asyncio.ensure_future(self._stop_when_started(starting)))
@@ -614,8 +614,8 @@ class Worker:
         await asyncio.to_thread(self.stop)
 
     def _stop_by(self, name: str) -> bool:
-        engine = self._engine
-        if engine is None:
+        worker_loop = self._worker_loop
+        if worker_loop is None:
             return False
         _log.info(
             "worker %s stops, by %s: handlers have %g s to end; again to end at once",
@@ -623,7 +623,7 @@ class Worker:
             name,
             self.grace,
         )
-        engine.stop(self.grace)
+        worker_loop.stop(self.grace)
         return True
 
     def __enter__(self) -> Self:

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from rsmq import RSMQ, AsyncRSMQ, lua, operations
+from rsmq.lua.load import load
 from rsmq.wire import fields, refusals
 from rsmq.wire.keys import Namespace
 
 FOLDER = Path(lua.__file__).parent
+FRAGMENT_FOLDER = FOLDER / "fragments"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("[a-z]*.lua"))
-FRAGMENTS = sorted(path.name for path in FOLDER.glob("_*.lua"))
+FRAGMENTS = sorted(path.name for path in FRAGMENT_FOLDER.glob("*.lua"))
 SLOT = re.compile(r"^-- (KEYS|ARGV)\[(\d+)\] (\S+) +(.+)$", re.MULTILINE)
 # All slots from one on, under one name.
 REST = re.compile(r"^-- (KEYS|ARGV)\[(\d+)\.\.\.\] (\S+) +(.+)$", re.MULTILINE)
@@ -164,10 +166,10 @@ def test_a_script_takes_in_what_it_uses_and_nothing_else(name):
     included = re.findall(r"^ *-- @include (\S+)$", header + code, re.MULTILINE)
     for fragment in FRAGMENTS:
         functions = re.findall(
-            r"^local function (\w+)", (FOLDER / fragment).read_text(), re.MULTILINE
+            r"^local function (\w+)", (FRAGMENT_FOLDER / fragment).read_text(), re.MULTILINE
         )
         others = code + "".join(
-            (FOLDER / other).read_text() for other in included if other != fragment
+            (FRAGMENT_FOLDER / other).read_text() for other in included if other != fragment
         )
         used = any(re.search(rf"\b{function}\(", others) for function in functions)
         assert used == (fragment in included), fragment
@@ -175,7 +177,7 @@ def test_a_script_takes_in_what_it_uses_and_nothing_else(name):
 
 @pytest.mark.parametrize("fragment", FRAGMENTS)
 def test_a_fragment_defines_functions_and_includes_nothing(fragment):
-    text = (FOLDER / fragment).read_text()
+    text = (FRAGMENT_FOLDER / fragment).read_text()
     outside = re.sub(r"(?ms)^local function .*?^end$", "", text)
 
     assert "@include" not in text
@@ -201,12 +203,12 @@ def test_every_script_has_one_builder_and_a_method_of_both_clients():
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_loader_expands_and_names_a_script(name):
-    script = lua.load(name)
+    script = load(name)
 
     assert script.name == name
     assert b"-- @include" not in script.source
     assert script.sha1 == sha1(script.source).hexdigest().encode()
-    assert lua.load(name) is script
+    assert load(name) is script
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -218,7 +220,7 @@ def test_attribute_fields_are_read_in_the_order_that_python_expects():
     from rsmq.wire.fields import ATTRIBUTE_FIELDS
 
     told = re.findall(
-        r"'([a-z:]+)'", re.search(r"HMGET'(.*?)\)", text_of("_describe"), re.DOTALL)[1]
+        r"'([a-z:]+)'", re.search(r"HMGET'(.*?)\)", text_of("fragments/describe"), re.DOTALL)[1]
     )
 
     assert tuple(told) == ATTRIBUTE_FIELDS

@@ -14,7 +14,7 @@ from rsmq.wire.keys import Namespace
 from rsmq.worker.listener import Handlers, listener
 from rsmq.worker.runtime.message_state import AHEAD, MOST_AHEAD, Batch, Lane, Single
 from rsmq.worker.runtime.prefetch_plan import STARVED, in_order, wants
-from rsmq.worker.runtime.run_queue import Backlog
+from rsmq.worker.runtime.run_queue import RunQueue
 
 NOW = 1000.0
 NAMESPACE = Namespace("ns")
@@ -352,18 +352,18 @@ def test_what_else_the_listener_says_stays():
 
 def backlog_of(lanes, slots):
     """A backlog with what is ready in these."""
-    backlog = Backlog(lanes, slots)
+    run_queue = RunQueue(lanes, slots)
     for each in lanes:
         jobs = list(each.ready)
         each.ready.clear()
-        backlog.add(jobs)
-    return backlog
+        run_queue.add(jobs)
+    return run_queue
 
 
-def begun(backlog, is_async=False):
+def begun(run_queue, is_async=False):
     """Begin all that can begin; the names of their queues."""
     names = []
-    while (job := backlog.next(is_async)) is not None:
+    while (job := run_queue.next(is_async)) is not None:
         names.append(job.lane.name)
     return names
 
@@ -371,32 +371,32 @@ def begun(backlog, is_async=False):
 def test_no_more_calls_begin_than_the_queue_may_have():
     one = lane(limit=3)
     add(one, 5)
-    backlog = backlog_of([one], 8)
+    run_queue = backlog_of([one], 8)
 
-    assert begun(backlog) == ["q"] * 3
-    assert (len(one.calls), backlog.running, backlog.ready()) == (3, 3, 2)
+    assert begun(run_queue) == ["q"] * 3
+    assert (len(one.calls), run_queue.running, run_queue.ready()) == (3, 3, 2)
 
 
 def test_no_more_calls_begin_than_all_may_have():
     a, b = lane("a", limit=3), lane("b", limit=3)
     add(a, 3)
     add(b, 3)
-    backlog = backlog_of([a, b], 4)
+    run_queue = backlog_of([a, b], 4)
 
-    assert sorted(begun(backlog)) in (["a", "a", "a", "b"], ["a", "a", "b", "b"])
-    assert backlog.running == 4
+    assert sorted(begun(run_queue)) in (["a", "a", "a", "b"], ["a", "a", "b", "b"])
+    assert run_queue.running == 4
 
 
 def test_an_end_makes_room_for_one():
     one = lane(limit=1)
     first, second = add(one, 2)
-    backlog = backlog_of([one], 1)
-    assert backlog.next(False) is first
+    run_queue = backlog_of([one], 1)
+    assert run_queue.next(False) is first
     assert first.began is not None
-    assert backlog.next(False) is None
-    backlog.end(first)
+    assert run_queue.next(False) is None
+    run_queue.end(first)
 
-    assert backlog.next(False) is second
+    assert run_queue.next(False) is second
 
 
 def test_calls_of_a_higher_priority_begin_first():
@@ -412,9 +412,9 @@ def test_of_one_priority_no_queue_goes_before_the_other():
     add(b, 2, taken=time.monotonic() - 0.3)
     add(a, 2, taken=time.monotonic() - 0.2)
     add(b, 2, taken=time.monotonic() - 0.1)
-    backlog = backlog_of([a, b], 8)
+    run_queue = backlog_of([a, b], 8)
 
-    assert sorted(begun(backlog)[:4]) == ["a", "a", "b", "b"]
+    assert sorted(begun(run_queue)[:4]) == ["a", "a", "b", "b"]
 
 
 def urgent(lane):
@@ -429,10 +429,10 @@ def test_a_call_of_a_queue_that_has_starved_goes_before_those_of_a_higher_priori
     starved = urgent(low)
     add(low)
     add(high, 2)
-    backlog = backlog_of([low, high], 8)
+    run_queue = backlog_of([low, high], 8)
 
-    assert backlog.next(False) is starved
-    assert begun(backlog) == ["high", "high", "low"]
+    assert run_queue.next(False) is starved
+    assert begun(run_queue) == ["high", "high", "low"]
 
 
 def test_a_queue_that_has_starved_waits_on_where_it_has_no_slot():
@@ -447,31 +447,31 @@ def test_a_queue_that_has_starved_waits_on_where_it_has_no_slot():
 def test_no_call_begins_when_the_worker_may_be_dead_for_others():
     one = lane()
     add(one, 3)
-    backlog = backlog_of([one], 8)
-    backlog.until = time.monotonic() - 0.01
+    run_queue = backlog_of([one], 8)
+    run_queue.until = time.monotonic() - 0.01
 
-    assert begun(backlog) == []
+    assert begun(run_queue) == []
 
 
 def test_threads_and_tasks_make_calls_of_their_own_kind():
     plain, task = lane("plain"), lane("task", is_async=True)
     add(plain, 1)
     add(task, 1)
-    backlog = backlog_of([plain, task], 8)
+    run_queue = backlog_of([plain, task], 8)
 
-    assert (backlog.ready(), backlog.ready(True), backlog.ready(False)) == (2, 1, 1)
-    assert begun(backlog, is_async=True) == ["task"]
-    assert begun(backlog, is_async=False) == ["plain"]
+    assert (run_queue.ready(), run_queue.ready(True), run_queue.ready(False)) == (2, 1, 1)
+    assert begun(run_queue, is_async=True) == ["task"]
+    assert begun(run_queue, is_async=False) == ["plain"]
 
 
 def test_the_slots_are_for_threads_and_tasks_together():
     plain, task = lane("plain"), lane("task", is_async=True)
     add(plain, 1)
     add(task, 1)
-    backlog = backlog_of([plain, task], 1)
+    run_queue = backlog_of([plain, task], 1)
 
-    assert begun(backlog, is_async=True) == ["task"]
-    assert begun(backlog, is_async=False) == []
+    assert begun(run_queue, is_async=True) == ["task"]
+    assert begun(run_queue, is_async=False) == []
 
 
 def alone(lane):
@@ -483,34 +483,34 @@ def alone(lane):
 def test_while_one_is_to_be_alone_no_other_begins():
     one = lane()
     add(one, 3)
-    backlog = backlog_of([one], 8)
-    backlog.shut = True
-    assert backlog.next(False) is None
-    assert backlog.worth_waking(False, 0) == 0
-    backlog.alone = job = alone(one)
-    assert backlog.worth_waking(False, 0) == 1
-    assert backlog.worth_waking(True, 0) == 0
-    assert backlog.next(True) is None
-    assert backlog.next(False) is job
-    assert backlog.next(False) is None
-    assert backlog.worth_waking(False, 0) == 0
-    backlog.end(job)
+    run_queue = backlog_of([one], 8)
+    run_queue.shut = True
+    assert run_queue.next(False) is None
+    assert run_queue.worth_waking(False, 0) == 0
+    run_queue.alone = job = alone(one)
+    assert run_queue.worth_waking(False, 0) == 1
+    assert run_queue.worth_waking(True, 0) == 0
+    assert run_queue.next(True) is None
+    assert run_queue.next(False) is job
+    assert run_queue.next(False) is None
+    assert run_queue.worth_waking(False, 0) == 0
+    run_queue.end(job)
 
-    assert (backlog.alone, backlog.running, one.calls) == (None, 0, {})
-    assert backlog.next(False) is None
-    backlog.shut = False
-    assert begun(backlog) == ["q"] * 3
+    assert (run_queue.alone, run_queue.running, one.calls) == (None, 0, {})
+    assert run_queue.next(False) is None
+    run_queue.shut = False
+    assert begun(run_queue) == ["q"] * 3
 
 
 def test_of_calls_of_unknown_length_each_is_worth_a_thread():
     one = lane(limit=4)
-    backlog = backlog_of([one], 8)
-    assert backlog.worth_waking(False, 0) == 0
-    backlog.add(some(one, 3))
-    assert backlog.worth_waking(False, 0) == 3
-    backlog.add(some(one, 3))
+    run_queue = backlog_of([one], 8)
+    assert run_queue.worth_waking(False, 0) == 0
+    run_queue.add(some(one, 3))
+    assert run_queue.worth_waking(False, 0) == 3
+    run_queue.add(some(one, 3))
 
-    assert backlog.worth_waking(False, 0) == 4
+    assert run_queue.worth_waking(False, 0) == 4
 
 
 def test_of_long_calls_each_is_worth_a_thread_and_of_very_short_ones_all_are_worth_one():
@@ -528,31 +528,31 @@ def test_no_more_are_worth_waking_than_there_are_slots():
     a, b = lane("a", limit=4, mean=1.0), lane("b", limit=4, mean=1.0)
     add(a, 4)
     add(b, 4)
-    backlog = backlog_of([a, b], 5)
-    assert backlog.worth_waking(False, 0) == 5
-    begun(backlog)
+    run_queue = backlog_of([a, b], 5)
+    assert run_queue.worth_waking(False, 0) == 5
+    begun(run_queue)
 
-    assert backlog.worth_waking(False, 5) == 0
+    assert run_queue.worth_waking(False, 5) == 0
 
 
 def test_calls_that_have_not_begun_can_be_taken_back():
     one = lane()
     jobs = add(one, 3)
-    backlog = backlog_of([one], 8)
-    assert backlog.next(False) is jobs[0]
+    run_queue = backlog_of([one], 8)
+    assert run_queue.next(False) is jobs[0]
 
-    assert backlog.take_back(jobs) == jobs[1:]
-    assert (backlog.ready(), backlog.next(False)) == (0, None)
+    assert run_queue.take_back(jobs) == jobs[1:]
+    assert (run_queue.ready(), run_queue.next(False)) == (0, None)
 
 
 def test_when_it_is_closed_nothing_begins():
     one = lane()
     add(one, 3)
-    backlog = backlog_of([one], 8)
-    backlog.close()
+    run_queue = backlog_of([one], 8)
+    run_queue.close()
 
-    assert begun(backlog) == []
-    assert (backlog.ready(), backlog.worth_waking(False, 0)) == (0, 0)
+    assert begun(run_queue) == []
+    assert (run_queue.ready(), run_queue.worth_waking(False, 0)) == (0, 0)
 
 
 def test_a_message_that_is_handled_by_itself_is_its_own_call():

@@ -88,9 +88,9 @@ class Place:
         for worker in self._workers:
             worker.stop(0)
         failures = [
-            each._engine.failure
+            each._worker_loop.failure
             for each in self._workers
-            if each._engine is not None and each not in self.failing
+            if each._worker_loop is not None and each not in self.failing
         ]
         for client in self._clients:
             client.close()

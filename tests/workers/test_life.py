@@ -32,7 +32,7 @@ from rsmq.worker import (
     registry,
 )
 from rsmq.worker import worker as worker_module
-from rsmq.worker.runtime.loop import Engine
+from rsmq.worker.runtime.loop import WorkerLoop
 from tests.bytecodes import signal_at
 from tests.workers.until import until
 
@@ -101,7 +101,7 @@ def test_a_stop_is_obeyed_whose_exception_a_destructor_swallows(
         monkeypatch.setattr(registry, "died", lambda _: bool(Swallows()) and False)
     else:
         monkeypatch.setattr(
-            worker_module, "Engine", lambda *a, **k: bool(Swallows()) and Engine(*a, **k)
+            worker_module, "WorkerLoop", lambda *a, **k: bool(Swallows()) and WorkerLoop(*a, **k)
         )
     worker.run()
 
@@ -186,7 +186,7 @@ def test_a_stop_lets_handlers_end_and_gives_back_what_has_not_begun(place, rsmq,
     gate.wait_for(2)
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
-    until(lambda: worker._engine._stopping)
+    until(lambda: worker._worker_loop._stopping)
     time.sleep(0.05)
     assert stopping.is_alive()
     gate.open()
@@ -257,8 +257,8 @@ def test_a_handler_and_a_hook_may_ask_for_the_stop(place, rsmq):
     began = time.monotonic()
     rsmq.publish(["q", "r"], "x")
 
-    assert worker._engine.over.wait(5)
-    assert other._engine.over.wait(5)
+    assert worker._worker_loop.over.wait(5)
+    assert other._worker_loop.over.wait(5)
     assert time.monotonic() - began < 3
     assert place.empty("r")
     assert other.numbers.handled == 1
@@ -394,8 +394,8 @@ def test_one_whose_name_was_taken_stops_and_deletes_nothing(place, rsmq, gate, b
     worker.start()
     gate.wait_for(1)
     place.raw.hset(f"{place.ns}:x:held:w", "", "another")
-    assert worker._engine.over.wait(5)
-    assert isinstance(worker._engine.failure, WorkerReplaced)
+    assert worker._worker_loop.over.wait(5)
+    assert isinstance(worker._worker_loop.failure, WorkerReplaced)
     assert seen[0].lease_lost
     gate.open()
     worker.stop()
@@ -471,7 +471,7 @@ def test_run_async_ends_when_the_worker_is_stopped(place, rsmq):
 
     async def main():
         running = asyncio.create_task(worker.run_async())
-        while worker._engine is None:
+        while worker._worker_loop is None:
             await asyncio.sleep(0.002)
         await asyncio.to_thread(worker.stop)
         await asyncio.wait_for(running, 5)
@@ -514,7 +514,7 @@ def test_a_worker_that_is_cancelled_while_it_starts_does_not_run_on(place, rsmq)
 
     asyncio.run(main())
 
-    assert worker._engine is None or worker._engine.over.is_set()
+    assert worker._worker_loop is None or worker._worker_loop.over.is_set()
     assert not any(each.alive for each in list_workers(rsmq) if each.name == "w")
 
 
@@ -861,7 +861,7 @@ def test_a_hook_that_would_end_the_program_is_logged_like_any_other(place, rsmq,
     until(lambda: worker.numbers.handled == 3, 3)
 
     assert place.empty("q")
-    assert not worker._engine.over.is_set()
+    assert not worker._worker_loop.over.is_set()
 
 
 def test_a_batch_that_runs_too_long_is_counted_and_tried_again_by_message(place, rsmq, beating):
@@ -928,7 +928,7 @@ def test_stop_in_a_hook_only_asks_for_it(place, rsmq, hook, is_async):
     worker.listener("q")(handle if is_async else lambda body: None)
     id = rsmq.send_message("q", "x")
     worker.start()
-    until(worker._engine.over.is_set)
+    until(worker._worker_loop.over.is_set)
 
     assert worker.numbers.lost == 0
     if hook == "before_start":

@@ -24,7 +24,7 @@ def numbers(worker, **expected):
     """Wait until the worker has these numbers, all others being 0 but received and failed."""
 
     def reached():
-        assert worker._engine.failure is None
+        assert worker._worker_loop.failure is None
         found = {name: getattr(worker.numbers, name) for name in worker.numbers.__slots__}
         return all(found[name] == number for name, number in expected.items()) and found
 
@@ -352,7 +352,7 @@ def test_a_policy_that_is_set_while_it_runs_is_obeyed(place, rsmq, beating):
     rsmq.send_message("q", "x")
     numbers(worker, retried=1)
     rsmq.set_dead_letter_policy("q", "dead", 1)
-    until(lambda: worker._engine._lanes[0].policy.dead_letter_queue == "dead")
+    until(lambda: worker._worker_loop._lanes[0].policy.dead_letter_queue == "dead")
     place.elapse("q", 500)
     numbers(worker, dead=1)
 
@@ -506,7 +506,7 @@ def test_whatever_a_handler_raises_the_worker_goes_on(place, rsmq, error, handle
     expected = {"dead": 1} if max_retries == 0 else {"retried": 1}
     numbers(worker, **expected)
 
-    assert not worker._engine.over.is_set()
+    assert not worker._worker_loop.over.is_set()
     assert place.scores("dead" if max_retries == 0 else "q").keys() != set()
 
 
@@ -531,7 +531,7 @@ def test_whatever_a_back_off_returns_the_worker_goes_on(place, rsmq, backoff):
     rsmq.send_message("q", "x")
     numbers(worker, retried=1)
 
-    assert not worker._engine.over.is_set()
+    assert not worker._worker_loop.over.is_set()
 
 
 async def _fails(body):

@@ -85,7 +85,7 @@ def test_never_more_run_at_once_than_each_queue_and_the_worker_may(place, rsmq, 
     worker.start()
     until(lambda: inside.now.get("all") == 5)
     # Nothing more is taken while all slots are.
-    assert sum(len(lane.held) for lane in worker._engine._lanes) == 5
+    assert sum(len(lane.held) for lane in worker._worker_loop._lanes) == 5
     inside.open.set()
     settled(place, "a", "b", "c")
 
@@ -207,7 +207,7 @@ def test_what_waits_too_long_for_a_slot_is_given_back_and_left_to_others(place, 
 
     worker.start()
     rsmq.send_messages("a", ["x"] * 300)
-    until(lambda: worker._engine._lanes[0].ahead(time.monotonic()) > 20)
+    until(lambda: worker._worker_loop._lanes[0].ahead(time.monotonic()) > 20)
     settled(place, "a")
     rsmq.send_messages("a", ["slow", *["y"] * 20])
     assert slow.wait(10)
@@ -255,7 +255,7 @@ def test_what_comes_later_to_a_queue_of_a_higher_priority_goes_before_what_waits
     rsmq.send_messages("low", ["x"] * 3)
     until(lambda: got == ["low"])
     rsmq.send_messages("high", ["x"] * 3)
-    until(lambda: not worker._engine._lanes[1].waits)  # it has been woken
+    until(lambda: not worker._worker_loop._lanes[1].waits)  # it has been woken
     gate.release(10)
     settled(place, "low", "high")
 
@@ -322,7 +322,7 @@ def test_a_paused_queue_is_left_alone_until_it_is_resumed(place, rsmq, beating):
     rsmq.send_message("a", "a1")
     rsmq.send_message("b", "b1")
     until(lambda: got == ["b1"])
-    until(lambda: worker._engine._lanes[0].closed == "p")
+    until(lambda: worker._worker_loop._lanes[0].closed == "p")
     rsmq.send_message("b", "b2")
     until(lambda: got == ["b1", "b2"])
     assert len(place.scores("a")) == 1
@@ -342,7 +342,7 @@ def test_a_queue_that_is_paused_before_the_start_is_left_alone(place, rsmq, beat
     got = []
     worker.listener("a")(got.append)
     worker.start()
-    until(lambda: worker._engine._lanes[0].closed == "p")
+    until(lambda: worker._worker_loop._lanes[0].closed == "p")
     assert got == []
     rsmq.resume_queue("a")
 
@@ -359,7 +359,7 @@ def test_what_is_held_when_a_queue_is_paused_is_finished(place, rsmq, gate, beat
     rsmq.pause_queue("a")
     gate.open()
     until(lambda: worker.numbers.handled == 2)
-    until(lambda: worker._engine._lanes[0].closed == "p")
+    until(lambda: worker._worker_loop._lanes[0].closed == "p")
 
     assert len(place.scores("a")) == 3
 
@@ -405,7 +405,7 @@ def test_a_queue_that_is_there_keeps_its_attributes(place, rsmq):
 
     attributes = rsmq.get_queue_attributes("q")
     assert (attributes.vt, attributes.maxsize) == (7, 2048)
-    assert worker._engine._lanes[0].vt == 7
+    assert worker._worker_loop._lanes[0].vt == 7
 
 
 def test_a_queue_without_a_visibility_timeout_needs_one_of_the_listener(place, rsmq):
@@ -676,7 +676,7 @@ def test_a_route_that_fails_is_a_failure_of_the_message(place, rsmq, by):
     rsmq.send_message("q", "x")
     until(lambda: worker.numbers.retried == 1)
 
-    assert not worker._engine.over.is_set()
+    assert not worker._worker_loop.over.is_set()
 
 
 def test_a_message_can_be_sent_to_several_queues_at_once_and_each_is_handled(place, rsmq):
@@ -733,7 +733,7 @@ def test_a_queue_that_can_not_be_received_from_does_not_stop_the_others(
     rsmq.pause_queue("bad")
     rsmq.send_message("bad", "x")
     worker.start()
-    until(lambda: worker._engine._lanes[0].closed == "p")
+    until(lambda: worker._worker_loop._lanes[0].closed == "p")
     _of_another_type(place)
     place.raw.hdel(f"{place.ns}:bad:Q", "x:paused")
     for number in range(3):
@@ -911,7 +911,7 @@ def test_an_empty_queue_of_a_higher_priority_is_not_asked_again_and_again(place,
     worker.listener("high", priority=1)(lambda body: None)
     worker.start()
     rsmq.send_messages("low", ["x"] * 5)
-    until(lambda: worker._engine._lanes[0].calls)
+    until(lambda: worker._worker_loop._lanes[0].calls)
     time.sleep(0.2)
     before = len(asked)
     time.sleep(0.5)
@@ -931,8 +931,8 @@ def test_a_queue_whose_vt_is_no_number_keeps_no_other_from_being_looked_at(
     place.raw.hset(f"{place.ns}:bad:Q", "vt", "abc")
     rsmq.set_dead_letter_policy("good", "dead", 3)
 
-    until(lambda: worker._engine._lanes[1].policy.dead_letter_queue == "dead")
-    assert worker._engine._troubles == 0
+    until(lambda: worker._worker_loop._lanes[1].policy.dead_letter_queue == "dead")
+    assert worker._worker_loop._troubles == 0
 
 
 def test_where_solitary_calls_can_not_be_noted_others_go_on(place, rsmq, caplog):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.wire.keys import Namespace, QueueKeys

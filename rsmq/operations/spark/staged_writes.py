@@ -12,7 +12,7 @@ from typing import Any
 
 import msgpack
 
-from rsmq.lua import load
+from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.restored import Restored

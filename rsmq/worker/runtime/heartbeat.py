@@ -19,13 +19,13 @@ from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Again, HandlerTimedOut, decide
 from rsmq.worker.runtime.executor import Executor
 from rsmq.worker.runtime.message_state import Job, Lane, Lease
-from rsmq.worker.runtime.run_queue import Backlog
-from rsmq.worker.runtime.settle import A_CALL, Settling, forget
+from rsmq.worker.runtime.run_queue import RunQueue
+from rsmq.worker.runtime.settle import MESSAGES_PER_CALL, Settler, forget
 
 _UNRENEWED = "its visibility timeout could not be extended in time"
 
 
-class Holding:
+class Heartbeat:
     """Keeps what the worker holds."""
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -33,15 +33,15 @@ class Holding:
         rsmq: RSMQ,
         identity: Identity,
         lanes: Sequence[Lane],
-        settling: Settling,
-        backlog: Backlog,
+        settler: Settler,
+        run_queue: RunQueue,
         hooks: Hooks,
     ) -> None:
         self._rsmq = rsmq
         self._identity = identity
         self._lanes = lanes
-        self._settling = settling
-        self._backlog = backlog
+        self._settler = settler
+        self._run_queue = run_queue
         self._hooks = hooks
 
     def renew_at(self) -> float:
@@ -59,10 +59,10 @@ class Holding:
             self.give_back(lane, [job for job in waiting if not job.alone])
             for lease in due:
                 if lease.told:
-                    self._settling.lose(lane, lease, "its visibility timeout was over")
+                    self._settler.lose(lane, lease, "its visibility timeout was over")
             kept = [lease for lease in due if lane.held.get(lease.id) is lease]
-            for at in range(0, len(kept), A_CALL):
-                self._extend(lane, kept[at : at + A_CALL])
+            for at in range(0, len(kept), MESSAGES_PER_CALL):
+                self._extend(lane, kept[at : at + MESSAGES_PER_CALL])
             lane.renew_at = min((each.renew_at for each in lane.held.values()), default=math.inf)
 
     def _extend(self, lane: Lane, leases: list[Lease]) -> None:
@@ -81,14 +81,14 @@ class Holding:
             if not is_of_these_keys(error):
                 raise
             for lease in leases:
-                self._settling.lose(lane, lease, f"its queue is broken: {error}")
+                self._settler.lose(lane, lease, f"its queue is broken: {error}")
             return
         ours = ord("1")
         for lease, digit in zip(chain.from_iterable(by_count.values()), told, strict=True):
             if digit == ours:
                 lease.renew_at, lease.ends = began + lane.vt / 3, began + lane.vt
             else:
-                self._settling.lose(lane, lease, "somebody has received or deleted it")
+                self._settler.lose(lane, lease, "somebody has received or deleted it")
 
     def lose_what_has_ended(self) -> None:
         """Redis can't be reached: what is over by the clock may be somebody else's."""
@@ -96,20 +96,20 @@ class Holding:
         for lane in self._lanes:
             for lease in list(lane.held.values()):
                 if lease.ends <= now and lease.job.ended is None:
-                    self._settling.lose(lane, lease, _UNRENEWED)
+                    self._settler.lose(lane, lease, _UNRENEWED)
 
     def lose_all(self, why: str) -> None:
         """Nothing is held any more."""
         for lane in self._lanes:
             for lease in list(lane.held.values()):
-                self._settling.lose(lane, lease, why)
+                self._settler.lose(lane, lease, why)
 
     def give_back(self, lane: Lane, jobs: Iterable[Job]) -> None:
         """Release calls that have not begun."""
-        with self._backlog.lock:
-            back = self._backlog.take_back(jobs)
+        with self._run_queue.lock:
+            back = self._run_queue.take_back(jobs)
         for job in back:
-            self._settling.release(lane, job.leases)
+            self._settler.release(lane, job.leases)
             for lease in job.leases:
                 forget(lane, lease)
 
@@ -117,23 +117,23 @@ class Holding:
         """Wait no longer for calls that run longer than they may."""
         for lane in self._lanes:
             longest = lane.listener.max_runtime
-            with self._backlog.lock:
+            with self._run_queue.lock:
                 calls = list(lane.calls)
             for job in calls:
                 if job.began is not None and now - job.began > longest:
                     self._let_go(lane, job, executors[lane.is_async])
 
     def _let_go(self, lane: Lane, job: Job, executor: Executor) -> None:
-        with self._backlog.lock:
+        with self._run_queue.lock:
             if job.ended is not None or job.let_go:
                 return
             job.let_go = True
-            self._backlog.end(job)
+            self._run_queue.end(job)
             executor.forget()
             executor.wake(0)
         error = HandlerTimedOut(f"its handler ran for more than {lane.listener.max_runtime:g} s")
         for lease in job.leases:
-            self._settling.numbers.hung += 1
+            self._settler.numbers.hung += 1
             if lease.lost:
                 continue
             lease.lost = True
@@ -141,7 +141,7 @@ class Holding:
             outcome = decide(error, lease.count, lane.policy)
             if isinstance(outcome, Again):  # the handler may still run: nobody else begins soon
                 outcome = Again(max(outcome.after, lane.vt), outcome.why)
-            self._settling.end(lane, lease, outcome, error)
+            self._settler.end(lane, lease, outcome, error)
         lane.cancel(job)
 
     def let_go_of_all(self, why: str) -> int:
@@ -154,7 +154,7 @@ class Holding:
                     continue
                 lease.lost = True
                 self._hooks.call("lease_lost", lease.message(lane.name, lane.codec), why)
-                self._settling.release(lane, [lease])
+                self._settler.release(lane, [lease])
                 lane.cancel(job)
                 number += 1
         return number

@@ -28,7 +28,7 @@ def current_message() -> Delivery | None:
     return job.leases[0].message(job.lane.name, job.lane.codec)
 
 
-class Handling:
+class Invoker:
     """Makes calls, and notes their ends."""
 
     def __init__(self, hooks: Hooks, ended: Callable[[Job], object]) -> None:

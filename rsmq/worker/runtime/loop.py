@@ -26,12 +26,12 @@ from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.registry import BEAT, TTL
 from rsmq.worker.runtime.executor import Executor
-from rsmq.worker.runtime.heartbeat import Holding
+from rsmq.worker.runtime.heartbeat import Heartbeat
 from rsmq.worker.runtime.message_state import Job, Lane
-from rsmq.worker.runtime.prefetch import Taking
-from rsmq.worker.runtime.quarantine import Solitary
-from rsmq.worker.runtime.run_queue import SOON, Backlog
-from rsmq.worker.runtime.settle import Settling
+from rsmq.worker.runtime.prefetch import Prefetcher
+from rsmq.worker.runtime.quarantine import Quarantine
+from rsmq.worker.runtime.run_queue import SOON, RunQueue
+from rsmq.worker.runtime.settle import Settler
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -50,12 +50,12 @@ _WINDING_UP = 0.02
 _TOGETHER = 250
 
 
-class Engine:
+class WorkerLoop:
     """
     The loop, to be run in a thread of its own.
 
     Attributes:
-        backlog: the calls to be made.
+        run_queue: the calls to be made.
         over: set when the loop has ended.
         failure: why, if it was not stopped.
     """
@@ -85,7 +85,7 @@ class Engine:
             worker: told to hooks.
             named: whether a successor of its name may take over, when it seems dead.
         """
-        self.backlog = Backlog(lanes, slots)
+        self.run_queue = RunQueue(lanes, slots)
         self.over = Flag()
         self.failure: BaseException | None = None
         self._rsmq = rsmq
@@ -96,15 +96,15 @@ class Engine:
         self._facts = facts
         self._worker = worker
         self._named = named
-        self._settling = Settling(rsmq, identity, hooks)
-        self._holding = Holding(rsmq, identity, lanes, self._settling, self.backlog, hooks)
-        self._solitary = Solitary(rsmq, self.backlog, self._settling)
+        self._settler = Settler(rsmq, identity, hooks)
+        self._heartbeat = Heartbeat(rsmq, identity, lanes, self._settler, self.run_queue, hooks)
+        self._quarantine = Quarantine(rsmq, self.run_queue, self._settler)
         self._executors: Mapping[bool, Executor] = {}
         self._ended: deque[Job] = deque()
         self._ends = 0
         self._bell = Flag()
-        self._taking = Taking(
-            rsmq, identity, lanes, slots, self.backlog, self._settling, hooks, self._bell.set
+        self._prefetcher = Prefetcher(
+            rsmq, identity, lanes, slots, self.run_queue, self._settler, hooks, self._bell.set
         )
         self._asleep = False
         self._enough = 1
@@ -119,7 +119,7 @@ class Engine:
     @property
     def numbers(self) -> Numbers:
         """What has happened so far."""
-        return self._settling.numbers
+        return self._settler.numbers
 
     def ended(self, job: Job) -> None:
         """A call has ended; told by whoever made it."""
@@ -159,16 +159,16 @@ class Engine:
             _log.critical("worker %s fails", self._identity.name, exc_info=True)
             self._fail("the worker has failed")
         finally:
-            self._taking.wait_no_more()
+            self._prefetcher.wait_no_more()
             for executor in self._executors.values():
                 executor.stop()
             self._hooks.call("after_stop", self._worker)
             self.over.set()
 
     def _fail(self, why: str) -> None:
-        with self.backlog.lock:
-            self.backlog.close()
-        self._holding.lose_all(why)
+        with self.run_queue.lock:
+            self.run_queue.close()
+        self._heartbeat.lose_all(why)
 
     def _turn(self) -> None:
         now = time.monotonic()
@@ -188,31 +188,31 @@ class Engine:
 
     def _work(self, now: float) -> None:
         """What is to be done in Redis."""
-        if self._settling:
-            self._settling.write()
-        self._holding.renew(now)
-        if self._settling:  # what had to wait for too long
-            self._settling.write()
+        if self._settler:
+            self._settler.write()
+        self._heartbeat.renew(now)
+        if self._settler:  # what had to wait for too long
+            self._settler.write()
         if now >= self._beat_at:
             self._beat_at = now + BEAT
-            self._holding.let_go_of_hung_calls(self._executors, now)
-            self._beat()
-        if self._taking.astray:
-            self._taking.find_what_went_astray()
+            self._heartbeat.let_go_of_hung_calls(self._executors, now)
+            self._send_heartbeat()
+        if self._prefetcher.astray:
+            self._prefetcher.release_unknown_messages()
         if self._stopping:
             self._give_back_what_waits()
         else:
             self._take(now)
 
     def _note_ends(self) -> None:
-        ended, settling = self._ended, self._settling
+        ended, settler = self._ended, self._settler
         while ended:
             job = ended.popleft()
             self._ends += 1
             if job.began is not None and job.ended is not None:
                 job.lane.took(job.ended - job.began)
             if not job.let_go:
-                settling.ended(job)
+                settler.ended(job)
 
     def _trouble(self, error: BaseException) -> None:
         self._troubles += 1
@@ -223,16 +223,16 @@ class Engine:
             _log.warning(
                 "worker %s goes on trying: %s: %s", self._identity.name, type(error).__name__, error
             )
-        self._holding.lose_what_has_ended()
+        self._heartbeat.lose_what_has_ended()
 
     # Signs of life.
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         sent = time.monotonic()
         self._rsmq.run(beat_worker(self._identity, self.info(), ttl=TTL))
         if self._named:
-            with self.backlog.lock:
-                self.backlog.until = sent + TTL
+            with self.run_queue.lock:
+                self.run_queue.until = sent + TTL
                 for executor in self._executors.values():
                     executor.wake(0)
         for lane in self._lanes:
@@ -261,15 +261,15 @@ class Engine:
     # Receiving.
 
     def _take(self, now: float) -> None:
-        if self._solitary:
+        if self._quarantine:
             self.be_careful()
-            if self._solitary.begin(self._executors):
+            if self._quarantine.begin(self._executors):
                 return
-        jobs, alone = self._taking.take(now)
-        self._solitary.add(alone)
+        jobs, alone = self._prefetcher.take(now)
+        self._quarantine.add(alone)
         if jobs:
-            with self.backlog.lock:
-                self.backlog.add(jobs)
+            with self.run_queue.lock:
+                self.run_queue.add(jobs)
                 for executor in self._executors.values():
                     executor.wake(0)
 
@@ -292,39 +292,39 @@ class Engine:
 
     def _give_back_what_waits(self) -> None:
         self._tell_of_stop()
-        self._taking.wait_no_more()
-        self._solitary.give_back()
+        self._prefetcher.wait_no_more()
+        self._quarantine.give_back()
         for lane in self._lanes:
             if lane.ready:
-                self._holding.give_back(lane, list(lane.ready))
-        if self._settling:
-            self._settling.write()
+                self._heartbeat.give_back(lane, list(lane.ready))
+        if self._settler:
+            self._settler.write()
 
     def _wound_up(self) -> bool:
         """Whether nothing is left to be done, or no time."""
         if time.monotonic() >= self._until:
             return True
-        with self.backlog.lock:
-            busy = self.backlog.running or self.backlog.ready()
-        return not (busy or self._ended or self._settling or self._solitary)
+        with self.run_queue.lock:
+            busy = self.run_queue.running or self.run_queue.ready()
+        return not (busy or self._ended or self._settler or self._quarantine)
 
     def _leave(self) -> None:
         """Release what is still held, and give the name back."""
         name = self._identity.name
         self._tell_of_stop()
         self._note_ends()
-        with self.backlog.lock:
-            self.backlog.close()
+        with self.run_queue.lock:
+            self.run_queue.close()
         left = 0
         try:
-            self._settling.write()
+            self._settler.write()
             self._note_ends()
-            self._settling.write()
-            left = self._holding.let_go_of_all("the worker stops")
-            self._settling.write()
+            self._settler.write()
+            left = self._heartbeat.let_go_of_all("the worker stops")
+            self._settler.write()
             self._rsmq.run(leave_worker(self._identity))
         except (RedisError, RSMQError, OSError) as error:
-            self._holding.let_go_of_all("the worker stops")
+            self._heartbeat.let_go_of_all("the worker stops")
             what = f"{type(error).__name__}: {error}"
             _log.warning("worker %s could not give back what it holds: %s", name, what)
         else:
@@ -349,15 +349,15 @@ class Engine:
 
     def _how_long(self, now: float) -> tuple[float, int]:
         """How long to sleep, and how many calls may end before that is over."""
-        pause = min(self._beat_at, self._holding.renew_at(), self._until) - now
+        pause = min(self._beat_at, self._heartbeat.renew_at(), self._until) - now
         if self._stopping:
             return min(pause, _WINDING_UP), 1
-        if self._solitary:  # nobody tells when the last of the others has ended
-            return pause if self._solitary.under_way else min(pause, self._solitary.pause), 1
-        if self._taking.wanted(now)[0]:
+        if self._quarantine:  # nobody tells when the last of the others has ended
+            return pause if self._quarantine.under_way else min(pause, self._quarantine.pause), 1
+        if self._prefetcher.wanted(now)[0]:
             return 0.0, 1
-        with self.backlog.lock:
-            ready, busy = self.backlog.ready(), self.backlog.running == self._slots
+        with self.run_queue.lock:
+            ready, busy = self.run_queue.ready(), self.run_queue.running == self._slots
         if not ready:
             return pause, 1
         enough = self._ends_worth_waking_for()
@@ -372,9 +372,9 @@ class Engine:
             self._stuck_since = now, self._ends
         elif now - since >= _STUCK:
             self._stuck_since = now, self._ends
-            with self.backlog.lock:
+            with self.run_queue.lock:
                 for is_async, executor in self._executors.items():
-                    if self.backlog.ready(is_async):
+                    if self.run_queue.ready(is_async):
                         executor.wake(1)
 
     def _ends_worth_waking_for(self) -> int:

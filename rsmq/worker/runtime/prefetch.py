@@ -19,13 +19,13 @@ from rsmq.waiting.schedule import Waiter
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.runtime.message_state import Batch, Job, Lane, Single
 from rsmq.worker.runtime.prefetch_plan import Asked, wants
-from rsmq.worker.runtime.run_queue import Backlog
-from rsmq.worker.runtime.settle import Settling, give_back
+from rsmq.worker.runtime.run_queue import RunQueue
+from rsmq.worker.runtime.settle import Settler, give_back
 
 _log = logging.getLogger("rsmq.worker")
 
 
-class Taking:
+class Prefetcher:
     """
     Takes messages as there is room for them, and is told when there are some.
 
@@ -39,8 +39,8 @@ class Taking:
         identity: Identity,
         lanes: Sequence[Lane],
         slots: int,
-        backlog: Backlog,
-        settling: Settling,
+        run_queue: RunQueue,
+        settler: Settler,
         hooks: Hooks,
         ring: Callable[[], object],
     ) -> None:
@@ -52,8 +52,8 @@ class Taking:
             identity: the worker's.
             lanes: its listeners.
             slots: calls at once at most.
-            backlog: where the calls are.
-            settling: where messages end.
+            run_queue: where the calls are.
+            settler: where messages end.
             hooks: its middleware.
             ring: called when there may be something to be taken, by another thread.
         """
@@ -62,8 +62,8 @@ class Taking:
         self._identity = identity
         self._lanes = lanes
         self._slots = slots
-        self._backlog = backlog
-        self._settling = settling
+        self._run_queue = run_queue
+        self._settler = settler
         self._hooks = hooks
         self._ring = ring
 
@@ -160,11 +160,11 @@ class Taking:
         lanes = self._worth_asking()
         if not lanes:
             return [], 0
-        with self._backlog.lock:
-            if self._backlog.shut:
+        with self._run_queue.lock:
+            if self._run_queue.shut:
                 return [], 0
-            free = self._slots - self._backlog.running
-            ready = self._backlog.ready_by_priority()
+            free = self._slots - self._run_queue.running
+            ready = self._run_queue.ready_by_priority()
         asked, slots = wants(lanes, free, ready, now)
         if all(each.lane.waits for each in asked):  # those are asked only along with others
             return [], 0
@@ -215,7 +215,7 @@ class Taking:
         if held:
             for id in taken.ids:
                 if id in held:
-                    self._settling.lose(lane, held[id], "it was received once more")
+                    self._settler.lose(lane, held[id], "it was received once more")
         singles = self._singles(lane, taken, sent)
         if self._hooks["after_receive"]:
             messages = [single.message(lane.name, lane.codec) for single in singles]
@@ -233,7 +233,7 @@ class Taking:
 
     def _singles(self, lane: Lane, taken: Taken, sent: float) -> list[Single]:
         lane.renew_at = min(lane.renew_at, sent + lane.vt / 3)
-        self._settling.numbers.received += len(taken.ids)
+        self._settler.numbers.received += len(taken.ids)
         now = taken.now
         singles = [
             Single(lane, id, raw, 1, now, sent)
@@ -245,7 +245,7 @@ class Taking:
             single.alone = lane.policy.exceeded(count)
         return singles
 
-    def find_what_went_astray(self) -> None:
+    def release_unknown_messages(self) -> None:
         """Release what a take received whose reply was lost."""
         held = self._rsmq.run_steps(held_messages(self._rsmq.namespace, self._identity.name))
         known = {lane.name: lane.held for lane in self._lanes}
@@ -257,7 +257,7 @@ class Taking:
             ]
             for queue, receipts in held.items()
         }
-        self._settling.numbers.released += give_back(self._rsmq, self._identity, strays)
+        self._settler.numbers.released += give_back(self._rsmq, self._identity, strays)
         self.astray = False
 
 

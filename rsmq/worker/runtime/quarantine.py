@@ -20,8 +20,8 @@ from rsmq.transport.retry import is_of_these_keys
 from rsmq.worker.outcome import TookItsProcessDown
 from rsmq.worker.runtime.executor import Executor
 from rsmq.worker.runtime.message_state import Job
-from rsmq.worker.runtime.run_queue import SOON, Backlog
-from rsmq.worker.runtime.settle import Settling, forget
+from rsmq.worker.runtime.run_queue import SOON, RunQueue
+from rsmq.worker.runtime.settle import Settler, forget
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -32,13 +32,13 @@ _WAITS = 2.0
 _LATE = 0.05
 
 
-class Solitary:
+class Quarantine:
     """The calls that are to be made alone, in order."""
 
-    def __init__(self, rsmq: RSMQ, backlog: Backlog, settling: Settling) -> None:
+    def __init__(self, rsmq: RSMQ, run_queue: RunQueue, settler: Settler) -> None:
         self._rsmq = rsmq
-        self._backlog = backlog
-        self._settling = settling
+        self._run_queue = run_queue
+        self._settler = settler
         self._jobs: deque[Job] = deque()
         self._shut_at = 0.0
 
@@ -48,7 +48,7 @@ class Solitary:
     @property
     def under_way(self) -> bool:
         """Whether one of them is being handled."""
-        job = self._backlog.alone
+        job = self._run_queue.alone
         return job is not None and job.began is not None
 
     def add(self, jobs: Iterable[Job]) -> None:
@@ -57,16 +57,16 @@ class Solitary:
 
     def begin(self, executors: Mapping[bool, Executor]) -> bool:
         """See to them; True while there are some, and nothing else may begin."""
-        backlog = self._backlog
+        run_queue = self._run_queue
         while self._jobs:
             job = self._jobs[0]
             lane, lease = job.lane, job.leases[0]
-            with backlog.lock:
-                if not backlog.shut:
-                    backlog.shut, self._shut_at = True, time.monotonic()
-                if backlog.alone is not None:
+            with run_queue.lock:
+                if not run_queue.shut:
+                    run_queue.shut, self._shut_at = True, time.monotonic()
+                if run_queue.alone is not None:
                     return True  # it is about to begin, or under way
-                if backlog.running and (backlog.full or not self._late):
+                if run_queue.running and (run_queue.full or not self._late):
                     return True  # others end
             if job.began is not None or lease.lost:
                 self._jobs.popleft()
@@ -77,8 +77,8 @@ class Solitary:
                     "%s %s: received %d times and never ended: handled alone, %d of %d",
                     lane.name, lease.id, lease.count, before + 1, TIMES,
                 )  # fmt: skip
-                with backlog.lock:
-                    backlog.alone = job
+                with run_queue.lock:
+                    run_queue.alone = job
                     executors[lane.is_async].wake(0)
                 return True
             self._jobs.popleft()
@@ -86,10 +86,10 @@ class Solitary:
                 f"received {lease.count} times, and begun {before} times with nothing beside it; "
                 "its handler never ended"
             )
-            self._settling.failed(lane, lease, error)
-            self._settling.write()
-        with backlog.lock:
-            backlog.shut = False
+            self._settler.failed(lane, lease, error)
+            self._settler.write()
+        with run_queue.lock:
+            run_queue.shut = False
             for executor in executors.values():
                 executor.wake(0)
         return False
@@ -116,12 +116,12 @@ class Solitary:
 
     def give_back(self) -> None:
         """Release those that have not begun."""
-        with self._backlog.lock:
+        with self._run_queue.lock:
             for job in self._jobs:
                 if job.began is None:
-                    self._settling.release(job.lane, job.leases)
+                    self._settler.release(job.lane, job.leases)
                     for lease in job.leases:
                         forget(job.lane, lease)
-                    if self._backlog.alone is job:
-                        self._backlog.alone = None
+                    if self._run_queue.alone is job:
+                        self._run_queue.alone = None
             self._jobs.clear()

@@ -23,7 +23,7 @@ _lane_of = operator.attrgetter("lane")
 SOON = 0.001
 
 
-class Backlog:
+class RunQueue:
     """
     The calls to be made, and those under way.
 

@@ -39,7 +39,7 @@ from rsmq.worker.runtime.message_state import Job, Lane, Lease, Single
 _log = logging.getLogger("rsmq.worker")
 
 #: Messages of one call.
-A_CALL = 2000
+MESSAGES_PER_CALL = 2000
 #: What is kept of a traceback, its end, and of a text, characters.
 _TRACEBACK = 4000
 _TEXT = 500
@@ -75,7 +75,7 @@ class _Write:
     ends: list[_End] | None = None
 
 
-class Settling:
+class Settler:
     """
     Ends of messages that are decided, until they are written.
 
@@ -165,8 +165,8 @@ class Settling:
     def write(self) -> None:
         """Write to Redis what is decided."""
         while self._dead:
-            self._bury()
-        writes = [*self._handled(), *self._failed(), *self._given_back()]
+            self._move_dead_letters()
+        writes = [*self._handled(), *self._failed(), *self._released_messages()]
         groups = [write.group for write in writes]
         for (lane, count), leases in self._lost.items():
             # How these runs ended does not count: whoever has the message now may have begun it.
@@ -180,8 +180,8 @@ class Settling:
     def _handled(self) -> Iterator[_Write]:
         for (lane, count, quarantined), leases in self._done.items():
             self._tell_of_messages("before_delete", lane, leases)
-            for at in range(0, len(leases), A_CALL):
-                part = leases[at : at + A_CALL]
+            for at in range(0, len(leases), MESSAGES_PER_CALL):
+                part = leases[at : at + MESSAGES_PER_CALL]
                 ids = [lease.id for lease in part]
                 yield _Write(Group(lane.keys, "delete", count, ids, quarantined), lane, part)
 
@@ -190,7 +190,7 @@ class Settling:
             leases = [end.lease for end in ends]
             yield _Write(self._group_of(ends), ends[0].lane, leases, ends)
 
-    def _given_back(self) -> Iterator[_Write]:
+    def _released_messages(self) -> Iterator[_Write]:
         for (lane, count, quarantined), leases in self._released.items():
             ids = [lease.id for lease in leases]
             yield _Write(Group(lane.keys, "release", count, ids, quarantined), lane, leases)
@@ -285,17 +285,19 @@ class Settling:
         if self._hooks[hook]:
             self._hooks.call(hook, [lease.message(lane.name, lane.codec) for lease in leases])
 
-    def _bury(self) -> None:
+    def _move_dead_letters(self) -> None:
         """Move dead letters of one queue to one other."""
-        lane, queue = self._dead[0].lane, _grave(self._dead[0])
+        lane, queue = self._dead[0].lane, _dead_letter_queue_of(self._dead[0])
         quarantined = self._dead[0].lease.job.alone
         together = [
             end
             for end in self._dead
-            if end.lane is lane and _grave(end) == queue and end.lease.job.alone == quarantined
-        ][:A_CALL]
+            if end.lane is lane
+            and _dead_letter_queue_of(end) == queue
+            and end.lease.job.alone == quarantined
+        ][:MESSAGES_PER_CALL]
         for end in together:
-            self._tell_of_death("before_dead_letter", end)
+            self._call_dead_letter_hook("before_dead_letter", end)
         target = self._rsmq.namespace.queue(queue)
         messages = [(end.lease.id, end.lease.count, self._reason(end)) for end in together]
         operation = bury_messages(
@@ -304,12 +306,12 @@ class Settling:
         try:
             told = self._rsmq.run(operation)
         except QueueNotFound as error:
-            self._has_no_grave(together, queue, error)
+            self._dead_letter_queue_missing(together, queue, error)
             return
         except ResponseError as error:
             if not is_of_these_keys(error):
                 raise
-            self._has_no_grave(together, queue, error)
+            self._dead_letter_queue_missing(together, queue, error)
             return
         self._dead = [end for end in self._dead if end not in together]
         for end, digit in zip(together, told, strict=True):
@@ -318,9 +320,11 @@ class Settling:
                 continue
             forget(lane, end.lease)
             self.numbers.dead += 1
-            self._tell_of_death("after_dead_letter", end)
+            self._call_dead_letter_hook("after_dead_letter", end)
 
-    def _has_no_grave(self, ends: Sequence[_End], queue: str, error: BaseException) -> None:
+    def _dead_letter_queue_missing(
+        self, ends: Sequence[_End], queue: str, error: BaseException
+    ) -> None:
         """The dead-letter queue is gone, or broken: its messages stay, and are tried again."""
         _log.error(
             "%d messages should go to queue %s, and stay where they are: %s",
@@ -334,7 +338,7 @@ class Settling:
             outcome = decide(end.error, end.lease.count, nowhere)
             self._others.append(_End(end.lane, end.lease, outcome, end.error))
 
-    def _tell_of_death(self, hook: str, end: _End) -> None:
+    def _call_dead_letter_hook(self, hook: str, end: _End) -> None:
         if self._hooks[hook] and isinstance(end.outcome, Dead):
             message = end.lease.message(end.lane.name, end.lane.codec)
             self._hooks.call(hook, message, end.outcome.queue, end.outcome.why, end.error)
@@ -366,7 +370,7 @@ def _why_lost(job: Job, lease: Lease) -> str | None:
     return None
 
 
-def _grave(end: _End) -> str:
+def _dead_letter_queue_of(end: _End) -> str:
     return end.outcome.queue if isinstance(end.outcome, Dead) else ""
 
 
@@ -391,9 +395,9 @@ def give_back(rsmq: RSMQ, identity: Identity, held: dict[str, list[Receipt]]) ->
     released = 0
     for queue, receipts in held.items():
         keys = rsmq.namespace.queue(queue)
-        for at in range(0, len(receipts), A_CALL):
+        for at in range(0, len(receipts), MESSAGES_PER_CALL):
             groups: dict[int, list[str]] = {}
-            for id, count in receipts[at : at + A_CALL]:
+            for id, count in receipts[at : at + MESSAGES_PER_CALL]:
                 groups.setdefault(count, []).append(id)
             told = rsmq.run(
                 settle_messages(

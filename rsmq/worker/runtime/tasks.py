@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from rsmq.worker.runtime.invoke import Handling
+from rsmq.worker.runtime.invoke import Invoker
 from rsmq.worker.runtime.message_state import Job
-from rsmq.worker.runtime.run_queue import Backlog
+from rsmq.worker.runtime.run_queue import RunQueue
 
 #: Calls that one task makes in a row before others of the loop have their turn.
 _IN_A_ROW = 100
@@ -27,11 +27,11 @@ class Tasks:
     """Makes the calls of async functions that are in a backlog."""
 
     def __init__(
-        self, backlog: Backlog, handling: Handling, idle: Callable[[], object], most: int
+        self, run_queue: RunQueue, invoker: Invoker, idle: Callable[[], object], most: int
     ) -> None:
         """As of ``Threads``."""
-        self._backlog = backlog
-        self._handling = handling
+        self._run_queue = run_queue
+        self._invoker = invoker
         self._on_idle = idle
         self._most = most
         self._sleeping: list[asyncio.Future[None]] = []
@@ -56,8 +56,8 @@ class Tasks:
     def _watch(self) -> None:
         """Cancel what runs on past its visibility timeout, also while Redis can't be reached."""
         now = time.monotonic()
-        with self._backlog.lock:
-            calls = self._backlog.calls(True)
+        with self._run_queue.lock:
+            calls = self._run_queue.calls(True)
         for job in calls:
             if job.task is not None and all(lease.ends <= now for lease in job.leases):
                 _cancel(job)
@@ -83,7 +83,7 @@ class Tasks:
     def wake(self, at_least: int) -> None:
         """There are calls to be made, by so many more at least; the backlog's lock is held."""
         busy = len(self._alive) - len(self._sleeping)
-        wanted = max(self._backlog.worth_waking(True, busy), at_least)
+        wanted = max(self._run_queue.worth_waking(True, busy), at_least)
         if wanted and self._loop is not None:
             ask = not self._asked  # once a turn of the loop
             self._asked = max(self._asked, wanted)
@@ -91,7 +91,7 @@ class Tasks:
                 self._from_elsewhere(self._wake)
 
     def _wake(self) -> None:
-        with self._backlog.lock:
+        with self._run_queue.lock:
             wanted, self._asked = self._asked, 0
         while wanted and self._sleeping:
             sleeping = self._sleeping.pop()
@@ -135,18 +135,18 @@ class Tasks:
                 self._loop.call_soon_threadsafe(function)
 
     async def _run(self) -> None:
-        backlog = self._backlog
+        run_queue = self._run_queue
         task = asyncio.current_task()
         job: Job | None = None
         made = 0
         while not self._stopped:
-            with backlog.lock:
+            with run_queue.lock:
                 if job is not None:
                     if job.let_go:  # another has taken this task's place
                         self._hung -= 1
                         return
-                    backlog.end(job)
-                job = backlog.next(True)
+                    run_queue.end(job)
+                job = run_queue.next(True)
             if job is None:
                 sleeping = asyncio.get_running_loop().create_future()
                 self._sleeping.append(sleeping)
@@ -154,7 +154,7 @@ class Tasks:
                 await sleeping
                 continue
             job.task = task
-            await self._handling.await_(job)
+            await self._invoker.await_(job)
             if task is not None:
                 while task.cancelling():  # that was the handler's
                     task.uncancel()
@@ -163,9 +163,9 @@ class Tasks:
                 made = 0
                 await asyncio.sleep(0)
         if job is not None:
-            with backlog.lock:
+            with run_queue.lock:
                 if not job.let_go:
-                    backlog.end(job)
+                    run_queue.end(job)
 
 
 def _cancel(job: Job) -> None:

@@ -8,9 +8,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from rsmq.worker.runtime.invoke import Handling
+from rsmq.worker.runtime.invoke import Invoker
 from rsmq.worker.runtime.message_state import Job
-from rsmq.worker.runtime.run_queue import Backlog
+from rsmq.worker.runtime.run_queue import RunQueue
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -19,22 +19,22 @@ class Threads:
     """Makes the calls of plain functions that are in a backlog."""
 
     def __init__(
-        self, backlog: Backlog, handling: Handling, idle: Callable[[], object], most: int
+        self, run_queue: RunQueue, invoker: Invoker, idle: Callable[[], object], most: int
     ) -> None:
         """
         Make it; no thread begins before there is a call to be made.
 
         Args:
-            backlog: where the calls are.
-            handling: makes a call.
+            run_queue: where the calls are.
+            invoker: makes a call.
             idle: told when a thread has nothing to do.
             most: threads at most.
         """
-        self._backlog = backlog
-        self._handling = handling
+        self._run_queue = run_queue
+        self._invoker = invoker
         self._on_idle = idle
         self._most = most
-        self._work = threading.Condition(backlog.lock)
+        self._work = threading.Condition(run_queue.lock)
         self._idle = 0
         self._alive = 0
         self._number = 0
@@ -43,7 +43,7 @@ class Threads:
     def wake(self, at_least: int) -> None:
         """There are calls to be made, by so many more at least; the backlog's lock is held."""
         busy = self._alive - self._idle
-        wanted = max(self._backlog.worth_waking(False, busy), at_least)
+        wanted = max(self._run_queue.worth_waking(False, busy), at_least)
         asleep = min(wanted, self._idle)
         if asleep:
             self._work.notify(asleep)
@@ -66,20 +66,20 @@ class Threads:
 
     def stop(self) -> None:
         """End those that are idle, and the others when their calls have ended."""
-        with self._backlog.lock:
+        with self._run_queue.lock:
             self._stopped = True
             self._work.notify_all()
 
     def _run(self) -> None:
-        backlog = self._backlog
+        run_queue = self._run_queue
         job: Job | None = None
         while True:
-            with backlog.lock:
+            with run_queue.lock:
                 if job is not None:
                     if job.let_go:  # another has taken this thread's place
                         return
-                    backlog.end(job)
-                job = backlog.next(False)
+                    run_queue.end(job)
+                job = run_queue.next(False)
                 while job is None:
                     if self._stopped:
                         self._alive -= 1
@@ -88,5 +88,5 @@ class Threads:
                     self._on_idle()
                     self._work.wait()
                     self._idle -= 1
-                    job = backlog.next(False)
-            self._handling.call(job)
+                    job = run_queue.next(False)
+            self._invoker.call(job)

@@ -13,7 +13,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rsmq import JSON, RSMQ
-from rsmq.lua import load
+from rsmq.lua.load import load
 from tests.proxy import Proxy
 from tests.scale import scaled
 from tests.workers.processes.conftest import fill, nothing_left, scores, until

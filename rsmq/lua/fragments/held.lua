@@ -49,7 +49,7 @@ local function end_quarantine(zset, fit)
   pcall(variadic, 'HDEL', zset .. ':x:alone', fit)
 end
 
--- Notes messages that are delivered, as _due_many.lua has them.
+-- Notes messages that are delivered, as due_many.lua has them.
 local function hold(held, due, name)
   local members, once = {}, '1:' .. name
   for each = 1, due.number do

@@ -24,19 +24,6 @@ local function stored_maxsize(text)
   return math.floor(limit)
 end
 
--- vt, delay and maxsize as stored, and other fields that are asked for; nil unless the first three
--- are all there: only then the queue exists.
-local function queue(hash, ...)
-  local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', ...)
-  if stored[1] and stored[2] and stored[3] then
-    return stored
-  end
-end
-
-local function queue_not_found(hash)
-  return redis.error_reply('QUEUENOTFOUND ' .. hash)
-end
-
 local function no_number(item, text)
   return redis.error_reply('INVALIDVALUE ' .. item .. ' ' .. text)
 end

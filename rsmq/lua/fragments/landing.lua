@@ -1,5 +1,5 @@
 -- Where messages from another system go. A row is: digest, id, body, score, receive count and time of the
--- first receive, as in _restoring.lua. The digest tells what message of its source it is; an empty
+-- first receive, as in restoring.lua. The digest tells what message of its source it is; an empty
 -- id has no message: there is nothing that goes anywhere.
 
 -- Adds rows to a queue; how many.
