@@ -1,5 +1,5 @@
 """
-``AsyncRSMQ``, the asyncio client: the twin of ``RSMQ`` in ``client.py``, awaited.
+The asyncio client, ``AsyncRSMQ``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-``RSMQ``, the synchronous client. Each method is one line around a builder of ``operations.py``.
+The synchronous client, ``RSMQ``.
 
 ``aio.py`` is the asyncio twin: the same names, parameters and defaults, awaited.
 """

@@ -1,5 +1,5 @@
 """
-How a body becomes bytes and back: TEXT, BYTES, JSON and MSGPACK.
+Codecs, which turn bodies into bytes and back: TEXT, BYTES, JSON and MSGPACK.
 
 A codec is any object with the two methods of ``Codec``. Nothing here knows of Redis or of queues,
 and no codec is ever chosen by what a message contains.

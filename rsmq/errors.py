@@ -1,5 +1,5 @@
 """
-Every error that rsmq raises itself, and the one table from the wire's codes to them.
+The exceptions of this library.
 
     RSMQError
     ├── NoAttributeSupplied   noAttributeSupplied

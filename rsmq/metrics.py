@@ -1,5 +1,5 @@
 """
-Workers' numbers for Prometheus: a middleware that counts, and gauges of the queues.
+Metrics for Prometheus: a middleware that counts for workers, and gauges of queues.
 
     from rsmq.metrics import Metrics
     worker = Worker(rsmq, middleware=[Metrics()])

@@ -1,5 +1,5 @@
 """
-What the library returns: frozen values, without any behaviour that touches Redis.
+The values that calls return: messages, attributes, counts.
 """
 
 from __future__ import annotations

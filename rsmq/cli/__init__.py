@@ -1,5 +1,5 @@
 """
-The program ``rsmq``, a module a group of commands; and ``rsmq-worker``.
+The command line: the program ``rsmq``.
 """
 
 from __future__ import annotations

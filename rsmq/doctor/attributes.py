@@ -1,5 +1,5 @@
 """
-What is wrong with a queue's attributes, and which changes mend it. Pure.
+Faults of a queue's attributes, and the changes that repair them. Pure.
 """
 
 from __future__ import annotations

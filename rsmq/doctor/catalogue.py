@@ -1,5 +1,5 @@
 """
-Every fault that the doctor knows: how grave it is, whom it comes from, what it does, what helps.
+The catalogue of faults: severity, cause, harm and remedy of each.
 
 The codes are stable. Texts take ``{queue}`` (as a shell
 takes it), ``{ns}``, ``{number}`` and ``{detail}`` of a finding.

@@ -1,5 +1,5 @@
 """
-What an examination finds.
+The findings of an examination.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-``repair``: what can be mended without a person, and what a person has asked for by name.
+``repair``: safe repairs, and those that a person has asked for by name.
 
 Each step is an atomic script that looks again at what it changes, for about a thousand ids; other
 programs go on between them. What is broken off goes on when it is run again.

@@ -1,5 +1,5 @@
 """
-What is wrong with messages: of an id in the queue, and of a field that belongs to none.
+Faults of messages: ids in the queue, and fields that belong to no message.
 
 The judging is pure. The walks look at a thousand ids or fields at a time, in one round trip each,
 while other programs go on; every look is atomic, so that no half of their work is seen.

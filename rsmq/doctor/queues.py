@@ -1,5 +1,5 @@
 """
-Which queues there are, listed or not, and what is wrong with each as a whole.
+All queues of a namespace, listed or not, and the faults of a queue as a whole.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What the server says of itself, held against what queues need.
+Faults of the server's configuration, and missing rights.
 """
 
 from __future__ import annotations

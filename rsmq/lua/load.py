@@ -1,5 +1,5 @@
 """
-The loader of scripts.
+The loader of Lua scripts.
 """
 
 from __future__ import annotations

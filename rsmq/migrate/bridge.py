@@ -1,5 +1,5 @@
 """
-Bridges: messages go on to where they are wanted as they come, until someone stops it.
+Bridges: forward new messages from or to another system until they are stopped.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Copy: the source stays as it is, and each of its messages comes to the queue once.
+Copy: the source stays unchanged, and each of its messages is added to the target once.
 """
 
 from __future__ import annotations

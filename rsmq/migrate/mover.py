@@ -1,5 +1,5 @@
 """
-Move: each message is taken from the source and comes to the queue.
+Move: each message is removed from the source and added to the target.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What a migration has done, for people and for programs.
+The report of a migration, for people and for programs.
 """
 
 from __future__ import annotations

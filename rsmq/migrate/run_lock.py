@@ -1,5 +1,5 @@
 """
-One at a time: between two servers, two runs would bring each other's messages twice.
+The lock of a move between two servers: two runs would double messages.
 """
 
 from __future__ import annotations

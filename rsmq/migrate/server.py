@@ -1,5 +1,5 @@
 """
-The servers that messages come from and go to.
+The servers of a source and a target.
 """
 
 from __future__ import annotations

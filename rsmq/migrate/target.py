@@ -1,5 +1,5 @@
 """
-The queue to which messages come: made if it is missing, and looked at to see what is there.
+The target queue: created if it is missing, and examined before a run.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Arguments of calls, checked and made into what scripts take.
+Checks of arguments, and their form in scripts.
 """
 
 from __future__ import annotations

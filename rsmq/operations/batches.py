@@ -1,5 +1,5 @@
 """
-Many messages in one call: receive, pop, delete, hide, release.
+Many messages in one call: receive, pop, delete, change visibility, release.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Dead letters: the policy of a queue, and messages that go from one queue to another.
+Dead-letter policies, sweep, redrive and move.
 """
 
 from __future__ import annotations

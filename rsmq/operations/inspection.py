@@ -1,5 +1,5 @@
 """
-Looking into queues of any length: peek and count, in steps that never block the server.
+Peek and count, in steps that never block the server for long.
 """
 
 from __future__ import annotations

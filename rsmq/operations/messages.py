@@ -1,5 +1,5 @@
 """
-Single messages: send, receive, pop, delete, hide, look up.
+Single messages: send, receive, pop, delete, change visibility, get.
 """
 
 from __future__ import annotations

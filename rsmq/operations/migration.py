@@ -1,5 +1,5 @@
 """
-Messages on their way from another system, or another server, into a queue; and out of one.
+Messages on their way between a queue and another system, or another server.
 """
 
 from __future__ import annotations

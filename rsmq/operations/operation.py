@@ -1,5 +1,5 @@
 """
-What the connection floor runs: one atomic step, or several that a call is made of.
+The type ``Operation``: one atomic script with its keys and arguments; and its retry class.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Queues: create, delete, list, look up, set, purge.
+Queues: create, delete, list, attributes, pause, purge.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Reading all of a queue: its ids in steps, and messages by their ids in pages. Nothing is changed.
+All of a queue, read in steps: its ids, and its messages by their ids.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Messages that others hold: take over what was abandoned, let go of all.
+Messages in flight elsewhere: recover abandoned ones, release all.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Replies of scripts, made into what calls return.
+Parsers of the replies of scripts.
 """
 
 from __future__ import annotations

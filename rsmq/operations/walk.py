@@ -1,5 +1,5 @@
 """
-A walk through a queue in steps, as ``walk.lua`` has it.
+A walk through a queue in steps, as ``fragments/walk.lua`` defines it.
 """
 
 from __future__ import annotations

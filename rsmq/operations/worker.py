@@ -1,5 +1,5 @@
 """
-What workers do: take messages, end what they did with them, give them up; be alive.
+Operations of workers: receive, settle, dead-letter, and the worker's sign of life.
 
 Whatever a worker takes is noted beside the queues, in the same step, under the worker's name: so a
 successor of that name knows what a dead one held.

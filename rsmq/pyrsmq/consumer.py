@@ -1,4 +1,6 @@
-"""PyRSMQ's consumers: call a function with each message, in this thread or in one of its own."""
+"""
+PyRSMQ's consumers: call a function with each message, in this thread or another.
+"""
 
 from __future__ import annotations
 

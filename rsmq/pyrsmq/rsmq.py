@@ -1,4 +1,6 @@
-"""``RedisSMQ``, PyRSMQ's controller: it makes the commands, and holds what they share."""
+"""
+``RedisSMQ``, PyRSMQ's controller, which makes the commands.
+"""
 
 from __future__ import annotations
 

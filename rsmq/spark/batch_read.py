@@ -1,5 +1,5 @@
 """
-The batch source: the messages of queues as they stand at one moment. Nothing in Redis is changed.
+The batch source: the messages of queues at one moment. Nothing in Redis changes.
 """
 
 from __future__ import annotations

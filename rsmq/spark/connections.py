@@ -1,5 +1,5 @@
 """
-Connections to Redis from Spark's processes: opened where they are used, one set a process.
+Connections to Redis in Spark's processes, one set for each process.
 """
 
 from __future__ import annotations

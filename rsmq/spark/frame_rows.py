@@ -1,5 +1,5 @@
 """
-Rows as messages: what a sink takes out of Spark's record batches.
+Rows of Spark's record batches as messages.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-A lease: the batches of a stream that are received and not yet acknowledged.
+The batches of a stream that are received and not yet acknowledged.
 
 It lives in the one process that Spark keeps for a stream on the driver. What it holds is kept in
 Redis, by lease, batch and part; so a process that comes after this one goes on where it stopped,

@@ -1,5 +1,5 @@
 """
-The options of ``format("rsmq")``: what there is, and what their texts mean.
+The options of ``format("rsmq")``.
 
 Spark hands over texts under names without case. They become frozen values here, which Spark may
 send to other processes; no secret is among them, only where to find one.

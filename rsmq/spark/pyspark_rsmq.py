@@ -1,5 +1,5 @@
 """
-By this module Spark finds ``format("rsmq")``: it imports what is called ``pyspark_...``.
+The module by which Spark finds ``format("rsmq")``: it imports all named ``pyspark_...``.
 
 The wheel has it at the top level. It must never fail, or Spark finds no other source either.
 """

@@ -1,5 +1,5 @@
 """
-The sinks, of batches and of streams: at least once straight away, or exactly once in two steps.
+The sinks of batches and streams: at least once in one step, or exactly once in two.
 
 Exactly once: tasks stage their rows beside the queues, under names of their own; what attempts
 that counted have staged is published by the driver's commit. The decision which attempts count is

@@ -1,5 +1,5 @@
 """
-``format("rsmq")``: what Spark asks for readers and writers.
+``format("rsmq")``: the data source that Spark asks for readers and writers.
 """
 
 from __future__ import annotations

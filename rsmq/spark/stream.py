@@ -1,5 +1,5 @@
 """
-The streaming source: at least once, whatever dies; once into sinks that know batches.
+The streaming source: at least once; exactly once into sinks that know their batches.
 
 A batch is received, and kept as a lease, when Spark asks for the latest offset; the offset names
 lease and batch. It is acknowledged when Spark asks again with that batch as the start, which means

@@ -1,5 +1,5 @@
 """
-Export: queues, as they stand, into a file.
+Export: queues into a file, as they are at one moment.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The files of exports: packed by name, whole or not there at all.
+The files of exports: compressed by name, and complete or absent.
 """
 
 from __future__ import annotations

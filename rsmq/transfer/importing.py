@@ -1,5 +1,5 @@
 """
-Import: what an export has written, into queues.
+Import: the queues of an export file into Redis.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The format of an export: JSON Lines, made and read. What the records mean is not known here.
+The format of an export: lines of JSON, written and read.
 
 compat/EXPORT.md has the format with all its fields.
 """

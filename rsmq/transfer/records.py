@@ -1,5 +1,5 @@
 """
-What the records of an export mean: queues and messages, made into records and out of them.
+The records of an export: queues and messages.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Runs an operation on Redis, for the asyncio client; the twin of ``sync.py``.
+Runs an operation on Redis, for the asyncio client.
 """
 
 from __future__ import annotations

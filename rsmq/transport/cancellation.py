@@ -1,5 +1,5 @@
 """
-Cancellation of a call that may have received a message: it is finished first, or undone.
+Cancellation of a call that may have received a message: the call is finished, or undone.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The commands of an operation that is sent in one MULTI, and what their replies mean.
+The commands of an operation that is sent in one MULTI, and the meaning of their replies.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from rsmq.errors import InvalidFormat
-from rsmq.transport.socket import OwnConnection, own_way_of
+from rsmq.transport.socket import OwnConnection
 from rsmq.transport.url import ENCODED_RULE, bad_url
 
 #: How many connections are kept that threads have left.
@@ -44,12 +44,12 @@ class Pooled:
         self._closed = False
 
     def take(self, *, check: bool) -> Any:  # noqa: ARG002 - a pool always checks
-        return own_way_of(self.pool.get_connection())
+        return self.pool.get_connection()
 
     def put(self, connection: Any, *, usable: bool) -> None:
         if not usable or self._closed:
             connection.disconnect()
-        self.pool.release(getattr(connection, "connection", connection))
+        self.pool.release(connection)
 
     def rest(self) -> None:
         """Nothing is kept for a thread."""

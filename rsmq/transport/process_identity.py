@@ -1,5 +1,5 @@
 """
-What a process says of itself, so that another one can see whether it has died.
+Facts by which another process can see whether a process has died.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What a failed attempt means: what is told to the caller, and whether it is tried again.
+The meaning of a failed attempt: which error is raised, and whether to try again.
 
 Pure but for the clock in ``Attempts``. The rule, by operation, is DESIGN's "Retries are ours":
 

@@ -1,5 +1,5 @@
 """
-What signals must not break: calls to Redis, and one thread's waiting for another.
+Signals during calls: Ctrl-C is held back, and an event that signal handlers may set.
 
 ``Held`` holds Ctrl-C back for the moments in which it would do harm. A reply that has been read
 from the socket but not yet stored would be gone, and a message with it, if a signal handler raised

@@ -1,6 +1,5 @@
 """
-A connection of our own, for the synchronous client: what redis-py opened, read and written without
-its layers, which cost as much time as Redis does.
+Reading and writing on the open socket of a synchronous connection.
 
 It has those methods of redis-py's connections that ``sync.py`` uses.
 """
@@ -17,7 +16,6 @@ from contextlib import suppress
 from typing import Any
 
 import hiredis
-from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -209,10 +207,6 @@ class OwnConnection:
                 raise TimeoutError
         return False
 
-    def is_over(self) -> bool:
-        """Whether redis-py has closed this connection, or opened another instead."""
-        return socket_of(self.connection) is not self._socket
-
     def is_idle(self) -> bool:
         """Whether nothing has come unasked, not even the connection's end."""
         return not (self._poll(0) if self._plain and self._poll else self.can_read())
@@ -231,18 +225,3 @@ class OwnConnection:
         if self._poll is None:
             return bool(select.select([self._socket], [], [], timeout)[0])
         return bool(self._poll(timeout * 1000))
-
-
-_PLAIN = (Connection, SSLConnection, UnixDomainSocketConnection)
-
-
-def own_way_of(connection: Any) -> Any:
-    """Our way to use a connection of a pool; the connection itself, if it is of another kind."""
-    # Health checks are redis-py's own, made where it writes.
-    if type(connection) not in _PLAIN or connection.health_check_interval:
-        return connection
-    # Kept with the connection, for whoever takes it next.
-    own = connection.__dict__.get("rsmq_own")
-    if own is None or own.is_over():
-        own = connection.rsmq_own = OwnConnection(connection)
-    return own

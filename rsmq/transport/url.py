@@ -1,5 +1,5 @@
 """
-URLs: checked, and shown without their secrets.
+URLs: parsed, checked, and shown without their secrets.
 """
 
 from __future__ import annotations

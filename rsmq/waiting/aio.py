@@ -1,5 +1,5 @@
 """
-Waits for messages, for the asyncio client; the twin of ``sync.py``, with a task for its thread.
+The watcher of the asyncio client: one task and one connection for all waiting receives.
 """
 
 from __future__ import annotations

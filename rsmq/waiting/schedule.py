@@ -1,6 +1,5 @@
 """
-Who waits for which queue, and who is woken next. No I/O, no clock: ``sync.py`` and
-``aio.py`` bring the news and the time.
+The schedule of waiting receives: which one is woken next, and when. Without I/O or clock.
 
 The rules:
 

@@ -1,5 +1,5 @@
 """
-Waits for messages, for the synchronous client: one thread and one connection for all who wait.
+The watcher of the synchronous client: one thread and one connection for all waiting receives.
 
 The connection tracks the sorted sets that are read on it, so the server reports the next change of
 each, whoever makes it. It carries nothing else. ``schedule.py`` decides who is woken;

@@ -1,5 +1,5 @@
 """
-Names and ids as bytes: UTF-8, in which bytes that are not UTF-8 survive as surrogates.
+Names and ids as bytes: UTF-8, in which other bytes survive as surrogates.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The errors with which scripts refuse a call: ``CODE detail``, and the exception for each code.
+The errors with which scripts refuse a call, and the exception for each.
 """
 
 from __future__ import annotations

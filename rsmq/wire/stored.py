@@ -1,5 +1,5 @@
 """
-Values as any client stored them: read tolerantly, because every client may have written them.
+Parsers of values that any client may have stored.
 """
 
 from __future__ import annotations

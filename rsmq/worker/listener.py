@@ -1,5 +1,5 @@
 """
-What a listener says: its queue, its handler, and how both are to be treated.
+A listener: its queue, its handlers and its settings.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What a worker says in its log: one line an event, with queue and message id as fields of the record.
+The worker's log: one line for each event, with queue and message id as fields.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Hooks into the life of messages in a worker.
+Middleware: hooks into the life of messages in a worker.
 
 A middleware overrides what it needs; what it leaves alone costs nothing. The hooks around a
 handler run where the handler runs; all others in the worker's own thread, which extends visibility

@@ -1,5 +1,5 @@
 """
-What has happened in a worker, counted.
+Counts of what has happened in a worker.
 """
 
 from __future__ import annotations

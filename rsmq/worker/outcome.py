@@ -1,5 +1,5 @@
 """
-What becomes of a message when its handler has ended: one pure function, ``decide``, and its words.
+The outcome of a message when its handler has returned or raised: one pure function, ``decide``.
 
 The loops only obey it. No I/O, no clock; chance is in the back-off alone.
 """

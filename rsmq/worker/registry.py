@@ -1,5 +1,5 @@
 """
-Workers by name: who is alive, what each holds, and when a name may be taken over.
+Workers by name: which are alive, which messages they hold, and takeover.
 """
 
 from __future__ import annotations

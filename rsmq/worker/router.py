@@ -1,5 +1,5 @@
 """
-The handlers of one queue, by the type of its messages.
+The decorator that registers handlers by message type.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Which handler a message goes to: by a type that it carries.
+Routes: functions that return the type of a message.
 
 A route is a function of the decoded body that returns the type, and what the handler gets.
 """

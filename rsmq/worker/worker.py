@@ -1,5 +1,5 @@
 """
-``Worker``: what people use. It checks what they say, and starts and stops the rest.
+``Worker``, the public class: checks its settings, starts and stops the runtime.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from redis.cluster import RedisCluster
 
 import rsmq
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, InvalidFormat, InvalidValue, MissingParameter
-from rsmq.transport.socket import own_way_of
 from tests.expect import refused
 
 TWINS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
@@ -225,10 +224,3 @@ def test_a_client_shows_neither_url_nor_password():
     client = RSMQ.from_url("redis://user:s3cret@127.0.0.1:1/0")
 
     assert repr(client) == "RSMQ(ns='rsmq', codec=rsmq.TEXT)"
-
-
-def test_connections_with_health_checks_are_left_to_redis_py():
-    """Its checks are made where it writes."""
-    connection = redis.Connection(health_check_interval=1)
-
-    assert own_way_of(connection) is connection

@@ -1,5 +1,5 @@
 """
-One call of the program: what its options, the environment and the profile say, and Redis.
+One call of the program: its options, the environment, the profile, and the client.
 """
 
 from __future__ import annotations

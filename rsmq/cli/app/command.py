@@ -1,5 +1,5 @@
 """
-Commands of click as ``rsmq`` has them: the options for every command, examples, groups.
+Decorators and options of all commands.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The commands of ``rsmq``: where each is written, and what it is for.
+The table of commands: the module, the summary and the aliases of each.
 
 The help and the completion read this table, so that they import no command; a command is imported
 when it is called. One whose module is missing is not there.

@@ -1,5 +1,5 @@
 """
-The exit codes of ``rsmq``, and the one function from an error to its code and its line.
+Exit codes, and the function from an error to its code and its line.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What ``rsmq`` writes: for a person lines, with ``--json`` documents for a program.
+Output: lines for people, and with ``--json`` documents for programs.
 
 Bodies are bytes. For a person a body is one line that can't be mistaken: as it is if it is UTF-8,
 printable and not empty, has no space at its ends and does not begin like the other two forms; else

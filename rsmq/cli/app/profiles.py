@@ -1,6 +1,5 @@
 """
-The configuration file of ``rsmq``: profiles, each with a url, a namespace, and whether any name
-goes.
+The configuration file and its profiles: a url, a namespace, and whether any name is allowed.
 
     profile = "local"              # the one that counts where nothing else is said
 

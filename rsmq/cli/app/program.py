@@ -1,5 +1,5 @@
 """
-The program ``rsmq``: runs a command, and makes an exit code of what comes of it.
+The program ``rsmq``: runs a command, and returns an exit code.
 
 How a command is written:
 

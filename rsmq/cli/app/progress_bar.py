@@ -1,4 +1,6 @@
-"""A bar for a person who waits; apart, since it takes time to import."""
+"""
+A progress bar; a module of its own because rich takes time to import.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The standard streams of a process that was started without some of them, as by ``rsmq list >&-``.
+The standard streams of a process that was started without some, as by ``rsmq list >&-``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The command that lets messages go on as they come: bridge.
+The command bridge.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The command ``rsmq completion``.
+The command completion.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The commands for dead letters: dead-letter, sweep, redrive; and move.
+The commands dead-letter, sweep, redrive and move.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The command ``rsmq doctor``: what is wrong with the server and the queues, and repairs.
+The command doctor.
 """
 
 from __future__ import annotations

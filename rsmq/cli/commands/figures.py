@@ -1,5 +1,5 @@
 """
-The figures that ``rsmq top`` shows: how queues are now, and how fast they change.
+The figures of queues that ``rsmq top`` shows, and their rates of change.
 """
 
 from __future__ import annotations

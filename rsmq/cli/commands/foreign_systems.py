@@ -1,5 +1,5 @@
 """
-Queues of other systems, as ``migrate`` and ``bridge`` are told of them: as in ``rfq:ndvi``.
+The names of other systems in ``migrate`` and ``bridge``, as in ``rfq:ndvi``.
 """
 
 from __future__ import annotations

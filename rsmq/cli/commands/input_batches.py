@@ -1,5 +1,5 @@
 """
-The pieces of a file or a pipe, in batches as they come.
+Bodies from a file or a pipe, in batches.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The commands for messages that are named or looked up: delete, visibility, release, get, peek.
+The commands delete, visibility, release, get and peek.
 """
 
 from __future__ import annotations

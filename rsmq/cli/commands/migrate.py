@@ -1,5 +1,5 @@
 """
-The command that moves over: migrate.
+The command migrate.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """
-The commands that are programs of their own, worker and pipeline, whose arguments are theirs; and
-workers.
+The commands worker and pipeline, which pass their arguments on; and workers.
 """
 
 from __future__ import annotations

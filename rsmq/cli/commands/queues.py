@@ -1,5 +1,5 @@
 """
-The commands for queues: create, list, attributes, stats, pause, resume, purge, delete-queue.
+The commands create, list, attributes, stats, pause, resume, purge and delete-queue.
 """
 
 from __future__ import annotations

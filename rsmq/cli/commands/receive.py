@@ -1,5 +1,5 @@
 """
-The commands that receive: receive, pop and recover.
+The commands receive, pop and recover.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-``rsmq rfq``: the commands of rfq 1.4.0, with its options, on RSMQ queues.
+The command group rfq: the commands of rfq 1.4.0, with its options, on RSMQ queues.
 
 A topic is a queue, the backlog its visible messages, the nextlog those in flight; a message is a
 JSON object. Different on purpose: harvest puts messages back where they stood (rfq: behind all

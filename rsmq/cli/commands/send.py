@@ -1,5 +1,5 @@
 """
-The commands that send: send and publish.
+The commands send and publish.
 """
 
 from __future__ import annotations

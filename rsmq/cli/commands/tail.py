@@ -1,5 +1,5 @@
 """
-``rsmq tail``: shows messages as they come, and leaves them alone.
+The command tail, which shows new messages and changes nothing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-``rsmq top``: watches queues.
+The command top.
 """
 
 from __future__ import annotations

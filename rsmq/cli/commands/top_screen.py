@@ -1,5 +1,5 @@
 """
-The screen of ``rsmq top``: a table that is drawn again, and the keys that are pressed.
+The screen of ``rsmq top``: its table and its keys.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The commands for files of queues: export and import.
+The commands export and import.
 """
 
 from __future__ import annotations

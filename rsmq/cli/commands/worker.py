@@ -1,5 +1,5 @@
 """
-``rsmq-worker``: run a worker that stands in a module, and look at those that run.
+``rsmq-worker``: runs the worker of a module.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What a source must tell, and what all those have in common whose messages lie under keys of Redis.
+The interface of sources, and what sources with keys in Redis have in common.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What a source has: places in Redis, and messages in them.
+Places and messages of a source.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-RSMQ itself: another namespace, database or server, and what other clients have made of queues.
+RSMQ itself: another namespace, database or server, and queues of other clients.
 """
 
 from __future__ import annotations

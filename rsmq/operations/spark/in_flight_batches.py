@@ -1,5 +1,5 @@
 """
-Leases: whole batches of messages that are held until their batch is done, for streams.
+Batches of a stream that are received together and acknowledged together.
 
 A batch has a name, ``{lease}:{number}``, and parts. What it holds is kept beside the queue as
 receipts, so that whoever knows the name can read, extend and acknowledge it, after a restart too.

@@ -1,5 +1,5 @@
 """
-Writes in two steps: many parties stage messages, one decides what counts, and that is published.
+Writes in two steps: tasks stage messages, one decision publishes them.
 
 A write has a name and batches with growing numbers; of each batch one decision is carried out,
 once, however often it is asked for and whoever dies half-way.

@@ -1,5 +1,5 @@
 """
-``python -m rsmq.spark.pipelines``, and the file that spark-submit takes.
+``python -m rsmq.spark.pipelines``, and the file for spark-submit.
 """
 
 import sys

@@ -1,5 +1,5 @@
 """
-Archive: queues to Parquet, a folder a day.
+Archive: queues into Parquet files, one folder for each day.
 """
 
 from __future__ import annotations

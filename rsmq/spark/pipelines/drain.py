@@ -1,5 +1,5 @@
 """
-Drain: all that is due out of queues, into files or nowhere.
+Drain: all visible messages of queues, into files or nowhere.
 """
 
 from __future__ import annotations

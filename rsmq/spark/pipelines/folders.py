@@ -1,5 +1,5 @@
 """
-Folders of files that streams write, on any file system that Spark knows.
+Output folders of streams, on any file system that Spark supports.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Migrate: all queues of a namespace to another one, or to another server.
+Migrate: all queues of a namespace into another one, or to another server.
 """
 
 from __future__ import annotations

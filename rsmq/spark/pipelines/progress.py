@@ -1,5 +1,5 @@
 """
-How far a job is: what it tells whoever asked for it.
+The progress of a job.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Where queues are, as pipelines are told.
+The server, the namespace and the queues of a job.
 """
 
 from __future__ import annotations

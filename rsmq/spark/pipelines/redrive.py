@@ -1,5 +1,5 @@
 """
-Redrive: dead letters back to queues, by what is wrong with them.
+Redrive: dead letters back into queues, chosen by an SQL expression.
 """
 
 from __future__ import annotations

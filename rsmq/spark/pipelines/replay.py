@@ -1,5 +1,5 @@
 """
-Replay: Parquet or JSON into queues.
+Replay: Parquet or JSON files into queues.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Report: what is in queues, without touching it.
+Report: figures of queues, read without a change.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Streams of pipelines: read from queues, run until they end or somebody stops them.
+Streams of jobs: read from queues, run until they end or are stopped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # ruff: noqa: T201 - a command's output
 """
-What ``rsmq-pipeline`` says: to a person in lines, to a program in JSON lines.
+The output of ``rsmq-pipeline``: lines for people, JSON lines for programs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """
-What the loop asks of those who make calls: ``threads.py`` and ``tasks.py``, and a pool of processes
-one day.
+The interface of ``threads.py`` and ``tasks.py`` for the loop.
 """
 
 from __future__ import annotations

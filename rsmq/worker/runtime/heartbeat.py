@@ -1,6 +1,5 @@
 """
-What is held: extended at a third of its visibility timeout, given back when it has not begun by
-then, and let go when its handler runs for too long.
+Renewal of leases, release of messages that wait too long, and max_runtime.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-A call of a handler, from the body's decoding to what it raised: for threads and for tasks.
+One call of a handler, in a thread or a task.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The worker's own loop: takes messages, writes what handlers did with them, extends what it holds.
+The worker's loop: receives messages, writes outcomes, renews leases.
 
 All calls to Redis are made here, one after the other, in one thread: so no extension can overtake
 the end of a message. Handlers run elsewhere; this loop obeys ``decide`` and ``wants``.

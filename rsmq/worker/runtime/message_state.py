@@ -1,5 +1,5 @@
 """
-The state of a listener at work, of the calls of its handlers, and of the messages that it holds.
+The state of listeners, of handler calls, and of the messages that a worker holds.
 
 Most calls are for one message: then both are one object, of which there is one a message.
 """

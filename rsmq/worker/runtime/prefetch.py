@@ -1,5 +1,5 @@
 """
-Receiving: what is asked of the queues, and what becomes of what they give.
+Receiving: asks the queues for messages, and makes handler calls of them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Messages that were received more often than they may be, and of which nobody knows what became.
+Quarantine: suspected poison messages run alone.
 
 Each is handled with nothing beside it, but calls that run for long. So one that takes its process
 down, again and again, is known by that, and its neighbours are not taken for it.

@@ -1,5 +1,5 @@
 """
-Which call is made next. Whoever uses it holds its lock; no I/O, no threads of its own.
+The run queue: received messages that wait for a slot.
 
 Lanes of a higher priority go first, and those of one priority by turns, within the limits of each.
 A call that must be made alone is made when all others have ended, and no other begins before it has

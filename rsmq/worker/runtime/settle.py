@@ -1,5 +1,5 @@
 """
-The ends of messages: what handlers did, decided, and written to Redis.
+Settlement: decides outcomes, and writes them to Redis until it has answered.
 
 What is decided stays until Redis has answered; so an outage costs no outcome.
 """

@@ -1,5 +1,5 @@
 """
-Tasks that await async functions, on one event loop: the worker's own, or one that runs already.
+Tasks that await async handlers, on the worker's own event loop or a running one.
 """
 
 from __future__ import annotations

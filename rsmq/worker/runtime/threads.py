@@ -1,5 +1,5 @@
 """
-Threads that call plain functions: as many as are needed, at most one a slot.
+Threads that call plain handlers: as many as are needed, at most one for each slot.
 """
 
 from __future__ import annotations

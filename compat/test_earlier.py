@@ -1,0 +1,99 @@
+"""An earlier version of this library and the present one, in turns on the same keys."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rsmq import JSON, RSMQ
+from rsmq.worker import held_by
+
+FOLDER = Path(__file__).parent / "earlier"
+EARLIER = FOLDER / "rsmq-34ae4f1.zip"
+PRESENT = FOLDER.parents[1]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Turn:
+    """A worker of one version, in a process of its own."""
+
+    def __init__(self, version, server, ns, path):
+        self._path = path
+        self._begins_at = len(self._all())
+        self._process = subprocess.Popen(
+            [sys.executable, FOLDER / "worker.py", server.url, ns, str(path)],
+            env={**os.environ, "PYTHONPATH": str(version)},
+        )
+        self.saw("module")
+        assert str(version) in self.lines("module")[0]
+
+    def _all(self):
+        return self._path.read_text().splitlines() if self._path.exists() else []
+
+    def lines(self, kind):
+        return [line for line in self._all()[self._begins_at :] if line.startswith(kind)]
+
+    def saw(self, kind, number=1):
+        deadline = time.monotonic() + 30
+        while len(found := self.lines(kind)) < number:
+            assert time.monotonic() < deadline, (kind, number, self._all())
+            assert self._process.poll() is None, self._all()
+            time.sleep(0.01)
+        return found
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self):
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(30) == 0
+
+
+def kinds_of(raw, ns):
+    """The keys of a namespace, each with its type."""
+    return {key.decode().removeprefix(ns): raw.type(key) for key in raw.keys(f"{ns}:*")}
+
+
+@pytest.mark.parametrize("versions", [(EARLIER, PRESENT), (PRESENT, EARLIER)])
+def test_workers_of_two_versions_take_over_from_each_other(server, ns, tmp_path, versions):
+    raw = server.raw()
+    with RSMQ.from_url(server.url, ns=ns, codec=JSON) as rsmq:
+        for queue in ("jobs", "dead"):
+            rsmq.create_queue(queue)
+        path = tmp_path / "lines"
+        seen = []
+        for version, other in (versions, versions[::-1]):
+            hung = rsmq.send_messages("jobs", [{"do": "hang"}] * 3)
+            first = Turn(version, server, ns, path)
+            first.saw("begin", 3)
+            first.kill()
+            assert sorted(held_by(rsmq, "turns")["jobs"]) == sorted(hung)
+            seen.append(kinds_of(raw, ns))
+
+            failing = rsmq.send_messages("jobs", [{"do": "fail"}] * 2)
+            ids = rsmq.send_messages("jobs", [{"do": "return"}] * 50)
+            successor = Turn(other, server, ns, path)
+            ends = {line.split()[1] for line in successor.saw("end", 53)}
+            assert ends == {*hung, *ids}
+            deadline = time.monotonic() + 30
+            while raw.zcard(f"{ns}:jobs"):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            successor.stop()
+            dead = rsmq.peek_messages("dead", 0, 100)
+            assert {message.id for message in dead[-2:]} == set(failing)
+            assert all("ValueError" in repr(message.reason) for message in dead)
+            seen.append(kinds_of(raw, ns))
+
+    # The same keys of the same types, whichever version made them.
+    assert seen[0] == {key: kind for key, kind in seen[2].items() if key in seen[0]}
+    assert seen[1] == seen[3]
+    assert raw.zcard(f"{ns}:dead") == 4

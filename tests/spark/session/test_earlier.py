@@ -1,0 +1,57 @@
+"""A stream that an earlier version of this library and the present one run in turns."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from tests.spark.session.conftest import ENVIRONMENT, ROOT
+from tests.spark.session.killed import nothing_left
+
+EARLIER = ROOT / "compat" / "earlier" / "rsmq-34ae4f1.zip"
+MESSAGES = 6000
+
+pytestmark = pytest.mark.timeout(280)
+
+
+def start(version, server, ns, folder):
+    log = folder / "log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [
+                sys.executable, ROOT / "compat" / "earlier" / "stream.py", server.url, ns,
+                str(folder / "checkpoint"),
+            ],
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(version)}, stdout=file, stderr=file,
+            start_new_session=True,
+        )  # fmt: skip
+    return process, log
+
+
+def test_two_versions_go_on_with_each_others_stream(server, ns, rsmq, raw, tmp_path):
+    rsmq.create_queue("source")
+    rsmq.create_queue("target")
+    bodies = [f"message {n}" for n in range(MESSAGES)]
+    rsmq.send_messages("source", bodies)
+    for version, batches in ((EARLIER, 2), (ROOT, 4), (EARLIER, 6)):
+        process, log = start(version, server, ns, tmp_path)
+        wanted = 1000 * batches
+        while rsmq.get_queue_attributes("target").total_sent < wanted and process.poll() is None:
+            time.sleep(0.01)
+        if wanted < MESSAGES:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        else:
+            assert process.wait(120) == 0, log.read_text()[-4000:]
+        assert f"module {version}" in log.read_text()
+        assert rsmq.get_queue_attributes("target").total_sent >= wanted, log.read_text()[-4000:]
+
+    arrived = raw.hmget(f"{ns}:target:Q", raw.zrange(f"{ns}:target", 0, -1))
+    assert Counter(body.decode() for body in arrived) == Counter(bodies)
+    nothing_left(raw, ns, "source")
