@@ -1,12 +1,11 @@
 """
 The synchronous client, ``RSMQ``.
 
-``aio.py`` is the asyncio twin: the same names, parameters and defaults, awaited.
+Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -17,11 +16,11 @@ from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
 from rsmq.operations.batches import ReceiveInSteps
-from rsmq.operations.operation import Operation, Steps
+from rsmq.operations.operation import Operation
 from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE, check_deadline
 from rsmq.transport.sync import Caller, caller_of, open_caller
 from rsmq.transport.url import MEMORY, check_url
-from rsmq.waiting.sync import Watcher
+from rsmq.waiting.sync import Watcher, Watchers
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import (
     DEFAULT_DEDUP_WINDOW,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from redis.cluster import RedisCluster
 
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
+    from rsmq.operations.operation import Steps
 
 T = TypeVar("T")
 
@@ -46,28 +46,35 @@ class RSMQ:
     """
     A client of RSMQ queues on a Redis server.
 
-    A call is one round trip and one atomic script: all of it happens, or nothing. A method that is
-    more than that says so. All times are the server's. A client may be used by many threads at
-    once, and after a fork.
+    Each call is one round trip and one atomic script: all of it happens, or nothing. A method
+    that needs more says so. All times are the server's.
 
-    Retries: what never reached the server (connection refused, server loading or read-only) is
-    tried again for ``retry_deadline`` seconds from the first failure on; over a client handed in,
-    redis-py's own retries of connecting come before. When the connection breaks or times out while
-    a call is under way, nobody knows whether it ran: reading, creating and setting attributes of
-    queues, deleting messages, changing their visibility, sweeping, and a send with a dedup_id are
-    then tried again; a receive is tried again once; any other send, a pop, a move, a redrive, a
-    purge, a release by bare ids and deleting a queue are not, and raise redis-py's ConnectionError
-    or TimeoutError. With a RedisCluster client, redis-py repeats commands by its
-    own rules, a send too, which may store a message twice.
+    Retries: a call that never reached the server (connection refused, server loading or
+    read-only) is tried again for ``retry_deadline`` seconds from its first failure. With a
+    handed-in client, redis-py's own retries of connecting come before. If the connection breaks or
+    times out during a call, the call may have run. Then:
 
-    Signals: Ctrl-C (and a handler of SIGTERM or SIGALRM that raises) takes effect when the call
-    under way has ended. More signals within the next second wait for that too. One that comes
-    later than that takes effect at once; a message that was being received may then stay hidden
-    until its visibility timeout. The same can happen, rarely, when two signals come within
-    microseconds of each other just as a receive ends.
+    - Tried again: reading, creating queues and setting their attributes, deleting messages,
+      changing their visibility, sweeping, and a send with a dedup_id.
+    - Tried again once: a receive.
+    - Never tried again: any other send, a pop, a move, a redrive, a purge, a release by bare ids,
+      and deleting a queue. These raise redis-py's ConnectionError or TimeoutError.
 
-    Besides the errors named at a method, each may raise redis-py's own (ConnectionError,
-    TimeoutError, AuthenticationError, ResponseError ...), and ClientClosed after close().
+    With a RedisCluster client, redis-py repeats commands by its own rules. It repeats sends too,
+    which may store a message twice.
+
+    Threads: many threads may use a client at the same time. A client may also be used after a
+    fork, in the parent and in the child.
+
+    Signals: Ctrl-C (and a handler of SIGTERM or SIGALRM that raises) takes effect when the running
+    call has ended. More signals within the next second wait for that too. A signal that comes
+    later takes effect at once; a message that was being received may then stay hidden until its
+    visibility timeout. The same can happen, rarely, if two signals come within microseconds of
+    each other just as a receive ends.
+
+    Each method may raise redis-py's own errors (ConnectionError, TimeoutError,
+    AuthenticationError, ResponseError ...), and ClientClosed after close(), besides the errors
+    that it names.
     """
 
     def __init__(
@@ -84,7 +91,7 @@ class RSMQ:
         Use an existing client, whatever its decode_responses and protocol version.
 
         Args:
-            client: a ``redis.Redis`` or ``redis.RedisCluster``; close() leaves it open.
+            client: a ``Redis`` or ``RedisCluster`` of redis; close() leaves it open.
             ns: the namespace, first part of every key. On Redis Cluster it must hold a hash tag,
                 as in ``"{rsmq}"``.
             codec: how bodies become bytes: TEXT, BYTES, JSON, MSGPACK or an object with
@@ -100,7 +107,7 @@ class RSMQ:
         """
         self._settle(ns, codec, realtime=realtime, strict_names=strict_names)
         deadline = check_deadline(retry_deadline)
-        self._caller: Caller = caller_of(client, self._namespace, deadline)
+        self._use(caller_of(client, self._namespace, deadline))
 
     @classmethod
     def from_url(
@@ -142,18 +149,20 @@ class RSMQ:
         if check_url(url).startswith(MEMORY):
             from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
 
-            self._caller = caller_of(memory.client(url), self._namespace, deadline)
+            self._use(caller_of(memory.client(url), self._namespace, deadline))
         else:
-            self._caller = open_caller(url, deadline, options)
+            self._use(open_caller(url, deadline, options))
         return self
+
+    def _use(self, caller: Caller) -> None:
+        self._caller = caller
+        self._watchers = Watchers(caller, self._namespace)
 
     def _settle(self, ns: str, codec: Codec, *, realtime: bool, strict_names: bool) -> None:
         self._namespace = Namespace(ns, strict_names)
         self._codec = check_codec(codec)
         self._realtime = realtime
         self._closed = False
-        # By process: a thread does not live on in a child.
-        self._watchers: dict[int, Watcher] = {}
 
     def _codec_for(self, codec: Codec | None) -> Codec:
         return self._codec if codec is None else check_codec(codec)
@@ -221,15 +230,7 @@ class RSMQ:
     @property
     def watcher(self) -> Watcher:
         """What tells of messages; for the floors above."""
-        process = os.getpid()
-        watcher = self._watchers.get(process)
-        if watcher is None:
-            made = Watcher(self._caller.watched_pool(), self._namespace, self._caller.rest)
-            watcher = self._watchers.setdefault(process, made)  # one step, for other threads
-        if self._closed:  # perhaps since it was made
-            watcher.close()
-            raise ClientClosed
-        return watcher
+        return self._watchers.current()
 
     def create_queue(
         self,
@@ -587,11 +588,12 @@ class RSMQ:
         TRACKING, with memory:// and on Redis Cluster, it is polled, less and less often, in the end
         at most four times a second.
 
-        An interruption (Ctrl-C) during the call gives the message back at once, its receive count
-        raised; but for one over a RedisCluster client, whose message comes back with its
-        visibility timeout. When the
-        connection breaks during the call, one more attempt is made; the message of the first one
-        may then stay hidden until its timeout.
+        An interruption (Ctrl-C) during the call releases the message at once; its receive count
+        stays raised. With a RedisCluster client the message stays hidden until its visibility
+        timeout has passed.
+
+        If the connection breaks during the call, one more attempt is made. The message of the
+        first attempt may then stay hidden until its visibility timeout has passed.
 
         Args:
             qname: the queue's name.
@@ -1177,11 +1179,10 @@ class RSMQ:
         """
         Close the connections that this client opened; a client handed in stays open.
 
-        Calls that wait in other threads end with ClientClosed.
+        Waiting calls in other threads end with ClientClosed.
         """
         self._closed = True
-        for watcher in list(self._watchers.values()):
-            watcher.close()
+        self._watchers.close()
         self._caller.close()
 
     def __enter__(self) -> Self:

@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import ClientClosed
+from rsmq.transport.aio import AsyncCaller
 from rsmq.transport.redis_py import set_invalidation_handler
 from rsmq.waiting.schedule import Board, Waiter
 from rsmq.waiting.sync import IDLE, REPLIES, now
@@ -48,11 +49,26 @@ class AsyncWatcher:
     async def wait(
         self,
         look: Callable[[], Awaitable[T]],
+        give_back: Callable[[T], object],
         nothing: T,
         queues: Iterable[bytes],
         seconds: float | None,
     ) -> T:
-        """Async twin of ``Watcher.wait``; a look that is cancelled gives back by itself."""
+        """
+        Return the result of a look, once there is something to find.
+
+        Args:
+            look: a receive, whose result is falsy when there is nothing. If it is cancelled, it
+                gives back what it found by itself.
+            give_back: not called, for the reason above; it is there as of ``Watcher.wait``.
+            nothing: the result of an earlier look, returned at the deadline.
+            queues: the sorted sets to wait for.
+            seconds: the longest wait; None is forever.
+
+        Raises:
+            ClientClosed: close() was called meanwhile.
+        """
+        del give_back
         until = None if seconds is None else now() + seconds
         event = asyncio.Event()
         waiter = Waiter(tuple(queues), event.set)
@@ -201,3 +217,49 @@ class AsyncWatcher:
             self._tracking.handle(said, now())
             await self._ask()
             self._kick.set()
+
+
+class AsyncWatchers:
+    """The watcher of each event loop that uses a client."""
+
+    def __init__(self, caller: AsyncCaller, namespace: Namespace) -> None:
+        """
+        Make them; nothing is opened.
+
+        Args:
+            caller: the client's.
+            namespace: the namespace of the queues.
+        """
+        self._caller = caller
+        self._namespace = namespace
+        self._watchers: dict[asyncio.AbstractEventLoop, AsyncWatcher] = {}
+        self._closed = False
+
+    def current(self) -> AsyncWatcher:
+        """
+        Return the watcher of the running event loop.
+
+        Raises:
+            ClientClosed: close() was called.
+        """
+        if self._closed:
+            raise ClientClosed
+        loop = asyncio.get_running_loop()
+        watcher = self._watchers.get(loop)
+        if watcher is None:
+            for other in list(self._watchers):
+                if other.is_closed():
+                    self._watchers.pop(other, None)
+            watcher = AsyncWatcher(self._caller.watched_pool(), self._namespace)
+            self._watchers[loop] = watcher
+        return watcher
+
+    async def close(self) -> None:
+        """End all waits with ClientClosed, and the tasks of all loops."""
+        self._closed = True
+        running = asyncio.get_running_loop()
+        for loop, watcher in list(self._watchers.items()):
+            if loop is running:
+                await watcher.close()
+            elif not loop.is_closed():
+                asyncio.run_coroutine_threadsafe(watcher.close(), loop)

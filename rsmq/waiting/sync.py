@@ -24,6 +24,7 @@ from redis.retry import Retry as RedisRetry
 from rsmq.errors import ClientClosed
 from rsmq.transport.signals import Flag, Held
 from rsmq.transport.socket import OwnConnection
+from rsmq.transport.sync import Caller
 from rsmq.waiting.schedule import Board, Waiter
 from rsmq.waiting.tracking import RECONNECT, SILENCE, Tracking, retry_tracking, tracking_options
 from rsmq.wire.keys import Namespace
@@ -288,3 +289,43 @@ def _replies(connection: OwnConnection) -> list[Any]:
         except ResponseError as error:
             replies.append(error)
     return replies
+
+
+class Watchers:
+    """The watcher of each process that uses a client: a thread does not live on in a child."""
+
+    def __init__(self, caller: Caller, namespace: Namespace) -> None:
+        """
+        Make them; nothing is opened.
+
+        Args:
+            caller: the client's.
+            namespace: the namespace of the queues.
+        """
+        self._caller = caller
+        self._namespace = namespace
+        self._watchers: dict[int, Watcher] = {}
+        self._closed = False
+
+    def current(self) -> Watcher:
+        """
+        Return the watcher of this process.
+
+        Raises:
+            ClientClosed: close() was called.
+        """
+        process = os.getpid()
+        watcher = self._watchers.get(process)
+        if watcher is None:
+            made = Watcher(self._caller.watched_pool(), self._namespace, self._caller.rest)
+            watcher = self._watchers.setdefault(process, made)  # one step, for other threads
+        if self._closed:  # perhaps since it was made
+            watcher.close()
+            raise ClientClosed
+        return watcher
+
+    def close(self) -> None:
+        """End all waits with ClientClosed, and the threads."""
+        self._closed = True
+        for watcher in list(self._watchers.values()):
+            watcher.close()
