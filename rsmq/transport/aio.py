@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -17,13 +17,20 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from rsmq.errors import ClientClosed, InvalidFormat, RSMQError
-from rsmq.operations.operation import Operation, Retry
+from rsmq.operations.operation import Operation
 from rsmq.transport.cancellation import Persistent, call_or_undo, read_reply
-from rsmq.transport.commands import last_of, transaction
+from rsmq.transport.commands import call_by_name, call_by_text, last_of, transaction
 from rsmq.transport.multiplexed import Line, NotSent, Pipeline, Request, State, is_readable
 from rsmq.transport.pools import checked_pool, without_retries
 from rsmq.transport.redis_py import socket_of_asyncio
-from rsmq.transport.retry import Attempts, Failure, classify, code_of, explain
+from rsmq.transport.retry import (
+    Attempt,
+    Failure,
+    classify,
+    explain,
+    needs_check,
+    retries,
+)
 from rsmq.wire.keys import Namespace, require_hash_tag
 
 T = TypeVar("T")
@@ -49,54 +56,49 @@ class _RetryingCaller(ABC):
         self._retry_deadline = retry_deadline
 
     @abstractmethod
-    async def _attempt(
+    async def _exchange(
         self, operation: Operation[Any], persistent: Persistent, *, check: bool
     ) -> Any:
         """The reply; an operation that gives back has done so if this raises a cancellation."""
 
-    def run(self, operation: Operation[T]) -> Coroutine[Any, Any, T]:
-        if operation.otherwise is None:
-            return self._run(operation)
-        return self._run_or_otherwise(operation, operation.otherwise)
-
-    async def _run_or_otherwise(self, operation: Operation[T], otherwise: Operation[T]) -> T:
-        try:
-            return await self._run(operation)
-        except ResponseError as error:
-            if code_of(error) != "NOPERM":
-                raise
-        return await self._run(otherwise)
-
-    async def _run(self, operation: Operation[T]) -> T:
-        attempts = None
-        # See the synchronous twin.
-        check = operation.retry is not Retry.ALWAYS or operation.settle is not None
+    async def run(self, operation: Operation[T]) -> T:
         persistent = Persistent()
+        try:
+            return await self._attempt(operation, operation.parse, persistent)
+        except (RedisError, OSError) as error:
+            failure = error
+        return await self._run_again(operation, failure, persistent)
+
+    async def _run_again(
+        self, operation: Operation[T], error: Exception, persistent: Persistent
+    ) -> T:
+        deadline = self._retry_deadline
+        steps = retries(operation, error, sent=persistent.sent, deadline=deadline)
+        step = None
         while True:
+            if persistent.cancelled is not None:
+                raise persistent.cancelled
+            step = next(steps) if not isinstance(step, Attempt) else steps.throw(error)
+            if not isinstance(step, Attempt):
+                await asyncio.sleep(step)
+                continue
             persistent.sent = False
             try:
-                reply = await self._attempt(operation, persistent, check=check)
-            except (RedisError, OSError) as error:
-                if persistent.cancelled is not None:
-                    raise persistent.cancelled from None
-                attempts = attempts or Attempts(operation.retry, self._retry_deadline)
-                pause = attempts.pause(error, sent=persistent.sent)
-                if pause is None:
-                    ours = explain(error, operation.queues)
-                    if ours is not None:
-                        raise ours from None
-                    attempts.note(error)
-                    raise
-                await asyncio.sleep(pause)
-            else:
-                persistent.look_for_what_was_swallowed()
-                if persistent.cancelled is not None:
-                    # It came after the reply, while the connection went back to its pool.
-                    await self._undo(operation, reply)
-                    raise persistent.cancelled
-                if attempts and attempts.ambiguous and operation.settle:
-                    return operation.settle(reply)
-                return operation.parse(reply)
+                return await self._attempt(step.operation, step.parse, persistent)
+            except (RedisError, OSError) as failure:
+                error = failure
+            step.sent = persistent.sent
+
+    async def _attempt(
+        self, operation: Operation[T], parse: Callable[[Any], T], persistent: Persistent
+    ) -> T:
+        reply = await self._exchange(operation, persistent, check=needs_check(operation))
+        persistent.look_for_what_was_swallowed()
+        if persistent.cancelled is not None:
+            # It came after the reply, while the connection went back to its pool.
+            await self._undo(operation, reply)
+            raise persistent.cancelled
+        return parse(reply)
 
     async def _undo(self, operation: Operation[T], reply: Any) -> None:
         undo = operation.give_back and operation.give_back(operation.parse(reply))
@@ -137,7 +139,7 @@ class AsyncOwnCaller(_RetryingCaller):
                 with suppress(RuntimeError):  # that loop is closed, and its connection with it
                     loop.call_soon_threadsafe(line.end)
 
-    async def _attempt(
+    async def _exchange(
         self, operation: Operation[Any], persistent: Persistent, *, check: bool
     ) -> Any:
         line = self._lines.get(asyncio.get_running_loop())
@@ -185,7 +187,7 @@ class AsyncPoolCaller(_RetryingCaller):
     def watched_pool(self) -> Any:
         return self._pool
 
-    async def _attempt(
+    async def _exchange(
         self, operation: Operation[Any], persistent: Persistent, *, check: bool
     ) -> Any:
         pool = self._pool
@@ -256,16 +258,17 @@ class AsyncClusterCaller:
         """None: which node has the keys may change while somebody waits."""
 
     async def _execute(self, operation: Operation[Any]) -> Any:
-        script, rest = operation.script, (*operation.keys, *operation.args)
-        count = len(operation.keys)
         try:
-            return await self._client.execute_command(
-                "EVALSHA", script.sha1, count, *rest, NEVER_DECODE=True
-            )
+            return await self._send(call_by_name(operation))
         except NoScriptError:
-            return await self._client.execute_command(
-                "EVAL", script.source, count, *rest, NEVER_DECODE=True
-            )
+            return await self._send(call_by_text(operation))
+
+    async def _send(self, command: tuple[bytes, ...]) -> Any:
+        # redis-py looks for the command's name, and for the number of keys, as text.
+        name, script, count, *rest = command
+        return await self._client.execute_command(
+            name.decode(), script, int(count), *rest, NEVER_DECODE=True
+        )
 
 
 def async_caller_of(client: object, namespace: Namespace, retry_deadline: float) -> AsyncCaller:
@@ -328,14 +331,11 @@ async def _call_over(
     operation: Operation[Any],
     wait: Callable[[Request], Awaitable[list[Any]]],
 ) -> Any:
-    script, count = operation.script, b"%d" % len(operation.keys)
     if operation.before is not None:
         return last_of(await wait(pipeline.send(transaction(operation))))
-    rest = (count, *operation.keys, *operation.args)
-    replies = await wait(pipeline.send(((b"EVALSHA", script.sha1, *rest),)))
+    replies = await wait(pipeline.send((call_by_name(operation),)))
     if isinstance(replies[0], NoScriptError):
-        # Nothing ran. EVAL runs the text, and makes it known for the next time.
-        replies = await wait(pipeline.send(((b"EVAL", script.source, *rest),)))
+        replies = await wait(pipeline.send((call_by_text(operation),)))
     return last_of(replies)
 
 
@@ -359,12 +359,9 @@ async def _call(
 ) -> Any:
     if operation.before is not None:
         return await _transact(connection, operation)
-    script = operation.script
-    count = len(operation.keys)
-    await send(connection, "EVALSHA", script.sha1, count, *operation.keys, *operation.args)
+    await send(connection, *call_by_name(operation))
     try:
         return await read(connection)
     except NoScriptError:
-        # Nothing ran. EVAL runs the text, and makes it known for the next time.
-        await send(connection, "EVAL", script.source, count, *operation.keys, *operation.args)
+        await send(connection, *call_by_text(operation))
         return await read(connection)

@@ -1,5 +1,5 @@
 """
-The commands of an operation that is sent in one MULTI, and the meaning of their replies.
+The commands that an operation sends, and the reply that counts.
 """
 
 from __future__ import annotations
@@ -9,20 +9,30 @@ from typing import Any
 from rsmq.operations.operation import Operation
 
 
+def call_by_name(operation: Operation[Any]) -> tuple[bytes, ...]:
+    """Return the command that runs a script by its SHA-1, if the server knows it."""
+    count = b"%d" % len(operation.keys)
+    return (b"EVALSHA", operation.script.sha1, count, *operation.keys, *operation.args)
+
+
+def call_by_text(operation: Operation[Any]) -> tuple[bytes, ...]:
+    """Return the command that runs a script by its text, which the server then knows."""
+    count = b"%d" % len(operation.keys)
+    return (b"EVAL", operation.script.source, count, *operation.keys, *operation.args)
+
+
 def transaction(operation: Operation[Any]) -> list[tuple[bytes, ...]]:
     """
-    The commands of an operation that goes in one MULTI.
+    Return the commands of an operation that is sent in one MULTI.
 
-    The script goes with its text: EVALSHA of one that the server has forgotten would fail alone.
+    The script is sent with its text: EVALSHA of an unknown script would fail alone.
     """
-    count = b"%d" % len(operation.keys)
-    call = (b"EVAL", operation.script.source, count, *operation.keys, *operation.args)
-    return [(b"MULTI",), *(operation.before or ()), call, (b"EXEC",)]
+    return [(b"MULTI",), *(operation.before or ()), call_by_text(operation), (b"EXEC",)]
 
 
 def last_of(replies: list[Any]) -> Any:
     """
-    What the script of a transaction answered.
+    Return the reply of the script, of the replies to its commands.
 
     Raises:
         ResponseError: the first error of all.

@@ -1,11 +1,11 @@
 """
 The meaning of a failed attempt: which error is raised, and whether to try again.
 
-Pure but for the clock in ``Attempts``. The rule, by operation, is DESIGN's "Retries are ours":
+Pure but for the clock in ``Attempts``. There are three kinds of failures:
 
 - Nothing ran (refused, loading, read-only, out of connections): tried again until the deadline.
-- Ambiguous (the connection broke after the command was on its way): as the operation allows.
-- Anything else: told to the caller at once.
+- Ambiguous (the connection broke after the command was sent): as the operation's retry class says.
+- Any other: raised at once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from __future__ import annotations
 import random
 import re
 import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any, Generic, TypeVar
 
 import redis.exceptions as redis_errors
 
 from rsmq.errors import InvalidValue, RSMQError, show, show_all
-from rsmq.operations.operation import Retry
+from rsmq.operations.operation import Operation, Retry
 from rsmq.wire.refusals import from_script
+
+T = TypeVar("T")
 
 #: How long a call whose attempts never reached the server is tried again, seconds.
 DEFAULT_RETRY_DEADLINE = 5.0
@@ -189,6 +194,74 @@ class Attempts:
             left=self._until - time.monotonic(),
             chance=random.random(),  # noqa: S311 - spreads load, keeps no secret
         )
+
+
+@dataclass(slots=True, eq=False)
+class Attempt(Generic[T]):
+    """
+    One more attempt that is to be made.
+
+    Attributes:
+        operation: what is to be sent.
+        parse: the meaning of its reply.
+        sent: whether any part of it may have reached the server; set by whoever makes it.
+    """
+
+    operation: Operation[T]
+    parse: Callable[[Any], T]
+    sent: bool = False
+
+
+def retries(
+    operation: Operation[T], error: Exception, *, sent: bool, deadline: float
+) -> Generator[float | Attempt[T], None, None]:
+    """
+    Decide what follows a first attempt that failed.
+
+    Args:
+        operation: what was sent.
+        error: why it failed, as redis-py raised it.
+        sent: whether any part of it may have reached the server.
+        deadline: seconds for further attempts.
+
+    Yields:
+        Seconds to sleep, or an attempt to make. If the attempt fails, its error is to be thrown
+        in here; if it succeeds, this generator is not asked again.
+
+    Raises:
+        RSMQError: the script refused the call.
+        RedisError, OSError: the last error, if there is no further attempt.
+    """
+    attempts = Attempts(operation.retry, deadline)
+    while True:
+        if operation.otherwise is not None and code_of(error) == "NOPERM":
+            operation = operation.otherwise
+            attempts = Attempts(operation.retry, deadline)
+        else:
+            pause = attempts.pause(error, sent=sent)
+            if pause is None:
+                ours = explain(error, operation.queues)
+                if ours is not None:
+                    raise ours from None
+                attempts.note(error)
+                raise error
+            yield pause
+        settle = operation.settle if attempts.ambiguous else None
+        attempt = Attempt(operation, settle or operation.parse)
+        try:
+            yield attempt
+        except (redis_errors.RedisError, OSError) as failure:
+            error, sent = failure, attempt.sent
+
+
+def needs_check(operation: Operation[Any]) -> bool:
+    """
+    Return whether an idle connection is to be checked before an operation is sent on it.
+
+    A connection that died while idle makes the attempt ambiguous. Where that changes neither what
+    is done nor what is returned, the check is not worth its time.
+    """
+    return operation.settle is not None or operation.retry is not Retry.ALWAYS
 
 
 def explain(error: BaseException, queues: tuple[str, ...]) -> RSMQError | None:

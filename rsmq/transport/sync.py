@@ -9,7 +9,7 @@ failures. The package ``operations`` builds what is sent. ``aio.py`` is the asyn
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -21,15 +21,21 @@ from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.operations.operation import Operation, Retry
-from rsmq.transport.commands import last_of, transaction
+from rsmq.transport.commands import call_by_name, call_by_text, last_of, transaction
 from rsmq.transport.pools import Connections, PerThread, Pooled, checked_pool, without_retries
-from rsmq.transport.retry import INTERRUPTED_SECONDS, Attempts, Failure, classify, code_of, explain
+from rsmq.transport.retry import (
+    INTERRUPTED_SECONDS,
+    Attempt,
+    Failure,
+    classify,
+    explain,
+    retries,
+)
 from rsmq.transport.signals import Held
 from rsmq.transport.socket import pack
 from rsmq.wire.keys import Namespace, require_hash_tag
 
 T = TypeVar("T")
-
 
 _NOT_ANSWERED = object()
 _ALWAYS = Retry.ALWAYS  # a name less to look up in each call
@@ -59,35 +65,38 @@ class PoolCaller:
         self._retry_deadline = retry_deadline
 
     def run(self, operation: Operation[T]) -> T:
-        attempts = None
-        # A connection that died while idle would make the attempt ambiguous. Only where that
-        # changes neither what happens nor what is answered, the check is not worth its time.
-        check = operation.settle is not None or operation.retry is not _ALWAYS
+        sent: list[bool] = []
+        try:
+            return self._attempt(operation, operation.parse, sent)
+        except RedisError as error:
+            failure = error
+        return self._run_again(operation, failure, sent=bool(sent))
+
+    def _run_again(self, operation: Operation[T], error: RedisError, *, sent: bool) -> T:
+        steps = retries(operation, error, sent=sent, deadline=self._retry_deadline)
+        step = next(steps)
         while True:
-            sent: list[bool] = []
+            if not isinstance(step, Attempt):
+                time.sleep(step)
+                step = next(steps)
+                continue
+            begun: list[bool] = []
             try:
-                if operation.give_back is not None:
-                    return self._receive(operation, check, sent)
-                # Also while it connects: redis-py keeps a connection whose greeting was broken
-                # off, and would take its answer for that of the next command.
-                with Held():
-                    reply = self._exchange(self._connections.take(check=check), operation, sent)
-            except RedisError as error:
-                if operation.otherwise and code_of(error) == "NOPERM":
-                    return self.run(operation.otherwise)
-                attempts = attempts or Attempts(operation.retry, self._retry_deadline)
-                pause = attempts.pause(error, sent=bool(sent))
-                if pause is None:
-                    ours = explain(error, operation.queues)
-                    if ours is not None:
-                        raise ours from None
-                    attempts.note(error)
-                    raise
-                time.sleep(pause)
-            else:
-                if attempts and attempts.ambiguous and operation.settle:
-                    return operation.settle(reply)
-                return operation.parse(reply)
+                return self._attempt(step.operation, step.parse, begun)
+            except RedisError as failure:
+                error = failure
+            step.sent = bool(begun)
+            step = steps.throw(error)
+
+    def _attempt(self, operation: Operation[T], parse: Callable[[Any], T], sent: list[bool]) -> T:
+        check = operation.settle is not None or operation.retry is not _ALWAYS  # as needs_check
+        if operation.give_back is not None:
+            return self._receive(operation, check, sent)
+        # Also while it connects: redis-py keeps a connection whose greeting was broken off, and
+        # would take its answer for that of the next command.
+        with Held():
+            reply = self._exchange(self._connections.take(check=check), operation, sent)
+        return parse(reply)
 
     def close(self) -> None:
         self._connections.close()
@@ -158,23 +167,24 @@ class ClusterCaller:
     def run(self, operation: Operation[T]) -> T:
         if operation.otherwise:
             return self.run(operation.otherwise)
-        script, keys = operation.script, (*operation.keys, *operation.args)
-        count = len(operation.keys)
         try:
             try:
-                reply = self._client.execute_command(
-                    "EVALSHA", script.sha1, count, *keys, NEVER_DECODE=True
-                )
+                reply = self._execute(call_by_name(operation))
             except NoScriptError:
-                reply = self._client.execute_command(
-                    "EVAL", script.source, count, *keys, NEVER_DECODE=True
-                )
+                reply = self._execute(call_by_text(operation))
         except ResponseError as error:
             ours = explain(error, operation.queues)
             if ours is not None:
                 raise ours from None
             raise
         return operation.parse(reply)
+
+    def _execute(self, command: tuple[bytes, ...]) -> Any:
+        # redis-py looks for the command's name, and for the number of keys, as text.
+        name, script, count, *rest = command
+        return self._client.execute_command(
+            name.decode(), script, int(count), *rest, NEVER_DECODE=True
+        )
 
     def close(self) -> None:
         """Nothing: whoever made the client closes it."""
@@ -242,15 +252,12 @@ def _call(connection: Any, operation: Operation[Any]) -> Any:
     try:
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
     except NoScriptError:
-        # Nothing ran. EVAL runs the text, and makes it known for the next time.
-        source, count = operation.script.source, b"%d" % len(operation.keys)
-        connection.send_command(b"EVAL", source, count, *operation.keys, *operation.args)
+        connection.send_command(*call_by_text(operation))
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
 
 
 def _packed(operation: Operation[Any]) -> Iterable[bytes]:
-    count = b"%d" % len(operation.keys)
-    packed = pack((b"EVALSHA", operation.script.sha1, count, *operation.keys, *operation.args))
+    packed = pack(call_by_name(operation))
     if packed.__class__ is tuple:
         operation.packed = packed
     return packed

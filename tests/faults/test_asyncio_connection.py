@@ -379,7 +379,7 @@ def test_a_cancelled_receive_leaves_no_exception_unseen(server, ns, monkeypatch,
     send = redis.asyncio.Connection.send_command
 
     async def slow_and_broken(self, *args, **options):
-        if args[0] == "EVALSHA":
+        if args[0] == b"EVALSHA":
             await asyncio.sleep(0.2)
             raise redis_errors.ConnectionError("broken")
         await send(self, *args, **options)

@@ -6,8 +6,10 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import InvalidValue, QueueNotFound
-from rsmq.operations.operation import Retry
+from rsmq.lua.load import load
+from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.retry import (
+    Attempt,
     Attempts,
     Failure,
     check_deadline,
@@ -15,6 +17,7 @@ from rsmq.transport.retry import (
     code_of,
     explain,
     pause_before_next,
+    retries,
 )
 from tests.expect import refused
 
@@ -174,3 +177,79 @@ def test_a_deadline_within_its_range(value):
 def test_a_deadline_out_of_range(value):
     with refused(InvalidValue, "retry_deadline must be between 0 and 86400"):
         check_deadline(value)
+
+
+LOST = redis_errors.ConnectionError("lost")
+
+
+def operation(retry, **parts):
+    return Operation(load("send_message"), (), (), str, retry, ("q",), **parts)
+
+
+def test_an_ambiguous_failure_of_a_send_is_raised_as_it_is():
+    with pytest.raises(redis_errors.ConnectionError) as caught:
+        next(retries(operation(Retry.NEVER), LOST, sent=True, deadline=5))
+
+    assert caught.value is LOST
+
+
+def test_a_failure_before_the_send_is_followed_by_a_pause_and_an_attempt():
+    steps = retries(operation(Retry.NEVER), LOST, sent=False, deadline=5)
+
+    assert 0 < next(steps) <= 0.01
+    attempt = next(steps)
+    assert attempt.parse is str
+    assert attempt.sent is False
+    assert 0 < steps.throw(LOST) <= 0.02
+    assert isinstance(next(steps), Attempt)
+
+
+def test_an_attempt_after_an_ambiguous_one_settles():
+    steps = retries(operation(Retry.ALWAYS, settle=repr), LOST, sent=True, deadline=5)
+    next(steps)
+    attempt = next(steps)
+
+    assert attempt.parse is repr
+    attempt.sent = True
+    steps.throw(LOST)
+    assert next(steps).parse is repr
+
+
+def test_where_a_first_attempt_was_not_sent_there_is_nothing_to_settle():
+    steps = retries(operation(Retry.ALWAYS, settle=repr), LOST, sent=False, deadline=5)
+    next(steps)
+    attempt = next(steps)
+
+    assert attempt.parse is str
+    attempt.sent = True
+    steps.throw(LOST)
+    assert next(steps).parse is repr
+
+
+def test_a_receive_is_tried_again_once():
+    steps = retries(operation(Retry.ONCE), LOST, sent=True, deadline=5)
+    next(steps)
+    next(steps).sent = True
+
+    with pytest.raises(redis_errors.TimeoutError):
+        steps.throw(redis_errors.TimeoutError("lost again"))
+
+
+def test_where_multi_is_not_permitted_the_other_operation_is_sent_at_once():
+    other = operation(Retry.NEVER)
+    refused_one = redis_errors.NoPermissionError("no permission")
+    steps = retries(operation(Retry.NEVER, otherwise=other), refused_one, sent=True, deadline=5)
+    attempt = next(steps)
+
+    assert attempt.operation is other
+    attempt.sent = True
+    with pytest.raises(redis_errors.ConnectionError):
+        steps.throw(LOST)
+
+
+def test_a_refusal_of_a_script_is_our_error_without_a_context():
+    refusal = redis_errors.ResponseError("QUEUENOTFOUND rsmq:q:Q")
+
+    with pytest.raises(QueueNotFound) as caught:
+        next(retries(operation(Retry.ALWAYS), refusal, sent=True, deadline=5))
+    assert caught.value.__context__ is None
