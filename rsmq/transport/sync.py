@@ -9,7 +9,7 @@ failures. The package ``operations`` builds what is sent. ``aio.py`` is the asyn
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -29,6 +29,7 @@ from rsmq.transport.retry import (
     Failure,
     classify,
     explain,
+    needs_check,
     retries,
 )
 from rsmq.transport.signals import Held
@@ -66,10 +67,18 @@ class PoolCaller:
 
     def run(self, operation: Operation[T]) -> T:
         sent: list[bool] = []
+        check = operation.settle is not None or operation.retry is not _ALWAYS  # as needs_check
         try:
-            return self._attempt(operation, operation.parse, sent)
+            if operation.give_back is not None:
+                return self._receive(operation, check, sent)
+            # Also while it connects: redis-py keeps a connection whose greeting was broken off,
+            # and would take its answer for that of the next command.
+            with Held():
+                reply = self._exchange(self._connections.take(check=check), operation, sent)
         except RedisError as error:
             failure = error
+        else:
+            return operation.parse(reply)
         return self._run_again(operation, failure, sent=bool(sent))
 
     def _run_again(self, operation: Operation[T], error: RedisError, *, sent: bool) -> T:
@@ -80,23 +89,19 @@ class PoolCaller:
                 time.sleep(step)
                 step = next(steps)
                 continue
-            begun: list[bool] = []
+            again, begun = step.operation, list[bool]()
             try:
-                return self._attempt(step.operation, step.parse, begun)
+                if again.give_back is not None:
+                    return self._receive(again, needs_check(again), begun)
+                with Held():
+                    connection = self._connections.take(check=needs_check(again))
+                    reply = self._exchange(connection, again, begun)
             except RedisError as failure:
                 error = failure
+            else:
+                return step.parse(reply)
             step.sent = bool(begun)
             step = steps.throw(error)
-
-    def _attempt(self, operation: Operation[T], parse: Callable[[Any], T], sent: list[bool]) -> T:
-        check = operation.settle is not None or operation.retry is not _ALWAYS  # as needs_check
-        if operation.give_back is not None:
-            return self._receive(operation, check, sent)
-        # Also while it connects: redis-py keeps a connection whose greeting was broken off, and
-        # would take its answer for that of the next command.
-        with Held():
-            reply = self._exchange(self._connections.take(check=check), operation, sent)
-        return parse(reply)
 
     def close(self) -> None:
         self._connections.close()
