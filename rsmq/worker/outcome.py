@@ -72,11 +72,6 @@ class LeaseOver(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """Handled: it is deleted."""
-
-
-@dataclass(frozen=True, slots=True)
 class Again:
     """
     It comes back.
@@ -116,7 +111,7 @@ class Dropped:
     why: str
 
 
-Outcome: TypeAlias = Done | Again | Dead | Dropped
+Outcome: TypeAlias = Again | Dead | Dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,18 +146,16 @@ class Policy:
 
 
 def decide(  # noqa: PLR0911 - a table, line by line
-    error: BaseException | None, attempt: int, policy: Policy
+    error: BaseException, attempt: int, policy: Policy
 ) -> Outcome:
     """
-    What becomes of a message.
+    Return the outcome of a message whose handler raised.
 
     Args:
-        error: what its handler raised; None if it returned.
+        error: the exception of its handler.
         attempt: its receive count.
         policy: its listener's.
     """
-    if error is None:
-        return Done()
     if isinstance(error, Discard):
         return Dropped(f"discarded by its handler{_reason(error)}")
     if isinstance(error, Unroutable) and policy.unroutable is not None:

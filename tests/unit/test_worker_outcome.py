@@ -18,7 +18,6 @@ from rsmq.worker.outcome import (
     FIRST,
     Again,
     Dead,
-    Done,
     Dropped,
     Policy,
     TookItsProcessDown,
@@ -59,9 +58,6 @@ STEERED = Again(3, "asked for by its handler")
 NOWHERE = "; there is no dead_letter_queue"
 
 TABLE = [
-    ("returned", None, 1, LIMITED, Done()),
-    ("returned, however late", None, 99, LIMITED, Done()),
-    ("returned, nowhere to go", None, 99, FOR_EVER, Done()),
     ("raised", KeyError("k"), 1, LIMITED, Again(7, "KeyError on attempt 1")),
     ("raised, the last retry", KeyError("k"), 2, LIMITED, Again(7, "KeyError on attempt 2")),
     ("too often", KeyError(), 3, LIMITED, Dead("dead", "KeyError on attempt 3, the last")),
@@ -393,11 +389,6 @@ def test_an_error_is_never_done_and_a_pause_is_never_out_of_range(error, attempt
     if isinstance(outcome, Again):
         assert 0 <= outcome.after <= MAX_SECONDS
         assert 0 <= round(outcome.after * 1000) <= MAX_SECONDS * 1000
-
-
-@given(attempts, policies)
-def test_what_returned_is_done_whatever_the_policy(attempt, policy):
-    assert decide(None, attempt, policy) == Done()
 
 
 @given(st.lists(errors, min_size=30, max_size=30), policies)

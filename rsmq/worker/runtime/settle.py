@@ -54,7 +54,7 @@ class _End:
     lane: Lane
     lease: Lease
     outcome: Outcome
-    error: BaseException | None
+    error: BaseException
 
 
 @dataclass(slots=True, eq=False)
@@ -119,16 +119,16 @@ class Settler:
             forget(lane, lease)
         elif why is not None:
             self.lose(lane, lease, why)
-        elif job.error is None and lease.error is None:
+        elif (error := error_of(job, lease)) is not None:
+            self.failed(lane, lease, error)
+        else:
             key = (lane, lease.count, job.alone)
             if key in self._done:
                 self._done[key].append(lease)
             else:
                 self._done[key] = [lease]
-        else:
-            self.failed(lane, lease, error_of(job, lease))
 
-    def failed(self, lane: Lane, lease: Lease, error: BaseException | None) -> None:
+    def failed(self, lane: Lane, lease: Lease, error: BaseException) -> None:
         """A message could not be handled: decide what becomes of it."""
         try:
             outcome = decide(error, lease.count, lane.policy)
@@ -137,7 +137,7 @@ class Settler:
             outcome = Again(CAP, "nothing could be decided")
         self.end(lane, lease, outcome, error)
 
-    def end(self, lane: Lane, lease: Lease, outcome: Outcome, error: BaseException | None) -> None:
+    def end(self, lane: Lane, lease: Lease, outcome: Outcome, error: BaseException) -> None:
         """What becomes of a message is decided."""
         if not isinstance(error, Discard):
             self.numbers.failed += 1
