@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,14 @@ from compat.peers import PEERS, Node, Ours
 from tests.conftest import server  # noqa: F401 - a fixture
 
 _numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items):
+    """Mark each test with what it needs."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("redis")
+            item.add_marker("foreign")
 
 
 def pytest_configure(config):

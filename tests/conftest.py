@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,46 @@ from tests.servers import Server, redis_7, redis_62
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _numbers = itertools.count()
+_FOLDER = Path(__file__).parent
+
+#: The servers that the quick run tests operations on; the others repeat the same tests.
+_QUICK_BACKENDS = {None, "redis", "memory"}
+_SLOW_FOLDERS = {"workers/processes", "spark/session"}
+_SLOW_FILES = {
+    "faults/test_servers.py",
+    "faults/test_slow_links.py",
+    "faults/test_waiting.py",
+    "migrate/test_breaks.py",
+    "migrate/test_kills.py",
+    "properties/test_model.py",
+    "spark/test_stream_states.py",
+    "transfer/test_kills.py",
+}
+_FOREIGN_FIXTURES = {"answering_rfq"}
+_FOREIGN_FILES = {"migrate/test_documents.py", "workers/processes/test_node.py"}
+
+
+def _marks(item):
+    path = item.path.relative_to(_FOLDER)
+    folder = path.parent.as_posix()
+    backend = getattr(item, "callspec", None) and item.callspec.params.get("backend")
+    if folder != "unit" and backend != "memory":
+        yield "redis"
+    is_slow = folder in _SLOW_FOLDERS or path.as_posix() in _SLOW_FILES
+    if is_slow or backend not in _QUICK_BACKENDS:
+        yield "slow"
+    if path.as_posix() in _FOREIGN_FILES or _FOREIGN_FIXTURES & set(item.fixturenames):
+        yield "foreign"
+    if folder == "spark/session":
+        yield "spark"
+
+
+def pytest_collection_modifyitems(items):
+    """Mark each test with what it needs."""
+    for item in items:
+        if _FOLDER in item.path.parents:
+            for mark in _marks(item):
+                item.add_marker(mark)
 
 
 def _started(binary, *options):
