@@ -1,7 +1,7 @@
 """
 Every bad input that can be thought of, given to Node's client and to this one.
 
-The names and texts of the errors are the same, and so is what is no error, but for those inputs
+The names and texts of the errors are the same, and so is what is not an error, but for those inputs
 that PROTOCOL.md's table of accepted deviations explains.
 """
 

@@ -105,7 +105,7 @@ class AsyncRSMQ:
         Raises:
             MissingParameter: the namespace is empty.
             InvalidFormat: client, ns or codec is not of the kind it must be.
-            InvalidValue: retry_deadline is no number of seconds.
+            InvalidValue: retry_deadline is not a number of seconds.
         """
         self._settle(ns, codec, realtime=realtime, strict_names=strict_names)
         deadline = check_deadline(retry_deadline)
@@ -141,7 +141,7 @@ class AsyncRSMQ:
         Raises:
             MissingParameter: the namespace is empty.
             InvalidFormat: url, options, ns or codec is not of the kind it must be.
-            InvalidValue: retry_deadline is no number of seconds.
+            InvalidValue: retry_deadline is not a number of seconds.
             MissingExtra: ``memory://`` without the extra ``embedded``.
         """
         self = cls.__new__(cls)
@@ -312,7 +312,7 @@ class AsyncRSMQ:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
             QueueNotFound: there is none, or it lacks vt, delay or maxsize.
-            InvalidValue: another client stored a vt or delay that is no number.
+            InvalidValue: another client stored a vt or delay that is not a number.
 
         Source: npm rsmq 0.12.4, getQueueAttributes. hidden_messages is exact to the millisecond,
         where Node counts what became visible within the current second as hidden.
@@ -344,7 +344,7 @@ class AsyncRSMQ:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
             InvalidValue: a value is out of range or not whole; or another client stored a vt or
-                delay that is no number, and it is not among those given.
+                delay that is not a number, and it is not among those given.
             QueueNotFound: there is none.
 
         Source: npm rsmq 0.12.4, setQueueAttributes.
@@ -450,7 +450,7 @@ class AsyncRSMQ:
             InvalidFormat: the name has other characters; codec or dedup_id is not one; or there
                 is a delay for the front.
             InvalidValue: delay or dedup_window is out of range; or delay is None, and the queue's
-                is no number.
+                is not a number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: there is no such queue.
             MessageTooLong: the body is larger than the queue's maxsize, or than 512 MiB.
@@ -506,9 +506,9 @@ class AsyncRSMQ:
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec or a dedup_id is not one; bodies is
-                no list; there are more or fewer dedup_ids than bodies; or a delay for the front.
+                not a list; there are more or fewer dedup_ids than bodies; or a delay for the front.
             InvalidValue: delay or dedup_window is out of range; or delay is None, and the queue's
-                is no number; or the batch is too large.
+                is not a number; or the batch is too large.
             MessageNotString: the codec can't encode a body.
             QueueNotFound: there is no such queue.
             MessageTooLong: the largest body is larger than the queue's maxsize, or than 512 MiB.
@@ -551,8 +551,9 @@ class AsyncRSMQ:
 
         Raises:
             MissingParameter: a name is None or empty, or there is none.
-            InvalidFormat: a name has other characters, or codec is no codec.
-            InvalidValue: delay is out of range; or another client stored a delay that is no number.
+            InvalidFormat: a name has other characters, or codec is not a codec.
+            InvalidValue: delay is out of range; or another client stored a delay that is not
+                a number.
             MessageNotString: the codec can't encode the body.
             MessageTooLong: the body is larger than a queue's maxsize, or than 512 MiB.
             QueueNotFound: one of the queues does not exist.
@@ -598,7 +599,7 @@ class AsyncRSMQ:
             qname: the queue's name.
             vt: seconds to hide it, 0 to 9,999,999, fractions to the millisecond; None is the
                 queue's vt.
-            wait: seconds to wait for a message, 0 to 9,999,999; None waits for ever.
+            wait: seconds to wait for a message, 0 to 9,999,999; None waits forever.
             codec: for this message; None is the client's.
 
         Returns:
@@ -607,7 +608,8 @@ class AsyncRSMQ:
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters, or codec is not one.
-            InvalidValue: vt or wait is out of range; or vt is None, and the queue's is no number.
+            InvalidValue: vt or wait is out of range; or vt is None, and the queue's is not a
+                number.
             QueueNotFound: there is no such queue, or it was deleted during the wait.
             ClientClosed: close() was called during the wait.
 
@@ -643,7 +645,7 @@ class AsyncRSMQ:
             vt: seconds to hide them, 0 to 9,999,999, fractions to the millisecond; None is each
                 queue's vt.
             wait: seconds to wait for the first, in any of the queues, 0 to 9,999,999; None waits
-                for ever.
+                forever.
             codec: for these messages; None is the client's.
 
         Returns:
@@ -653,7 +655,7 @@ class AsyncRSMQ:
         Raises:
             MissingParameter: a name is None or empty, or there is none.
             InvalidFormat: a name has other characters, or codec is not one.
-            InvalidValue: a number is out of range; or vt is None, and a queue's is no number.
+            InvalidValue: a number is out of range; or vt is None, and a queue's is not a number.
             QueueNotFound: one of the queues does not exist, or was deleted during the wait;
                 nothing is received then.
             ClientClosed: close() was called during the wait.
@@ -756,7 +758,7 @@ class AsyncRSMQ:
             MissingParameter: name or id is None or empty.
             InvalidFormat: name or id has other characters, or is not of these kinds.
 
-        Source: npm rsmq 0.12.4, deleteMessage; as there, a missing queue is no error.
+        Source: npm rsmq 0.12.4, deleteMessage; as there, a missing queue is not an error.
         """
         return await self.run(messages.delete_message(self._namespace, message, id))
 
@@ -818,7 +820,7 @@ class AsyncRSMQ:
             InvalidFormat: a name or id has other characters, or is not of these kinds.
             InvalidValue: there are more than 10,000.
 
-        As for delete_message, a missing queue is no error.
+        As for delete_message, a missing queue is not an error.
         """
         return await self.run(batches.delete_messages(self._namespace, messages, ids))
 
@@ -944,7 +946,7 @@ class AsyncRSMQ:
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters, or codec is not one.
-            InvalidValue: a number is out of range; or the queue's vt is no number.
+            InvalidValue: a number is out of range; or the queue's vt is not a number.
             QueueNotFound: there is no such queue.
         """
         return await self.run_steps(
@@ -1069,7 +1071,7 @@ class AsyncRSMQ:
             InvalidFormat: a name has other characters; both are the same; the other one has this
                 queue as its dead-letter queue; or there is a limit without a queue.
             InvalidValue: max_receives is out of range or not whole; or another client stored a vt
-                or delay that is no number.
+                or delay that is not a number.
             QueueNotFound: one of the two does not exist.
         """
         return await self.run(

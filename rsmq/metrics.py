@@ -217,7 +217,7 @@ def serve(port: int, host: str = "127.0.0.1") -> None:
         host: the address to listen at; only this machine's own by default.
 
     Raises:
-        InvalidValue: it is no port.
+        InvalidValue: it is not a port.
         OSError: the port is taken.
     """
     check_whole_number("port", port, 1, 65535)

@@ -83,7 +83,7 @@ class Message(_Stored):
         raw: the body, bytes as they stand in Redis.
         receive_count: how often it has been received, this time included; from 1.
         first_received_ms: Unix ms of the first receive by the server's clock; None if another
-            client stored what is no number.
+            client stored what is not a number.
     """
 
     @property
@@ -163,7 +163,7 @@ class DeadLetterReason:
 @dataclass(frozen=True, slots=True)
 class StoredMessage(_Stored):
     """
-    A message as it stands in the queue, looked up without receiving it. It is no receipt.
+    A message as it stands in the queue, looked up without receiving it. It is not a receipt.
 
     Attributes:
         queue: the name of the queue.

@@ -27,7 +27,7 @@ class Ledger:
 
     Attributes:
         sent: id to body of each acknowledged send.
-        unknown: sends that raised, so that nobody knows whether they were stored.
+        unknown: sends that raised, and may or may not have been stored.
         held: id to (receive count, begin of the call, end of the call), in order of arrival.
         deleted: id to the moment at which its delete was acknowledged.
         problems: what no program may ever see.

@@ -173,7 +173,7 @@ class _Examination:
             return None
         whole = look_at_queue(self._ns, facts, self._facts)
         look = _Look(facts, whole, {})
-        # Of what is no queue all fields are loose; they are told of as a whole.
+        # Of what is not a queue all fields are loose; they are told of as a whole.
         told = any(each.code == "messages-without-queue" for each in whole)
         if facts.hash_kind == "hash" and facts.zset_kind in {"zset", "none"} and not told:
             if self._progress:

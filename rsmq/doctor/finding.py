@@ -96,7 +96,7 @@ def _argument(queue: str | None) -> str:
 
 
 def shown(value: str | bytes) -> str:
-    """A name or id for people; what is no printable text is escaped."""
+    """A name or id for people; what is not printable text is escaped."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     return text if text.isprintable() else ascii(text)[1:-1]
 

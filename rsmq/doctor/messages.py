@@ -130,7 +130,7 @@ def _is_odd_time(number: int) -> bool:
 
 
 def is_ghost(row: StoredRow, now_ms: int) -> bool:
-    """Whether an id has no body, and is no send in progress by its score."""
+    """Whether an id has no body, and is not a send in progress by its score."""
     return not row.has_body and (
         now_ms - float(row.score) >= GRACE_MS or is_known_ghost(row, now_ms)
     )

@@ -122,7 +122,7 @@ def _config(name: str) -> Operation[dict[str, str] | None]:
     """
     CONFIG GET, which no script may call: it goes as the command that it is.
 
-    Where only scripts go, as with a client of a cluster, the script answers that nobody knows.
+    Where only scripts go, as with a client of a cluster, the script answers that it is unknown.
     """
     words = (b"CONFIG", b"GET", name.encode())
     packed = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)

@@ -195,8 +195,8 @@ class ToRFQ:
     """
     What a message is in a topic of rfq: a hash of texts, and an id of the time when it was sent.
 
-    The values of a JSON object go into the hash, those that are no text as JSON. A body that is no
-    such object goes into the field ``message``.
+    The values of a JSON object go into the hash, those that are not text as JSON. A body that is
+    not such an object goes into the field ``message``.
     """
 
     def __init__(self, topic: str) -> None:

@@ -225,7 +225,7 @@ def listed(item: str, values: Iterable[T] | None) -> list[T]:
     The values of a batch.
 
     Raises:
-        InvalidFormat: it is no iterable, or one of characters.
+        InvalidFormat: it is not an iterable, or one of characters.
         InvalidValue: they are more than a batch may have.
     """
     if values is None or isinstance(values, str | bytes) or not isinstance(values, Iterable):

@@ -145,7 +145,7 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
 
     def parse(reply: Any) -> QueueFacts:
         now, kind, left, other, other_left, listed, length, ids, values, found = reply
-        fields = zip(EXAMINED_FIELDS, values, strict=False)  # none where it is no hash
+        fields = zip(EXAMINED_FIELDS, values, strict=False)  # none where it is not a hash
         extensions = zip(keys.extensions, found, strict=True)
         return QueueFacts(
             keys,

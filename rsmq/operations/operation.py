@@ -18,8 +18,7 @@ class Retry(Enum):
     """
     How often an operation may be sent again after an ambiguous failure.
 
-    Ambiguous: the connection broke after the command was on its way, so that nobody knows
-    whether it ran.
+    Ambiguous: the connection broke after the command was sent, so that it may or may not have run.
     """
 
     ALWAYS = "always"  # a second run changes nothing more

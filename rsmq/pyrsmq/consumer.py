@@ -52,7 +52,7 @@ class RedisSMQConsumer:
                 the queue's), ``trace`` (True logs each step); all others go to ``RedisSMQ``.
 
         Raises:
-            InvalidParameterValue: retry_delay or vt is no number of seconds.
+            InvalidParameterValue: retry_delay or vt is not a number of seconds.
         """
         self.qname = qname
         self.processor = processor

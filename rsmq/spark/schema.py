@@ -147,7 +147,7 @@ def record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[A
 def _texts(raws: Sequence[bytes]) -> Any:
     try:
         return pa.array(raws, pa.binary()).cast(pa.string())
-    except pa.ArrowInvalid:  # one that is no UTF-8 must not stop a query
+    except pa.ArrowInvalid:  # one that is not UTF-8 must not stop a query
         return pa.array([shown(raw) for raw in raws], pa.string())
 
 
@@ -161,7 +161,7 @@ def _times(ms: Sequence[float | None]) -> Any:
         return None
     try:
         given = pa.array(ms, pa.float64() if isinstance(ms, array) else pa.int64())
-    except (pa.ArrowInvalid, OverflowError):  # one that is no usual time
+    except (pa.ArrowInvalid, OverflowError):  # a time beyond the usual range
         return pa.array([unix_us(each) for each in ms], pa.int64()).cast(_TIME)
     known = compute.and_(compute.greater_equal(given, 0), compute.less(given, _YEAR_10000_MS))
     us = compute.multiply(compute.if_else(known, given, None), 1000)

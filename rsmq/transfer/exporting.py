@@ -81,7 +81,7 @@ def export_queues(
     Raises:
         MissingParameter: a name is None or empty.
         InvalidFormat: a name has other characters.
-        InvalidValue: another client stored a vt or delay that is no number.
+        InvalidValue: another client stored a vt or delay that is not a number.
         QueueNotFound: there is no queue of a name; nothing has been written then.
     """
     found, left_out = _found(rsmq, names)

@@ -25,7 +25,7 @@ def writing(path: str | None) -> Iterator[BinaryIO]:
 
     Args:
         path: packed with gzip if it ends in ``.gz``; a file that is there is replaced. None or
-            ``-`` is the standard output. What is no file (a pipe, a device) is written to
+            ``-`` is the standard output. What is not a file (a pipe, a device) is written to
             directly.
 
     Raises:

@@ -161,7 +161,7 @@ def import_queues(
         InvalidExport: a line is none of an export, or gzip is broken. What stands before it was
             added, as the hint tells.
         InvalidFormat: a name has characters that this client does not take.
-        InvalidValue: another client stored a vt or delay that is no number.
+        InvalidValue: another client stored a vt or delay that is not a number.
         QueueNotFound: somebody deleted a queue meanwhile.
     """
     for name in (queues or {}).values():

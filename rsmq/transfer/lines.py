@@ -107,7 +107,7 @@ class Reader:
         The records but for the last, which tells of the others.
 
         Raises:
-            InvalidExport: a line is no record, or gzip is broken.
+            InvalidExport: a line is not a record, or gzip is broken.
         """
         for raw in self._lines():
             self.line += 1

@@ -201,7 +201,7 @@ class Pipeline(asyncio.Protocol):
             while (reply := self._replies.gets()) is not _NOTHING:
                 if not isinstance(reply, hiredis.PushNotification):
                     self._answer(reply)
-        except RedisError as error:  # what came is no reply of Redis
+        except RedisError as error:  # what came is not a reply of Redis
             self.close(RedisConnectionError(str(error)))
 
     def connection_lost(self, exc: Exception | None) -> None:

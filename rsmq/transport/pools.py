@@ -133,7 +133,7 @@ class PerThread:
         return slot
 
     def _all_slots(self) -> list[_Slot]:
-        # Without a lock, which a fork could leave locked for ever in the child.
+        # Without a lock, which a fork could leave locked forever in the child.
         while True:
             try:
                 return list(self._slots)

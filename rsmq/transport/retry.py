@@ -286,7 +286,7 @@ def check_deadline(seconds: object) -> float:
     The deadline itself.
 
     Raises:
-        InvalidValue: it is no number of seconds from 0 to a day.
+        InvalidValue: it is not a number of seconds from 0 to a day.
     """
     if (
         isinstance(seconds, int | float)

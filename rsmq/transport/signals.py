@@ -148,7 +148,7 @@ class Flag:
     ``threading.Event``, for threads whose signal handlers raise, or set it.
 
     Event takes a lock in Python code. An exception just after that leaves it taken, and whoever
-    sets the event waits for ever; so does a handler that sets it while its own thread is in there.
+    sets the event waits forever; so does a handler that sets it while its own thread is in there.
     Here nobody holds anything while Python code runs.
     """
 
@@ -181,7 +181,7 @@ class Flag:
         whom a signal ends may take the place of the next.
 
         Args:
-            seconds: the longest time; None is for ever.
+            seconds: the longest time; None is forever.
 
         Returns:
             Whether it is set.

@@ -91,7 +91,7 @@ class OwnConnection:
         self._socket = socket_of(connection)
         # Not one of TLS or gevent: to be written without a poll() first, as Python's methods make,
         # which takes as long as the writing. (To let the system time the reading would save
-        # another, but signals that come often would put its timeout off for ever.)
+        # another, but signals that come often would put its timeout off forever.)
         self._plain = os.name == "posix" and type(self._socket) is _SOCKET
         #: What TLS has decoded and not given out.
         self._pending: Callable[[], int] | None = getattr(self._socket, "pending", None)

@@ -23,7 +23,7 @@ def check_url(url: object) -> str:
     The URL itself.
 
     Raises:
-        InvalidFormat: it is no str, or none of the schemes that are known.
+        InvalidFormat: it is not a str, or none of the schemes that are known.
     """
     if not isinstance(url, str):
         raise InvalidFormat(
@@ -39,7 +39,7 @@ def check_url(url: object) -> str:
         path = urlsplit(url).path
     if path is None:  # raised here: as its context, the other error would show the password
         raise bad_url(url, ENCODED_RULE)
-    # redis-py takes a path that is no number for database 0.
+    # redis-py takes a path that is not a number for database 0.
     if url.startswith(("redis://", "rediss://")) and not _DATABASE.fullmatch(path):
         raise bad_url(url, "What follows the last slash is the number of the database.")
     return url

@@ -28,8 +28,8 @@ from collections.abc import Callable
 #: The shortest time between two looks of a waiter without reason, seconds; the longest is twice as
 #: long, so that clients spread.
 SAFETY = 15.0
-#: Seconds for which something due is no reason to wake anybody, by how often the last who was woken
-#: has found nothing.
+#: Seconds for which a message that is due wakes no waiter, by how often the last one that was
+#: woken has found nothing.
 QUIET = (0.005, 0.05, 0.5, 1.0)
 #: Seconds after which another is woken if one who was woken has not come back, without news.
 PATIENCE = 1.0
@@ -79,7 +79,7 @@ class _Room:
         empty: whether the last reading found no message, and there is no news since.
         due_at: when the first message is due, by the last reading; infinite without one.
         listed: whether its name is in the index of queues; None if nobody has asked.
-        quiet_until: until when something due is no reason to wake anybody.
+        quiet_until: until when something due is not a reason to wake anybody.
         safe_at: when somebody looks without any reason.
         look_at: when somebody is to be woken without news.
     """

@@ -83,7 +83,7 @@ class Watcher:
             give_back: undoes a look that found something.
             nothing: what an earlier look found, to be returned at the deadline.
             queues: the sorted sets to wait for.
-            seconds: the longest wait; None is for ever.
+            seconds: the longest wait; None is forever.
 
         Raises:
             ClientClosed: close() was called meanwhile.

@@ -113,7 +113,7 @@ def parse_sent_us(id: str, seen_ms: int | None = None) -> int | None:
         Unix microseconds, or None if the id holds no plausible time.
     """
     if len(id) == _NODE_ID and not id.islower() and id.isascii() and id.isalnum():
-        us = int(id[:10], 36)  # Node's: one with capitals is no hexadecimal number
+        us = int(id[:10], 36)  # Node's: one with capitals is not a hexadecimal number
         if _EARLIEST_US <= us <= (_LATEST_US if seen_ms is None else seen_ms * 1000 + _DAY_US):
             return us
     digits = id[:10] if len(id) == _OLDEST_NODE_ID else id[:-ID_RANDOM_LENGTH]

@@ -88,7 +88,7 @@ class Delivery(Message):
                 DeadLetter too.
 
         Raises:
-            InvalidFormat: it is no exception.
+            InvalidFormat: it is not an exception.
         """
         if not isinstance(error, BaseException):
             raise InvalidFormat(

@@ -53,8 +53,8 @@ class Handlers:
         Take in a handler.
 
         Raises:
-            InvalidFormat: it is no function of one or two arguments, there is one of its type, or
-                it is a coroutine function and others of this queue are not.
+            InvalidFormat: it is not a function of one or two arguments, there is one of its type,
+                or it is a coroutine function and others of this queue are not.
         """
         if not callable(handler):
             raise InvalidFormat(

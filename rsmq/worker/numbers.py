@@ -15,7 +15,7 @@ class Numbers:
     Attributes:
         received: received.
         handled: handled and deleted.
-        failed: whose handler raised (Discard is no failure), or could not be called.
+        failed: whose handler raised (Discard is not a failure), or could not be called.
         retried: hidden until a next attempt.
         dead: moved to a dead-letter queue, or to that of unroutable ones.
         dropped: deleted without having been handled.

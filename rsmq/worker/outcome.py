@@ -39,7 +39,7 @@ class Retry(Exception):
 
         Raises:
             InvalidFormat: reason is a number: that is Retry(after=30).
-            InvalidValue: after is no such number.
+            InvalidValue: after is out of range, or not a number.
         """
         if isinstance(reason, int | float):
             raise InvalidFormat("reason", value=reason, hint=f"Say Retry(after={reason}).")
@@ -120,7 +120,7 @@ class Policy:
     What a listener says of messages that fail.
 
     Attributes:
-        max_retries: how often a message is tried again; None is for ever.
+        max_retries: how often a message is tried again; None is forever.
         backoff: how long it waits before that.
         no_retry: exceptions after which it is not tried again.
         dead_letter_queue: where it goes after that; None is nowhere.
@@ -220,7 +220,7 @@ def fixed(seconds: float) -> Backoff:
         seconds: from 0.
 
     Raises:
-        InvalidValue: it is no number of seconds from 0 to 9,999,999.
+        InvalidValue: it is not a number of seconds from 0 to 9,999,999.
     """
     pause = _checked("seconds", seconds)
     return lambda _attempt: pause
@@ -259,7 +259,7 @@ def checked_backoff(value: object) -> Backoff:
 
     Raises:
         InvalidFormat: it is none of these.
-        InvalidValue: a pause is no number of seconds from 0 to 9,999,999.
+        InvalidValue: a pause is not a number of seconds from 0 to 9,999,999.
     """
     if callable(value):
         return value

@@ -31,7 +31,7 @@ class Router:
             types: one or several, as the route tells them.
 
         Raises:
-            InvalidFormat: there is a handler of one of them already; or it is no function of one
+            InvalidFormat: there is a handler of one of them already; or it is not a function of one
                 or two arguments; or others of this queue are async and it is not, or the other way.
         """
         if not types or not all(isinstance(kind, str) for kind in types):

@@ -32,13 +32,13 @@ def json_field(name: str) -> Route:
     """
     A route of bodies that are objects: a field has the type, and handlers get the whole object.
 
-    Where the codec is no codec for objects, it reads them as JSON.
+    Where the codec is not a codec for objects, it reads them as JSON.
 
     Args:
         name: the field's name.
 
     Raises:
-        ValueError: by the route, of a text that is no JSON.
+        ValueError: by the route, of a text that is not JSON.
     """
 
     def route(body: Any) -> tuple[str | None, Any]:

@@ -152,7 +152,7 @@ class Worker:
             middleware: hooks.
 
         Raises:
-            InvalidFormat: it is no object of a subclass of Middleware, or the worker runs.
+            InvalidFormat: it is not an object of a subclass of Middleware, or the worker runs.
         """
         if not isinstance(middleware, Middleware):
             raise InvalidFormat(
@@ -209,7 +209,7 @@ class Worker:
                 ten seconds has one call in between.
             max_retries: how often a message is tried again, from 0: it is handled once more than
                 that. None is 5 where there is a dead_letter_queue or drop, what the queue's own
-                dead-letter policy says if it has one, and else for ever.
+                dead-letter policy says if it has one, and else forever.
             backoff: the pause before the next attempt: ``exponential(first, cap)``,
                 ``fixed(seconds)``, seconds, a list of seconds by attempt (the last one repeats),
                 or a function of the attempt, from 1. None is exponential(1, 300).

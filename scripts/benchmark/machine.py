@@ -37,7 +37,7 @@ def settle_on_one_processor() -> None:
     """
     Run this process, and all that it starts from now on, on one processor, where that is possible.
 
-    Who shares one with the server and who does not is else the scheduler's choice, made anew in
+    Otherwise the process that shares one with the server is the scheduler's choice, made anew in
     each slice, and counts more than which client it is: to wake another processor can take longer
     than a message.
     """

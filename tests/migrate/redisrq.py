@@ -1,7 +1,7 @@
 """
 A server that speaks RedisRQ's commands, for a module that can't be installed here.
 
-It is no Redis: a queue a key, in memory, RESP2, and of Redis's own commands those that a client
+It is not a Redis: a queue a key, in memory, RESP2, and of Redis's own commands those that a client
 needs to connect and to look around. What it answers is what RedisRQ (its commit cd2145a) does on a
 Redis 5, its quirks included: RECOVER does not put messages back but gives them to the caller and
 moves them to the tail of what is delivered; INFO and INSPECT refuse a key that is not there, where

@@ -49,7 +49,7 @@ class Rfq:
         return self.ask("publish_batch", topic=topic, messages=messages, front=front)
 
     def consume(self, topic):
-        """Consume one, which then is in the nextlog: id and message. Waits for ever."""
+        """Consume one, which then is in the nextlog: id and message. Waits forever."""
         task = self.ask("consume", topic=topic)
         return task["id"], task["message"]
 

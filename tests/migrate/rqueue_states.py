@@ -75,7 +75,7 @@ class Rqueue:
         self.version = version
         self.tagged = tagged
         self.release = release
-        self._nanos = 86_400_000_000_000  # since the machine began, which is no date
+        self._nanos = 86_400_000_000_000  # since the machine began, which is not a date
         raw.set(f"{PREFIX}version", version)
 
     # Names of keys.
@@ -298,7 +298,7 @@ class Whole:
 
     Attributes:
         queue: its name; ``dead_letter_queue`` and ``priorities`` are those of others.
-        ready: to be processed at once, in order; of the last the body is no wrapped one.
+        ready: to be processed at once, in order; of the last the body is not a wrapped one.
         urgent: in the first of the priorities.
         failed: has failed twice and waits for its next attempt.
         later: is due in an hour.

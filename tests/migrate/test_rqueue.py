@@ -33,7 +33,7 @@ def by_body(messages):
 
 
 def of_rqueue(raw, ns):
-    """All that is no queue of ours."""
+    """All that is not a queue of ours."""
     return {key: each for key, each in dumped(raw).items() if not key.startswith(f"{ns}:".encode())}
 
 

@@ -160,7 +160,7 @@ def test_a_take_aside_keeps_all_that_a_message_is(shape, rsmq, raw, aside):
 def test_what_goes_nowhere_is_only_taken(shape, rsmq, raw, ns, to, aside):
     shape.fill(1, 2)
 
-    if shape.kind == "queue":  # what has a body meanwhile is no ghost any more
+    if shape.kind == "queue":  # what has a body meanwhile is not a ghost any more
         assert rsmq.run(shape.take(to, nothing(1))) == b"0"
         shape.make_ghost(1)
     assert rsmq.run(shape.take(to, nothing(1))) == b"1"

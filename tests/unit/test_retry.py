@@ -29,7 +29,7 @@ def sentinel_said_read_only():
 
 
 def raised_while_the_caller_handled_read_only():
-    """The caller's own business is no sign of what the server did."""
+    """The caller's own business is not a sign of what the server did."""
     error = redis_errors.ConnectionError("lost")
     error.__context__ = redis_errors.ReadOnlyError("You can't write against a read only replica.")
     return error

@@ -66,7 +66,7 @@ def _joined(pieces: list[str]) -> list[str]:
 
 def answer(root: click.Command, variable: str, instruction: str) -> int:
     """
-    Answer the shell; of what is no call of the program nothing is completed.
+    Answer the shell; of what is not a call of the program nothing is completed.
 
     Args:
         root: the program.

@@ -107,11 +107,11 @@ class Output:
         self, what: str, total: float | None = None, *, unit: str = "messages"
     ) -> Iterator[Callable[[float], None]]:
         """
-        A bar on the standard error, with rate and time left; nothing where that is no terminal.
+        A bar on the standard error, with rate and time left; nothing where that is not a terminal.
 
         Args:
             what: what goes on, in a word or two.
-            total: when it is done, in units; None if nobody knows.
+            total: when it is done, in units; None if unknown.
             unit: what is counted.
 
         Yields:

@@ -87,7 +87,7 @@ def read_config() -> Config:
     The configuration file; an empty one where there is none.
 
     Raises:
-        Failed: RSMQ_CONFIG names a file that is not there; the file can't be read, is no TOML, or
+        Failed: RSMQ_CONFIG names a file that is not there; the file can't be read, is not TOML, or
             holds something else than profiles.
     """
     path = config_path()

@@ -228,7 +228,7 @@ def consume(call: Call, topic: str, vt: float, *, keep: bool) -> None:
     """
     Wait for a message, print it, and delete it.
 
-    It waits for ever, as rfq does; a topic that does not exist is created. The message is deleted
+    It waits forever, as rfq does; a topic that does not exist is created. The message is deleted
     when it has been written. With --keep it is not: rsmq rfq commit deletes it, rsmq rfq harvest
     puts it back.
     """

@@ -39,7 +39,8 @@ def top(
     Without a QUEUE all that are listed. q quits, s sorts by the next column. "dead" counts the
     messages in the queue's dead-letter queue. Of a queue of more than 10,000 messages what stands
     after ~ is an estimate: all that is hidden counts as in flight, the first one due as the oldest.
-    Where the output is no terminal it is printed once; with --json a document a line, until Ctrl-C.
+    Where the output is not a terminal it is printed once; with --json a document a line, until
+    Ctrl-C.
     """
     if interval <= 0:
         raise click.UsageError("--interval is more than 0.")

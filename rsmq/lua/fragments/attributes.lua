@@ -7,7 +7,7 @@ local function decimal(text)
   end
 end
 
--- vt and delay in ms, kept within 0 and 9,999,999 s; nil if it is no number.
+-- vt and delay in ms, kept within 0 and 9,999,999 s; nil if it is not a number.
 local function stored_ms(text)
   local seconds = decimal(text)
   if seconds then

@@ -20,7 +20,7 @@ _TOPIC = re.compile(rb"rfq:(.+):(?:backlog|nextlog)", re.DOTALL)
 # From the beginning of the Gregorian calendar to that of Unix, in units of 100 ns.
 _GREGORIAN = 0x01B21DD213814000
 
-# 2000 and 2085: what has another time is no uuid of rfq's.
+# 2000 and 2085: what has another time is not a uuid of rfq's.
 _EARLIEST_US, _LATEST_US = 946_684_800_000_000, 36**10 - 1
 
 _TIME_BASED = 1
@@ -33,7 +33,7 @@ class RFQ(Keyed):
     """
     Topics of rfq.
 
-    A message is a JSON object of the texts in its hash; what is no UTF-8 there is escaped as in
+    A message is a JSON object of the texts in its hash; what is not UTF-8 there is escaped as in
     Python's surrogates, and told. It was sent when its uuid was made. rfq does not count receives:
     what is handled now was received once.
     """

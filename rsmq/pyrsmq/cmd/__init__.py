@@ -278,7 +278,7 @@ class GetQueueAttributesCommand(_QueueCommand):
     Reads a queue's attributes and counts: a dict under Node's names.
 
     vt and delay are floats, as in PyRSMQ; created and modified are Unix seconds, None if another
-    client stored what is no time.
+    client stored what is not a time.
     """
 
     def _run(self) -> dict[str, Any]:
@@ -363,7 +363,7 @@ class ReceiveMessageCommand(_Taking):
     """
     Receives a message and hides it: a dict of id, message, rc and ts, or NoMessageInQueue.
 
-    ts is the time of the first receive in Unix ms. A body that is no text comes as bytes.
+    ts is the time of the first receive in Unix ms. A body that is not text comes as bytes.
     """
 
     parameters = ("qname", "vt", "quiet")

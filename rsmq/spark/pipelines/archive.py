@@ -58,7 +58,7 @@ def archive(
         queues: one name or several.
         path: the folder; a run adds to it.
         checkpoint: where Spark keeps how far it is; by default ``_checkpoint`` in the folder. One
-            archive, one checkpoint, for ever.
+            archive, one checkpoint, forever.
         follow: True goes on with what comes, until it is stopped.
         keep: True copies what there is, hidden messages too, and leaves the queues as they are; a
             second run copies it again.

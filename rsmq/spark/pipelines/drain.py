@@ -56,7 +56,7 @@ def drain(
         path: the folder for the files; None with kind ``none``.
         checkpoint: where Spark keeps how far it is; by default ``_checkpoint`` in the folder.
         kind: ``parquet`` (bodies as bytes); ``json`` or ``csv`` (bodies as text, and those that are
-            no UTF-8 also as base64 in ``raw``); ``text`` (bodies only, what is no UTF-8 as
+            no UTF-8 also as base64 in ``raw``); ``text`` (bodies only, what is not UTF-8 as
             U+FFFD); or ``none``: they are removed for good.
         batch: how many messages a batch has at most.
         tell: is told the progress.

@@ -69,7 +69,7 @@ def replay(
         tell: is told the progress.
 
     Raises:
-        InvalidOption: kind is unknown, date is no day, or the rows have no such columns.
+        InvalidOption: kind is unknown, date is not a day, or the rows have no such columns.
     """
     if date is not None:
         _check_day(date)

@@ -30,7 +30,7 @@ def stream(
 
 def run(job: str, writer: Any, *, follow: bool, tell: Tell) -> StreamCount:
     """
-    Run a stream: until all that was due at its start is done, or for ever.
+    Run a stream: until all that was due at its start is done, or forever.
 
     Ctrl-C ends it; the batch under way is done again by the next run.
     """

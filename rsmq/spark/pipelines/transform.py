@@ -66,7 +66,7 @@ def transform(  # noqa: PLR0917 - from where to where
         checkpoint: where Spark keeps how far it is: one transformation, one checkpoint.
         follow: True goes on with what comes, until it is stopped.
         create: True creates queues that are missing.
-        binary: True gives the function bytes as ``message``; False text, in which what is no UTF-8
+        binary: True gives the function bytes as ``message``; False text, in which what is not UTF-8
             is U+FFFD.
         batch: how many messages a batch has at most.
         tell: is told the progress.

@@ -2,7 +2,7 @@
 How many messages to ask of which queue, and in which order. Pure.
 
 Queues of a higher priority come first, and of one priority the one that was asked longest ago.
-Where those of a higher priority fill all slots, others would wait for ever: so one that has not
+Where those of a higher priority fill all slots, others would wait forever: so one that has not
 been asked for a time comes first, for one call.
 """
 

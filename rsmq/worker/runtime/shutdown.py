@@ -80,7 +80,7 @@ class Signals:
         self._got_at = now
         name = signal.Signals(number).name
         if self._got > 1:
-            with suppress(OSError):  # no logging: another thread may hold its lock for ever
+            with suppress(OSError):  # no logging: another thread may hold its lock forever
                 os.write(2, f"{self._describe()} ends at once, by {name}\n".encode())
             os._exit(128 + number)
         if not self._stop(name):
