@@ -22,6 +22,7 @@ import redis.exceptions as redis_errors
 
 from rsmq.errors import InvalidValue, RSMQError, show, show_all
 from rsmq.operations.operation import Operation, Retry
+from rsmq.transport.backoff import exponential_seconds
 from rsmq.wire.refusals import from_script
 
 T = TypeVar("T")
@@ -156,7 +157,7 @@ def pause_before_next(
         retry is Retry.NEVER or (retry is Retry.ONCE and ambiguous > 1)
     ):
         return None
-    longest = min(_FIRST_PAUSE * 2 ** min(attempts - 1, 10), _LONGEST_PAUSE)
+    longest = exponential_seconds(attempts, _FIRST_PAUSE, _LONGEST_PAUSE)
     pause = longest * (0.5 + chance / 2)
     return pause if pause < left else None
 

@@ -22,8 +22,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import random
 from collections.abc import Callable
+
+from rsmq.transport.backoff import exponential_seconds, with_jitter
 
 #: The shortest time between two looks of a waiter without reason, seconds; the longest is twice as
 #: long, so that clients spread.
@@ -334,10 +335,11 @@ class Board:
             self.unread.discard(queue)
 
     def _pause(self, queue: bytes, room: _Room) -> float:
-        longest: float = min(FIRST_PAUSE * 2 ** min(self._in_vain.get(queue, 0), 10), LONGEST_PAUSE)
+        looks = self._in_vain.get(queue, 0)
+        longest = exponential_seconds(looks + 1, FIRST_PAUSE, LONGEST_PAUSE)
         if self.opening:
             longest = max(longest, OPENING_PAUSE)
-        return longest * _dearness(room) * random.uniform(0.75, 1.0)  # noqa: S311 - as below
+        return with_jitter(longest * _dearness(room), 0.75)
 
     def _send(self, queue: bytes, now: float) -> None:
         room = self._rooms.get(queue)
@@ -358,4 +360,4 @@ def _dearness(room: _Room) -> float:
 
 
 def _safety() -> float:
-    return SAFETY * random.uniform(1.0, 2.0)  # noqa: S311 - spreads load, keeps no secret
+    return with_jitter(SAFETY, 1.0, 2.0)

@@ -6,12 +6,12 @@ The loops only obey it. No I/O, no clock; chance is in the back-off alone.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from rsmq.errors import BodyNotDecodable, InvalidFormat, InvalidValue, show
+from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.wire.limits import MAX_SECONDS
 
 #: Seconds to wait before the next attempt, by the number of those that failed, from 1.
@@ -209,7 +209,7 @@ def _pause(policy: Policy, attempt: int) -> float:
     try:
         return _checked("backoff", policy.backoff(attempt))
     except Exception:  # noqa: BLE001 - what a listener gave must not cost a message
-        return min(FIRST * 2.0 ** min(attempt - 1, 30), CAP)
+        return exponential_seconds(attempt, FIRST, CAP)
 
 
 def fixed(seconds: float) -> Backoff:
@@ -247,8 +247,8 @@ def exponential(
         raise InvalidValue("factor", 1, 1000, value=factor, hint=f"Got {show(factor)}.")
 
     def backoff(attempt: int) -> float:
-        pause = min(low * float(factor) ** min(attempt - 1, 100), high)
-        return pause * random.uniform(0.5, 1.0) if jitter else pause  # noqa: S311 - spreads load
+        pause = exponential_seconds(attempt, low, high, factor=float(factor))
+        return with_jitter(pause) if jitter else pause
 
     return backoff
 

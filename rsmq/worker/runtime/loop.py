@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from redis.exceptions import RedisError, ResponseError
 from rsmq.client import RSMQ
 from rsmq.errors import ClientClosed, InvalidValue, QueueNotFound, RSMQError, WorkerReplaced
 from rsmq.operations.worker import Identity, beat_worker, leave_worker
+from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.signals import Flag
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
@@ -216,9 +216,8 @@ class WorkerLoop:
 
     def _trouble(self, error: BaseException) -> None:
         self._troubles += 1
-        pause = min(0.05 * 2.0 ** min(self._troubles, 10), _TROUBLE)
-        chance = random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
-        self._retry_at = time.monotonic() + pause * chance
+        pause = exponential_seconds(self._troubles, 0.1, _TROUBLE)
+        self._retry_at = time.monotonic() + with_jitter(pause)
         if self._troubles in (1, 5) or self._troubles % 30 == 0:
             _log.warning(
                 "worker %s goes on trying: %s: %s", self._identity.name, type(error).__name__, error

@@ -1,0 +1,27 @@
+"""
+Exponential back-off with jitter.
+"""
+
+from __future__ import annotations
+
+import random
+
+
+def exponential_seconds(
+    attempt: int, first: float, longest: float, *, factor: float = 2.0
+) -> float:
+    """
+    Return the pause after an attempt, in seconds, without jitter.
+
+    Args:
+        attempt: its number, from 1.
+        first: the pause after the first attempt, seconds.
+        longest: the longest pause, seconds.
+        factor: how many times as long each pause is as the one before, from 1 to 1,000.
+    """
+    return min(first * factor ** min(attempt - 1, 100), longest)
+
+
+def with_jitter(seconds: float, low: float = 0.5, high: float = 1.0) -> float:
+    """Return a random part of a pause, so that many clients do not act at the same time."""
+    return seconds * random.uniform(low, high)  # noqa: S311 - spreads load, keeps no secret
