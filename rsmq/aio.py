@@ -358,7 +358,7 @@ class AsyncRSMQ:
         Let workers (``rsmq.worker``) leave a queue alone, all of them, until resume_queue.
 
         They finish what they have begun; within a second or two they receive nothing more.
-        Sending goes on, and so do receive_message and other clients' consumers.
+        Producers still send; receive_message and consumers of other clients still receive.
 
         Args:
             qname: the queue's name.

@@ -60,19 +60,14 @@ class GaugeReader:
         self._rsmq = rsmq
         self._walks: dict[str, _Walk] = {}
 
-    def read(self, queue: str, attributes: QueueAttributes | None = None) -> QueueGauges:
+    def read(self, queue: str, attributes: QueueAttributes) -> QueueGauges:
         """
         Return the figures of a queue.
 
         Args:
             queue: its name.
-            attributes: its attributes, if they were read already.
-
-        Raises:
-            QueueNotFound: the queue does not exist.
+            attributes: its attributes, as they were just read.
         """
-        if attributes is None:
-            attributes = self._rsmq.get_queue_attributes(queue)
         walk = self._walk(queue, attributes)
         oldest = None if walk.oldest_ms is None else max(time.time() - walk.oldest_ms / 1000, 0)
         return QueueGauges(attributes, walk.in_flight, walk.delayed, oldest, walk.is_estimate)

@@ -44,7 +44,7 @@ class Operation(Generic[T]):
             script alone.
         otherwise: what to run instead where MULTI is not to be had.
         packed: the command as it goes over the wire, of an operation that is run many times; kept
-            by the connection floor.
+            by the package ``transport``.
     """
 
     script: Script

@@ -67,7 +67,10 @@ class _RetryingCaller(ABC):
             return await self._attempt(operation, operation.parse, persistent)
         except (RedisError, OSError) as error:
             failure = error
-        return await self._run_again(operation, failure, persistent)
+        try:
+            return await self._run_again(operation, failure, persistent)
+        finally:
+            del failure  # as it keeps this frame, the frame would keep it
 
     async def _run_again(
         self, operation: Operation[T], error: Exception, persistent: Persistent
@@ -75,19 +78,22 @@ class _RetryingCaller(ABC):
         deadline = self._retry_deadline
         steps = retries(operation, error, sent=persistent.sent, deadline=deadline)
         step = None
-        while True:
-            if persistent.cancelled is not None:
-                raise persistent.cancelled
-            step = next(steps) if not isinstance(step, Attempt) else steps.throw(error)
-            if not isinstance(step, Attempt):
-                await asyncio.sleep(step)
-                continue
-            persistent.sent = False
-            try:
-                return await self._attempt(step.operation, step.parse, persistent)
-            except (RedisError, OSError) as failure:
-                error = failure
-            step.sent = persistent.sent
+        try:
+            while True:
+                if persistent.cancelled is not None:
+                    raise persistent.cancelled
+                step = next(steps) if not isinstance(step, Attempt) else steps.throw(error)
+                if not isinstance(step, Attempt):
+                    await asyncio.sleep(step)
+                    continue
+                persistent.sent = False
+                try:
+                    return await self._attempt(step.operation, step.parse, persistent)
+                except (RedisError, OSError) as failure:
+                    error = failure
+                step.sent = persistent.sent
+        finally:
+            del error  # as in run
 
     async def _attempt(
         self, operation: Operation[T], parse: Callable[[Any], T], persistent: Persistent

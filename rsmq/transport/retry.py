@@ -242,10 +242,13 @@ def retries(
             pause = attempts.pause(error, sent=sent)
             if pause is None:
                 ours = explain(error, operation.queues)
-                if ours is not None:
-                    raise ours from None
-                attempts.note(error)
-                raise error
+                try:
+                    if ours is not None:
+                        raise ours from None
+                    attempts.note(error)
+                    raise error
+                finally:
+                    del error, ours  # as they keep this frame, it would keep them
             yield pause
         settle = operation.settle if attempts.ambiguous else None
         attempt = Attempt(operation, settle or operation.parse)

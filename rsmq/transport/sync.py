@@ -79,29 +79,35 @@ class PoolCaller:
             failure = error
         else:
             return operation.parse(reply)
-        return self._run_again(operation, failure, sent=bool(sent))
+        try:
+            return self._run_again(operation, failure, sent=bool(sent))
+        finally:
+            del failure  # as it keeps this frame, the frame would keep it
 
     def _run_again(self, operation: Operation[T], error: RedisError, *, sent: bool) -> T:
         steps = retries(operation, error, sent=sent, deadline=self._retry_deadline)
-        step = next(steps)
-        while True:
-            if not isinstance(step, Attempt):
-                time.sleep(step)
-                step = next(steps)
-                continue
-            again, begun = step.operation, list[bool]()
-            try:
-                if again.give_back is not None:
-                    return self._receive(again, needs_check(again), begun)
-                with Held():
-                    connection = self._connections.take(check=needs_check(again))
-                    reply = self._exchange(connection, again, begun)
-            except RedisError as failure:
-                error = failure
-            else:
-                return step.parse(reply)
-            step.sent = bool(begun)
-            step = steps.throw(error)
+        try:
+            step = next(steps)
+            while True:
+                if not isinstance(step, Attempt):
+                    time.sleep(step)
+                    step = next(steps)
+                    continue
+                again, begun = step.operation, list[bool]()
+                try:
+                    if again.give_back is not None:
+                        return self._receive(again, needs_check(again), begun)
+                    with Held():
+                        connection = self._connections.take(check=needs_check(again))
+                        reply = self._exchange(connection, again, begun)
+                except RedisError as failure:
+                    error = failure
+                else:
+                    return step.parse(reply)
+                step.sent = bool(begun)
+                step = steps.throw(error)
+        finally:
+            del error  # as in run
 
     def close(self) -> None:
         self._connections.close()

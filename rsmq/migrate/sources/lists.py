@@ -1,6 +1,6 @@
 """
-The reliable-queue pattern of BRPOPLPUSH: a list of bodies, and a list for each worker of what it
-handles.
+The reliable-queue pattern of BRPOPLPUSH: a list of bodies, and for each worker a list of its bodies
+in flight.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """
-Rqueue 1 to 4, of its two layouts: a list of what waits, and sorted sets of what is scheduled and of
-what is handled. The whole message is one JSON text, which stands in one of the three.
+Rqueue 1 to 4, in both layouts: a list of visible messages, and sorted sets of delayed messages and
+of messages in flight. Each message is one JSON text in one of the three.
 """
 
 from __future__ import annotations

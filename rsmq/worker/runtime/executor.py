@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Executor(Protocol):
-    """Makes the calls that are in a backlog, whose lock is held by who calls these."""
+    """Makes the calls in a run queue; its lock is held by the caller, but for ``stop``."""
 
     def wake(self, at_least: int) -> None:
         """There are calls to be made, by so many more at least."""

@@ -24,7 +24,7 @@ _CLOSING = 1.0
 
 
 class Tasks:
-    """Makes the calls of async functions that are in a backlog."""
+    """Makes the calls of async functions in a run queue."""
 
     def __init__(
         self, run_queue: RunQueue, invoker: Invoker, idle: Callable[[], object], most: int
@@ -81,7 +81,7 @@ class Tasks:
             loop.close()
 
     def wake(self, at_least: int) -> None:
-        """There are calls to be made, by so many more at least; the backlog's lock is held."""
+        """There are calls to be made, by so many more at least; the run queue's lock is held."""
         busy = len(self._alive) - len(self._sleeping)
         wanted = max(self._run_queue.worth_waking(True, busy), at_least)
         if wanted and self._loop is not None:
@@ -105,7 +105,7 @@ class Tasks:
             task.add_done_callback(self._alive.discard)
 
     def forget(self) -> None:
-        """Of a call that hangs: its task counts no more. The backlog's lock is held."""
+        """Of a call that hangs: its task counts no more. The run queue's lock is held."""
         self._hung += 1
 
     def cancel(self, job: Job) -> None:

@@ -16,7 +16,7 @@ _log = logging.getLogger("rsmq.worker")
 
 
 class Threads:
-    """Makes the calls of plain functions that are in a backlog."""
+    """Makes the calls of plain functions in a run queue."""
 
     def __init__(
         self, run_queue: RunQueue, invoker: Invoker, idle: Callable[[], object], most: int
@@ -41,7 +41,7 @@ class Threads:
         self._stopped = False
 
     def wake(self, at_least: int) -> None:
-        """There are calls to be made, by so many more at least; the backlog's lock is held."""
+        """There are calls to be made, by so many more at least; the run queue's lock is held."""
         busy = self._alive - self._idle
         wanted = max(self._run_queue.worth_waking(False, busy), at_least)
         asleep = min(wanted, self._idle)
@@ -61,7 +61,7 @@ class Threads:
                 return
 
     def forget(self) -> None:
-        """Of a call that hangs: its thread counts no more. The backlog's lock is held."""
+        """Of a call that hangs: its thread counts no more. The run queue's lock is held."""
         self._alive -= 1
 
     def stop(self) -> None:

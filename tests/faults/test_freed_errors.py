@@ -1,0 +1,54 @@
+"""An error that was handled is freed at once, with the body of its call: no cycle keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+import redis.exceptions as redis_errors
+
+from rsmq import RSMQ, AsyncRSMQ, QueueNotFound
+from tests.servers import free_port
+
+
+@pytest.fixture
+def without_gc():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture(params=["missing queue", "nobody listens"])
+def case(request, server):
+    if request.param == "missing queue":
+        return server.url, QueueNotFound
+    return f"redis://127.0.0.1:{free_port()}/0", redis_errors.ConnectionError
+
+
+@pytest.mark.usefixtures("without_gc")
+def test_of_the_synchronous_client(case, ns):
+    url, kind = case
+    with RSMQ.from_url(url, ns=ns, retry_deadline=0.02) as rsmq:
+        try:
+            rsmq.send_message("q", "m")
+        except kind as error:
+            kept = weakref.ref(error)
+
+    assert kept() is None
+
+
+@pytest.mark.usefixtures("without_gc")
+def test_of_the_asyncio_client(case, ns):
+    url, kind = case
+
+    async def main():
+        async with AsyncRSMQ.from_url(url, ns=ns, retry_deadline=0.02) as rsmq:
+            try:
+                await rsmq.send_message("q", "m")
+            except kind as error:
+                return weakref.ref(error)
+
+    assert asyncio.run(main())() is None
