@@ -186,7 +186,7 @@ class AsyncRSMQ:
                 result_of_all: T = end.value
                 return result_of_all
             except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
-                if result and operation.give_back:  # they have not been told of this one
+                if result and operation.undo:  # they have not been told of this one
                     await self._undo(operation, result)
                 try:
                     operation, result = steps.throw(error), None
@@ -213,7 +213,7 @@ class AsyncRSMQ:
         )
 
     async def _undo(self, operation: Operation[T] | ReceiveInSteps, received: Any) -> None:
-        undo = operation.give_back and operation.give_back(received)
+        undo = operation.undo and operation.undo(received)
         if undo:
             with suppress(RedisError, RSMQError):
                 await self.run(undo)

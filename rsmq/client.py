@@ -185,7 +185,7 @@ class RSMQ:
                 result_of_all: T = end.value
                 return result_of_all
             except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
-                if result and operation.give_back:  # they have not been told of this one
+                if result and operation.undo:  # they have not been told of this one
                     self._undo(operation, result)
                 try:
                     operation, result = steps.throw(error), None
@@ -212,7 +212,7 @@ class RSMQ:
         )
 
     def _undo(self, operation: Operation[T] | ReceiveInSteps, received: Any) -> None:
-        undo = operation.give_back and operation.give_back(received)
+        undo = operation.undo and operation.undo(received)
         if undo:
             with suppress(RedisError, RSMQError):
                 self.run(undo)

@@ -30,12 +30,12 @@ class ReceiveInSteps:
     Attributes:
         steps: makes the steps of one look into all of them.
         keys: of each queue hash and sorted set.
-        give_back: as of ``Operation``.
+        undo: as of ``Operation``.
     """
 
     steps: Callable[[], Steps[list[Message]]]
     keys: tuple[bytes, ...]
-    give_back: Callable[[list[Message]], Operation[list[str]] | None] | None
+    undo: Callable[[list[Message]], Operation[list[str]] | None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def receive_messages(
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
     hidden = b"" if vt is None else digits(to_milliseconds("vt", vt))
 
-    def give_back(messages: list[Message]) -> Operation[list[str]] | None:
+    def undo(messages: list[Message]) -> Operation[list[str]] | None:
         return release_messages(namespace, messages, None) if messages else None
 
     def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
@@ -82,15 +82,15 @@ def receive_messages(
             _received(queues, codec),
             Retry.ONCE,
             tuple(keys.name for keys in queues),
-            give_back=give_back,
+            undo=undo,
         )
 
     if len(queues) <= QUEUES_A_STEP:
         return step(queues, limits)
     return ReceiveInSteps(
-        lambda: _in_steps(queues, limits, hidden, step, give_back),
+        lambda: _in_steps(queues, limits, hidden, step, undo),
         _keys_of(queues),
-        give_back,
+        undo,
     )
 
 
@@ -126,7 +126,7 @@ def _in_steps(
     limits: _Limits,
     vt: bytes,
     step: Callable[[list[QueueKeys], _Limits], Operation[list[Message]]],
-    give_back: Callable[[list[Message]], Operation[list[str]] | None] | None,
+    undo: Callable[[list[Message]], Operation[list[str]] | None] | None,
 ) -> Steps[list[Message]]:
     parts = [queues[at : at + QUEUES_A_STEP] for at in range(0, len(queues), QUEUES_A_STEP)]
     for part in parts:
@@ -153,11 +153,11 @@ def _in_steps(
     except GeneratorExit:
         raise
     except BaseException as error:
-        if give_back is None and received and isinstance(error, Exception):
+        if undo is None and received and isinstance(error, Exception):
             return received  # they are removed already: only the caller still has them
-        undo = give_back and give_back(received)
-        if undo:
-            yield undo
+        release = undo and undo(received)
+        if release:
+            yield release
         raise
     return received
 
@@ -184,7 +184,7 @@ def delete_messages(
         Retry.ALWAYS,
         receipts.names,
         # What the attempt removed whose reply was lost is not in the queue any more.
-        settle=lambda reply: receipts.told(reply, b"10"),
+        parse_retried=lambda reply: receipts.told(reply, b"10"),
     )
 
 

@@ -96,7 +96,7 @@ def _receive_message(
     keys = namespace.queue(qname)
     hidden = b"" if vt is None else digits(to_milliseconds("vt", vt))
 
-    def give_back(message: Message | None) -> Operation[list[str]] | None:
+    def undo(message: Message | None) -> Operation[list[str]] | None:
         return release_messages(namespace, [message], None) if message else None
 
     return Operation(
@@ -106,7 +106,7 @@ def _receive_message(
         lambda reply: message_of(keys.name, codec, reply),
         Retry.ONCE,
         (keys.name,),
-        give_back=give_back,
+        undo=undo,
     )
 
 

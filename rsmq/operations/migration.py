@@ -138,7 +138,7 @@ def _take(
         # are left alone whose ids went there before.
         Retry.ALWAYS,
         () if queue is None else (queue.name,),
-        settle=Unsure,
+        parse_retried=Unsure,
     )
 
 

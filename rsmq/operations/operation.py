@@ -1,5 +1,5 @@
 """
-The type ``Operation``: one atomic script with its keys and arguments; and its retry class.
+One atomic script with its keys, its arguments and its retry class.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class Retry(Enum):
 @dataclass(slots=True, eq=False)  # not frozen: made for every call, it takes half the time
 class Operation(Generic[T]):
     """
-    One atomic step, ready to be sent.
+    An atomic script call, ready to be sent.
 
     Attributes:
-        script: what the server runs.
-        keys: its Redis keys.
-        args: its arguments, bytes.
-        parse: turns the reply, bytes and integers, into the result.
+        script: the Lua script.
+        keys: the Redis keys of the script.
+        args: the arguments of the script.
+        parse: converts the reply (bytes and integers) to the result.
         retry: how often it may be sent again after an ambiguous failure.
-        queues: the names of the queues that it is about, for errors.
-        settle: takes the place of ``parse`` once an earlier attempt may have run already.
-        give_back: for a result that nobody will take, the operation that undoes it.
-        before: commands that go ahead of the script, all of it in one MULTI; None sends the
-            script alone.
-        otherwise: what to run instead where MULTI is not to be had.
-        packed: the command as it goes over the wire, of an operation that is run many times; kept
-            by the package ``transport``.
+        queues: the names of the queues that an error names.
+        parse_retried: replaces ``parse`` if an earlier attempt may already have run.
+        undo: returns the operation that undoes a result which the caller will not get.
+        prelude: commands to send before the script in the same MULTI; None sends the script
+            without MULTI.
+        fallback: the operation to run instead if MULTI is not permitted or not supported.
+        packed: the encoded command of an operation that is run many times; set by the package
+            ``transport``.
     """
 
     script: Script
@@ -53,12 +53,12 @@ class Operation(Generic[T]):
     parse: Callable[[Any], T]
     retry: Retry
     queues: tuple[str, ...] = ()
-    settle: Callable[[Any], T] | None = None
-    give_back: Callable[[T], Operation[Any] | None] | None = None
-    before: tuple[tuple[bytes, ...], ...] | None = None
-    otherwise: Operation[T] | None = None
+    parse_retried: Callable[[Any], T] | None = None
+    undo: Callable[[T], Operation[Any] | None] | None = None
+    prelude: tuple[tuple[bytes, ...], ...] | None = None
+    fallback: Operation[T] | None = None
     packed: tuple[bytes, ...] | None = None
 
 
-#: A call of several steps: yields operations, is sent their results, and returns its own.
+#: A call of several steps: yields operations, receives their results, returns its own.
 Steps: TypeAlias = Generator[Operation[Any], Any, T]

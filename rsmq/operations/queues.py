@@ -33,7 +33,7 @@ def create_queue(
             raise QueueExists(keys.name)
         return bool(reply[0])
 
-    def settle(reply: Any) -> bool:
+    def parse_retried(reply: Any) -> bool:
         # The attempt whose reply was lost may have created just this queue.
         return tuple(reply[1:]) == wanted or parse(reply)
 
@@ -44,7 +44,7 @@ def create_queue(
         parse,
         Retry.ALWAYS,
         (keys.name,),
-        settle,
+        parse_retried,
     )
 
 
@@ -127,7 +127,7 @@ def pause_queue(namespace: Namespace, qname: str, *, pause: bool) -> Operation[b
         bool,
         Retry.ALWAYS,
         (keys.name,),
-        settle=lambda _: True,
+        parse_retried=lambda _: True,
     )
 
 

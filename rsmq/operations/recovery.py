@@ -72,7 +72,7 @@ def _recover(
                 ),
                 Retry.ONCE,
                 (keys.name,),
-                give_back=lambda result: _back(namespace, result[1]),
+                undo=lambda result: _back(namespace, result[1]),
             )
             taken += messages
             room -= sum(len(message.raw) for message in messages)

@@ -212,8 +212,8 @@ class _Batch:
             lambda reply: reply,
             Retry.ALWAYS,
             (self.keys.name,),
-            before=(),
-            otherwise=self.at_once(None, b""),
+            prelude=(),
+            fallback=self.at_once(None, b""),
         )
         if isinstance(time, list):  # sent at once, where MULTI is not to be had
             return time
@@ -226,7 +226,7 @@ class _Batch:
             lambda reply: reply,
             Retry.NEVER,
             (self.keys.name,),
-            before=tuple(
+            prelude=tuple(
                 (b"HSET", self.keys.hash, *fields[at : at + _FIELDS_A_COMMAND])
                 for at in range(0, len(fields), _FIELDS_A_COMMAND)
             ),

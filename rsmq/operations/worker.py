@@ -194,7 +194,7 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
         Retry.ALWAYS,
         tuple(group.keys.name for group in groups),
         # What the attempt did whose reply was lost stands: who was deleted is gone.
-        settle=lambda reply: reply.replace(b"0", b"1"),
+        parse_retried=lambda reply: reply.replace(b"0", b"1"),
     )
 
 
@@ -245,7 +245,7 @@ def bury_messages(
         # A message that was moved is not in its queue any more: a second run moves nothing twice.
         Retry.ALWAYS,
         (queue.name, target.name),
-        settle=lambda reply: reply.replace(b"0", b"1"),
+        parse_retried=lambda reply: reply.replace(b"0", b"1"),
     )
 
 

@@ -107,7 +107,7 @@ class _RetryingCaller(ABC):
         return parse(reply)
 
     async def _undo(self, operation: Operation[T], reply: Any) -> None:
-        undo = operation.give_back and operation.give_back(operation.parse(reply))
+        undo = operation.undo and operation.undo(operation.parse(reply))
         if undo:
             with suppress(RedisError, OSError, RSMQError):
                 await self.run(undo)
@@ -153,7 +153,7 @@ class AsyncOwnCaller(_RetryingCaller):
         pipeline.calls += 1
         persistent.sent = True
         try:
-            if operation.give_back is None:
+            if operation.undo is None:
                 return await _call_over(pipeline, operation, Request.wait)
             return await call_or_undo(
                 operation, persistent, lambda each: _call_over(pipeline, each, persistent.wait)
@@ -204,7 +204,7 @@ class AsyncPoolCaller(_RetryingCaller):
         persistent.sent = True
         usable = False
         try:
-            if operation.give_back is None:
+            if operation.undo is None:
                 reply = await _call(connection, operation)
             else:
                 reply = await call_or_undo(
@@ -223,7 +223,7 @@ class AsyncPoolCaller(_RetryingCaller):
         finally:
             if not usable:
                 await _give_up(pool, connection)
-            elif operation.give_back is None:
+            elif operation.undo is None:
                 await pool.release(connection)
             else:
                 # Cancelled while it waits for the pool's lock, it would lose what was received.
@@ -238,10 +238,10 @@ class AsyncClusterCaller:
         self._client: Any = client
 
     async def run(self, operation: Operation[T]) -> T:
-        if operation.otherwise:
-            return await self.run(operation.otherwise)
+        if operation.fallback:
+            return await self.run(operation.fallback)
         try:
-            if operation.give_back is None:
+            if operation.undo is None:
                 reply = await self._execute(operation)
             else:
                 persistent = Persistent()
@@ -337,7 +337,7 @@ async def _call_over(
     operation: Operation[Any],
     wait: Callable[[Request], Awaitable[list[Any]]],
 ) -> Any:
-    if operation.before is not None:
+    if operation.prelude is not None:
         return last_of(await wait(pipeline.send(transaction(operation))))
     replies = await wait(pipeline.send((call_by_name(operation),)))
     if isinstance(replies[0], NoScriptError):
@@ -363,7 +363,7 @@ async def _call(
     send: Callable[..., Awaitable[None]] = _send,
     read: Callable[[Any], Awaitable[Any]] = read_reply,
 ) -> Any:
-    if operation.before is not None:
+    if operation.prelude is not None:
         return await _transact(connection, operation)
     await send(connection, *call_by_name(operation))
     try:

@@ -104,7 +104,7 @@ async def call_or_undo(
         persistent.look_for_what_was_swallowed()
         if persistent.cancelled is None:
             return reply
-        undo = operation.give_back and operation.give_back(operation.parse(reply))
+        undo = operation.undo and operation.undo(operation.parse(reply))
         if undo:
             await call(undo)
         persistent.done = True

@@ -27,7 +27,7 @@ def transaction(operation: Operation[Any]) -> list[tuple[bytes, ...]]:
 
     The script is sent with its text: EVALSHA of an unknown script would fail alone.
     """
-    return [(b"MULTI",), *(operation.before or ()), call_by_text(operation), (b"EXEC",)]
+    return [(b"MULTI",), *(operation.prelude or ()), call_by_text(operation), (b"EXEC",)]
 
 
 def last_of(replies: list[Any]) -> Any:

@@ -235,8 +235,8 @@ def retries(
     """
     attempts = Attempts(operation.retry, deadline)
     while True:
-        if operation.otherwise is not None and code_of(error) == "NOPERM":
-            operation = operation.otherwise
+        if operation.fallback is not None and code_of(error) == "NOPERM":
+            operation = operation.fallback
             attempts = Attempts(operation.retry, deadline)
         else:
             pause = attempts.pause(error, sent=sent)
@@ -250,8 +250,8 @@ def retries(
                 finally:
                     del error, ours  # as they keep this frame, it would keep them
             yield pause
-        settle = operation.settle if attempts.ambiguous else None
-        attempt = Attempt(operation, settle or operation.parse)
+        parse = operation.parse_retried if attempts.ambiguous else None
+        attempt = Attempt(operation, parse or operation.parse)
         try:
             yield attempt
         except (redis_errors.RedisError, OSError) as failure:
@@ -265,7 +265,7 @@ def needs_check(operation: Operation[Any]) -> bool:
     A connection that died while idle makes the attempt ambiguous. Where that changes neither what
     is done nor what is returned, the check is not worth its time.
     """
-    return operation.settle is not None or operation.retry is not Retry.ALWAYS
+    return operation.parse_retried is not None or operation.retry is not Retry.ALWAYS
 
 
 def explain(error: BaseException, queues: tuple[str, ...]) -> RSMQError | None:

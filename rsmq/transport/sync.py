@@ -67,9 +67,11 @@ class PoolCaller:
 
     def run(self, operation: Operation[T]) -> T:
         sent: list[bool] = []
-        check = operation.settle is not None or operation.retry is not _ALWAYS  # as needs_check
+        check = (
+            operation.parse_retried is not None or operation.retry is not _ALWAYS
+        )  # as needs_check
         try:
-            if operation.give_back is not None:
+            if operation.undo is not None:
                 return self._receive(operation, check, sent)
             # Also while it connects: redis-py keeps a connection whose greeting was broken off,
             # and would take its answer for that of the next command.
@@ -95,7 +97,7 @@ class PoolCaller:
                     continue
                 again, begun = step.operation, list[bool]()
                 try:
-                    if again.give_back is not None:
+                    if again.undo is not None:
                         return self._receive(again, needs_check(again), begun)
                     with Held():
                         connection = self._connections.take(check=needs_check(again))
@@ -143,7 +145,7 @@ class PoolCaller:
             raise
 
     def _undo(self, operation: Operation[T], received: T | None) -> None:
-        undo = operation.give_back and received and operation.give_back(received)
+        undo = operation.undo and received and operation.undo(received)
         if undo:
             with suppress(RedisError, RSMQError):
                 self.run(undo)
@@ -162,7 +164,7 @@ class PoolCaller:
         except RedisError:
             raise
         except BaseException:
-            usable = operation.give_back is not None and _give_back(connection, operation, reply)
+            usable = operation.undo is not None and _give_back(connection, operation, reply)
             raise
         finally:
             self._connections.put(connection, usable=usable)
@@ -176,8 +178,8 @@ class ClusterCaller:
         self._client: Any = client
 
     def run(self, operation: Operation[T]) -> T:
-        if operation.otherwise:
-            return self.run(operation.otherwise)
+        if operation.fallback:
+            return self.run(operation.fallback)
         try:
             try:
                 reply = self._execute(call_by_name(operation))
@@ -255,10 +257,10 @@ def _transact(connection: Any, operation: Operation[Any]) -> Any:
 
 
 def _call(connection: Any, operation: Operation[Any]) -> Any:
-    if operation.before is not None:
+    if operation.prelude is not None:
         return _transact(connection, operation)
     # An interrupted receive reads on, so an interruption alone must not close the connection.
-    close_on_error = operation.give_back is None
+    close_on_error = operation.undo is None
     connection.send_packed_command(operation.packed or _packed(operation))
     try:
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
@@ -286,7 +288,7 @@ def _give_back(connection: Any, operation: Operation[Any], reply: Any) -> bool:
             if not connection.can_read(timeout=INTERRUPTED_SECONDS):
                 return False
             reply = connection.read_response(disable_decoding=True)
-        undo = operation.give_back and operation.give_back(operation.parse(reply))
+        undo = operation.undo and operation.undo(operation.parse(reply))
         if undo:
             _call(connection, undo)
     except (RedisError, RSMQError):

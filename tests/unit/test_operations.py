@@ -159,24 +159,24 @@ def test_how_each_operation_may_be_repeated():
     assert (bare.retry, named.retry) == (Retry.NEVER, Retry.ALWAYS)
 
 
-def test_a_create_after_a_lost_reply_settles_for_the_queue_it_may_have_made():
+def test_create_after_an_ambiguous_failure_accepts_the_queue_it_may_have_created():
     operation = create()
 
-    assert operation.parse([1]) is operation.settle([1]) is True
-    assert operation.settle([0, b"30", b"0", b"65536"]) is True
-    for settled in (operation.parse, operation.settle):
+    assert operation.parse([1]) is operation.parse_retried([1]) is True
+    assert operation.parse_retried([0, b"30", b"0", b"65536"]) is True
+    for parse in (operation.parse, operation.parse_retried):
         with refused(QueueExists, "Queue exists"):
-            settled([0, b"31", b"0", b"65536"])
+            parse([0, b"31", b"0", b"65536"])
     with refused(QueueExists, "Queue exists"):
         operation.parse([0, b"30", b"0", b"65536"])
-    assert create(exist_ok=True).settle([0, b"31", b"0", b"65536"]) is False
+    assert create(exist_ok=True).parse_retried([0, b"31", b"0", b"65536"]) is False
 
 
-def test_a_delete_after_a_lost_reply_settles_for_what_is_gone():
+def test_delete_after_an_ambiguous_failure_accepts_a_missing_message():
     message = delete_message(NS, MESSAGE, None)
 
     assert [message.parse(reply) for reply in (0, 1, 2)] == [False, True, False]
-    assert [message.settle(reply) for reply in (0, 1, 2)] == [True, True, False]
+    assert [message.parse_retried(reply) for reply in (0, 1, 2)] == [True, True, False]
 
 
 def test_a_queue_that_was_not_there_is_not_found():
@@ -195,11 +195,11 @@ def test_a_receipt_is_id_and_receive_count_and_a_bare_id_has_no_count():
 
 def test_what_a_receive_gives_back_is_fenced():
     operation = receive_message(NS, "q", vt=None, codec=TEXT)
-    undo = operation.give_back(MESSAGE)
+    undo = operation.undo(MESSAGE)
 
     assert undo.script.name == "release_messages"
     assert undo.args[:3] == (b"1", b"3", b"i" * 32)
-    assert operation.give_back(None) is None
+    assert operation.undo(None) is None
 
 
 def test_a_codec_that_encodes_to_something_else():

@@ -204,8 +204,8 @@ def test_a_failure_before_the_send_is_followed_by_a_pause_and_an_attempt():
     assert isinstance(next(steps), Attempt)
 
 
-def test_an_attempt_after_an_ambiguous_one_settles():
-    steps = retries(operation(Retry.ALWAYS, settle=repr), LOST, sent=True, deadline=5)
+def test_attempt_after_an_ambiguous_failure_uses_parse_retried():
+    steps = retries(operation(Retry.ALWAYS, parse_retried=repr), LOST, sent=True, deadline=5)
     next(steps)
     attempt = next(steps)
 
@@ -215,8 +215,8 @@ def test_an_attempt_after_an_ambiguous_one_settles():
     assert next(steps).parse is repr
 
 
-def test_where_a_first_attempt_was_not_sent_there_is_nothing_to_settle():
-    steps = retries(operation(Retry.ALWAYS, settle=repr), LOST, sent=False, deadline=5)
+def test_attempt_after_an_unsent_one_uses_parse():
+    steps = retries(operation(Retry.ALWAYS, parse_retried=repr), LOST, sent=False, deadline=5)
     next(steps)
     attempt = next(steps)
 
@@ -238,7 +238,7 @@ def test_a_receive_is_tried_again_once():
 def test_where_multi_is_not_permitted_the_other_operation_is_sent_at_once():
     other = operation(Retry.NEVER)
     refused_one = redis_errors.NoPermissionError("no permission")
-    steps = retries(operation(Retry.NEVER, otherwise=other), refused_one, sent=True, deadline=5)
+    steps = retries(operation(Retry.NEVER, fallback=other), refused_one, sent=True, deadline=5)
     attempt = next(steps)
 
     assert attempt.operation is other
