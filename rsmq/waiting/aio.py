@@ -1,12 +1,14 @@
 """
-The watcher of the asyncio client: one task and one connection for all waiting receives.
+The watcher of the asyncio client: two tasks and one connection for all waiting receives.
+
+``watcher_state.py`` decides; this module carries the decisions out. ``sync.py`` does the same with
+a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -18,146 +20,139 @@ from redis.exceptions import RedisError, ResponseError
 from rsmq.errors import ClientClosed
 from rsmq.transport.aio import AsyncCaller
 from rsmq.transport.redis_py import set_invalidation_handler
-from rsmq.waiting.schedule import Board, Waiter
-from rsmq.waiting.sync import IDLE, REPLIES, now
-from rsmq.waiting.tracking import RECONNECT, Tracking, retry_tracking, tracking_options
+from rsmq.waiting.schedule import Waiter
+from rsmq.waiting.sync import MAX_REPLIES, now
+from rsmq.waiting.tracking import tracking_options
+from rsmq.waiting.watcher_state import Action, WatcherState
 from rsmq.wire.keys import Namespace
 
 T = TypeVar("T")
 
-#: Seconds that connecting may take.
-CONNECT = 5.0
+CONNECT_TIMEOUT_SECONDS = 5.0
 
 
 class AsyncWatcher:
-    """Lets tasks of one event loop wait until there may be something to receive."""
+    """Tasks of one event loop that wake waiting receives when there may be a message."""
 
     def __init__(self, pool: Any, namespace: Namespace) -> None:
-        """As of ``Watcher``."""
+        """
+        Create a watcher; nothing is opened before the first wait.
+
+        Args:
+            pool: a connection pool for the tracking connection; None if no connection can report
+                changes.
+            namespace: the namespace of the queues.
+        """
         self._pool = pool
-        self._namespace = namespace
-        self._board = Board(opening=pool is not None)
-        self._tracking = Tracking(self._board, namespace)
+        self._state = WatcherState(namespace, now(), can_track=pool is not None)
         self._connection: Any = None
-        self._connect_at = now() if pool is not None else math.inf
         self._connector: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._clock: asyncio.Task[None] | None = None
-        self._kick = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+        self._state_changed = asyncio.Event()
         self._closed = False
 
     async def wait(
         self,
-        look: Callable[[], Awaitable[T]],
-        give_back: Callable[[T], object],
+        receive: Callable[[], Awaitable[T]],
+        undo: Callable[[T], object],
         nothing: T,
         queues: Iterable[bytes],
         seconds: float | None,
     ) -> T:
         """
-        Return the result of a look, once there is something to find.
+        Wait until a receive returns messages, and return them.
 
         Args:
-            look: a receive, whose result is falsy when there is nothing. If it is cancelled, it
-                gives back what it found by itself.
-            give_back: not called, for the reason above; it is there as of ``Watcher.wait``.
-            nothing: the result of an earlier look, returned at the deadline.
+            receive: receives; its result is falsy without a message. If it is cancelled, it undoes
+                its receive itself.
+            undo: not called, see ``receive``; ``Watcher.wait`` has the same parameter.
+            nothing: the result at the deadline: that of an earlier, empty receive.
             queues: the sorted sets to wait for.
             seconds: the longest wait; None is forever.
 
         Raises:
-            ClientClosed: close() was called meanwhile.
+            ClientClosed: close() was called.
         """
-        del give_back
+        del undo
         until = None if seconds is None else now() + seconds
         event = asyncio.Event()
         waiter = Waiter(tuple(queues), event.set)
+        schedule = self._state.schedule
         try:
             while True:
                 event.clear()
-                self._enter(waiter)
+                self._add(waiter)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(None if until is None else until - now()):
                         await event.wait()
-                self._board.leave(waiter)
-                if not waiter.awake and not self._closed:
+                schedule.remove(waiter)
+                if not waiter.is_awake and not self._closed:
                     return nothing
-                found = await look()  # which a closed client refuses
-                if found:
-                    waiter.awake = False
-                    self._board.found(waiter, now())
-                    self._kick.set()
-                    return found
-                waiter.looks += 1
+                received = await receive()  # raises if the client is closed
+                if received:
+                    waiter.is_awake = False
+                    schedule.note_receive(waiter, now())
+                    self._state_changed.set()
+                    return received
+                waiter.empty_receives += 1
         finally:
-            self._board.leave(waiter)
-            if waiter.awake:  # it was sent, and did not look to the end
-                self._board.failed(waiter, now())
+            schedule.remove(waiter)
+            if waiter.is_awake:  # it was woken, and has not received
+                schedule.note_interruption(waiter, now())
 
-    def _enter(self, waiter: Waiter) -> None:
+    def _add(self, waiter: Waiter) -> None:
         if self._closed:
             raise ClientClosed
-        self._board.enter(waiter, now())
-        self._kick.set()
-        if self._clock is None or self._clock.done():
-            self._clock = asyncio.ensure_future(self._work())
+        self._state.schedule.add(waiter, now())
+        self._state_changed.set()
+        if self._worker is None or self._worker.done():
+            self._state.begin(now())
+            self._worker = asyncio.ensure_future(self._work())
 
     async def close(self) -> None:
-        """End all waits with an error, and the tasks."""
+        """End all waits with ClientClosed, and end the tasks."""
         self._closed = True
-        self._board.send_all()
-        clock = self._clock
-        if clock is not None:
-            clock.cancel()
+        self._state.schedule.wake_all()
+        worker = self._worker
+        if worker is not None:
+            worker.cancel()
             with suppress(asyncio.CancelledError):
-                await clock
+                await worker
 
     async def _work(self) -> None:
-        """Send who must look, ask what is to be read, and keep the connection."""
-        idle_since = now()
         try:
             while True:
-                moment = now()
-                if self._board:
-                    idle_since = moment
-                elif moment - idle_since >= IDLE:
+                self._state_changed.clear()
+                step = self._state.next_step(now())
+                if step.action is Action.END:
                     return
-                self._kick.clear()
-                next_look = self._board.send_who_must_look(moment)
-                await self._ask()
-                pause = min(next_look, idle_since + IDLE) - moment
-                if self._connection is None:
-                    if moment >= self._connect_at:
-                        self._connect_at = math.inf  # until this attempt has ended
-                        self._connector = asyncio.ensure_future(self._connect())
-                    pause = min(pause, self._connect_at - moment)
-                elif self._tracking.seconds_until_overdue(moment) <= 0:
-                    await self._lose()
-                    continue
+                if step.action is Action.CONNECT:
+                    self._connector = asyncio.ensure_future(self._connect())
+                elif step.action is Action.SEND:
+                    await self._send(step.request)
+                elif step.action is Action.DISCONNECT:
+                    await self._disconnect()
                 else:
-                    overdue_in = self._tracking.seconds_until_overdue(moment)
-                    pause = min(pause, overdue_in, self._tracking.next_request_at(moment) - moment)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.001, pause)):
-                        await self._kick.wait()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(max(0.001, step.seconds)):
+                            await self._state_changed.wait()
         finally:
-            self._clock = None
+            self._worker = None
             if self._connector is not None:
                 self._connector.cancel()
-            await self._lose()
+            await self._disconnect()
 
-    async def _ask(self) -> None:
-        moment = now()
-        if self._connection is not None and self._tracking.next_request_at(moment) <= moment:
-            try:
-                await self._connection.send_packed_command(self._tracking.next_request(moment))
-            except (RedisError, OSError):
-                await self._lose()
+    async def _send(self, request: bytes) -> None:
+        try:
+            await self._connection.send_packed_command(request)
+        except (RedisError, OSError):
+            await self._disconnect()
 
-    async def _lose(self) -> None:
+    async def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         reader, self._reader = self._reader, None
-        self._board.end_telling(now())
+        self._state.note_disconnected(now())
         if reader is not None and reader is not asyncio.current_task():
             reader.cancel()
         if connection is not None:
@@ -165,32 +160,29 @@ class AsyncWatcher:
 
     async def _connect(self) -> None:
         try:
-            async with asyncio.timeout(CONNECT):
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 connection = await self._tracking_connection()
-        except Exception as error:  # noqa: BLE001 - those who look will learn why
-            self._connect_at = now() + retry_tracking(error)
-            self._board.opening = False
+        except Exception as error:  # noqa: BLE001 - the receives of the waiters raise it
+            self._state.note_connect_failed(error, now())
         else:
-            self._connect_at = now() + RECONNECT  # should it be lost
             self._connection = connection
-            self._tracking = Tracking(self._board, self._namespace)
-            self._board.begin_telling(now())
-            self._reader = asyncio.ensure_future(self._hear(connection))
+            self._state.note_connected(now())
+            self._reader = asyncio.ensure_future(self._read(connection))
         self._connector = None
-        self._kick.set()
+        self._state_changed.set()
 
     async def _tracking_connection(self) -> Any:
         options = tracking_options(self._pool)
-        # Nothing is read in haste here; who looks has a time limit of its own.
+        # Reads have no timeout: the state notices replies that are overdue.
         options |= {"retry": RedisRetry(NoBackoff(), 0), "socket_timeout": None}
         connection = self._pool.connection_class(**options)
 
-        async def as_it_is(said: Any) -> Any:
-            return said
+        async def return_report(report: Any) -> Any:
+            return report
 
         try:
             await connection.connect()
-            set_invalidation_handler(connection, as_it_is)
+            set_invalidation_handler(connection, return_report)
             await connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
             await connection.read_response()
         except BaseException:
@@ -198,36 +190,39 @@ class AsyncWatcher:
             raise
         return connection
 
-    async def _hear(self, connection: Any) -> None:
+    async def _read(self, connection: Any) -> None:
+        """Read and process what the server sends, until the connection is replaced."""
         for number in itertools.count(1):
             if self._connection is not connection:
                 return
-            if number % REPLIES == 0:  # others have their turn, too
+            if number % MAX_REPLIES == 0:  # so that other tasks run
                 await asyncio.sleep(0)
             try:
-                said = await connection.read_response(
+                answer = await connection.read_response(
                     disable_decoding=True, disconnect_on_error=False, push_request=True
                 )
             except ResponseError as error:
-                said = error
+                answer = error
             except (RedisError, OSError):
-                await self._lose()
-                self._kick.set()
+                await self._disconnect()
+                self._state_changed.set()
                 return
-            self._tracking.handle(said, now())
-            await self._ask()
-            self._kick.set()
+            self._state.tracking.handle(answer, now())
+            request = self._state.next_request(now())
+            if request:
+                await self._send(request)
+            self._state_changed.set()
 
 
 class AsyncWatchers:
-    """The watcher of each event loop that uses a client."""
+    """The watchers of a client, one for each event loop."""
 
     def __init__(self, caller: AsyncCaller, namespace: Namespace) -> None:
         """
-        Make them; nothing is opened.
+        Prepare the watchers; nothing is opened.
 
         Args:
-            caller: the client's.
+            caller: the caller of the client.
             namespace: the namespace of the queues.
         """
         self._caller = caller
@@ -255,7 +250,7 @@ class AsyncWatchers:
         return watcher
 
     async def close(self) -> None:
-        """End all waits with ClientClosed, and the tasks of all loops."""
+        """End all waits with ClientClosed, and end the tasks of all event loops."""
         self._closed = True
         running = asyncio.get_running_loop()
         for loop, watcher in list(self._watchers.items()):

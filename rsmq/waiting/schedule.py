@@ -1,20 +1,21 @@
 """
-The schedule of waiting receives: which one is woken next, and when. Without I/O or clock.
+The schedule of waiting receives: which waiter is woken next, and when. Without I/O or clock.
 
 The rules:
 
-- Of those who wait for a queue, one is woken at a time. A waiter that is woken is off the board.
-  If it finds nothing, it comes back; if it finds something, the queue has changed, and news will
-  come.
-- Where the server reports changes, a queue is read when the first waiter comes, and after each
-  change. The reading says when something will be due. It also orders the news of the next change,
-  so that none is missed. A reading stays good until news comes, whoever comes and leaves meanwhile.
-- Any change of a queue that was read empty is an arrival: one waiter is woken at once.
-- If a waiter found nothing although something was due (another was faster; or it is an id whose
-  body is still to come), the next is woken after a pause that grows to a second, unless there is
-  news.
-- Now and then a waiter looks without any reason, in case that news was lost.
-- Where the server does not report changes, somebody looks again and again, ever less often.
+- Of the waiters of a queue, one is woken at a time. A woken waiter leaves the schedule. If its
+  receive is empty, it is added again. If it receives a message, the queue changes, and the server
+  reports the change.
+- If the server reports changes, a queue is read when its first waiter is added, and after each
+  change. The reply contains the time at which the first message is due. The read also makes the
+  server report the next change, so that no change is missed. The result stays valid until the next
+  reported change, whichever waiters are added and removed.
+- If the last read found the queue empty, any change is a new message: one waiter is woken at once.
+- If a waiter receives nothing although a message was due (another consumer was faster, or the id
+  has no body yet), the next waiter is woken after a pause that grows to a second, or at the next
+  change.
+- Every 15 to 30 seconds a waiter is woken without a reason, in case that a report was lost.
+- If the server does not report changes, waiters poll the queue, less and less often.
 """
 
 from __future__ import annotations
@@ -26,338 +27,347 @@ from collections.abc import Callable
 
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 
-#: The shortest time between two looks of a waiter without reason, seconds; the longest is twice as
-#: long, so that clients spread.
-SAFETY = 15.0
-#: Seconds for which a message that is due wakes no waiter, by how often the last one that was
-#: woken has found nothing.
-QUIET = (0.005, 0.05, 0.5, 1.0)
-#: Seconds after which another is woken if one who was woken has not come back, without news.
-PATIENCE = 1.0
-#: Seconds between the looks into a queue whose changes nobody reports: doubled from the first to
-#: the longest, and varied by a quarter. A look into a thousand queues is as dear as two into one.
-FIRST_PAUSE = 0.01
-LONGEST_PAUSE = 1 / 3
-#: The shortest of these pauses while the connection is being opened that makes looks needless.
-OPENING_PAUSE = 0.1
-_DEAR = 1000
-#: Readings of queues without a waiter that are remembered.
-_REMEMBERED = 20_000
+#: The shortest time after which a waiter is woken without a reason; the longest is twice as long,
+#: so that clients do not act at the same moment.
+SAFETY_SECONDS = 15.0
+#: How long a message that is due wakes no waiter, by the number of empty receives in a row of the
+#: last waiter that was woken.
+QUIET_SECONDS = (0.005, 0.05, 0.5, 1.0)
+#: After this time without a change the next waiter is woken, if the last one was not added again.
+PATIENCE_SECONDS = 1.0
+#: The pause between polls of a queue whose changes the server does not report: doubled from the
+#: first to the longest, and varied by a quarter. Polling a thousand queues costs as much as
+#: polling one queue twice.
+FIRST_POLL_SECONDS = 0.01
+LONGEST_POLL_SECONDS = 1 / 3
+#: The shortest pause between polls while the first tracking connection is being opened.
+CONNECTING_POLL_SECONDS = 0.1
+_QUEUES_OF_DOUBLE_COST = 1000
+#: The number of queues without a waiter whose last read is kept.
+_MAX_KEPT_STATES = 20_000
 
 
 class Waiter:
     """
-    One who waits.
+    A waiting receive.
 
     Attributes:
-        queues: the sorted sets of the queues waited for.
-        awake: whether it was woken, and has not come back.
-        looks: how often it has looked and found nothing.
-        reason: the queue for which it was woken last.
+        queues: the sorted sets of the queues that it waits for.
+        is_awake: whether it was woken, and has not been added again since.
+        empty_receives: the number of receives after a wake-up that returned nothing.
+        reason: the queue that it was woken for last.
     """
 
-    __slots__ = ("_wake", "awake", "looks", "queues", "reason")
+    __slots__ = ("_wake", "empty_receives", "is_awake", "queues", "reason")
 
     def __init__(self, queues: tuple[bytes, ...], wake: Callable[[], object]) -> None:
         self.queues = queues
-        self.awake = False
-        self.looks = 0
+        self.is_awake = False
+        self.empty_receives = 0
         self.reason: bytes | None = None
         self._wake = wake
 
     def wake(self) -> None:
-        self.awake = True
+        self.is_awake = True
         self._wake()
 
 
-class _Room:
+class _QueueState:
     """
-    A queue: those who wait for it, in their order, and what is known of it.
+    The waiters of a queue in their order, and the result of its last read.
 
     Attributes:
-        waiters: a dict for its order.
-        read: whether it has been read, or will be at once, since the last news.
-        empty: whether the last reading found no message, and there is no news since.
-        due_at: when the first message is due, by the last reading; infinite without one.
-        listed: whether its name is in the index of queues; None if nobody has asked.
-        quiet_until: until when something due is not a reason to wake anybody.
-        safe_at: when somebody looks without any reason.
-        look_at: when somebody is to be woken without news.
+        waiters: a dict, which keeps the order.
+        is_read: whether the queue has been read, or is to be read, since its last change.
+        is_empty: whether the last read found no message, and there was no change since.
+        due_at: when the first message is due, by the last read; infinite without a message.
+        is_listed: whether the name is in the index of queues; None if it was not looked up.
+        quiet_until: until this time a message that is due wakes no waiter.
+        safety_at: when a waiter is woken without a reason.
+        wake_at: when a waiter is woken if there is no change before.
     """
 
     __slots__ = (
-        "due_at", "empty", "listed", "look_at", "quiet_until", "read", "safe_at", "waiters",
+        "due_at", "is_empty", "is_listed", "is_read", "quiet_until", "safety_at", "waiters",
+        "wake_at",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.waiters: dict[Waiter, None] = {}
-        self.listed: bool | None = None
+        self.is_listed: bool | None = None
         self.quiet_until = -math.inf
-        self.safe_at = self.look_at = math.inf
-        self.forget()
+        self.safety_at = self.wake_at = math.inf
+        self.reset()
 
-    def forget(self) -> None:
-        """What was read of it is not true any more."""
-        self.read = self.empty = False
+    def reset(self) -> None:
+        """Forget the last read."""
+        self.is_read = self.is_empty = False
         self.due_at = math.inf
 
     @property
-    def gone(self) -> bool:
-        """Whether there seems to be no such queue any more."""
-        return self.empty and self.listed is False
+    def is_deleted(self) -> bool:
+        """Whether the queue seems to be deleted: no message, and not in the index."""
+        return self.is_empty and self.is_listed is False
 
 
-class Board:
+class Schedule:
     """
-    All who wait on one client. Whoever uses it takes care that one call follows another.
+    All waiters of one client. Not thread-safe: the caller makes calls one after another.
 
     Attributes:
-        told: whether the server reports changes.
-        opening: whether a connection on which it will do so is being opened for the first time.
-        unread: the queues to be read.
-        unnamed: the queues waited for whose names have not been looked up.
+        is_tracking: whether the server reports changes.
+        is_connecting: whether the first tracking connection is being opened.
+        to_read: the queues to read.
+        to_look_up: the queues with waiters whose names are to be looked up in the index.
     """
 
-    def __init__(self, *, opening: bool = False) -> None:
-        self.told = False
-        self.opening = opening
-        self.unread: set[bytes] = set()
-        self.unnamed: set[bytes] = set()
-        self._rooms: dict[bytes, _Room] = {}
-        #: Of those the ones that have waiters.
+    def __init__(self, *, is_connecting: bool = False) -> None:
+        self.is_tracking = False
+        self.is_connecting = is_connecting
+        self.to_read: set[bytes] = set()
+        self.to_look_up: set[bytes] = set()
+        self._states: dict[bytes, _QueueState] = {}
+        #: The queues that have waiters.
         self._waited_for: dict[bytes, None] = {}
-        #: When to look at which queue: a heap. Earlier plans of a room stay in it until their time.
-        self._plans: list[tuple[float, int, bytes]] = []
-        self._numbers = itertools.count()
-        #: Looks that found nothing, one after the other, into queues whose changes nobody reports.
-        self._in_vain: dict[bytes, int] = {}
+        #: A heap of planned wake-ups. Replaced ones stay in it until their time.
+        self._planned: list[tuple[float, int, bytes]] = []
+        self._counter = itertools.count()
+        #: By queue without reports of changes: the number of empty polls in a row.
+        self._empty_polls: dict[bytes, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._waited_for)
 
-    def enter(self, waiter: Waiter, now: float) -> None:
-        """Begin to wait, or come back after a look that found nothing."""
-        waiter.awake = False
-        safe_at = now + _safety()  # it has just looked into all of them
+    def add(self, waiter: Waiter, now: float) -> None:
+        """Add a waiter, for the first time or after an empty receive."""
+        waiter.is_awake = False
+        safety_at = now + _safety_seconds()  # it has just received from all its queues
         for queue in waiter.queues:
-            room = self._rooms.get(queue)
-            if room is None:
-                room = self._rooms[queue] = _Room()
-            room.waiters[waiter] = None
+            state = self._states.get(queue)
+            if state is None:
+                state = self._states[queue] = _QueueState()
+            state.waiters[waiter] = None
             self._waited_for[queue] = None
-            room.safe_at = safe_at
-            if room.listed is None:
-                self.unnamed.add(queue)
-            if waiter.looks:
-                room.quiet_until = now + QUIET[min(waiter.looks, len(QUIET)) - 1]
-            if not self.told:
-                self._in_vain[queue] = self._in_vain.get(queue, 0) + bool(waiter.looks)
-                self._plan(queue, room, min(room.look_at, now + self._pause(queue, room)))
-            elif room.read:
-                self._plan(queue, room, min(safe_at, max(room.due_at, room.quiet_until)))
+            state.safety_at = safety_at
+            if state.is_listed is None:
+                self.to_look_up.add(queue)
+            if waiter.empty_receives:
+                quiet = QUIET_SECONDS[min(waiter.empty_receives, len(QUIET_SECONDS)) - 1]
+                state.quiet_until = now + quiet
+            if not self.is_tracking:
+                polls = self._empty_polls.get(queue, 0) + bool(waiter.empty_receives)
+                self._empty_polls[queue] = polls
+                wake_at = min(state.wake_at, now + self._poll_pause(queue, state))
+                self._plan_wake_up(queue, state, wake_at)
+            elif state.is_read:
+                wake_at = min(safety_at, max(state.due_at, state.quiet_until))
+                self._plan_wake_up(queue, state, wake_at)
             else:
-                self._read(queue, room)
-                self._plan(queue, room, safe_at)
+                self._request_read(queue, state)
+                self._plan_wake_up(queue, state, safety_at)
 
-    def leave(self, waiter: Waiter) -> None:
-        """Wait no more."""
+    def remove(self, waiter: Waiter) -> None:
+        """Remove a waiter from all its queues."""
         for queue in waiter.queues:
-            room = self._rooms.get(queue)
-            if room is not None and waiter in room.waiters:
-                del room.waiters[waiter]
-                if not room.waiters:
-                    self._empty(queue, room)
+            state = self._states.get(queue)
+            if state is not None and waiter in state.waiters:
+                del state.waiters[waiter]
+                if not state.waiters:
+                    self._remove_waited_for(queue, state)
 
-    def found(self, waiter: Waiter, now: float) -> None:
-        """One who was woken has found something, in one of its queues."""
+    def note_receive(self, waiter: Waiter, now: float) -> None:
+        """Note that a woken waiter received messages from one of its queues."""
         for queue in waiter.queues:
-            self._in_vain.pop(queue, None)
-        # Of what is still due in the others no news comes. What it has changed is read again.
-        if not self.told or len(waiter.queues) > 1:
+            self._empty_polls.pop(queue, None)
+        # The queue that it received from is reported and read again. The others are not, so other
+        # waiters of a queue with a message that is due are woken here.
+        if not self.is_tracking or len(waiter.queues) > 1:
             for queue in waiter.queues:
-                room = self._rooms.get(queue)
-                if room is not None and (not self.told or room.due_at <= now):
-                    self._send(queue, now)
+                state = self._states.get(queue)
+                if state is not None and (not self.is_tracking or state.due_at <= now):
+                    self._wake_first(queue, now)
 
-    def failed(self, waiter: Waiter, now: float) -> None:
-        """One who was woken could not look: another is woken in its place."""
+    def note_interruption(self, waiter: Waiter, now: float) -> None:
+        """Note that a woken waiter ended without a receive: the next one is woken instead."""
         if waiter.reason is not None:
-            self._send(waiter.reason, now)
+            self._wake_first(waiter.reason, now)
 
-    def was_read(self, queue: bytes, due_in: float | None, now: float) -> None:
+    def note_first_due(self, queue: bytes, due_in: float | None, now: float) -> None:
         """
-        A reading has come.
+        Note the result of a read.
 
         Args:
-            queue: of which.
-            due_in: seconds until the first message is due, 0 or less if one is; None if there is
-                none.
+            queue: the queue that was read.
+            due_in: seconds until the first message is due, 0 or less if it is; None without a
+                message.
             now: the time.
         """
-        room = self._rooms.get(queue)
-        if room is None or not room.read:
+        state = self._states.get(queue)
+        if state is None or not state.is_read:
             return
-        room.empty = due_in is None
-        room.due_at = math.inf if due_in is None else now + max(due_in, 0)
-        self._look_if_due(queue, room, now)
+        state.is_empty = due_in is None
+        state.due_at = math.inf if due_in is None else now + max(due_in, 0)
+        self._wake_if_due(queue, state, now)
 
-    def was_listed(self, queue: bytes, listed: bool, now: float) -> None:  # noqa: FBT001
-        """It is known whether the name of a queue is in the index of queues."""
-        room = self._rooms.get(queue)
-        if room is None:
+    def note_listed(self, queue: bytes, now: float, *, is_listed: bool) -> None:
+        """Note whether the name of a queue is in the index of queues."""
+        state = self._states.get(queue)
+        if state is None:
             return
-        was_gone, room.listed = room.gone, listed
-        if room.gone and not was_gone:
-            self._send(queue, now)
+        was_deleted, state.is_listed = state.is_deleted, is_listed
+        if state.is_deleted and not was_deleted:
+            self._wake_first(queue, now)
 
-    def not_read(self, queue: bytes, now: float) -> None:
-        """The reading failed; who looks will learn why."""
-        room = self._rooms.get(queue)
-        if room is not None:
-            room.forget()
-            self._plan(queue, room, now + PATIENCE)
+    def note_failed_read(self, queue: bytes, now: float) -> None:
+        """Note that a read failed: the receive of the next waiter raises the error."""
+        state = self._states.get(queue)
+        if state is not None:
+            state.reset()
+            self._plan_wake_up(queue, state, now + PATIENCE_SECONDS)
 
-    def changed(self, queue: bytes, now: float) -> None:
-        """News has come: the queue is not as it was read."""
-        room = self._rooms.get(queue)
-        if room is None:
+    def note_change(self, queue: bytes, now: float) -> None:
+        """Note that the server reported a change of a queue."""
+        state = self._states.get(queue)
+        if state is None:
             return
-        if not room.waiters:
-            del self._rooms[queue]
-            self.unread.discard(queue)
+        if not state.waiters:
+            del self._states[queue]
+            self.to_read.discard(queue)
             return
-        was_empty = room.empty
-        room.quiet_until = -math.inf
-        room.forget()
+        was_empty = state.is_empty
+        state.quiet_until = -math.inf
+        state.reset()
         if was_empty:
-            self._send(queue, now)
-        if room.waiters:
-            self._read(queue, room)
+            self._wake_first(queue, now)
+        if state.waiters:
+            self._request_read(queue, state)
             if not was_empty:
-                self._plan(queue, room, room.safe_at)
+                self._plan_wake_up(queue, state, state.safety_at)
 
-    def everything_changed(self, now: float) -> None:
-        """News has come of all keys."""
-        for queue in list(self._rooms):
-            room = self._rooms[queue]
-            room.listed = None
-            room.empty = False  # no arrival: what is there is to be read
-            self.changed(queue, now)
-        self.names_changed()
+    def note_flush(self, now: float) -> None:
+        """Note that the server reported a change of all keys."""
+        for queue in list(self._states):
+            state = self._states[queue]
+            state.is_listed = None
+            state.is_empty = False  # a flush is not a new message: the queue is read first
+            self.note_change(queue, now)
+        self.note_index_change()
 
-    def names_changed(self) -> None:
-        """News has come of the index of queues: queues were made or deleted."""
-        self.unnamed.update(self._waited_for)
+    def note_index_change(self) -> None:
+        """Note that queues were created or deleted."""
+        self.to_look_up.update(self._waited_for)
 
-    def begin_telling(self, now: float) -> None:
-        """From now on the server reports changes, of queues that are read."""
-        self.told = True
-        self.opening = False
+    def start_tracking(self, now: float) -> None:
+        """Note that the server reports changes from now on, of each queue that is read."""
+        self.is_tracking = True
+        self.is_connecting = False
         for queue in self._waited_for:
-            room = self._rooms[queue]
-            room.forget()
-            self._read(queue, room)
-            self._plan(queue, room, max(room.safe_at, now))
+            state = self._states[queue]
+            state.reset()
+            self._request_read(queue, state)
+            self._plan_wake_up(queue, state, max(state.safety_at, now))
 
-    def end_telling(self, now: float) -> None:
-        """From now on the server does not report changes."""
-        self.told = False
-        self.unread.clear()
-        self._rooms = {queue: self._rooms[queue] for queue in self._waited_for}
-        self.names_changed()
-        for queue, room in self._rooms.items():
-            room.forget()
-            room.listed = None
-            self._plan(queue, room, min(room.look_at, now + FIRST_PAUSE * _dearness(room)))
+    def stop_tracking(self, now: float) -> None:
+        """Note that the server does not report changes any longer."""
+        self.is_tracking = False
+        self.to_read.clear()
+        self._states = {queue: self._states[queue] for queue in self._waited_for}
+        self.note_index_change()
+        for queue, state in self._states.items():
+            state.reset()
+            state.is_listed = None
+            first_poll = now + FIRST_POLL_SECONDS * _poll_cost(state)
+            self._plan_wake_up(queue, state, min(state.wake_at, first_poll))
 
-    def next_look(self) -> float:
-        """When to call send_who_must_look, or a time before that."""
-        return self._plans[0][0] if self._plans else math.inf
+    def next_wake_up(self) -> float:
+        """Return when to call wake_due, or an earlier time."""
+        return self._planned[0][0] if self._planned else math.inf
 
-    def send_who_must_look(self, now: float) -> float:
-        """Wake those whose time has come; when to call this again."""
-        while self._plans:
-            at, _, queue = self._plans[0]
-            room = self._rooms.get(queue)
-            if room is None or room.look_at != at or not room.waiters:
-                heapq.heappop(self._plans)  # another plan has taken its place
+    def wake_due(self, now: float) -> float:
+        """Wake the waiters whose time has come; return when to call this again."""
+        while self._planned:
+            at, _, queue = self._planned[0]
+            state = self._states.get(queue)
+            if state is None or state.wake_at != at or not state.waiters:
+                heapq.heappop(self._planned)  # it was replaced
             elif at <= now:
-                heapq.heappop(self._plans)
-                self._send(queue, now)
+                heapq.heappop(self._planned)
+                self._wake_first(queue, now)
             else:
                 return at
         return math.inf
 
-    def send_all(self) -> None:
-        """Wake everybody."""
+    def wake_all(self) -> None:
+        """Wake all waiters."""
         for queue in list(self._waited_for):
-            for waiter in list(self._rooms[queue].waiters):
-                self.leave(waiter)
+            for waiter in list(self._states[queue].waiters):
+                self.remove(waiter)
                 waiter.reason = None
                 waiter.wake()
 
-    def _read(self, queue: bytes, room: _Room) -> None:
-        room.read = True
-        self.unread.add(queue)
+    def _request_read(self, queue: bytes, state: _QueueState) -> None:
+        state.is_read = True
+        self.to_read.add(queue)
 
-    def _look_if_due(self, queue: bytes, room: _Room, now: float) -> None:
-        if not room.waiters:
+    def _wake_if_due(self, queue: bytes, state: _QueueState, now: float) -> None:
+        if not state.waiters:
             return
-        at = max(room.due_at, room.quiet_until)
-        if at <= now or room.gone:
-            self._send(queue, now)
+        at = max(state.due_at, state.quiet_until)
+        if at <= now or state.is_deleted:
+            self._wake_first(queue, now)
         else:
-            self._plan(queue, room, min(at, room.safe_at))
+            self._plan_wake_up(queue, state, min(at, state.safety_at))
 
-    def _plan(self, queue: bytes, room: _Room, at: float) -> None:
-        """Wake somebody at this time, unless another plan is made before."""
-        if room.look_at == at and not math.isinf(at):
+    def _plan_wake_up(self, queue: bytes, state: _QueueState, at: float) -> None:
+        """Plan the next wake-up of a queue; it replaces the one that was planned before."""
+        if state.wake_at == at and not math.isinf(at):
             return
-        room.look_at = at
+        state.wake_at = at
         if math.isinf(at):
             return
-        heapq.heappush(self._plans, (at, next(self._numbers), queue))
-        if len(self._plans) > 4 * len(self._waited_for) + 1000:
-            self._plans = [
-                (room.look_at, next(self._numbers), queue)
-                for queue, room in self._rooms.items()
-                if room.waiters and not math.isinf(room.look_at)
+        heapq.heappush(self._planned, (at, next(self._counter), queue))
+        if len(self._planned) > 4 * len(self._waited_for) + 1000:
+            self._planned = [
+                (state.wake_at, next(self._counter), queue)
+                for queue, state in self._states.items()
+                if state.waiters and not math.isinf(state.wake_at)
             ]
-            heapq.heapify(self._plans)
+            heapq.heapify(self._planned)
 
-    def _empty(self, queue: bytes, room: _Room) -> None:
-        """The last waiter has left: what was read stays good, where news of changes comes."""
+    def _remove_waited_for(self, queue: bytes, state: _QueueState) -> None:
+        """Note that the last waiter left; the last read is kept if changes are reported."""
         del self._waited_for[queue]
-        room.look_at = math.inf
-        self.unnamed.discard(queue)
-        if not self.told or not room.read or len(self._rooms) > len(self._waited_for) + _REMEMBERED:
-            del self._rooms[queue]
-            self.unread.discard(queue)
+        state.wake_at = math.inf
+        self.to_look_up.discard(queue)
+        kept = len(self._states) - len(self._waited_for)
+        if not self.is_tracking or not state.is_read or kept > _MAX_KEPT_STATES:
+            del self._states[queue]
+            self.to_read.discard(queue)
 
-    def _pause(self, queue: bytes, room: _Room) -> float:
-        looks = self._in_vain.get(queue, 0)
-        longest = exponential_seconds(looks + 1, FIRST_PAUSE, LONGEST_PAUSE)
-        if self.opening:
-            longest = max(longest, OPENING_PAUSE)
-        return with_jitter(longest * _dearness(room), 0.75)
+    def _poll_pause(self, queue: bytes, state: _QueueState) -> float:
+        polls = self._empty_polls.get(queue, 0)
+        longest = exponential_seconds(polls + 1, FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS)
+        if self.is_connecting:
+            longest = max(longest, CONNECTING_POLL_SECONDS)
+        return with_jitter(longest * _poll_cost(state), 0.75)
 
-    def _send(self, queue: bytes, now: float) -> None:
-        room = self._rooms.get(queue)
-        if room is not None and room.waiters:
-            waiter = next(iter(room.waiters))
-            pause = PATIENCE if self.told else self._pause(queue, room)
-            self.leave(waiter)
-            if room.waiters:
-                self._plan(queue, room, now + pause)
+    def _wake_first(self, queue: bytes, now: float) -> None:
+        state = self._states.get(queue)
+        if state is not None and state.waiters:
+            waiter = next(iter(state.waiters))
+            pause = PATIENCE_SECONDS if self.is_tracking else self._poll_pause(queue, state)
+            self.remove(waiter)
+            if state.waiters:
+                self._plan_wake_up(queue, state, now + pause)
             waiter.reason = queue
             waiter.wake()
 
 
-def _dearness(room: _Room) -> float:
-    """How dear a look of the next waiter of a room is, in looks into one queue."""
-    waiter = next(iter(room.waiters), None)
-    return 1 if waiter is None else 1 + (len(waiter.queues) - 1) / _DEAR
+def _poll_cost(state: _QueueState) -> float:
+    """Return the cost of a poll by the next waiter of a queue, in polls of one queue."""
+    waiter = next(iter(state.waiters), None)
+    return 1 if waiter is None else 1 + (len(waiter.queues) - 1) / _QUEUES_OF_DOUBLE_COST
 
 
-def _safety() -> float:
-    return with_jitter(SAFETY, 1.0, 2.0)
+def _safety_seconds() -> float:
+    return with_jitter(SAFETY_SECONDS, 1.0, 2.0)

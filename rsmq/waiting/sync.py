@@ -1,9 +1,9 @@
 """
 The watcher of the synchronous client: one thread and one connection for all waiting receives.
 
-The connection tracks the sorted sets that are read on it, so the server reports the next change of
-each, whoever makes it. It carries nothing else. ``schedule.py`` decides who is woken;
-``aio.py`` is the asyncio twin.
+The server reports changes of the queues on the connection, which is used for nothing else.
+``watcher_state.py`` decides; this module carries the decisions out. ``aio.py`` does the same for
+asyncio.
 """
 
 from __future__ import annotations
@@ -25,98 +25,95 @@ from rsmq.errors import ClientClosed
 from rsmq.transport.signals import Flag, Held
 from rsmq.transport.socket import OwnConnection
 from rsmq.transport.sync import Caller
-from rsmq.waiting.schedule import Board, Waiter
-from rsmq.waiting.tracking import RECONNECT, SILENCE, Tracking, retry_tracking, tracking_options
+from rsmq.waiting.schedule import Waiter
+from rsmq.waiting.tracking import REPLY_TIMEOUT_SECONDS, tracking_options
+from rsmq.waiting.watcher_state import Action, WatcherState
 from rsmq.wire.keys import Namespace
 
 T = TypeVar("T")
 
-#: Seconds without anybody waiting after which the thread ends and the connection closes.
-IDLE = 10.0
-#: Replies that are taken in together at most.
-REPLIES = 1000
+#: The largest number of replies that are processed together.
+MAX_REPLIES = 1000
 
 
-# A function that is an object of its own: freezegun, which stops the time of memory://, would
-# else stop the time of those who wait, too.
+# An object that is not a plain function: freezegun, which stops the time of memory://, would also
+# replace the clock of the watchers.
 now = partial(time.monotonic)
 
 
 class Watcher:
-    """Lets threads wait until there may be something to receive."""
+    """A thread that wakes waiting receives when there may be a message."""
 
     def __init__(self, pool: Any, namespace: Namespace, rest: Callable[[], object]) -> None:
         """
-        Make a watcher; nothing is opened before somebody waits.
+        Create a watcher; nothing is opened before the first wait.
 
         Args:
-            pool: where connections are made; None where the server can't tell of changes.
-            namespace: the queues'.
-            rest: called by a thread before it sleeps.
+            pool: a connection pool for the tracking connection; None if no connection can report
+                changes.
+            namespace: the namespace of the queues.
+            rest: called by a waiting thread before it sleeps.
         """
         self._pool = pool
         self._rest = rest
-        self._namespace = namespace
         self._pid = os.getpid()
         self._lock = threading.Condition()
-        self._board = Board(opening=pool is not None)
-        self._tracking = Tracking(self._board, namespace)
+        self._state = WatcherState(namespace, now(), can_track=pool is not None)
         self._connection: Any = None
-        self._connect_at = now() if pool is not None else math.inf
         self._wakes_at = -math.inf
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def wait(
         self,
-        look: Callable[[], T],
-        give_back: Callable[[T], object],
+        receive: Callable[[], T],
+        undo: Callable[[T], object],
         nothing: T,
         queues: Iterable[bytes],
         seconds: float | None,
     ) -> T:
         """
-        What a look finds, once there is something to find.
+        Wait until a receive returns messages, and return them.
 
         Args:
-            look: a receive, whose result is falsy when there is nothing.
-            give_back: undoes a look that found something.
-            nothing: what an earlier look found, to be returned at the deadline.
+            receive: receives; its result is falsy without a message.
+            undo: undoes a receive that returned messages.
+            nothing: the result at the deadline: that of an earlier, empty receive.
             queues: the sorted sets to wait for.
             seconds: the longest wait; None is forever.
 
         Raises:
-            ClientClosed: close() was called meanwhile.
+            ClientClosed: close() was called.
         """
         until = None if seconds is None else now() + seconds
         flag = Flag()
         waiter = Waiter(tuple(queues), flag.set)
-        found = nothing
+        received = nothing
         try:
             while True:
                 with Held():
                     flag.clear()
-                    self.enter(waiter)
+                    self.add(waiter)
                 self._rest()
                 flag.wait(None if until is None else until - now())
                 with Held(), self._lock:
-                    self._board.leave(waiter)
-                if not waiter.awake and not self._closed:
+                    self._state.schedule.remove(waiter)
+                if not waiter.is_awake and not self._closed:
                     return nothing
-                found = look()  # which a closed client refuses
-                if found:
-                    self.found(waiter)
-                    return found
-                waiter.looks += 1
+                received = receive()  # raises if the client is closed
+                if received:
+                    self.note_receive(waiter)
+                    return received
+                waiter.empty_receives += 1
         except BaseException:
-            self.leave(waiter)
-            if found:
-                give_back(found)
+            self.remove(waiter)
+            if received:
+                undo(received)
             raise
 
-    def enter(self, waiter: Waiter) -> None:
+    def add(self, waiter: Waiter) -> None:
         """
-        Begin to wait, or come back after a look that found nothing; it is woken once.
+        Add a waiter, for the first time or after an empty receive. It is woken once.
 
         Raises:
             ClientClosed: close() was called.
@@ -124,126 +121,117 @@ class Watcher:
         with self._lock:
             if self._closed:
                 raise ClientClosed
-            self._board.enter(waiter, now())
-            self._ask()
+            self._state.schedule.add(waiter, now())
+            self._send_due_request()
             self._wake_thread()
             if self._thread is None or not self._thread.is_alive():
+                self._state.begin(now())
                 thread = threading.Thread(target=self._work, name="rsmq-watcher", daemon=True)
                 thread.start()
                 self._thread = thread
             elif self._connection is None:
                 self._lock.notify()
 
-    def found(self, waiter: Waiter) -> None:
-        """One who was woken has looked, and found something."""
+    def note_receive(self, waiter: Waiter) -> None:
+        """Note that a woken waiter received messages."""
         with Held(), self._lock:
-            waiter.awake = False
-            self._board.found(waiter, now())
+            waiter.is_awake = False
+            self._state.schedule.note_receive(waiter, now())
             self._wake_thread()
 
-    def leave(self, waiter: Waiter) -> None:
-        """Wait no more; another is woken in the place of one who was and did not look."""
+    def remove(self, waiter: Waiter) -> None:
+        """Remove a waiter; if it was woken and has not received, another one is woken instead."""
         with Held(), self._lock:
-            self._board.leave(waiter)
-            if waiter.awake:  # it was sent, and did not look to the end
-                self._board.failed(waiter, now())
+            self._state.schedule.remove(waiter)
+            if waiter.is_awake:
+                self._state.schedule.note_interruption(waiter, now())
                 self._wake_thread()
 
     def close(self) -> None:
-        """End all waits with an error, and the thread."""
+        """End all waits with ClientClosed, and end the thread."""
         if self._pid != os.getpid():
             return
         with Held(), self._lock:
             self._closed = True
-            self._board.send_all()
+            self._state.schedule.wake_all()
             thread, self._thread = self._thread, None
             if self._connection is not None:
-                with suppress(RedisError, OSError):  # its reply wakes the thread
+                with suppress(RedisError, OSError):  # the reply wakes the thread
                     self._connection.send_command("PING")
             self._lock.notify()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1)
 
-    def _ask(self) -> None:
-        """Read what is to be read; the lock is held."""
-        moment = now()
-        if self._connection is not None and self._tracking.next_request_at(moment) <= moment:
-            self._send(self._tracking.next_request(moment))
-            self._wakes_at = -math.inf  # the reply wakes the thread
+    def _send_due_request(self) -> None:
+        """Send the request that is due, if any. The caller holds the lock."""
+        if self._connection is not None:
+            request = self._state.next_request(now())
+            if request:
+                self._send(request)
 
     def _wake_thread(self) -> None:
-        """Wake the thread if it sleeps for longer than it should by now; the lock is held."""
-        if self._connection is not None and self._board.next_look() < self._wakes_at:
-            self._send(self._tracking.ping(now()))
-            self._wakes_at = -math.inf
+        """Wake the thread if the next wake-up is before its end of sleep. Needs the lock."""
+        if self._connection is not None and self._state.schedule.next_wake_up() < self._wakes_at:
+            self._send(self._state.tracking.ping(now()))
 
     def _send(self, commands: bytes) -> None:
+        self._wakes_at = -math.inf  # the reply wakes the thread
         try:
             self._connection.send_packed_command((commands,))
         except (RedisError, OSError):
-            self._lose()
+            self._note_disconnected()
 
-    def _lose(self) -> None:
+    def _note_disconnected(self) -> None:
         self._connection = None
-        self._board.end_telling(now())
+        self._state.note_disconnected(now())
 
     def _work(self) -> None:
-        idle_since = now()
         while True:
             with self._lock:
-                moment = now()
-                if self._board:
-                    idle_since = moment
-                if self._closed or moment - idle_since >= IDLE:
-                    connection, self._connection, self._thread = self._connection, None, None
-                    self._board.end_telling(moment)
-                    break
-                next_look = self._board.send_who_must_look(moment)
-                self._ask()
-                next_look = min(next_look, idle_since + IDLE)
-                pause = max(0.0, next_look - moment)
+                step = self._state.next_step(now())
                 connection = self._connection
-                if connection is None:
-                    self._connect_if_due(moment)
-                    self._lock.wait(min(pause, max(0.001, self._connect_at - moment)))
+                if self._closed or step.action is Action.END:
+                    self._thread = None
+                    if connection is not None:
+                        self._note_disconnected()
+                    break
+                if step.action is Action.SEND:
+                    self._send(step.request)
                     continue
-                pause = max(0.0, min(pause, self._tracking.next_request_at(moment) - moment))
-                silent = self._tracking.seconds_until_overdue(moment) <= 0
-                # Never for long: a question that is asked meanwhile may stay without an answer.
-                pause = min(pause, SILENCE / 2)
-                self._wakes_at = moment + pause
-                if silent:
-                    self._lose()
-            if silent:
+                if step.action is Action.CONNECT:
+                    # In a thread of its own, because it may take long.
+                    threading.Thread(target=self._connect, name="rsmq-connect", daemon=True).start()
+                    continue
+                if step.action is Action.DISCONNECT:
+                    self._note_disconnected()
+                elif connection is None:
+                    self._lock.wait(max(0.001, step.seconds))
+                    continue
+                # Other threads send requests meanwhile, whose replies may become overdue.
+                pause = min(step.seconds, REPLY_TIMEOUT_SECONDS / 2)
+                self._wakes_at = now() + pause
+            if step.action is Action.DISCONNECT:
                 connection.disconnect()
             else:
-                self._hear(connection, pause)
+                self._read(connection, pause)
         if connection is not None:
             connection.disconnect()
 
-    def _connect_if_due(self, moment: float) -> None:
-        """Connect in a thread of its own, for it may take long; the lock is held."""
-        if moment >= self._connect_at:
-            self._connect_at = math.inf  # until this attempt has ended
-            threading.Thread(target=self._connect, name="rsmq-connect", daemon=True).start()
-
     def _connect(self) -> None:
-        connection, again = None, math.inf
+        connection = None
         try:
             connection = self._tracking_connection()
-        except Exception as error:  # noqa: BLE001 - those who look will learn why
-            again = retry_tracking(error)
+        except Exception as failure:  # noqa: BLE001 - the receives of the waiters raise it
+            error = failure
         with self._lock:
-            self._connect_at = now() + again
-            self._board.opening = False
-            if connection is not None and self._thread is not None:
+            if connection is None:
+                self._state.note_connect_failed(error, now())
+            elif self._thread is None:  # the watcher has ended
+                self._state.note_disconnected(now())
+            else:
                 self._connection, connection = connection, None
-                self._connect_at = now() + RECONNECT  # should it be lost
-                self._tracking = Tracking(self._board, self._namespace)
-                self._board.begin_telling(now())
-                self._ask()
-            elif connection is not None:  # nobody waits any more
-                self._connect_at = now()
+                self._state.note_connected(now())
+                self._send_due_request()
             self._lock.notify()
         if connection is not None:
             connection.disconnect()
@@ -261,45 +249,46 @@ class Watcher:
             raise
         return OwnConnection(connection)
 
-    def _hear(self, connection: Any, pause: float) -> None:
+    def _read(self, connection: Any, seconds: float) -> None:
+        """Read and process what the server sends within that time."""
         try:
-            if connection.can_read(timeout=pause):
-                self._heard(connection, _replies(connection))
-        except Exception:  # noqa: BLE001 - also what redis-py raises when another thread closed it
+            if connection.can_read(timeout=seconds):
+                self._process(connection, _read_available(connection))
+        except Exception:  # noqa: BLE001 - redis-py's own errors if another thread disconnected
             with self._lock:
                 if self._connection is connection:
-                    self._lose()
+                    self._note_disconnected()
         if self._connection is not connection:
             connection.disconnect()
 
-    def _heard(self, connection: Any, replies: list[Any]) -> None:
+    def _process(self, connection: Any, answers: list[Any]) -> None:
         with self._lock:
             if self._connection is connection and not self._closed:
-                for said in replies:
-                    self._tracking.handle(said, now())
-                self._ask()
+                for answer in answers:
+                    self._state.tracking.handle(answer, now())
+                self._send_due_request()
 
 
-def _replies(connection: OwnConnection) -> list[Any]:
-    """What the server has said, errors as they are, as far as it has come."""
-    replies: list[Any] = []
-    while len(replies) < REPLIES and (not replies or connection.can_read()):
+def _read_available(connection: OwnConnection) -> list[Any]:
+    """Return the replies and reports that have arrived, at least one; errors are not raised."""
+    answers: list[Any] = []
+    while len(answers) < MAX_REPLIES and (not answers or connection.can_read()):
         try:
-            replies.append(connection.read_response(push_request=True))
+            answers.append(connection.read_response(push_request=True))
         except ResponseError as error:
-            replies.append(error)
-    return replies
+            answers.append(error)
+    return answers
 
 
 class Watchers:
-    """The watcher of each process that uses a client: a thread does not live on in a child."""
+    """The watchers of a client, one for each process: a thread does not survive a fork."""
 
     def __init__(self, caller: Caller, namespace: Namespace) -> None:
         """
-        Make them; nothing is opened.
+        Prepare the watchers; nothing is opened.
 
         Args:
-            caller: the client's.
+            caller: the caller of the client.
             namespace: the namespace of the queues.
         """
         self._caller = caller
@@ -317,15 +306,15 @@ class Watchers:
         process = os.getpid()
         watcher = self._watchers.get(process)
         if watcher is None:
-            made = Watcher(self._caller.watched_pool(), self._namespace, self._caller.rest)
-            watcher = self._watchers.setdefault(process, made)  # one step, for other threads
-        if self._closed:  # perhaps since it was made
+            new = Watcher(self._caller.watched_pool(), self._namespace, self._caller.rest)
+            watcher = self._watchers.setdefault(process, new)  # atomic among threads
+        if self._closed:  # another thread may have closed the client since
             watcher.close()
             raise ClientClosed
         return watcher
 
     def close(self) -> None:
-        """End all waits with ClientClosed, and the threads."""
+        """End all waits with ClientClosed, and end the threads."""
         self._closed = True
         for watcher in list(self._watchers.values()):
             watcher.close()

@@ -1,8 +1,8 @@
 """
-The dialogue of a tracking connection: what is asked, and what the replies mean.
+The requests and replies of a tracking connection. Without I/O or clock.
 
-The connection tracks the sorted sets that are read on it, so that the server reports the next
-change of each, whoever makes it. This module does no I/O and reads no clock.
+The server tracks the sorted sets that are read on the connection: it reports the next change of
+each, whichever client makes it.
 """
 
 from __future__ import annotations
@@ -16,23 +16,22 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.transport.retry import code_of
-from rsmq.waiting import schedule
-from rsmq.waiting.schedule import Board
+from rsmq.waiting.schedule import SAFETY_SECONDS, Schedule
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import encode_name
 
-#: Seconds until the next attempt to connect, where the server could not be reached, and where it
-#: answered with an error that may pass.
-RECONNECT = 0.5
-RECONSIDER = 60.0
-#: Seconds after which a connection that does not answer is given up.
-SILENCE = 5.0
-#: How many names of queues are looked up in a second at most, after queues were made or deleted.
-NAMES_A_SECOND = 10_000
-# The commands as they go over the wire: they are made for thousands of queues at once.
+#: The pause before the next attempt to connect if the server could not be reached.
+RECONNECT_SECONDS = 0.5
+#: The same if the server replied with an error that may be temporary.
+RECONNECT_AFTER_ERROR_SECONDS = 60.0
+#: A connection that does not reply for this time is closed.
+REPLY_TIMEOUT_SECONDS = 5.0
+#: The largest number of queue names to look up in a second, after queues were created or deleted.
+MAX_LOOKUPS_PER_SECOND = 10_000
+# Encoded commands, because they are sent for thousands of queues at once.
 _TIME = b"*1\r\n$4\r\nTIME\r\n"
 _PING = b"*1\r\n$4\r\nPING\r\n"
-_FIRST = (
+_READ_FIRST = (
     b"*8\r\n$13\r\nZRANGEBYSCORE\r\n$%d\r\n%b\r\n$4\r\n-inf\r\n$4\r\n+inf\r\n$10\r\nWITHSCORES\r\n"
     b"$5\r\nLIMIT\r\n$1\r\n0\r\n$1\r\n1\r\n"
 )
@@ -44,135 +43,136 @@ class _Request:
     Commands that were sent together.
 
     Attributes:
-        sent_at: when they were sent.
-        expected: for each reply that is still to come, what takes it in.
-        now_ms: the server's time, once it has come.
+        sent_at: when they were sent, or when the last of their replies arrived.
+        handlers: a function for each reply that has not arrived yet.
+        now_ms: the server's time; None before its reply arrived.
     """
 
-    __slots__ = ("expected", "now_ms", "sent_at")
+    __slots__ = ("handlers", "now_ms", "sent_at")
 
     def __init__(self, sent_at: float) -> None:
         self.sent_at = sent_at
-        self.expected: deque[Callable[[Any, float], None]] = deque()
+        self.handlers: deque[Callable[[Any, float], None]] = deque()
         self.now_ms: float | None = None
 
 
 class Tracking:
     """
-    What the tracking connection is asked, and what it says.
+    The dialogue on one tracking connection.
 
-    A queue is read by a plain command, which orders the news of its next change. In a script, each
-    read would order it for all keys of the script again: the time would grow with their square.
+    Queues are read with plain commands. In a script, each read would track all keys of the script
+    again, so that the time would grow with the square of their number.
     """
 
-    def __init__(self, board: Board, namespace: Namespace) -> None:
-        self._board = board
+    def __init__(self, schedule: Schedule, namespace: Namespace) -> None:
+        self._schedule = schedule
         self._namespace = namespace
         self._prefix = len(encode_name(namespace.name)) + 1
-        self._asks_names = True  # until this user turns out not to be allowed to
-        self._names_at = -math.inf
-        self._silent_at = -math.inf  # the first request comes at once
+        self._can_look_up = True  # until the server refuses it to this user
+        self._look_up_at = -math.inf
+        self._check_at = -math.inf  # the first request is due at once
         self._pending: deque[_Request] = deque()
 
     def next_request_at(self, now: float) -> float:
-        """When there is something to be asked; at the latest when nothing was heard for a time."""
-        if self._board.unread:
+        """Return when the next request is due; the latest time checks a silent connection."""
+        if self._schedule.to_read:
             return now
-        if self._asks_names and self._board.unnamed:
-            return min(self._names_at, self._silent_at)
-        return self._silent_at
+        if self._can_look_up and self._schedule.to_look_up:
+            return min(self._look_up_at, self._check_at)
+        return self._check_at
 
     def next_request(self, now: float) -> bytes:
-        """The commands that read what is to be read, as they go over the wire."""
-        self._silent_at = now + schedule.SAFETY
+        """Return the encoded commands that read queues and look up names."""
+        self._check_at = now + SAFETY_SECONDS
         request = _Request(now)
         commands = [_TIME]
-        request.expected.append(partial(self._time, request))
-        for queue in self._board.unread:
-            commands.append(_FIRST % (len(queue), queue))
-            request.expected.append(partial(self._first, request, queue))
-        self._board.unread.clear()
-        if self._asks_names and now >= self._names_at:
+        request.handlers.append(partial(self._handle_time, request))
+        for queue in self._schedule.to_read:
+            commands.append(_READ_FIRST % (len(queue), queue))
+            request.handlers.append(partial(self._handle_first, request, queue))
+        self._schedule.to_read.clear()
+        if self._can_look_up and now >= self._look_up_at:
             index = self._namespace.queues
-            for queue in self._board.unnamed:
+            for queue in self._schedule.to_look_up:
                 name = queue[self._prefix :]
                 commands.append(_IS_LISTED % (len(index), index, len(name), name))
-                request.expected.append(partial(self._listed, queue))
-            self._names_at = now + len(self._board.unnamed) / NAMES_A_SECOND
-            self._board.unnamed.clear()
+                request.handlers.append(partial(self._handle_listed, queue))
+            self._look_up_at = now + len(self._schedule.to_look_up) / MAX_LOOKUPS_PER_SECOND
+            self._schedule.to_look_up.clear()
         self._pending.append(request)
         return b"".join(commands)
 
     def ping(self, now: float) -> bytes:
-        """A command whose reply wakes whoever reads the connection."""
+        """Return a command whose reply wakes the thread that reads from the connection."""
         request = _Request(now)
-        request.expected.append(lambda _reply, _now: None)
+        request.handlers.append(lambda _reply, _now: None)
         self._pending.append(request)
         return _PING
 
     def seconds_until_overdue(self, now: float) -> float:
-        """Seconds until the connection must have answered; infinite if it has."""
-        return self._pending[0].sent_at + SILENCE - now if self._pending else math.inf
+        """Return the seconds until a reply is overdue; infinite if no reply is expected."""
+        return self._pending[0].sent_at + REPLY_TIMEOUT_SECONDS - now if self._pending else math.inf
 
-    def handle(self, said: Any, now: float) -> None:
-        """Take in a reply or a message of the server."""
-        self._silent_at = now + schedule.SAFETY
-        changes = changes_of(said)
+    def handle(self, answer: Any, now: float) -> None:
+        """Process a reply, or a report of a change."""
+        self._check_at = now + SAFETY_SECONDS
+        changes = changes_of(answer)
         if changes is None:
-            self._answered(said, now)
+            self._handle_reply(answer, now)
         elif not changes:  # all keys were flushed
-            self._board.everything_changed(now)
+            self._schedule.note_flush(now)
         for key in changes or ():
             if key == self._namespace.queues:
-                self._board.names_changed()
+                self._schedule.note_index_change()
             else:
-                self._board.changed(key, now)
+                self._schedule.note_change(key, now)
 
-    def _answered(self, reply: Any, now: float) -> None:
+    def _handle_reply(self, reply: Any, now: float) -> None:
         if self._pending:
             request = self._pending[0]
-            request.sent_at = now  # it answers: of many replies the last may come late
-            request.expected.popleft()(reply, now)
-            if not request.expected:
+            request.sent_at = now  # of many replies the last may arrive late
+            request.handlers.popleft()(reply, now)
+            if not request.handlers:
                 self._pending.popleft()
 
-    def _time(self, request: _Request, reply: Any, _now: float) -> None:
+    def _handle_time(self, request: _Request, reply: Any, _now: float) -> None:
         if not isinstance(reply, ResponseError):
             request.now_ms = int(reply[0]) * 1000 + int(reply[1]) / 1000
 
-    def _first(self, request: _Request, queue: bytes, reply: Any, now: float) -> None:
+    def _handle_first(self, request: _Request, queue: bytes, reply: Any, now: float) -> None:
         if isinstance(reply, ResponseError) or request.now_ms is None:
-            self._board.not_read(queue, now)
+            self._schedule.note_failed_read(queue, now)
         elif not reply:
-            self._board.was_read(queue, None, now)
+            self._schedule.note_first_due(queue, None, now)
         else:
             score = reply[0][1] if isinstance(reply[0], list) else reply[1]
-            self._board.was_read(queue, (float(score) - request.now_ms) / 1000, now)
+            self._schedule.note_first_due(queue, (float(score) - request.now_ms) / 1000, now)
 
-    def _listed(self, queue: bytes, reply: Any, now: float) -> None:
+    def _handle_listed(self, queue: bytes, reply: Any, now: float) -> None:
         if not isinstance(reply, ResponseError):
-            self._board.was_listed(queue, bool(reply), now)
+            self._schedule.note_listed(queue, now, is_listed=bool(reply))
         elif code_of(reply) == "NOPERM":
-            self._asks_names = False  # then a deleted queue is noticed later
+            self._can_look_up = False  # then waiters of a deleted queue are woken later
 
 
-def changes_of(said: Any) -> list[bytes] | None:
-    """The keys that the server says have changed, none for all of them; None for anything else."""
-    if isinstance(said, list) and said and said[0] == b"invalidate":
-        return said[1] or []
+def changes_of(answer: Any) -> list[bytes] | None:
+    """Return the changed keys of a report, none for all keys; None if it is not a report."""
+    if isinstance(answer, list) and answer and answer[0] == b"invalidate":
+        return answer[1] or []
     return None
 
 
-def retry_tracking(error: BaseException) -> float:
-    """Seconds until tracking is tried again after this error; infinite if it will never work."""
+def reconnect_pause(error: BaseException) -> float:
+    """Return the pause before the next attempt to connect; infinite if tracking is not possible."""
     if isinstance(error, ResponseError):
         refused = code_of(error) in ("NOPERM", "NOPROTO") or "unknown" in str(error).lower()
-        return math.inf if refused else RECONSIDER
-    return RECONNECT if isinstance(error, RedisError | OSError) else RECONSIDER
+        return math.inf if refused else RECONNECT_AFTER_ERROR_SECONDS
+    unreachable = isinstance(error, RedisError | OSError)
+    return RECONNECT_SECONDS if unreachable else RECONNECT_AFTER_ERROR_SECONDS
 
 
 def tracking_options(pool: Any) -> dict[str, Any]:
-    """Options for one more connection like those of a pool, which speaks RESP3."""
+    """Return the options of a connection like those of a pool that uses RESP3."""
     options = {
         name: value
         for name, value in pool.connection_kwargs.items()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from rsmq import RSMQ, InvalidValue, QueueNotFound
-from rsmq.waiting.schedule import Board
+from rsmq.waiting.schedule import Schedule
 from tests.expect import refused
 
 #: Seconds that a wait may last beyond its reason, on a machine that is busy.
@@ -52,13 +52,13 @@ def test_a_message_that_is_sent_ends_the_wait(env, queue, other, call):
 
 def test_a_wait_that_no_news_reaches_sleeps(env, queue, monkeypatch):
     turns = []
-    send_who_must_look = Board.send_who_must_look
+    wake_due = Schedule.wake_due
 
     def counted(board, now):
         turns.append(now)
-        return send_who_must_look(board, now)
+        return wake_due(board, now)
 
-    monkeypatch.setattr(Board, "send_who_must_look", counted)
+    monkeypatch.setattr(Schedule, "wake_due", counted)
     assert env.rsmq.receive_message(queue, wait=0.5) is None
     assert len(turns) < 40  # a loop that does not sleep makes thousands
 

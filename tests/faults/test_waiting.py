@@ -22,6 +22,7 @@ import rsmq.transport.signals
 import rsmq.waiting.aio
 import rsmq.waiting.schedule
 import rsmq.waiting.sync
+import rsmq.waiting.tracking
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, Message, QueueNotFound
 from tests.bytecodes import signal_at
 from tests.proxy import Proxy
@@ -610,8 +611,10 @@ def test_a_flushed_database_is_a_deleted_queue(alone, raw, producer):
 
 @pytest.mark.parametrize("face", ["sync", "asyncio"])
 def test_a_connection_that_says_nothing_more_is_given_up(alone, raw, producer, face, monkeypatch):
-    monkeypatch.setattr(rsmq.waiting.sync, "SILENCE", 0.3)
-    monkeypatch.setattr(rsmq.waiting.schedule, "SAFETY", 0.5)
+    for module in (rsmq.waiting.tracking, rsmq.waiting.sync):
+        monkeypatch.setattr(module, "REPLY_TIMEOUT_SECONDS", 0.3)
+    for module in (rsmq.waiting.tracking, rsmq.waiting.schedule):
+        monkeypatch.setattr(module, "SAFETY_SECONDS", 0.5)
     proxy = Proxy(alone.port)
     try:
         received = []

@@ -9,13 +9,13 @@ import pytest
 
 from rsmq.waiting import schedule
 from rsmq.waiting.schedule import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    OPENING_PAUSE,
-    PATIENCE,
-    QUIET,
-    SAFETY,
-    Board,
+    CONNECTING_POLL_SECONDS,
+    FIRST_POLL_SECONDS,
+    LONGEST_POLL_SECONDS,
+    PATIENCE_SECONDS,
+    QUIET_SECONDS,
+    SAFETY_SECONDS,
+    Schedule,
     Waiter,
 )
 
@@ -37,23 +37,23 @@ class Someone(Waiter):
 
 @pytest.fixture
 def told():
-    board = Board()
-    board.begin_telling(0)
+    board = Schedule()
+    board.start_tracking(0)
     return board
 
 
 def read(board, due_in, now, queue=A):
     """As if the reading that is asked for had come."""
-    assert queue in board.unread
-    board.unread.discard(queue)
-    board.was_read(queue, due_in, now)
+    assert queue in board.to_read
+    board.to_read.discard(queue)
+    board.note_first_due(queue, due_in, now)
 
 
 def named(board, *listed, now=0):
     """As if the names that are to be looked up had been; those that are given are listed."""
-    queues, board.unnamed = board.unnamed, set()
+    queues, board.to_look_up = board.to_look_up, set()
     for queue in queues:
-        board.was_listed(queue, queue in listed, now)
+        board.note_listed(queue, now, is_listed=queue in listed)
 
 
 def some(number, *queues):
@@ -62,7 +62,7 @@ def some(number, *queues):
 
 def enter(board, *waiters, now=0):
     for waiter in waiters:
-        board.enter(waiter, now)
+        board.add(waiter, now)
 
 
 def sent(*waiters):
@@ -71,11 +71,11 @@ def sent(*waiters):
 
 def test_a_queue_is_read_when_the_first_comes_and_not_for_the_others(told):
     enter(told, Someone())
-    assert told.unread == {A}
-    told.unread.clear()
+    assert told.to_read == {A}
+    told.to_read.clear()
     enter(told, *some(9))
 
-    assert told.unread == set()
+    assert told.to_read == set()
 
 
 def test_something_due_sends_one(told):
@@ -84,7 +84,7 @@ def test_something_due_sends_one(told):
     read(told, 0, 0)
 
     assert sent(*waiters) == [1, 0, 0]
-    assert waiters[0].awake
+    assert waiters[0].is_awake
 
 
 def test_nothing_due_sends_nobody_until_it_is(told):
@@ -92,9 +92,9 @@ def test_nothing_due_sends_nobody_until_it_is(told):
     enter(told, *waiters)
     read(told, 4, 10)
 
-    assert told.send_who_must_look(13.99) == pytest.approx(14)
+    assert told.wake_due(13.99) == pytest.approx(14)
     assert sent(*waiters) == [0, 0]
-    told.send_who_must_look(14)
+    told.wake_due(14)
     assert sent(*waiters) == [1, 0]
 
 
@@ -102,14 +102,14 @@ def test_a_change_is_read_and_a_change_of_an_empty_queue_also_sends_one_at_once(
     waiters = some(3)
     enter(told, *waiters)
     read(told, 5, 0)
-    told.changed(A, 1)
+    told.note_change(A, 1)
     assert sent(*waiters) == [0, 0, 0]
     read(told, None, 1)
-    told.changed(A, 2)
+    told.note_change(A, 2)
     assert sent(*waiters) == [1, 0, 0]
     read(told, 0, 2)
     assert sent(*waiters) == [1, 1, 0]
-    told.changed(A, 3)
+    told.note_change(A, 3)
     assert sent(*waiters) == [1, 1, 0]
 
 
@@ -117,14 +117,14 @@ def test_a_change_of_a_queue_that_nobody_waits_for_any_more_is_not_read(told):
     waiter = Someone()
     enter(told, waiter)
     read(told, None, 0)
-    told.changed(A, 1)
-    assert (waiter.sent, told.unread) == (1, set())
-    told.changed(A, 1)
-    told.was_read(A, 0, 1)
-    told.was_listed(A, False, 1)
-    told.not_read(A, 1)
+    told.note_change(A, 1)
+    assert (waiter.sent, told.to_read) == (1, set())
+    told.note_change(A, 1)
+    told.note_first_due(A, 0, 1)
+    told.note_listed(A, 1, is_listed=False)
+    told.note_failed_read(A, 1)
 
-    assert (waiter.sent, told.unread) == (1, set())
+    assert (waiter.sent, told.to_read) == (1, set())
     assert not told
 
 
@@ -132,14 +132,14 @@ def test_a_reading_stays_good_for_whoever_comes_next(told):
     first = Someone()
     enter(told, first)
     read(told, 3, 0)
-    told.leave(first)
+    told.remove(first)
     assert not told
 
     second = Someone()
     enter(told, second, now=1)
-    assert told.unread == set()
-    assert told.send_who_must_look(2.9) == 3
-    told.send_who_must_look(3)
+    assert told.to_read == set()
+    assert told.wake_due(2.9) == 3
+    told.wake_due(3)
     assert second.sent == 1
 
 
@@ -147,26 +147,26 @@ def test_a_change_while_nobody_waits_makes_the_reading_worthless(told):
     first = Someone()
     enter(told, first)
     read(told, None, 0)
-    told.leave(first)
-    told.changed(A, 1)
-    assert told.unread == set()
+    told.remove(first)
+    told.note_change(A, 1)
+    assert told.to_read == set()
 
     second = Someone()
     enter(told, second, now=2)
-    assert told.unread == {A}
+    assert told.to_read == {A}
     read(told, 0, 2)
     assert second.sent == 1
 
 
 def test_readings_of_many_queues_without_waiters_are_forgotten(told, monkeypatch):
-    monkeypatch.setattr(schedule, "_REMEMBERED", 10)
+    monkeypatch.setattr(schedule, "_MAX_KEPT_STATES", 10)
     for number in range(100):
         waiter = Someone(b"q%d" % number)
         enter(told, waiter)
         read(told, None, 0, waiter.queues[0])
-        told.leave(waiter)
+        told.remove(waiter)
 
-    assert len(told._rooms) <= 11
+    assert len(told._states) <= 11
 
 
 def test_one_who_found_nothing_is_not_sent_for_the_same_at_once(told):
@@ -174,24 +174,24 @@ def test_one_who_found_nothing_is_not_sent_for_the_same_at_once(told):
     enter(told, waiter)
     now = 0
     read(told, 0, now)
-    for looks, quiet in enumerate([*QUIET, QUIET[-1]], 1):
-        told.send_who_must_look(now)
+    for looks, quiet in enumerate([*QUIET_SECONDS, QUIET_SECONDS[-1]], 1):
+        told.wake_due(now)
         assert waiter.sent == looks
-        waiter.looks = looks
+        waiter.empty_receives = looks
         enter(told, waiter, now=now)
         assert waiter.sent == looks
-        assert told.send_who_must_look(now) == pytest.approx(now + quiet)
+        assert told.wake_due(now) == pytest.approx(now + quiet)
         now += quiet
-    assert told.unread == set()
+    assert told.to_read == set()
 
 
 def test_news_ends_the_quiet(told):
     waiter = Someone()
-    waiter.looks = 4
+    waiter.empty_receives = 4
     enter(told, waiter, now=0)
     read(told, 0, 0)
     assert waiter.sent == 0
-    told.changed(A, 0.1)
+    told.note_change(A, 0.1)
     read(told, 0, 0.1)
 
     assert waiter.sent == 1
@@ -201,9 +201,9 @@ def test_one_who_was_sent_and_does_not_come_back_is_followed_by_another(told):
     waiters = some(2)
     enter(told, *waiters)
     read(told, 0, 0)
-    told.send_who_must_look(PATIENCE - 0.01)
+    told.wake_due(PATIENCE_SECONDS - 0.01)
     assert sent(*waiters) == [1, 0]
-    told.send_who_must_look(PATIENCE)
+    told.wake_due(PATIENCE_SECONDS)
 
     assert sent(*waiters) == [1, 1]
 
@@ -212,8 +212,8 @@ def test_one_who_failed_is_followed_by_another_at_once(told):
     waiters = some(3)
     enter(told, *waiters)
     read(told, 0, 0)
-    told.failed(waiters[0], 0)
-    told.failed(waiters[1], 0)
+    told.note_interruption(waiters[0], 0)
+    told.note_interruption(waiters[1], 0)
 
     assert sent(*waiters) == [1, 1, 1]
 
@@ -221,8 +221,8 @@ def test_one_who_failed_is_followed_by_another_at_once(told):
 def test_who_leaves_is_not_sent(told):
     waiters = some(2)
     enter(told, *waiters)
-    told.leave(waiters[0])
-    told.leave(waiters[0])
+    told.remove(waiters[0])
+    told.remove(waiters[0])
     read(told, 0, 0)
 
     assert sent(*waiters) == [0, 1]
@@ -234,9 +234,9 @@ def test_now_and_then_somebody_looks_without_reason(told):
     enter(told, *waiters)
     read(told, None, 0)
 
-    look = told.send_who_must_look(0)
-    assert SAFETY <= look <= SAFETY * 2
-    told.send_who_must_look(look)
+    look = told.wake_due(0)
+    assert SAFETY_SECONDS <= look <= SAFETY_SECONDS * 2
+    told.wake_due(look)
     assert sent(*waiters) == [1, 0]
 
 
@@ -249,17 +249,17 @@ def test_one_who_waits_for_many_queues_looks_without_reason_once_in_a_while(told
     named(told, *queues)
     now, looks = 0, []
     while now < 300:
-        now = told.send_who_must_look(now)
-        told.send_who_must_look(now)
-        if waiter.awake:
+        now = told.wake_due(now)
+        told.wake_due(now)
+        if waiter.is_awake:
             looks.append(now)
-            waiter.looks += 1
+            waiter.empty_receives += 1
             enter(told, waiter, now=now)
             now += 0.001
 
-    assert all(later - earlier >= SAFETY for earlier, later in itertools.pairwise(looks))
+    assert all(later - earlier >= SAFETY_SECONDS for earlier, later in itertools.pairwise(looks))
     assert len(looks) >= 10
-    assert told.unread == set(), "what was read stays good"
+    assert told.to_read == set(), "what was read stays good"
 
 
 @pytest.mark.parametrize("first", ["reading", "name"])
@@ -274,9 +274,9 @@ def test_a_queue_that_seems_not_to_exist_is_looked_into(told, first):
         read(told, None, 0)
 
     assert waiter.sent == 1
-    waiter.looks = 1  # it exists, only its name is not in the index
+    waiter.empty_receives = 1  # it exists, only its name is not in the index
     enter(told, waiter, now=1)
-    assert told.send_who_must_look(2) >= SAFETY
+    assert told.wake_due(2) >= SAFETY_SECONDS
     assert waiter.sent == 1
 
 
@@ -296,34 +296,34 @@ def test_a_queue_that_is_deleted_is_reported_to_all_who_wait_for_it(told):
     read(told, None, 0, B)
     named(told, A, B)
     assert sent(*waiters) == [0, 0, 0]
-    told.names_changed()
+    told.note_index_change()
     named(told, B, now=1)
     assert sent(*waiters) == [1, 0, 0]
-    told.failed(waiters[0], 1)
-    told.failed(waiters[1], 1)
+    told.note_interruption(waiters[0], 1)
+    told.note_interruption(waiters[1], 1)
 
     assert sent(*waiters) == [1, 1, 1]
 
 
 def test_names_are_looked_up_once_until_queues_come_and_go(told):
     enter(told, Someone(A, B))
-    assert told.unnamed == {A, B}
+    assert told.to_look_up == {A, B}
     named(told, A, B)
     enter(told, Someone(A))
-    assert told.unnamed == set()
-    told.names_changed()
+    assert told.to_look_up == set()
+    told.note_index_change()
 
-    assert told.unnamed == {A, B}
-    assert told.unread == {A, B}, "only for the first waiter"
+    assert told.to_look_up == {A, B}
+    assert told.to_read == {A, B}, "only for the first waiter"
 
 
 def test_a_reading_that_failed_sends_somebody_soon(told):
     waiter = Someone()
     enter(told, waiter)
-    told.unread.clear()
-    told.not_read(A, 5)
+    told.to_read.clear()
+    told.note_failed_read(A, 5)
 
-    assert told.send_who_must_look(5) == 5 + PATIENCE
+    assert told.wake_due(5) == 5 + PATIENCE_SECONDS
 
 
 def test_one_who_waits_for_several_queues_is_sent_for_any_and_leaves_all(told):
@@ -332,8 +332,8 @@ def test_one_who_waits_for_several_queues_is_sent_for_any_and_leaves_all(told):
     read(told, None, 0, A)
     read(told, 0, 0, B)
     assert sent(both, only) == [1, 0]
-    told.changed(A, 1)
-    assert told.unread == set()
+    told.note_change(A, 1)
+    assert told.to_read == set()
 
 
 def test_what_is_still_due_wakes_the_next_when_one_found_something_in_another_queue(told):
@@ -342,7 +342,7 @@ def test_what_is_still_due_wakes_the_next_when_one_found_something_in_another_qu
     read(told, None, 0, A)
     read(told, 0, 0, B)
     assert sent(both, only) == [1, 0]
-    told.found(both, 1)  # perhaps in A, of which the news is still to come
+    told.note_receive(both, 1)  # perhaps in A, of which the news is still to come
 
     assert sent(both, only) == [1, 1]
 
@@ -351,9 +351,9 @@ def test_what_one_finds_in_its_only_queue_is_news_by_itself(told):
     waiters = some(2)
     enter(told, *waiters)
     read(told, 0, 0)
-    told.found(waiters[0], 0)
+    told.note_receive(waiters[0], 0)
 
-    assert told.unread == set()
+    assert told.to_read == set()
 
 
 def test_all_are_read_when_the_database_was_flushed(told):
@@ -363,77 +363,77 @@ def test_all_are_read_when_the_database_was_flushed(told):
     read(told, None, 0, B)
     read(told, None, 0, b"ns:c")
     named(told, A, B, b"ns:c")
-    told.leave(gone)
-    told.everything_changed(1)
+    told.remove(gone)
+    told.note_flush(1)
 
-    assert told.unread == {A, B}
-    assert told.unnamed == {A, B}
+    assert told.to_read == {A, B}
+    assert told.to_look_up == {A, B}
     assert sent(a, b) == [0, 0]
 
 
 def test_when_telling_begins_all_are_read_and_when_it_ends_somebody_looks_soon():
-    board = Board()
+    board = Schedule()
     waiters = some(2)
     enter(board, *waiters)
-    assert board.unread == set()
-    board.begin_telling(1)
-    assert board.unread == {A}
+    assert board.to_read == set()
+    board.start_tracking(1)
+    assert board.to_read == {A}
     read(board, None, 1)
-    board.changed(A, 2)
-    board.end_telling(2)
-    assert board.unread == set()
+    board.note_change(A, 2)
+    board.stop_tracking(2)
+    assert board.to_read == set()
     assert sent(*waiters) == [1, 0]
-    board.send_who_must_look(2 + FIRST_PAUSE)
+    board.wake_due(2 + FIRST_POLL_SECONDS)
 
     assert sent(*waiters) == [1, 1]
 
 
 def test_where_nobody_tells_looks_become_rarer_for_the_queue_whoever_looks():
-    board = Board()
+    board = Schedule()
     now, pauses = 0, []
     for _ in range(12):
         waiter = Someone()
         enter(board, waiter, now=now)
-        look = board.send_who_must_look(now)
+        look = board.wake_due(now)
         pauses.append(look - now)
         now = look
-        board.send_who_must_look(now)
+        board.wake_due(now)
         assert waiter.sent == 1
-        waiter.looks = 1
+        waiter.empty_receives = 1
         enter(board, waiter, now=now)
-        board.leave(waiter)
+        board.remove(waiter)
 
-    assert pauses[0] <= FIRST_PAUSE
-    assert all(0.75 * LONGEST_PAUSE <= pause <= LONGEST_PAUSE for pause in pauses[6:])
-    board.found(waiter, now)
+    assert pauses[0] <= FIRST_POLL_SECONDS
+    assert all(0.75 * LONGEST_POLL_SECONDS <= pause <= LONGEST_POLL_SECONDS for pause in pauses[6:])
+    board.note_receive(waiter, now)
     enter(board, Someone(), now=now)
-    assert board.send_who_must_look(now) - now <= FIRST_PAUSE
+    assert board.wake_due(now) - now <= FIRST_POLL_SECONDS
 
 
 def test_while_a_connection_is_being_opened_nobody_looks_soon():
-    board = Board(opening=True)
+    board = Schedule(is_connecting=True)
     enter(board, Someone())
-    assert board.send_who_must_look(0) >= 0.75 * OPENING_PAUSE
-    board.end_telling(1)  # it was not to be had
-    board.opening = False
+    assert board.wake_due(0) >= 0.75 * CONNECTING_POLL_SECONDS
+    board.stop_tracking(1)  # it was not to be had
+    board.is_connecting = False
     waiter = Someone(B)
     enter(board, waiter, now=1)
-    assert board.send_who_must_look(1) - 1 <= FIRST_PAUSE
+    assert board.wake_due(1) - 1 <= FIRST_POLL_SECONDS
 
 
 def test_where_nobody_tells_a_look_into_many_queues_is_rarer():
-    board = Board()
+    board = Schedule()
     enter(board, Someone(*(b"q%d" % number for number in range(2001))))
 
-    assert 2.25 * FIRST_PAUSE <= board.send_who_must_look(0) <= 3 * FIRST_PAUSE
+    assert 2.25 * FIRST_POLL_SECONDS <= board.wake_due(0) <= 3 * FIRST_POLL_SECONDS
 
 
 def test_where_nobody_tells_who_found_something_is_followed_by_another():
-    board = Board()
+    board = Schedule()
     waiters = some(2)
     enter(board, *waiters)
-    board.send_who_must_look(1)
-    board.found(waiters[0], 1)
+    board.wake_due(1)
+    board.note_receive(waiters[0], 1)
 
     assert sent(*waiters) == [1, 1]
 
@@ -441,12 +441,12 @@ def test_where_nobody_tells_who_found_something_is_followed_by_another():
 def test_all_are_woken_when_it_ends(told):
     waiters = [*some(3), Someone(A, B)]
     enter(told, *waiters)
-    told.send_all()
+    told.wake_all()
 
     assert sent(*waiters) == [1, 1, 1, 1]
     assert not told
-    assert told.send_who_must_look(10**9) == math.inf
+    assert told.wake_due(10**9) == math.inf
 
 
 def test_looks_without_reason_spread():
-    assert len({schedule._safety() for _ in range(10)}) > 1
+    assert len({schedule._safety_seconds() for _ in range(10)}) > 1

@@ -101,7 +101,7 @@ class Lane:
     @property
     def waits(self) -> bool:
         """Whether nothing is due in its queue, as far as is known."""
-        return self.waiter is not None and not self.waiter.awake
+        return self.waiter is not None and not self.waiter.is_awake
 
     def ahead(self, now: float) -> int:
         """How many messages may wait for a slot: few enough to be begun soon."""

@@ -179,18 +179,18 @@ class Prefetcher:
     def _wait_for_more(self, lane: Lane, *, drained: bool, found: bool) -> None:
         """If no more is due now, be told when there is; one who was told says what came of it."""
         waiter = lane.waiter
-        if waiter is not None and waiter.awake:
+        if waiter is not None and waiter.is_awake:
             if found:
-                self._rsmq.watcher.found(waiter)
-                waiter.looks = 0
+                self._rsmq.watcher.note_receive(waiter)
+                waiter.empty_receives = 0
             else:
-                waiter.looks += 1
+                waiter.empty_receives += 1
         if not drained:
             self._wait_no_more(lane)
             return
         if waiter is None:
             waiter = lane.waiter = Waiter((lane.keys.zset,), partial(self._woken, lane))
-        self._rsmq.watcher.enter(waiter)
+        self._rsmq.watcher.add(waiter)
 
     def _woken(self, lane: Lane) -> None:
         """There may be something in a queue; told by the watcher's thread."""
@@ -205,7 +205,7 @@ class Prefetcher:
     def _wait_no_more(self, lane: Lane) -> None:
         waiter, lane.waiter = lane.waiter, None
         if waiter is not None:
-            self._rsmq.watcher.leave(waiter)
+            self._rsmq.watcher.remove(waiter)
 
     def _received(
         self, lane: Lane, taken: Taken, sent: float

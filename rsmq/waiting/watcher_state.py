@@ -1,0 +1,133 @@
+"""
+The decisions of a watcher: when it connects, asks, disconnects, sleeps and ends.
+
+Without I/O or clock. ``sync.py`` and ``aio.py`` carry the decisions out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from rsmq.waiting.schedule import Schedule
+from rsmq.waiting.tracking import RECONNECT_SECONDS, Tracking, reconnect_pause
+from rsmq.wire.keys import Namespace
+
+#: A watcher without waiters ends after this time.
+IDLE_SECONDS = 10.0
+
+
+class Link(Enum):
+    """The state of the tracking connection."""
+
+    ABSENT = auto()
+    CONNECTING = auto()
+    OPEN = auto()
+
+
+class Action(Enum):
+    """What a watcher does next."""
+
+    CONNECT = auto()
+    SEND = auto()
+    DISCONNECT = auto()
+    SLEEP = auto()
+    END = auto()
+
+
+@dataclass(slots=True, frozen=True)
+class Step:
+    """
+    The next action of a watcher.
+
+    Attributes:
+        action: the action.
+        seconds: for SLEEP: how long at most.
+        request: for SEND: the encoded commands.
+    """
+
+    action: Action
+    seconds: float = 0.0
+    request: bytes = b""
+
+
+class WatcherState:
+    """
+    The schedule of a watcher, its dialogue with the server, and the state of its connection.
+
+    Not thread-safe: the watcher makes calls one after another.
+
+    Attributes:
+        schedule: the waiters.
+        tracking: the dialogue on the current connection.
+    """
+
+    def __init__(self, namespace: Namespace, now: float, *, can_track: bool) -> None:
+        """
+        Create the state of a watcher without a connection.
+
+        Args:
+            namespace: the namespace of the queues.
+            now: the time.
+            can_track: False if there is no connection on which the server could report changes.
+        """
+        self.schedule = Schedule(is_connecting=can_track)
+        self.tracking = Tracking(self.schedule, namespace)
+        self._namespace = namespace
+        self._link = Link.ABSENT
+        self._connect_at = now if can_track else math.inf
+        self._idle_since = now
+
+    def begin(self, now: float) -> None:
+        """Note that the watcher starts to work."""
+        self._idle_since = now
+
+    def next_step(self, now: float) -> Step:
+        """Wake the waiters that are due, and return the next step."""
+        if self.schedule:
+            self._idle_since = now
+        elif now - self._idle_since >= IDLE_SECONDS:
+            return Step(Action.END)
+        until = min(self.schedule.wake_due(now), self._idle_since + IDLE_SECONDS)
+        if self._link is Link.ABSENT:
+            if now >= self._connect_at:
+                self._link = Link.CONNECTING
+                return Step(Action.CONNECT)
+            until = min(until, self._connect_at)
+        elif self._link is Link.OPEN:
+            request = self.next_request(now)
+            if request:
+                return Step(Action.SEND, request=request)
+            overdue_in = self.tracking.seconds_until_overdue(now)
+            if overdue_in <= 0:
+                return Step(Action.DISCONNECT)
+            until = min(until, now + overdue_in, self.tracking.next_request_at(now))
+        return Step(Action.SLEEP, max(0.0, until - now))
+
+    def next_request(self, now: float) -> bytes:
+        """Return the encoded commands that are due; empty if none are, or without connection."""
+        if self._link is Link.OPEN and self.tracking.next_request_at(now) <= now:
+            return self.tracking.next_request(now)
+        return b""
+
+    def note_connected(self, now: float) -> None:
+        """Note that the tracking connection is open."""
+        self._link = Link.OPEN
+        self._connect_at = now + RECONNECT_SECONDS  # if it breaks
+        self.tracking = Tracking(self.schedule, self._namespace)
+        self.schedule.start_tracking(now)
+
+    def note_connect_failed(self, error: BaseException, now: float) -> None:
+        """Note that connecting failed; the receives of the waiters raise the error."""
+        self._link = Link.ABSENT
+        self._connect_at = now + reconnect_pause(error)
+        self.schedule.is_connecting = False
+
+    def note_disconnected(self, now: float) -> None:
+        """Note that the connection is closed, or that connecting was given up."""
+        if self._link is Link.CONNECTING:
+            self._connect_at = now
+        elif self._link is Link.OPEN:
+            self.schedule.stop_tracking(now)
+        self._link = Link.ABSENT
