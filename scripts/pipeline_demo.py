@@ -28,8 +28,8 @@ import redis
 from rich.console import Console
 
 from rsmq import RSMQ
+from rsmq.cli.commands.pipeline import rows_table
 from rsmq.spark import pipelines
-from rsmq.spark.pipelines.telling import table
 
 FIRST_DAY = date(2026, 11, 1)
 DAYS = 7
@@ -129,7 +129,7 @@ def demo(console: Console, url: str, folder: Path, orders: int) -> int:
     expected = days[(REPLAYED - FIRST_DAY).days]
     console.print(f"Replayed the orders of {REPLAYED}: {again.messages:,} of {expected:,}.")
     told = pipelines.report(spark, at, path=str(folder / "report"))
-    console.print(table(told.queues), soft_wrap=True)
+    console.print("\n".join(rows_table(told.queues)), soft_wrap=True)
     console.print("Tables and plots:", *told.files, sep="\n  ")
     spark.stop()
     right = not missing and not doubled and again.messages == expected
@@ -163,7 +163,7 @@ def send(url: str, orders: int, days: list[int]) -> None:
 
 def start_archive(url: str, archive: Path) -> subprocess.Popen[bytes]:
     """The job, with its processes in a group of their own."""
-    command = [sys.executable, "-m", "rsmq.spark.pipelines", "archive"]
+    command = [sys.executable, "-m", "rsmq.cli.commands.pipeline", "archive"]
     with (archive.parent / "archive.log").open("ab") as log:
         return subprocess.Popen(
             [*command, "--url", url, "--follow", "--batch", "20000", "orders", str(archive)],

@@ -5,8 +5,9 @@ URLs: parsed, checked, and shown without their secrets.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from contextlib import suppress
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from rsmq.errors import InvalidFormat
 
@@ -71,3 +72,51 @@ def _without_secrets(url: str) -> str:
     shown = host if _HOST.fullmatch(host) else "***"
     shown += colon + (port if port.isdecimal() else "***") if colon else ""
     return f"{scheme}://{shown}{slash}{database if _DATABASE.fullmatch(database) else '***'}"
+
+
+def split_password(url: str) -> tuple[str, str | None]:
+    """
+    Return a URL without its password, and the password; None if it has none.
+
+    Raises:
+        InvalidFormat: it is not a URL of Redis.
+    """
+    parts = urlsplit(check_url(url))
+    user, colon, password = parts.netloc.rpartition("@")[0].partition(":")
+    if not colon:
+        return url, None
+    host = parts.netloc.rpartition("@")[2]
+    netloc = f"{user}@{host}" if user else host
+    return urlunsplit(parts._replace(netloc=netloc)), unquote(password)
+
+
+def has_password(url: str) -> bool:
+    """
+    Return whether a URL holds a password, also as an option.
+
+    Raises:
+        ValueError: it can't be parsed; its context may show the password.
+    """
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    return bool(parts.password) or any("password" in name.lower() for name, _ in options)
+
+
+def without_options(url: str, names: Container[str]) -> str:
+    """Return a URL without the options of these names."""
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    kept = [(name, value) for name, value in options if name not in names]
+    return urlunsplit(parts._replace(query=urlencode(kept)))
+
+
+#: In a text: a URL from its slashes to the last @, or to the … of a shortened text; and a password
+#: that is an option.
+_SECRETS = re.compile(
+    r"(\w:/{1,2}|//)(?:.*(?=@)|\S*…)|(password=)[^\s&'\"]*", re.DOTALL | re.IGNORECASE
+)
+
+
+def redact(text: str) -> str:
+    """Return a text without what may be the password of a URL; it rather removes too much."""
+    return _SECRETS.sub(lambda found: f"{found[1] or found[2]}***", text)

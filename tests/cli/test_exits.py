@@ -6,7 +6,8 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rsmq import errors
-from rsmq.cli.app.exit_codes import Exit, Failed, ending_of
+from rsmq.cli.app.errors import Failed, ending_of
+from rsmq.cli.app.exit_codes import Exit
 
 
 def every(kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import re
@@ -87,6 +88,8 @@ def test_a_command_calls_the_methods_that_the_table_says():
     for name in set(THERE) - {"tail", "rfq"}:
         module = sys.modules[command_of(name).callback.__module__]
         text = inspect.getsource(module)
+        if name in ("pause", "resume"):
+            text += inspect.getsource(importlib.import_module("rsmq.cli.commands.worker_control"))
         if name == "top":
             text += inspect.getsource(sys.modules["rsmq.cli.commands.figures"])
             text += inspect.getsource(sys.modules["rsmq.gauges"])

@@ -232,7 +232,9 @@ def test_a_worker_that_is_told_to_stop_while_it_waits_for_its_name_ends_in_order
 def test_workers_are_listed(place, rsmq, command):
     place.queues("q", "dead")
     where = ("--url", place.url, "--ns", place.ns)
-    assert command.ends("--list", *where) == (0, "no workers\n", "")
+    code, out, said = command.ends("--list", *where)
+    assert (code, out.split()[:2], said) == (0, ["NAME", "ALIVE"], "")
+    assert len(out.splitlines()) == 1
     command.app(name="w")
     process = command.start(f"{command.module}:worker")
     until(lambda: alive(rsmq))
@@ -241,10 +243,20 @@ def test_workers_are_listed(place, rsmq, command):
     code, out, _ = command.ends("--list", *where)
 
     assert code == 0
-    dead, live = out.splitlines()
-    assert dead.startswith("dead  dead  since ")
-    assert live.startswith("w  alive  since 20")
-    assert f"process {process.pid}  holds q: 0  handled 0, failed 0" in live
+    heading, dead, live = (line.split() for line in out.splitlines())
+    assert heading[:2] == ["NAME", "ALIVE"]
+    assert dead[:2] == ["dead", "no"]
+    assert live[:2] == ["w", "yes"]
+    assert live[2].startswith("20")
+    assert live[-5:] == [str(process.pid), "q:", "0", "0", "0"]
+
+
+def test_output_of_list_and_errors_is_json_with_the_log_format(place, command):
+    where = ("--url", place.url, "--ns", place.ns, "--log-format", "json")
+    code, out, said = command.ends("--list", *where)
+    assert (code, json.loads(out), said) == (0, [], "")
+    code, out, said = command.ends("--pause", "none", *where)
+    assert (code, out, json.loads(said)["error"]) == (3, "", "queueNotFound")
 
 
 def test_queues_are_paused_and_resumed(place, rsmq, command):
@@ -301,14 +313,14 @@ def test_a_name_that_leads_to_no_worker_is_told(command):
     for app, part in told.items():
         code, out, said = command.ends(app)
         assert out == ""
-        assert part in one_line(said, 1, code)
+        assert part in one_line(said, 2, code)
 
 
 def test_a_name_that_the_module_does_not_have_is_not_said_to_be_a_value(command):
     command.app()
     code, _, said = command.ends(f"{command.module}:nothing")
 
-    assert "NoneType" not in one_line(said, 1, code)
+    assert "NoneType" not in one_line(said, 2, code)
 
 
 def test_what_a_module_needs_and_is_missing_is_told_as_it_is(command):
@@ -325,7 +337,7 @@ def test_a_server_that_does_not_answer_is_told_within_ten_seconds(command):
     code, _, said = command.ends(f"{command.module}:worker")
 
     assert time.monotonic() - began < 10
-    assert one_line(said, 1, code).startswith("ConnectionError: ")
+    assert one_line(said, 4, code).startswith("Redis: ")
 
 
 @pytest.mark.parametrize(
@@ -335,7 +347,7 @@ def test_a_wrong_url_is_told_without_its_password(command, url):
     command.app()
     for arguments in ((f"{command.module}:worker",), ("--list",)):
         code, _, said = command.ends(*arguments, "--url", url)
-        line = one_line(said, 1, code)
+        line = one_line(said, 2, code)
         assert "url" in line.lower()
         assert ":geheim@" not in line
 
@@ -354,7 +366,7 @@ def test_an_option_out_of_range_is_told(place, command, arguments, part):
     command.app()
     code, _, said = command.ends(f"{command.module}:worker", *arguments)
 
-    assert part in one_line(said, 1, code)
+    assert part in one_line(said, 2, code)
 
 
 def test_a_name_that_is_taken_is_told(place, rsmq, command):
@@ -365,7 +377,7 @@ def test_a_name_that_is_taken_is_told(place, rsmq, command):
     code, _, said = command.ends(f"{command.module}:worker")
 
     assert "rsmq-worker: A worker named w is alive. It says of itself: host " in said
-    assert (code, len(said.splitlines())) == (1, 2)
+    assert (code, len(said.splitlines())) == (2, 2)
     assert "waits to see whether another one of its name is alive" in said
     assert stopped(first)[0] == 0
 
@@ -374,10 +386,10 @@ def test_a_missing_queue_is_told(command):
     command.app()
     code, _, said = command.ends(f"{command.module}:worker")
 
-    assert one_line(said, 1, code).startswith("Queue not found. There is no queue 'q'")
+    assert one_line(said, 3, code).startswith("Queue not found. There is no queue 'q'")
 
 
 def test_a_missing_queue_can_not_be_paused(place, command):
     code, _, said = command.ends("--pause", "none", "--url", place.url, "--ns", place.ns)
 
-    assert one_line(said, 1, code).startswith("Queue not found.")
+    assert one_line(said, 3, code).startswith("Queue not found.")

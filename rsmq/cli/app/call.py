@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import click
-
-from rsmq.cli.app.exit_codes import Exit, Failed
-from rsmq.cli.app.output import Output
+from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.output import Output, shown
 from rsmq.cli.app.profiles import Config, Profile, read_config
 from rsmq.client import RSMQ
 from rsmq.wire.keys import DEFAULT_NS
@@ -98,13 +97,13 @@ class Call:
         Raises:
             Failed: the configuration file is wrong, or has no such profile.
         """
-        url, ns = self.said
+        url, ns = self.configured
         profile, _ = self._profile
         any_names = bool(self.given.get("any_names", profile.any_names))
         return Place(url or self.default_url, ns or DEFAULT_NS, any_names)
 
     @cached_property
-    def said(self) -> tuple[str | None, str | None]:
+    def configured(self) -> tuple[str | None, str | None]:
         """
         Url and namespace as somebody says them; None where nobody does.
 
@@ -174,5 +173,33 @@ class Call:
                 "This needs a yes, and there is no terminal to ask at",
                 hint="Add --yes. Nothing was changed.",
             )
+        import click  # noqa: PLC0415 - rsmq-worker runs without click
+
         if not click.confirm(question, err=True):
             raise Failed("Nothing was changed", exit=Exit.NOT_ALL, code="declined")
+
+    def for_each(
+        self, queues: Iterable[str], act: Callable[[str], tuple[dict[str, Any], str]]
+    ) -> None:
+        """
+        Act on one queue after the other, and write what was done, also if an error ends it.
+
+        Args:
+            queues: the names of the queues.
+            act: acts on a queue; returns what it did, for JSON and in a word.
+        """
+        results: list[dict[str, Any]] = []
+        try:
+            for queue in dict.fromkeys(queues):
+                result, word = act(queue)
+                results.append({"queue": queue, **result})
+                if not self.as_json:
+                    self.out.result(None, f"{shown(queue)}: {word}")
+        finally:
+            if self.as_json and results:
+                self.out.result(results, ())
+
+    def with_options(self, **options: Any) -> Call:
+        """Return a call with more options; those that are None or False are not set."""
+        added = {name: value for name, value in options.items() if value}
+        return Call({**self.given, **added}, self.default_url)

@@ -124,7 +124,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Programs": {
         "worker": Entry("rsmq.cli.commands.programs:worker", "Run a worker, as rsmq-worker does."),
         "pipeline": Entry(
-            "rsmq.cli.commands.programs:pipeline", "Run a job on Spark, as rsmq-pipeline."
+            "rsmq.cli.commands.programs:pipeline", "Run a job on Spark, as rsmq-pipeline does."
         ),
         "completion": Entry(
             "rsmq.cli.commands.completion:completion", "Print a script for the shell."

@@ -17,7 +17,7 @@ from click.shell_completion import (
 from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.exit_codes import Failed
+from rsmq.cli.app.errors import Failed
 from rsmq.errors import RSMQError
 
 #: Seconds that a person who has pressed TAB waits for Redis.

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rsmq.cli.app.exit_codes import Failed
+from rsmq.cli.app.errors import Failed
 
 _KEYS: dict[str, type] = {"url": str, "ns": str, "any_names": bool}
 

@@ -13,9 +13,9 @@ How a command is written:
   is lost. ``call.out`` writes: ``result(value, lines)`` is one JSON document with ``--json``, else
   lines; ``note(text)`` is for a person, on the standard error; ``progress(...)`` a bar there.
   ``shown``, ``shown_body``, ``shown_time`` and ``table`` of ``output.py`` make text of values.
-- It returns an exit code of ``exit_codes.py``, None is DONE. What is wrong it raises: the library's
-  errors and redis-py's go through, ``Failed(text, hint=...)`` is for the rest. Here they become one
-  line and an exit code.
+- It returns an exit code of ``exit_codes.py``; None is DONE. It raises errors: those of the library
+  and of redis-py as they are, ``Failed(text, hint=...)`` for the rest. ``run.py`` makes a line and
+  an exit code of each.
 - Nothing that takes long is imported at the top of a module: rich, the worker, Spark.
 """
 
@@ -29,8 +29,9 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Root
-from rsmq.cli.app.exit_codes import Exit, ending_of
-from rsmq.cli.app.standard_streams import complete_streams
+from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.run import run_program
 
 #: Set by the script that ``rsmq completion`` prints.
 COMPLETE = "_RSMQ_COMPLETE"
@@ -72,44 +73,26 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
         return answer(root, COMPLETE, instruction)
     call = Call()
-    try:
-        complete_streams()
-        code = _called(call, given)
-        sys.stdout.flush()
-    except BrokenPipeError:  # who reads has enough
-        _write_nowhere()
-        return Exit.DONE
-    except BaseException as error:  # noqa: BLE001 - raised again if unforeseen
-        return _ended_by(error, as_json=call.as_json or _asks_for_json(given))
-    return code
+    return run_program(
+        "rsmq", lambda: _invoke(call, given), as_json=lambda: call.as_json or _asks_for_json(given)
+    )
 
 
-def _called(call: Call, given: list[str]) -> int:
+def _invoke(call: Call, given: list[str]) -> int:
     try:
         with root.make_context("rsmq", given, obj=call) as ctx:
             return int(root.invoke(ctx) or Exit.DONE)
     except click.exceptions.Exit as ended:  # of --help and --version
         return ended.exit_code
-
-
-def _ended_by(error: BaseException, *, as_json: bool) -> int:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _write_nowhere()
-    ending = ending_of(error)
-    if ending is None:
-        raise error
-    print(ending.line(as_json=as_json), file=sys.stderr, flush=True)
-    return ending.exit
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = None if context is None else f"See {context.command_path} --help."
+        raise Failed(error.format_message(), hint=hint) from None
 
 
 def _asks_for_json(given: list[str]) -> bool:
     """Whether arguments that could not be read ask for JSON."""
     end = given.index("--") if "--" in given else len(given)
     return "--json" in given[:end]
-
-
-def _write_nowhere() -> None:
-    """Let what is left in the buffer go nowhere when the process ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

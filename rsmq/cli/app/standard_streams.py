@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from rsmq.cli.app.exit_codes import Failed
+from rsmq.cli.app.errors import Failed
 
 
 class _Closed(io.RawIOBase):

@@ -13,7 +13,7 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
-from rsmq.cli.app.exit_codes import Failed
+from rsmq.cli.app.errors import Failed
 from rsmq.cli.commands.foreign_systems import KINDS, Options, named, servers, source
 from rsmq.migrate import Bridge, Inward, Outward, Server, ToList, ToRFQ
 from rsmq.wire.keys import Namespace

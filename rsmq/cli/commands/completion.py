@@ -8,7 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from rsmq.cli.app.command import command
-from rsmq.cli.app.exit_codes import Failed
+from rsmq.cli.app.errors import Failed
 
 
 @command(

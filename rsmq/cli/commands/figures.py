@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from rsmq.cli.app.exit_codes import why_odd
+from rsmq.cli.app.errors import why_odd
 from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.gauges import GaugeReader

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.exit_codes import Failed, ending_of
+from rsmq.cli.app.errors import Failed, ending_of
 from rsmq.migrate import RFQ, Lists, Progress, Queues, RedisRQ, Rqueue, Server, Source
 
 #: The systems, and what a queue of each is called there.

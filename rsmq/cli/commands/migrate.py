@@ -11,7 +11,8 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
-from rsmq.cli.app.exit_codes import Exit, Failed, ending_of
+from rsmq.cli.app.errors import Failed, ending_of
+from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.commands.foreign_systems import Options, bars, named, servers, source
 from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.migrate import Report, copy, move

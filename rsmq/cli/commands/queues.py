@@ -4,7 +4,7 @@ The commands create, list, attributes, stats, pause, resume, purge and delete-qu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -12,7 +12,8 @@ from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, command, queue_argument, queues_argument, yes_option
-from rsmq.cli.app.exit_codes import Exit, why_odd
+from rsmq.cli.app.errors import why_odd
+from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import cell, counted, plain, shown, shown_time, table
 from rsmq.client import RSMQ
 from rsmq.errors import RSMQError
@@ -159,13 +160,9 @@ def pause(call: Call, queues: tuple[str, ...]) -> None:
 
     They finish what they have begun. Sending goes on, and so do other consumers than workers.
     """
-    with call.open() as rsmq:
+    from rsmq.cli.commands.worker_control import pause_queues  # noqa: PLC0415 - takes time
 
-        def act(queue: str) -> tuple[dict[str, Any], str]:
-            changed = rsmq.pause_queue(queue)
-            return {"paused": changed}, "paused" if changed else "was paused already"
-
-        _of_each(call, queues, act)
+    pause_queues(call, queues)
 
 
 @command("resume", "rsmq resume orders")
@@ -173,13 +170,9 @@ def pause(call: Call, queues: tuple[str, ...]) -> None:
 @click.pass_obj
 def resume(call: Call, queues: tuple[str, ...]) -> None:
     """Let workers go on with queues."""
-    with call.open() as rsmq:
+    from rsmq.cli.commands.worker_control import resume_queues  # noqa: PLC0415 - takes time
 
-        def act(queue: str) -> tuple[dict[str, Any], str]:
-            changed = rsmq.resume_queue(queue)
-            return {"resumed": changed}, "resumed" if changed else "was resumed already"
-
-        _of_each(call, queues, act)
+    resume_queues(call, queues)
 
 
 @command("purge", "rsmq purge orders", "rsmq purge orders --yes")
@@ -199,7 +192,7 @@ def purge(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
             number = rsmq.purge_queue(queue)
             return {"removed": number}, f"{number:,} removed"
 
-        _of_each(call, queues, act)
+        call.for_each(queues, act)
 
 
 @command("delete-queue", "rsmq delete-queue orders", "rsmq delete-queue old older --yes")
@@ -219,7 +212,7 @@ def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
             rsmq.delete_queue(queue)
             return {"deleted": True}, "deleted"
 
-        _of_each(call, queues, act)
+        call.for_each(queues, act)
 
 
 def _contents(rsmq: RSMQ, queues: tuple[str, ...]) -> str:
@@ -228,26 +221,3 @@ def _contents(rsmq: RSMQ, queues: tuple[str, ...]) -> str:
         f"{counted(rsmq.get_queue_attributes(queue).messages)} of {shown(queue)}"
         for queue in queues
     )
-
-
-def _of_each(
-    call: Call, queues: tuple[str, ...], act: Callable[[str], tuple[dict[str, Any], str]]
-) -> None:
-    """
-    Act on one queue after the other; one that fails ends it, and what was done before is told.
-
-    Args:
-        call: for its output.
-        queues: their names.
-        act: does it, and says what it did, for JSON and in a word.
-    """
-    told: list[dict[str, Any]] = []
-    try:
-        for queue in dict.fromkeys(queues):
-            done, word = act(queue)
-            told.append({"queue": queue, **done})
-            if not call.as_json:
-                call.out.result(None, f"{shown(queue)}: {word}")
-    finally:
-        if call.as_json and told:
-            call.out.result(told, ())

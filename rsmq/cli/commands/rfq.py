@@ -21,7 +21,8 @@ from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, Decorator, Group, command, complete_queues, yes_option
-from rsmq.cli.app.exit_codes import Exit, Failed, why_odd
+from rsmq.cli.app.errors import Failed, why_odd
+from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import counted, shown, shown_body
 from rsmq.cli.commands.queues import tell_odd
 from rsmq.client import RSMQ

@@ -17,7 +17,7 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, Decorator, command, queue_argument, queues_argument
-from rsmq.cli.app.exit_codes import Failed, ending_of
+from rsmq.cli.app.errors import Failed, ending_of
 from rsmq.cli.app.output import counted, shown
 from rsmq.cli.commands.input_batches import Batch, batches_of
 from rsmq.errors import MessageTooLong

@@ -14,7 +14,8 @@ from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import BODY, Call
 from rsmq.cli.app.command import SECONDS, command, queues_argument
-from rsmq.cli.app.exit_codes import Exit, ending_of
+from rsmq.cli.app.errors import ending_of
+from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import plain, shortened, shown, shown_body, shown_time
 from rsmq.client import RSMQ
 from rsmq.model import StoredMessage

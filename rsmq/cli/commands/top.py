@@ -15,7 +15,8 @@ from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, command, queues_argument
-from rsmq.cli.app.exit_codes import Ending, Exit, ending_of
+from rsmq.cli.app.errors import Ending, ending_of
+from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import plain, shown, table
 from rsmq.cli.commands.figures import SORTS, Figures, Reader, in_order, totals
 from rsmq.cli.commands.queues import tell_odd

@@ -13,7 +13,8 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queues_argument
-from rsmq.cli.app.exit_codes import Exit, Failed, worded
+from rsmq.cli.app.errors import Failed, worded
+from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import counted, plain, shown
 from rsmq.errors import InvalidExport
 from rsmq.transfer import (

@@ -1,5 +1,7 @@
 """
-``rsmq-worker``: runs the worker of a module.
+``rsmq-worker`` and ``rsmq worker``: the program that runs the worker of a module.
+
+It needs nothing but the core of the library: no extra, so no click and no rich.
 """
 
 from __future__ import annotations
@@ -10,64 +12,70 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-from redis.exceptions import RedisError
-
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.run import run_program
+from rsmq.cli.commands.worker_control import pause_queues, resume_queues, show_workers
 from rsmq.client import RSMQ
-from rsmq.errors import RSMQError
 from rsmq.worker.logging import DetailedLogging, JSONLines, MessageFilter
-from rsmq.worker.registry import list_workers
 from rsmq.worker.worker import Worker
-
-#: Exit codes: stopped in order; failed; wrong arguments, as argparse has it.
-OK, FAILED, USAGE = 0, 1, 2
-
-_DEFAULT_URL = "redis://127.0.0.1:6379/0"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """
-    Run the command.
+    Run ``rsmq-worker``.
 
     Args:
-        arguments: those of the command line; None is sys.argv's.
+        arguments: the arguments of the command line; None takes those of the process.
 
     Returns:
-        The exit code.
+        The exit code, one of ``rsmq``.
     """
-    try:
-        return run(arguments, "rsmq-worker")
-    except RSMQError as error:
-        hint = f" {error.hint}" if error.hint else ""
-        print(f"rsmq-worker: {error}.{hint}", file=sys.stderr)
-    except RedisError as error:
-        print(f"rsmq-worker: {type(error).__name__}: {error}", file=sys.stderr)
-    except OSError as error:
-        print(f"rsmq-worker: {error}", file=sys.stderr)
-    return FAILED
+    args = parse(arguments, "rsmq-worker")
+    as_json = args.log_format == "json"
+    return run_program("rsmq-worker", lambda: run(Call(), args), as_json=lambda: as_json)
 
 
-def run(arguments: Sequence[str] | None, name: str) -> int:
+def parse(arguments: Sequence[str] | None, name: str) -> argparse.Namespace:
     """
-    Run the command under a name of its program; what goes wrong is raised.
+    Parse the arguments; wrong ones end the process with a usage text and code 2.
 
     Args:
-        arguments: those of the command line; None is sys.argv's.
-        name: as the usage shows it.
-
-    Returns:
-        The exit code.
+        arguments: the arguments of the command line; None takes those of the process.
+        name: the name of the program in the usage text.
     """
     parser = _parser(name)
-    given = parser.parse_args(arguments)
-    _log_to_standard_error(given)
-    if given.list or given.pause or given.resume:
-        return _look_or_steer(given)
-    if given.app is None:
+    args = parser.parse_args(arguments)
+    if args.app is None and not (args.list or args.pause or args.resume):
         parser.error(f"say which worker: {name} MODULE:NAME")
-    return _run(_worker(given), given)
+    return args
+
+
+def run(call: Call, args: argparse.Namespace) -> int:
+    """
+    Run a worker until it is stopped, or list workers, or pause or resume a queue.
+
+    Args:
+        call: the options, the environment and the profile; ``args`` has precedence.
+        args: the parsed arguments.
+
+    Returns:
+        The exit code.
+    """
+    call = call.with_options(url=args.url, ns=args.ns, json=args.log_format == "json")
+    _log_to_standard_error(args.log_level, as_json=call.as_json and args.log_format != "text")
+    if args.pause:
+        pause_queues(call, [args.pause])
+    if args.resume:
+        resume_queues(call, [args.resume])
+    if args.list:
+        show_workers(call)
+    if not (args.list or args.pause or args.resume):
+        _run_worker(_import_worker(args.app), call, args)
+    return Exit.DONE
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
@@ -77,9 +85,12 @@ def _parser(name: str) -> argparse.ArgumentParser:
         "SIGTERM or Ctrl-C ends it in order, a second one at once.",
     )
     parser.add_argument("app", nargs="?", metavar="MODULE:NAME", help="as in myapp:worker")
-    parser.add_argument("--url", help="of Redis (default: RSMQ_URL, else the worker's own)")
     parser.add_argument(
-        "--ns", help="the namespace, with a url (default: RSMQ_NS, else the worker's own)"
+        "--url", help="of Redis (default: RSMQ_URL or a profile, else the worker's own)"
+    )
+    parser.add_argument(
+        "--ns",
+        help="the namespace, with a url (default: RSMQ_NS or a profile, else the worker's own)",
     )
     parser.add_argument("--name", help="of this worker: its successor takes over by it")
     parser.add_argument("--concurrency", type=int, metavar="N", help="calls of handlers at once")
@@ -89,7 +100,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
         help="debug tells every message (default: info)",
     )  # fmt: skip
     parser.add_argument(
-        "--log-format", default="text", choices=["text", "json"], help="(default: text)"
+        "--log-format", choices=["text", "json"], help="of log lines and errors (default: text)"
     )
     parser.add_argument(
         "--metrics-port", type=int, metavar="PORT",
@@ -105,27 +116,28 @@ def _parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _log_to_standard_error(given: argparse.Namespace) -> None:
+def _log_to_standard_error(level: str, *, as_json: bool) -> None:
     handler = logging.StreamHandler()
     handler.addFilter(MessageFilter())
-    if given.log_format == "json":
+    if as_json:
         handler.setFormatter(JSONLines())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=given.log_level.upper(), handlers=[handler])
+    logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
-def _client(given: argparse.Namespace) -> RSMQ:
-    url = given.url or os.environ.get("RSMQ_URL") or _DEFAULT_URL
-    return RSMQ.from_url(url, ns=given.ns or os.environ.get("RSMQ_NS") or "rsmq")
+def _import_worker(name: str) -> Worker:
+    """
+    Import the worker that ``MODULE:NAME`` names.
 
-
-def _worker(given: argparse.Namespace) -> Worker:
-    module, colon, name = given.app.partition(":")
-    if not colon or not module or not name:
-        raise _NoWorker(f"{given.app!r} is not of the form MODULE:NAME, as in myapp:worker")
+    Raises:
+        Failed: the name has another form, or there is no such module or worker.
+    """
+    module, colon, path = name.partition(":")
+    if not colon or not module or not path:
+        raise Failed(f"{name!r} is not of the form MODULE:NAME, as in myapp:worker")
     if not all(part.isidentifier() for part in module.split(".")):
-        raise _NoWorker(f"{module!r} is no module: write package.module:NAME, with dots")
+        raise Failed(f"{module!r} is no module: write package.module:NAME, with dots")
     if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - as sys.path has it
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
     try:
@@ -133,84 +145,53 @@ def _worker(given: argparse.Namespace) -> Worker:
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise  # something that the module imports is missing
-        raise _NoWorker(f"there is no module {module!r} in {os.getcwd()}, nor installed") from None  # noqa: PTH109 - as above
-    for part in name.split("."):
+        raise Failed(f"there is no module {module!r} in {os.getcwd()}, nor installed") from None  # noqa: PTH109 - as above
+    for part in path.split("."):
         found = getattr(found, part, None)
     if found is None:
-        raise _NoWorker(f"the module {module!r} has no {name!r}")
+        raise Failed(f"the module {module!r} has no {path!r}")
     if not isinstance(found, Worker):
-        raise _NoWorker(f"{given.app} is no Worker, but of type {type(found).__name__}")
+        raise Failed(f"{name} is no Worker, but of type {type(found).__name__}")
     return found
 
 
-class _NoWorker(RSMQError):
-    """What the command was given leads to no worker."""
-
-
-def _run(worker: Worker, given: argparse.Namespace) -> int:
-    url = given.url or os.environ.get("RSMQ_URL")
-    ns = given.ns or os.environ.get("RSMQ_NS") or worker.rsmq.namespace.name
-    before = worker.rsmq
+def _run_worker(worker: Worker, call: Call, args: argparse.Namespace) -> None:
+    url, ns = call.configured
+    ns = ns or worker.rsmq.namespace.name
+    own = worker.rsmq
     if url is not None:
         # The worker's own client stays open: handlers may use it.
         worker.rsmq = RSMQ.from_url(
-            url, ns=ns, codec=before.codec, strict_names=before.namespace.strict_names
+            url, ns=ns, codec=own.codec, strict_names=own.namespace.strict_names
         )
-    elif ns != before.namespace.name:
-        raise _NoWorker(
+    elif ns != own.namespace.name:
+        raise Failed(
             f"the namespace {ns!r}, of --ns or RSMQ_NS, goes with --url or RSMQ_URL; the worker's "
-            f"own client has {before.namespace.name!r}"
+            f"own client has {own.namespace.name!r}"
         )
     for option in ("name", "concurrency", "grace"):
-        value = getattr(given, option)
+        value = getattr(args, option)
         if value is not None:
             setattr(worker, option, value)
-    if given.log_level == "debug":
+    if args.log_level == "debug":
         worker.use(DetailedLogging())
-    if given.metrics_port is not None:
-        from rsmq.metrics import Metrics, serve  # noqa: PLC0415 - needs an extra
-
-        if not worker.has(Metrics):
-            worker.use(Metrics())
-        try:
-            serve(given.metrics_port, given.metrics_host)
-        except OSError as error:
-            raise _NoWorker(f"port {given.metrics_port}: {error.strerror}") from None
+    if args.metrics_port is not None:
+        _serve_metrics(worker, args)
     try:
         worker.run()
     finally:
         worker.rsmq.close()
-    return OK
 
 
-def _look_or_steer(given: argparse.Namespace) -> int:
-    with _client(given) as rsmq:
-        for queue, steer, said in (
-            (given.pause, rsmq.pause_queue, "paused"),
-            (given.resume, rsmq.resume_queue, "resumed"),
-        ):
-            if queue:
-                print(f"{queue}: {said}" if steer(queue) else f"{queue}: was {said} already")
-        if given.list:
-            _show_workers(rsmq)
-    return OK
+def _serve_metrics(worker: Worker, args: argparse.Namespace) -> None:
+    from rsmq.metrics import Metrics, serve  # noqa: PLC0415 - needs an extra
 
-
-def _show_workers(rsmq: RSMQ) -> None:
-    workers = list_workers(rsmq)
-    if not workers:
-        print("no workers")
-    for each in workers:
-        since, seen = (
-            datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            for ms in (each.since_ms, each.seen_ms)
-        )
-        holds = ", ".join(f"{queue}: {number}" for queue, number in each.queues.items())
-        print(
-            f"{each.name}  {'alive' if each.alive else 'dead'}  since {since}  last seen {seen}  "
-            f"{each.host}, process {each.pid}  holds {holds or 'nothing'}  "
-            f"handled {each.handled}, failed {each.failed}"
-        )
+    if not worker.has(Metrics):
+        worker.use(Metrics())
+    try:
+        serve(args.metrics_port, args.metrics_host)
+    except OSError as error:
+        raise Failed(f"port {args.metrics_port}: {error.strerror}") from None
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from rsmq import RSMQ
+from rsmq.cli.commands import pipeline
+from rsmq.cli.commands.pipeline_arguments import make_parser
 from rsmq.spark import options, pipelines
-from rsmq.spark.pipelines import command
-from rsmq.spark.pipelines.arguments import parser
 from rsmq.spark.schema import _fields
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
 
@@ -58,7 +58,7 @@ def test_the_blocks_and_the_command_run_as_pasted(server, spark, tmp_path, monke
                 .replace("archive/", str(tmp_path / "archive"))
             )
             assert Path(sys.executable).with_name(name).exists()
-            assert command.main(arguments) == 0
+            assert pipeline.main(arguments) == 0
             assert "messages: 2" in capsys.readouterr().out
             assert len(list((tmp_path / "archive").glob("date=*"))) == 1
         finally:
@@ -68,15 +68,15 @@ def test_the_blocks_and_the_command_run_as_pasted(server, spark, tmp_path, monke
 def test_the_table_of_jobs_is_complete_and_its_commands_are_taken():
     listed = re.findall(r"^\| `rsmq-pipeline (\w+) ?(.*?)` \|", SECTION, re.MULTILINE)
     (commands,) = [
-        action.choices for action in parser()._actions if getattr(action, "choices", None)
+        action.choices for action in make_parser()._actions if getattr(action, "choices", None)
     ]
 
     assert [name for name, _ in listed] == list(commands)
     for shown in COMMANDS:
-        parser().parse_args(shlex.split(shown)[1:])
+        make_parser().parse_args(shlex.split(shown)[1:])
     assert {shlex.split(shown)[1] for shown in COMMANDS} == set(commands)
     for name, arguments in listed:
-        parser().parse_args([name, *shlex.split(arguments.replace("[", "").replace("]", ""))])
+        make_parser().parse_args([name, *shlex.split(arguments.replace("[", "").replace("]", ""))])
 
 
 def test_every_option_and_column_is_listed():

@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import functions
 
 from rsmq import BYTES, RSMQ, QueueNotFound
+from rsmq.cli.commands.pipeline import cause_of, main, rows_table
+from rsmq.cli.commands.pipeline_arguments import make_parser
 from rsmq.spark import InvalidOption, pipelines
-from rsmq.spark.pipelines.arguments import parser
-from rsmq.spark.pipelines.telling import cause_of, table
 from tests.spark.session.conftest import ENVIRONMENT
 
 
@@ -327,26 +327,22 @@ def test_spark_submit_takes_a_file_and_a_program_gets_json(server, ns, rsmq, raw
         (["transform", "q", "no_such_module:f", "--checkpoint", "c"], 2, "can't be found"),
         (["transform", "q", "json", "--checkpoint", "c"], 2, "is module:function"),
         (["report", "--password-env", "NO_SUCH_VARIABLE"], 2, "NO_SUCH_VARIABLE"),
-        (["report", "--url", "redis://127.0.0.1:1/0"], 2, "connecting to 127.0.0.1:1"),
+        (["report", "--url", "redis://127.0.0.1:1/0"], 4, "connecting to 127.0.0.1:1"),
     ],
 )
 def test_what_is_wrong_is_said_before_spark_starts(arguments, status, told, capsys, monkeypatch):
-    from rsmq.spark.pipelines import command
-
     monkeypatch.setattr(pipelines, "session", None)
-    assert command.main(arguments) == status
+    assert main(arguments) == status
     error = capsys.readouterr().err
     assert told in error
     assert "secret" not in error
 
 
 def test_without_java_the_way_out_is_said(server, monkeypatch, capsys, tmp_path):
-    from rsmq.spark.pipelines import command
-
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    assert command.main(["report", "--url", server.url]) == 2
+    assert main(["report", "--url", server.url]) == 2
     assert "openjdk-17-jre-headless" in capsys.readouterr().err
 
 
@@ -361,8 +357,8 @@ def test_numbers_stand_below_each_other():
         {"queue": "a", "messages": 1234, "age": None},
         {"queue": "bc", "messages": 5, "age": 1.25},
     )
-    assert table(rows).splitlines() == [
-        "queue  messages  age",
+    assert rows_table(rows) == [
+        "QUEUE  MESSAGES  AGE",
         "a         1,234    -",
         "bc            5  1.2",
     ]
@@ -373,7 +369,7 @@ def test_numbers_stand_below_each_other():
 )
 def test_each_command_explains_itself(name, capsys):
     with pytest.raises(SystemExit) as end:
-        parser().parse_args([name, "--help"])
+        make_parser().parse_args([name, "--help"])
 
     assert end.value.code == 0
     assert f"rsmq-pipeline {name}" in capsys.readouterr().out

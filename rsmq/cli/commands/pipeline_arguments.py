@@ -14,13 +14,13 @@ _DESCRIPTION = (
 )
 
 
-def parser(name: str = "rsmq-pipeline") -> argparse.ArgumentParser:
-    """What ``rsmq-pipeline`` takes, under a name of the program."""
+def make_parser(name: str = "rsmq-pipeline") -> argparse.ArgumentParser:
+    """Return the parser of the arguments, under a name of the program."""
     root = argparse.ArgumentParser(name, description=_DESCRIPTION)
     root.add_argument(
         "--file",
         action="version",
-        version=str(Path(__file__).with_name("__main__.py")),
+        version=str(Path(__file__).with_name("pipeline.py")),
         help="show the file that spark-submit takes, and end",
     )
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -1,0 +1,296 @@
+"""
+``rsmq-pipeline`` and ``rsmq pipeline``: the jobs of ``rsmq.spark.pipelines`` as commands.
+
+It needs the extra ``spark`` alone: no click and no rich.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.output import Output, cell, table
+from rsmq.cli.app.run import run_program
+from rsmq.cli.commands.pipeline_arguments import make_parser
+from rsmq.transport.url import split_password
+from rsmq.wire.keys import DEFAULT_NS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rsmq.spark.pipelines.progress import Progress, Tell
+    from rsmq.spark.pipelines.queues import Queues
+
+#: The environment variable that passes the password of a URL to the processes of Spark.
+PASSWORD_VARIABLE = "RSMQ_PIPELINE_PASSWORD"  # noqa: S105 - a name
+
+Job = Callable[["SparkSession", "Tell"], Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """
+    Run ``rsmq-pipeline``.
+
+    Args:
+        arguments: the arguments of the command line; None takes those of the process.
+
+    Returns:
+        The exit code, one of ``rsmq``; 1 also if a migration found differences.
+    """
+    call = Call()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    return run_program(
+        "rsmq-pipeline",
+        lambda: run(call, parse(call, arguments, "rsmq-pipeline")),
+        as_json=lambda: "--json" in arguments,
+    )
+
+
+def parse(call: Call, arguments: Sequence[str], name: str) -> argparse.Namespace:
+    """
+    Parse the arguments; wrong ones end the process with a usage text and code 2.
+
+    Args:
+        call: the options, the environment and the profile; ``arguments`` have precedence.
+        arguments: the arguments of the command line.
+        name: the name of the program in the usage text.
+    """
+    return make_parser(name).parse_args(_with_place(call, list(arguments)))
+
+
+def run(call: Call, args: argparse.Namespace) -> int:
+    """
+    Run a job.
+
+    Args:
+        call: the call of the program.
+        args: the parsed arguments.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        Failed: the job failed on Spark.
+        MissingExtra: the extra ``spark`` is not installed.
+    """
+    _require_spark()
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - needs the extra
+
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    out = call.with_options(json=args.json).out
+    spark = None
+    try:
+        # Before Spark starts, which takes seconds: wrong arguments raise here.
+        job = _JOBS[args.command](args)
+        spark = pipelines.session(f"rsmq-pipeline {args.command}", args.master)
+        result = job(spark, lambda progress: _write_progress(out, progress))
+    except PySparkException as error:
+        raise Failed(cause_of(str(error)), exit=Exit.NOT_ALL, code="spark") from None
+    finally:
+        if spark is not None:
+            spark.stop()
+    fields = dataclasses.asdict(result)
+    out.result({"result": fields}, result_lines(fields))
+    return Exit.DONE if getattr(result, "verified", True) else Exit.NOT_ALL
+
+
+def _require_spark() -> None:
+    import rsmq.spark  # noqa: F401, PLC0415 - raises MissingExtra
+
+
+def cause_of(text: str) -> str:
+    """Return the lines of a long error of Spark that name the cause."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    starts = [at for at, line in enumerate(lines) if line.startswith("rsmq.errors.")]
+    if not starts:
+        return lines[0] if lines else text
+    cause = []
+    for line in lines[starts[-1] :]:
+        if line.lstrip().startswith(("SQLSTATE", "at ", "JVM", "==", "=== ")):
+            break
+        cause.append(line)
+    cause[0] = cause[0].partition(": ")[2]  # without the name of the class
+    return "\n".join(cause)
+
+
+def result_lines(fields: dict[str, Any]) -> Iterator[str]:
+    """Return the fields of a result as lines: lists of rows as tables."""
+    for name, value in fields.items():
+        if isinstance(value, list | tuple) and value and isinstance(value[0], dict):
+            yield ""
+            yield name
+            yield from rows_table(value)
+        elif isinstance(value, list | tuple):
+            yield f"{name}: {' '.join(map(str, value))}"
+        else:
+            yield f"{name}: {_cell(value)}"
+
+
+def rows_table(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return rows as the lines of a table: all columns but the first are numbers."""
+    names = list(rows[0])
+    cells = [[_cell(row[name]) for name in names] for row in rows]
+    return table(names, cells, numbers=range(1, len(names)))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if type(value) is int else cell(value)
+
+
+def _write_progress(out: Output, progress: Progress) -> None:
+    if out.as_json:
+        out.result({"progress": dataclasses.asdict(progress)}, ())
+        out.flush()
+        return
+    parts = [f"{progress.job}: {progress.step}"]
+    if progress.messages:
+        parts.append(f"{progress.messages:,} messages")
+    if progress.per_second:
+        parts.append(f"{progress.per_second:,.0f}/s")
+    if progress.backlog is not None:
+        parts.append(f"{progress.backlog:,} still visible")
+    if progress.lost:
+        parts.append(f"{progress.lost:,} taken by others")
+    out.note(", ".join(parts))
+
+
+def _with_place(call: Call, arguments: list[str]) -> list[str]:
+    """Add where the queues are to the arguments of a job; later arguments override it."""
+    if not arguments or arguments[0].startswith("-"):
+        return arguments
+    job, *rest = arguments
+    if job == "migrate":
+        if {"url", "ns", "profile"} & call.given.keys():
+            raise Failed("A migration has two places: give --from-url and --to-url.")
+        return arguments
+    url, ns = call.configured
+    added = ["--json"] * call.as_json + ["--any-names"] * call.place.any_names
+    added += [f"--ns={ns}"] * bool(ns)
+    if url:
+        url, password = split_password(url)
+        added.append(f"--url={url}")
+        if password is not None:
+            # Not as an option: a plan of Spark shows its options.
+            os.environ[PASSWORD_VARIABLE] = password
+            added.append(f"--password-env={PASSWORD_VARIABLE}")
+    return [job, *added, *rest]
+
+
+def _place(args: argparse.Namespace, prefix: str = "", like: Queues | None = None) -> Queues:
+    from rsmq.spark.pipelines.queues import Queues  # noqa: PLC0415 - needs the extra
+
+    options = {
+        name: getattr(args, f"{prefix}{name}")
+        for name in ("url", "ns", "password_env", "password_file")
+    }
+    if like is not None and options["url"] is None:
+        place = dataclasses.replace(like, ns=options["ns"] or like.ns)
+    else:
+        options["ns"] = options["ns"] or DEFAULT_NS
+        place = Queues(**options, strict_names=not getattr(args, f"{prefix}any_names"))
+    place.reach()
+    return place
+
+
+def _queues(at: Queues, names: Iterable[str | None]) -> None:
+    for name in names:
+        if name is not None:
+            at.server().require(name)
+
+
+def _archive(args: argparse.Namespace) -> Job:
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    source = _place(args)
+    _queues(source, args.queues)
+    return lambda spark, tell: pipelines.archive(
+        spark, source, args.queues, args.path, checkpoint=args.checkpoint, follow=args.follow,
+        keep=args.keep, text=args.text, batch=args.batch, tell=tell,
+    )  # fmt: skip
+
+
+def _replay(args: argparse.Namespace) -> Job:
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    target = _place(args)
+    _queues(target, [] if args.create else [args.queue])
+    return lambda spark, tell: pipelines.replay(
+        spark, args.path, target, args.queue, kind=args.kind, date=args.date, where=args.where,
+        restore=args.restore, create=args.create, write_id=args.write_id, tell=tell,
+    )  # fmt: skip
+
+
+def _migrate(args: argparse.Namespace) -> Job:
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    source, target = _place(args, "from_"), _place(args, "to_")
+    return lambda spark, tell: pipelines.migrate(spark, source, target, args.queues, tell=tell)
+
+
+def _transform(args: argparse.Namespace) -> Job:
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+    from rsmq.spark.pipelines.transform import function_of  # noqa: PLC0415 - as above
+
+    function, source = function_of(args.function), _place(args)
+    target = _place(args, "to_", source)
+    _queues(source, args.queues)
+    _queues(target, [] if args.create else [args.to])
+    return lambda spark, tell: pipelines.transform(
+        spark, source, args.queues, target, args.to, function, checkpoint=args.checkpoint,
+        follow=args.follow, create=args.create, binary=args.binary, batch=args.batch, tell=tell,
+    )  # fmt: skip
+
+
+def _redrive(args: argparse.Namespace) -> Job:
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    at = _place(args)
+    _queues(at, [args.dead_letter_queue, args.otherwise])
+    return lambda spark, tell: pipelines.redrive(
+        spark, at, args.dead_letter_queue, args.to, args.otherwise, checkpoint=args.checkpoint,
+        batch=args.batch, tell=tell,
+    )  # fmt: skip
+
+
+def _report(args: argparse.Namespace) -> Job:
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    at = _place(args)
+    _queues(at, args.queues or [])
+    return lambda spark, tell: pipelines.report(spark, at, args.queues, path=args.path, tell=tell)
+
+
+def _drain(args: argparse.Namespace) -> Job:
+    from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
+
+    source = _place(args)
+    _queues(source, args.queues)
+    return lambda spark, tell: pipelines.drain(
+        spark, source, args.queues, args.path, checkpoint=args.checkpoint, kind=args.kind,
+        batch=args.batch, tell=tell,
+    )  # fmt: skip
+
+
+_JOBS: dict[str, Callable[[argparse.Namespace], Job]] = {
+    "archive": _archive,
+    "replay": _replay,
+    "migrate": _migrate,
+    "transform": _transform,
+    "redrive": _redrive,
+    "report": _report,
+    "drain": _drain,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

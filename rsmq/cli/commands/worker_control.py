@@ -1,0 +1,62 @@
+"""
+Pausing queues, resuming them and listing workers: for ``rsmq`` and ``rsmq-worker``.
+
+This module needs nothing but the core: ``rsmq-worker`` runs without the extra ``cli``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.output import shown, shown_time, table
+from rsmq.worker.registry import WorkerInfo, list_workers
+
+_HEADINGS = ("name", "alive", "since", "last seen", "host", "process", "holds", "handled", "failed")
+
+
+def pause_queues(call: Call, queues: Iterable[str]) -> None:
+    """
+    Pause queues for workers, one after the other.
+
+    Raises:
+        QueueNotFound: a queue does not exist; earlier ones are paused.
+    """
+    with call.open() as rsmq:
+
+        def act(queue: str) -> tuple[dict[str, Any], str]:
+            changed = rsmq.pause_queue(queue)
+            return {"paused": changed}, "paused" if changed else "was paused already"
+
+        call.for_each(queues, act)
+
+
+def resume_queues(call: Call, queues: Iterable[str]) -> None:
+    """
+    Resume queues for workers, one after the other.
+
+    Raises:
+        QueueNotFound: a queue does not exist; earlier ones are resumed.
+    """
+    with call.open() as rsmq:
+
+        def act(queue: str) -> tuple[dict[str, Any], str]:
+            changed = rsmq.resume_queue(queue)
+            return {"resumed": changed}, "resumed" if changed else "was resumed already"
+
+        call.for_each(queues, act)
+
+
+def show_workers(call: Call) -> None:
+    """Write a table of the workers of the namespace."""
+    with call.open() as rsmq:
+        workers = list_workers(rsmq)
+    call.out.result(workers, table(_HEADINGS, map(_row, workers)))
+
+
+def _row(worker: WorkerInfo) -> tuple[Any, ...]:
+    holds = ", ".join(f"{shown(queue)}: {number}" for queue, number in worker.queues.items())
+    times = shown_time(worker.since_ms), shown_time(worker.seen_ms)
+    host, counts = shown(worker.host), (worker.handled, worker.failed)
+    return (worker.name, worker.alive, *times, host, worker.pid, holds or None, *counts)
