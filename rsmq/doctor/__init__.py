@@ -1,15 +1,15 @@
 """
-What is wrong with a server and its queues, and repairs.
+The doctor: finds and repairs faults of a server and its queues.
 
     report = examine(rsmq)
     for finding in report.faults:
         print(finding.queue, finding.code, finding.text)
     repair(rsmq, report.findings)
 
-``repair`` does what is safe: no message, no body and no receive count that Redis can count up goes
-or changes. What else it can do must be asked for by name (``also``); the rest is for a person, and
-``Finding.remedy`` says how. E is an error (messages are lost, stuck or refused), W a warning (some
-client goes wrong), N a note.
+``repair`` makes safe repairs: they remove or change no message, no body and no receive count that
+Redis can increment. Repairs marked "asked for" are made only if the caller names them (``also``).
+Faults marked "by hand" are for a person: ``Finding.remedy`` has the commands. E is an error
+(messages are lost, stuck or refused), W a warning (some client fails or misreads data), N a note.
 
     of the server
     eviction                E  by hand
@@ -32,19 +32,19 @@ client goes wrong), N a note.
     wrong-type              E  by hand
     reserved-name           E  by hand
     unusable-name           E  by hand
-    expiring                E  safe: the time to live is taken off
+    expiring                E  safe: the time to live is removed
     half-queue              E  safe: completed with defaults, and listed
-    messages-without-queue  E  asked for: made a queue with the defaults
+    messages-without-queue  E  asked for: becomes a queue with the defaults
     ids-without-queue       W  asked for: the ids are removed
     unlisted-queue          W  safe: listed
-    listed-without-queue    W  safe: taken off the list
-    left-over-extension     N  safe: removed, but for what Spark has staged
+    listed-without-queue    W  safe: removed from the list
+    left-over-extension     N  safe: removed, except what Spark has staged
 
     of attributes
-    bad-attribute           W  safe: the next whole number that is allowed
+    bad-attribute           W  safe: a whole number within the limits, or the default
     large-maxsize           N  asked for: 65536
     milliseconds            W  asked for: divided by 1000 (N below ten thousand)
-    bad-total               E  safe: counted anew
+    bad-total               E  safe: the number of ids (totalsent), or 0 (totalrecv)
     strange-time            W  safe: Unix seconds
     bad-policy              E  by hand
     dead-letter-gone        E  asked for: the queue is created
@@ -58,7 +58,7 @@ client goes wrong), N a note.
     bad-counter             E  safe: 1, and the time of the repair
     count-without-time      N  safe: the time of the repair
     odd-first-received      N  safe: milliseconds
-    undeletable-id          W  asked for: a new id, unless somebody holds the message
+    undeletable-id          W  asked for: a new id, unless the message is in flight
     microseconds-score      E  asked for: milliseconds
     seconds-score           E  asked for: milliseconds
     far-future              E  asked for: visible now
@@ -68,6 +68,6 @@ client goes wrong), N a note.
 
 from rsmq.doctor.examination import examine
 from rsmq.doctor.finding import Finding, Report
-from rsmq.doctor.mending import Repair, repair
+from rsmq.doctor.repairer import Repair, repair
 
 __all__ = ["Finding", "Repair", "Report", "examine", "repair"]

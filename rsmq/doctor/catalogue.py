@@ -1,8 +1,8 @@
 """
 The catalogue of faults: severity, cause, harm and remedy of each.
 
-The codes are stable. Texts take ``{queue}`` (as a shell
-takes it), ``{ns}``, ``{number}`` and ``{detail}`` of a finding.
+The codes are stable. Texts may have these fields of a finding: ``{queue}`` (quoted for a shell),
+``{ns}``, ``{number}`` and ``{detail}``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-#: error: messages are lost, stuck or refused; warning: some client goes wrong; note: worth knowing.
+#: error: messages are lost, stuck or refused; warning: some client fails or misreads data; note:
+#: information.
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
 
@@ -20,13 +21,13 @@ class Fault:
     A kind of fault.
 
     Attributes:
-        severity: how grave it is.
-        text: what was found.
-        cause: the clients or events that leave it.
-        harm: what comes of it.
-        remedy: what a repair does, or what a person must decide and with which command.
-        safe: whether a repair does it without being asked for this code.
-        ways: the names of repairs that must be asked for.
+        severity: error, warning or note.
+        text: the fault, in a sentence.
+        cause: the clients or events that cause it.
+        harm: its consequences.
+        remedy: what the repair changes, or what a person must decide, with the commands for it.
+        safe: whether ``repair`` repairs it without an entry in its parameter ``also``.
+        ways: the names, for the parameter ``also``, of repairs that are not safe.
     """
 
     severity: Severity
@@ -423,5 +424,5 @@ _MESSAGES = {
 
 FAULTS: dict[str, Fault] = {**_SERVER, **_QUEUES, **_ATTRIBUTES, **_MESSAGES}
 
-#: Every repair that must be asked for, and its code.
-WAYS: dict[str, str] = {way: code for code, fault in FAULTS.items() for way in fault.ways}
+#: The code of each repair that is not safe, by the repair's name for the parameter ``also``.
+OPT_IN_REPAIRS: dict[str, str] = {way: code for code, fault in FAULTS.items() for way in fault.ways}

@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from redis.exceptions import ResponseError
 
 from rsmq.client import RSMQ
-from rsmq.doctor.finding import Finding, Report, finding
-from rsmq.doctor.messages import Tally, look_at_fields, look_at_messages, looks_like_id
-from rsmq.doctor.queues import facts_of, look_at_queue, names_found
-from rsmq.doctor.server import rights_findings, server_findings
+from rsmq.doctor.finding import Finding, Report, make_finding
+from rsmq.doctor.message_faults import (
+    Tally,
+    looks_like_id,
+    tally_field_faults,
+    tally_message_faults,
+)
+from rsmq.doctor.queue_faults import find_queue_faults, read_queue_facts, scan_names
+from rsmq.doctor.server_faults import find_missing_rights, find_server_faults
 from rsmq.errors import QueueNotFound
 from rsmq.operations.doctor import IndexFacts, QueueFacts, examine_index, examine_messages
 from rsmq.operations.queues import list_queues
@@ -22,11 +27,11 @@ from rsmq.transport.retry import code_of
 from rsmq.wire.keys import RESERVED_NAME, Namespace
 from rsmq.wire.names import decode_name
 
-#: Seconds until what may be half of another client's call is looked at again.
-SECOND_LOOK = 0.25
+#: Seconds until a second check of faults that may be a call in progress of another client.
+RECHECK_SECONDS = 0.25
 
-#: What a client without transactions may be in the middle of.
-_LOOKED_AT_AGAIN = {"orphan-body", "left-over-counter", "odd-field"}
+#: Faults of fields that a client without transactions causes for a moment in each send or delete.
+_RECHECKED_CODES = {"orphan-body", "left-over-counter", "odd-field"}
 
 
 def examine(
@@ -36,178 +41,208 @@ def examine(
     progress: Callable[[str, int], None] | None = None,
 ) -> Report:
     """
-    Look for faults of the server, of the namespace and of its queues. Nothing is changed.
+    Find faults of the server, of the namespace and of its queues. Nothing is changed.
 
-    Other programs may go on meanwhile. It takes a round trip for a thousand keys of the database
-    (only without ``queues``), and for each queue one, one for a thousand ids, and one for a
-    thousand fields of its hash, fewer where bodies are large. What might be half of another
-    client's call is looked at twice, a quarter of a second apart.
+    Other programs may use the queues at the same time. A fault that may be a call in progress of
+    another client is reported only if a second check, a quarter of a second later, finds it again.
+
+    Cost, in round trips: one for each 1,000 keys of the database (only without ``queues``), and for
+    each queue one, one for each 1,000 ids, and one for each 1,000 fields of its hash (for fewer
+    fields if bodies are large).
 
     Args:
-        rsmq: a client of the namespace, whatever its strict_names.
-        queues: names of queues; None is all, listed or not.
-        progress: called with each queue's name and the number of its ids, before its messages are
-            looked at.
+        rsmq: a client of the namespace, with or without strict_names.
+        queues: names of queues; None is all queues, listed or not.
+        progress: called with a queue's name and the number of its ids, before its messages are
+            examined.
 
     Raises:
         MissingParameter: a name is empty.
-        InvalidFormat: a name can be none.
-        QueueNotFound: of a queue that is named nothing is there, not even a name on the list.
-        ResponseError: redis-py's, where this user may send no scripts at all.
+        InvalidFormat: a queue can't have this name.
+        QueueNotFound: nothing of a named queue exists, not even its name in the list of queues.
+        ResponseError: redis-py's, if this user may not run scripts.
     """
-    return _Examination(rsmq, progress).report(None if queues is None else list(queues))
+    return _Examination(rsmq, progress).run(None if queues is None else list(queues))
 
 
 class _Examination:
+    """One run of ``examine``."""
+
     def __init__(self, rsmq: RSMQ, progress: Callable[[str, int], None] | None) -> None:
         self._rsmq = rsmq
         self._progress = progress
-        # Names that other clients made are to be found too.
+        # Other clients may have created queues whose names this library would refuse to create.
         self._namespace = Namespace(rsmq.namespace.name, strict_names=False)
         self._ns = self._namespace.name
-        self._known: dict[str, QueueFacts | None] = {}
-        self._messages = 0
+        self._cached_facts: dict[str, QueueFacts | None] = {}
+        self._message_count = 0
 
-    def report(self, queues: list[str] | None) -> Report:
+    def run(self, queues: list[str] | None) -> Report:
+        """Return the report on these queues; None is all queues."""
         for name in queues or ():
             self._namespace.queue(name)
         index = self._rsmq.run(examine_index(self._namespace.queues))
-        found = server_findings(self._rsmq, index)
-        if any(each.code == "no-hash-tag" for each in found):
-            return Report(self._ns, tuple(found), 0, 0)
+        findings = find_server_faults(self._rsmq, index)
+        if any(finding.code == "no-hash-tag" for finding in findings):
+            return Report(self._ns, tuple(findings), 0, 0)
         names = queues
         if names is None:
-            found += self._index(index)
-            names, aside = self._names(index)
-            found += [finding("aside", self._ns, detail=source) for source in aside]
+            findings += self._find_index_faults(index)
+            names, aside = self._find_names(index)
+            findings += [make_finding("aside", self._ns, detail=source) for source in aside]
             if index.kind == "set":
-                found += self._unusable_names()
+                findings += self._find_unusable_names()
         for name in queues or ():
-            if not self._is_there(name):
+            if not self._exists(name):
                 raise QueueNotFound(name)
-        found += self._queues(names)
+        findings += self._examine_queues(names)
         if names:
-            found += rights_findings(self._rsmq, self._namespace, names[0])
-        return Report(self._ns, tuple(found), len(names), self._messages)
+            findings += find_missing_rights(self._rsmq, self._namespace, names[0])
+        return Report(self._ns, tuple(findings), len(names), self._message_count)
 
-    def _names(self, index: IndexFacts) -> tuple[list[str], list[str]]:
-        found, aside = names_found(self._rsmq, self._namespace)
+    def _find_names(self, index: IndexFacts) -> tuple[list[str], list[str]]:
+        """Return the names of all queues, and of sources whose messages are set aside."""
+        names, aside = scan_names(self._rsmq, self._namespace)
         if index.kind == "set":
-            found |= set(self._listed())
-        found.discard(RESERVED_NAME)
-        return sorted(name for name in found if self._is_there(name)), sorted(aside)
+            names |= set(self._list_queues())
+        names.discard(RESERVED_NAME)
+        return sorted(name for name in names if self._exists(name)), sorted(aside)
 
-    def _unusable_names(self) -> list[Finding]:
-        """Of names on the list that can be no queue's."""
+    def _find_unusable_names(self) -> list[Finding]:
+        """Return a finding for each listed name that a queue can't have."""
         return [
-            finding("unusable-name", self._ns, detail=name)
-            for name in sorted(self._listed())
-            if name not in {"", RESERVED_NAME} and self._facts(name) is None
+            make_finding("unusable-name", self._ns, detail=name)
+            for name in sorted(self._list_queues())
+            if name not in {"", RESERVED_NAME} and self._read_facts(name) is None
         ]
 
-    def _listed(self) -> list[str]:
+    def _list_queues(self) -> list[str]:
         return self._rsmq.run(list_queues(self._namespace))
 
-    def _is_there(self, name: str) -> bool:
-        """Whether there is anything of a queue, and not only a key whose name begins alike."""
-        facts = self._facts(name)
+    def _exists(self, name: str) -> bool:
+        """Return whether anything of a queue exists, other than a key of another program."""
+        facts = self._read_facts(name)
         return facts is not None and (
-            facts.listed
+            facts.is_listed
             or facts.hash_kind != "none"
             or bool(facts.extensions)
             or (facts.zset_kind == "zset" and self._has_ids(facts))
         )
 
     def _has_ids(self, facts: QueueFacts) -> bool:
-        """Whether a sorted set without a hash is one of ids, and not somebody else's."""
-        first = examine_messages(facts.keys, (b"-inf", b"0"))
-        _, _, rows = self._rsmq.run(first)
-        return any(looks_like_id(row.id) for row in rows)
+        """
+        Return whether a sorted set without a hash has ids of messages.
 
-    def _facts(self, name: str) -> QueueFacts | None:
-        if name not in self._known:
-            self._known[name] = facts_of(self._rsmq, self._namespace, name)
-        return self._known[name]
+        If none of its first 1,000 members looks like an id, it belongs to another program.
+        """
+        first_step = examine_messages(facts.keys, (b"-inf", b"0"))
+        _, _, entries = self._rsmq.run(first_step)
+        return any(looks_like_id(entry.id) for entry in entries)
 
-    def _index(self, index: IndexFacts) -> list[Finding]:
-        """Faults of the index of queues, and of an index beside it."""
-        found: list[Finding] = []
+    def _read_facts(self, name: str) -> QueueFacts | None:
+        if name not in self._cached_facts:
+            self._cached_facts[name] = read_queue_facts(self._rsmq, self._namespace, name)
+        return self._cached_facts[name]
+
+    def _find_index_faults(self, index: IndexFacts) -> list[Finding]:
+        """Return the faults of the index of queues, and an index that an old Rust client left."""
+        findings: list[Finding] = []
         if index.kind not in {"set", "none"}:
             text = f"{decode_name(self._namespace.queues)} is a {index.kind}"
-            found.append(finding("wrong-type", self._ns, detail=text))
-        if index.left_ms >= 0:
-            seconds = index.left_ms // 1000
+            findings.append(make_finding("wrong-type", self._ns, detail=text))
+        if index.ttl_ms >= 0:
+            seconds = index.ttl_ms // 1000
             text = decode_name(self._namespace.queues)
-            found.append(finding("expiring", self._ns, number=seconds, detail=text))
+            findings.append(make_finding("expiring", self._ns, number=seconds, detail=text))
         reserved = self._namespace.hash_of_reserved_name
-        if self._kind(reserved) == "hash":
-            found.append(finding("reserved-name", self._ns, examples=[reserved]))
-        old = self._namespace.index_without_colon
+        if self._read_kind(reserved) == "hash":
+            findings.append(make_finding("reserved-name", self._ns, examples=[reserved]))
+        old_index = self._namespace.index_without_colon
         try:
-            facts = self._rsmq.run(examine_index(old))
-        except ResponseError as error:  # a user who may see the keys of the namespace only
+            facts = self._rsmq.run(examine_index(old_index))
+        except ResponseError as error:
+            # This key is outside of the namespace: ACL rules may not permit it.
             if code_of(error) != "NOPERM":
                 raise
-            return found
+            return findings
         if facts.kind == "set":
-            text = old.decode("utf-8", "replace")
-            found.append(finding("old-rust-keys", self._ns, number=facts.names, detail=text))
-        return found
+            text = old_index.decode("utf-8", "replace")
+            findings.append(
+                make_finding("old-rust-keys", self._ns, number=facts.name_count, detail=text)
+            )
+        return findings
 
-    def _kind(self, key: bytes) -> str:
+    def _read_kind(self, key: bytes) -> str:
         return self._rsmq.run(examine_index(key)).kind
 
-    def _queues(self, names: list[str]) -> list[Finding]:
-        looks = [look for name in names if (look := self._look(name)) is not None]
-        again = [look for look in looks if look.whole or look.loose]
-        if again:
-            time.sleep(SECOND_LOOK)
-            self._known.clear()
-            for look in again:
-                self._look_again(look)
-        return [each for look in looks for each in look.findings(self._ns)]
+    def _examine_queues(self, names: list[str]) -> list[Finding]:
+        results = [result for name in names if (result := self._examine_queue(name)) is not None]
+        unconfirmed = [
+            result for result in results if result.queue_findings or result.rechecked_codes
+        ]
+        if unconfirmed:
+            time.sleep(RECHECK_SECONDS)
+            self._cached_facts.clear()
+            for result in unconfirmed:
+                self._recheck(result)
+        return [finding for result in results for finding in result.make_findings(self._ns)]
 
-    def _look(self, name: str) -> _Look | None:
-        facts = self._facts(name)
+    def _examine_queue(self, name: str) -> _QueueResult | None:
+        facts = self._read_facts(name)
         if facts is None:
             return None
-        whole = look_at_queue(self._ns, facts, self._facts)
-        look = _Look(facts, whole, {})
-        # Of what is not a queue all fields are loose; they are told of as a whole.
-        told = any(each.code == "messages-without-queue" for each in whole)
-        if facts.hash_kind == "hash" and facts.zset_kind in {"zset", "none"} and not told:
+        queue_findings = find_queue_faults(self._ns, facts, self._read_facts)
+        result = _QueueResult(facts, queue_findings, {})
+        # A hash without attributes is one finding, which counts all of its fields.
+        is_queue = all(finding.code != "messages-without-queue" for finding in queue_findings)
+        if facts.hash_kind == "hash" and facts.zset_kind in {"zset", "none"} and is_queue:
             if self._progress:
-                self._progress(name, facts.ids)
-            number, look.tallies = look_at_messages(self._rsmq, facts)
-            self._messages += number
-        return look
+                self._progress(name, facts.id_count)
+            number, result.tallies = tally_message_faults(self._rsmq, facts)
+            self._message_count += number
+        return result
 
-    def _look_again(self, look: _Look) -> None:
-        """Leave what is there still."""
-        if look.loose:
-            now = look_at_fields(self._rsmq, look.facts.keys)
-            for code in look.loose:
-                look.tallies[code].keep(now.get(code))
-        facts = self._facts(look.facts.keys.name)
-        seen = {each.code for each in look.whole}
-        if facts is not None and seen:
-            again = look_at_queue(self._ns, facts, self._facts)
-            look.whole = [each for each in again if each.code in seen]
+    def _recheck(self, result: _QueueResult) -> None:
+        """Check again, and keep the faults that still exist."""
+        if result.rechecked_codes:
+            tallies = tally_field_faults(self._rsmq, result.facts.keys)
+            for code in result.rechecked_codes:
+                result.tallies[code].keep_confirmed(tallies.get(code))
+        facts = self._read_facts(result.facts.keys.name)
+        codes = {finding.code for finding in result.queue_findings}
+        if facts is not None and codes:
+            findings = find_queue_faults(self._ns, facts, self._read_facts)
+            result.queue_findings = [finding for finding in findings if finding.code in codes]
 
 
 @dataclass(slots=True)
-class _Look:
-    """What a look at a queue found."""
+class _QueueResult:
+    """
+    The faults of one queue.
+
+    Attributes:
+        facts: the queue's keys and attributes.
+        queue_findings: the faults of the queue as a whole.
+        tallies: the faults of its messages, by code.
+    """
 
     facts: QueueFacts
-    whole: list[Finding]
+    queue_findings: list[Finding]
     tallies: dict[str, Tally]
 
     @property
-    def loose(self) -> set[str]:
-        return self.tallies.keys() & _LOOKED_AT_AGAIN
+    def rechecked_codes(self) -> set[str]:
+        """The codes of its messages' faults that must be checked twice."""
+        return self.tallies.keys() & _RECHECKED_CODES
 
-    def findings(self, ns: str) -> list[Finding]:
+    def make_findings(self, ns: str) -> list[Finding]:
+        """Return the findings of the queue as a whole, and of its messages."""
         name = self.facts.keys.name
-        tallies = self.tallies.items()
-        return [*self.whole, *(t.finding(code, ns, name) for code, t in tallies if t.number)]
+        return [
+            *self.queue_findings,
+            *(
+                tally.make_finding(code, ns, name)
+                for code, tally in self.tallies.items()
+                if tally.number
+            ),
+        ]

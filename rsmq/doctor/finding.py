@@ -12,8 +12,8 @@ from typing import Any
 
 from rsmq.doctor.catalogue import FAULTS, Severity
 
-#: How many examples a finding has at most.
-EXAMPLES = 5
+#: The maximum number of examples of a finding.
+MAX_EXAMPLES = 5
 
 _NODE_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,159}")
 
@@ -21,21 +21,22 @@ _NODE_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,159}")
 @dataclass(frozen=True, slots=True)
 class Finding:
     """
-    A fault, of the server (no queue), of the namespace (no queue) or of a queue.
+    A fault of the server, of the namespace or of a queue.
 
     Attributes:
-        code: its stable name.
-        severity: ``error``: messages are lost, stuck or refused; ``warning``: some client goes
-            wrong; ``note``: worth knowing.
-        queue: the queue's name; None if it is none of one queue.
-        text: what it is, in a sentence.
-        number: how many keys, ids, fields or bodies are concerned.
-        examples: up to five of them; bytes that are no text are escaped.
-        cause: which client or event leaves it.
-        harm: what comes of it.
-        remedy: what a repair does, or what a person must decide and with which command.
-        safe: whether a repair does it without being asked for this code.
-        ways: the names of repairs that must be asked for.
+        code: the stable name of this kind of fault.
+        severity: ``error``: messages are lost, stuck or refused; ``warning``: some client fails or
+            misreads data; ``note``: information.
+        queue: the queue's name; None for a fault of the server or of the namespace.
+        text: the fault, in a sentence.
+        number: the number of affected keys, ids, fields or bodies.
+        examples: up to five of them; unprintable characters, and bytes that are not UTF-8, are
+            escaped.
+        cause: the clients or events that cause it.
+        harm: its consequences.
+        remedy: what the repair changes, or what a person must decide, with the commands for it.
+        safe: whether ``repair`` repairs it without an entry in its parameter ``also``.
+        ways: the names, for the parameter ``also``, of repairs that are not safe.
     """
 
     code: str
@@ -51,7 +52,7 @@ class Finding:
     ways: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON takes it."""
+        """Return the attributes as a dict for JSON: tuples become lists."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name in self.__slots__
@@ -59,7 +60,7 @@ class Finding:
         }
 
 
-def finding(
+def make_finding(
     code: str,
     ns: str,
     queue: str | None = None,
@@ -69,17 +70,28 @@ def finding(
     examples: Sequence[str | bytes] = (),
     severity: Severity | None = None,
 ) -> Finding:
-    """A finding of this code, its texts filled in."""
+    """
+    Return a finding, with its texts from the catalogue.
+
+    Args:
+        code: the code of the fault in the catalogue.
+        ns: the namespace.
+        queue: the queue's name; None for a fault of the server or of the namespace.
+        number: the number of affected keys, ids, fields or bodies.
+        detail: the value of ``{detail}`` in the texts.
+        examples: affected ids, fields or keys; the first five are kept.
+        severity: replaces the severity in the catalogue.
+    """
     fault = FAULTS[code]
-    names = {"queue": _argument(queue), "ns": ns}
-    values = {**names, "number": number, "detail": shown(detail)}
+    names = {"queue": _quote_name(queue), "ns": ns}
+    values = {**names, "number": number, "detail": escape_unprintable(detail)}
     return Finding(
         code,
         severity or fault.severity,
         queue,
         fault.text.format(**values),
         number,
-        tuple(shown(each) for each in examples[:EXAMPLES]),
+        tuple(escape_unprintable(each) for each in examples[:MAX_EXAMPLES]),
         fault.cause,
         fault.harm.format(**values),
         fault.remedy.format(**values),
@@ -88,15 +100,15 @@ def finding(
     )
 
 
-def _argument(queue: str | None) -> str:
-    """A queue's name as a shell passes it to ``rsmq``."""
+def _quote_name(queue: str | None) -> str:
+    """Return the arguments of ``rsmq``, quoted for a shell, that name a queue."""
     if queue is None or _NODE_NAME.fullmatch(queue):
         return queue or ""
     return f"--any-names -- {shlex.quote(queue)}"
 
 
-def shown(value: str | bytes) -> str:
-    """A name or id for people; what is not printable text is escaped."""
+def escape_unprintable(value: str | bytes) -> str:
+    """Return a name or id as text, with everything that is not printable escaped."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     return text if text.isprintable() else ascii(text)[1:-1]
 
@@ -104,13 +116,15 @@ def shown(value: str | bytes) -> str:
 @dataclass(frozen=True, slots=True)
 class Report:
     """
-    What an examination found.
+    The result of an examination.
 
     Attributes:
         ns: the namespace.
-        findings: all of them: the server's first, then queue by queue.
-        queues: how many queues were looked at.
-        messages: how many ids in them; about, where other programs work meanwhile.
+        findings: those of the server, then those of the namespace, then those of each queue, and
+            at the end missing rights.
+        queues: the number of examined queues.
+        messages: the number of ids in them; approximate if other programs use the queues at the
+            same time.
     """
 
     ns: str

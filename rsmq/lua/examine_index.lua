@@ -1,9 +1,9 @@
--- What stands where the names of queues are kept, and what the server says of itself.
+-- Returns the state of the key that has the names of queues, and the server's reply to INFO.
 --
 -- KEYS[1] queues  set  the names of all queues
 --
--- returns {ms now, its type, ms until it expires or a negative number, names in it, INFO's text or nil
---         where the user may not ask}
+-- returns {ms now; its type; ms until it expires, negative if never; the number of names; the reply to INFO, or
+--         nil if the user may not use it}
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua

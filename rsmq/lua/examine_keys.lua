@@ -1,8 +1,8 @@
--- The names of keys that look as if they were a namespace's; one step of a walk through the database.
+-- Returns the keys that match a pattern; one step of a walk through the database.
 --
--- KEYS[1] queues   set      the names of all queues; not read: on a cluster it says which node to ask
--- ARGV[1] cursor   string   where the walk is, '0' = the first step
--- ARGV[2] pattern  string   what the keys look like
+-- KEYS[1] queues   set      the names of all queues; not read: on a cluster it selects the node
+-- ARGV[1] cursor   string   the cursor of SCAN; '0' = the first step
+-- ARGV[2] pattern  string   the pattern, as for SCAN
 --
 -- returns {the next cursor, '0' at the end; {key ...}}
 -- errors  none

@@ -1,4 +1,4 @@
--- What there is of a queue, whatever it is.
+-- Returns the keys and attributes of a queue as stored, also if they are incomplete or of a wrong type.
 --
 -- KEYS[1] hash            hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset            sorted set  the queue's message ids
@@ -7,8 +7,8 @@
 -- ARGV[1] name            string      the queue's name
 -- ARGV[2...] fields       strings     the names of attribute fields
 --
--- returns {ms now, type and ms to live of the hash, of the sorted set, 1 if it is listed, fields of the
---         hash, ids, {value of each field}, {1 for each key of extension data that is there, else 0}}
+-- returns {ms now; type and ms to live of the hash; the same of the sorted set; 1 if its name is listed; number of
+--         fields; number of ids; {value of each field}; {1 for each key of extension data that exists, else 0}}
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
@@ -20,17 +20,17 @@ local extensions = KEYS
 local name = ARGV[1]
 local fields = ARGV
 
-local kind, other = kind_of(hash), kind_of(zset)
+local hash_kind, zset_kind = kind_of(hash), kind_of(zset)
 local listed = kind_of(queues) == 'set' and redis.call('SISMEMBER', queues, name) or 0
-local values, length, ids, found = {}, 0, 0, {}
-if kind == 'hash' then
-  length, values = redis.call('HLEN', hash), redis.call('HMGET', hash, unpack(fields, 2))
+local values, field_count, id_count, existing = {}, 0, 0, {}
+if hash_kind == 'hash' then
+  field_count, values = redis.call('HLEN', hash), redis.call('HMGET', hash, unpack(fields, 2))
 end
-if other == 'zset' then
-  ids = redis.call('ZCARD', zset)
+if zset_kind == 'zset' then
+  id_count = redis.call('ZCARD', zset)
 end
 for at = 4, #extensions do
-  found[#found + 1] = redis.call('EXISTS', extensions[at])
+  existing[#existing + 1] = redis.call('EXISTS', extensions[at])
 end
-return {digits(server_time_ms()), kind, redis.call('PTTL', hash), other, redis.call('PTTL', zset), listed,
-  length, ids, values, found}
+return {digits(server_time_ms()), hash_kind, redis.call('PTTL', hash), zset_kind, redis.call('PTTL', zset), listed,
+  field_count, id_count, values, existing}

@@ -1,12 +1,12 @@
--- Which commands this user may not send: each is tried in a form that changes nothing.
+-- Returns the commands that this user may not use: runs each in a form that changes nothing.
 --
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
 -- KEYS[3] queues   set         the names of all queues
--- KEYS[4] nothing  none        a key that is never there
+-- KEYS[4] nothing  none        a key that never exists
 -- ARGV[1] name     string      the queue's name
 --
--- returns an array of commands
+-- returns an array of commands, in upper case
 -- errors  none
 -- source  none in Node
 
@@ -31,9 +31,9 @@ try('PEXPIRE', nothing, '1')
 for _, command in ipairs({'HMGET', 'HGET', 'HDEL', 'HEXISTS'}) do
   try(command, hash, '')
 end
-try('HSET', hash, 'a', 'b', 'c') -- a value is missing
+try('HSET', hash, 'a', 'b', 'c') -- fails: a value is missing
 try('HINCRBY', hash, '', 'no number')
-try('ZADD', zset, 'XX', '0', '') -- no id is empty
+try('ZADD', zset, 'XX', '0', '') -- an id is never empty
 try('ZREM', zset, '')
 try('ZSCORE', zset, '')
 try('ZRANGEBYSCORE', zset, '0', '0', 'LIMIT', '0', '1')

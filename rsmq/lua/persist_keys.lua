@@ -1,8 +1,8 @@
--- Takes the time to live off keys.
+-- Removes the time to live of keys.
 --
 -- KEYS[1...] keys  keys  any
 --
--- returns off how many
+-- returns how many had one
 -- errors  none
 -- source  none in Node
 

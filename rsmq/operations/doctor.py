@@ -1,8 +1,8 @@
 """
 Operations of the doctor: the steps of an examination, and repairs.
 
-An ``examine_`` step reads about a thousand keys, ids or fields, and changes nothing. A repair looks
-again at what it changes, and may run twice: a second run changes nothing more.
+An ``examine_`` step reads about 1,000 keys, ids or fields, and changes nothing. A repair checks
+again, in the same script, what it changes. It is idempotent: a second run changes nothing more.
 """
 
 from __future__ import annotations
@@ -21,92 +21,95 @@ from rsmq.wire.keys import Namespace, QueueKeys, key_that_no_program_uses
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from rsmq.wire.names import encode_name
 
-#: The fields of a queue's hash that are no messages: ours and Node's, and those of other clients.
+#: The attribute fields in a queue's hash that only other clients write.
 FOREIGN_FIELDS = ("createdby", "msgs", "hiddenmsgs")
+
+#: The fields of a queue's hash that are not part of a message: those of this library and of Node,
+#: and those of other clients.
 EXAMINED_FIELDS = (*ATTRIBUTE_FIELDS, *FOREIGN_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
     """
-    What stands where the names of queues are kept.
+    The state of the key that has the names of queues, and of the server.
 
     Attributes:
-        now_ms: the server's time.
+        now_ms: the server's time, ms.
         kind: the key's type, as Redis names it.
-        left_ms: ms until it expires; negative for never.
-        names: how many names there are.
-        info: what INFO answers; None where this user or server does not.
+        ttl_ms: ms until the key expires; negative if it does not expire or does not exist.
+        name_count: the number of names; 0 if the key is not a set.
+        info: the reply to INFO; None if this user or server does not permit it.
     """
 
     now_ms: int
     kind: str
-    left_ms: int
-    names: int
+    ttl_ms: int
+    name_count: int
     info: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
     """
-    What there is of a queue.
+    The keys and attributes of a queue, as stored.
 
     Attributes:
-        keys: its keys.
-        now_ms: the server's time.
+        keys: the queue's keys.
+        now_ms: the server's time, ms.
         hash_kind: the type of its hash, as Redis names it.
-        zset_kind: the type of its sorted set.
-        hash_left_ms: ms until the hash expires; negative for never.
-        zset_left_ms: ms until the sorted set expires; negative for never.
-        listed: whether its name is in the index.
-        length: fields of the hash.
-        ids: ids in the sorted set.
-        fields: attribute fields as stored; those that are missing are left out.
-        extensions: the keys of extension data that are there.
+        zset_kind: the type of its sorted set, as Redis names it.
+        hash_ttl_ms: ms until the hash expires; negative if it does not expire or does not exist.
+        zset_ttl_ms: ms until the sorted set expires; negative as above.
+        is_listed: whether its name is in the index of queues.
+        field_count: the number of fields of the hash.
+        id_count: the number of ids in the sorted set.
+        fields: attribute fields as stored; missing fields are left out.
+        extensions: the keys of extension data that exist.
     """
 
     keys: QueueKeys
     now_ms: int
     hash_kind: str
     zset_kind: str
-    hash_left_ms: int
-    zset_left_ms: int
-    listed: bool
-    length: int
-    ids: int
+    hash_ttl_ms: int
+    zset_ttl_ms: int
+    is_listed: bool
+    field_count: int
+    id_count: int
     fields: dict[str, bytes]
     extensions: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRow:
+class QueueEntry:
     """
-    An id in a queue's sorted set, and what is stored of it.
+    An id in a queue's sorted set, and the data that the queue's hash stores for it.
 
     Attributes:
         id: the id.
         score: its score, as Redis writes it.
-        has_body: whether there is a body.
-        count: its receive count as stored; None without one.
-        first: the time of its first receive as stored; None without one.
+        has_body: whether the hash has a body for it.
+        receive_count: its receive count as stored; None if there is none.
+        first_received: the time of its first receive as stored; None if there is none.
     """
 
     id: bytes
     score: bytes
     has_body: bool
-    count: bytes | None
-    first: bytes | None
+    receive_count: bytes | None
+    first_received: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
-class LooseField:
+class OrphanField:
     """
-    A field of a queue's hash that belongs to no id in the queue.
+    A field of a queue's hash that belongs to no id in the queue's sorted set.
 
     Attributes:
         field: its name.
-        id: the id that it is about; the field itself unless it is a counter.
-        has_body: whether that id has a body.
+        id: the id that a counter belongs to; for all other fields, the field's own name.
+        has_body: whether the hash has a body for that id.
     """
 
     field: bytes
@@ -115,18 +118,18 @@ class LooseField:
 
 
 def examine_index(key: bytes) -> Operation[IndexFacts]:
-    """Look at an index of queues, and ask the server for INFO."""
+    """Read the state of an index of queues, and the server's reply to INFO."""
 
     def parse(reply: Any) -> IndexFacts:
-        now, kind, left, names, info = reply
-        said = None if info is None else info.decode("utf-8", "replace")
-        return IndexFacts(int(now), kind.decode(), left, names, said)
+        now, kind, ttl, name_count, info = reply
+        text = None if info is None else info.decode("utf-8", "replace")
+        return IndexFacts(int(now), kind.decode(), ttl, name_count, text)
 
     return Operation(load("examine_index"), (key,), (), parse, Retry.ALWAYS)
 
 
 def examine_keys(namespace: Namespace, cursor: bytes) -> Operation[tuple[bytes, list[bytes]]]:
-    """A step of SCAN for the keys of a namespace: where to go on (b'0' at the end), and keys."""
+    """Run one step of SCAN for a namespace: the next cursor (b'0' at the end), and keys."""
     prefix = encode_name(namespace.name)
     for special in (b"\\", b"*", b"?", b"[", b"]", b"^"):
         prefix = prefix.replace(special, b"\\" + special)
@@ -140,25 +143,29 @@ def examine_keys(namespace: Namespace, cursor: bytes) -> Operation[tuple[bytes, 
 
 
 def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
-    """Look at a queue: its keys and attributes, not its messages."""
+    """Read a queue's keys and attributes, but not its messages."""
     keys = namespace.queue(qname)
 
     def parse(reply: Any) -> QueueFacts:
-        now, kind, left, other, other_left, listed, length, ids, values, found = reply
-        fields = zip(EXAMINED_FIELDS, values, strict=False)  # none where it is not a hash
-        extensions = zip(keys.extensions, found, strict=True)
+        (
+            now, hash_kind, hash_ttl, zset_kind, zset_ttl, is_listed, field_count, id_count,
+            values, existing,
+        ) = reply  # fmt: skip
+        # The script returns no values if the key is not a hash.
+        fields = zip(EXAMINED_FIELDS, values, strict=False)
+        extensions = zip(keys.extensions, existing, strict=True)
         return QueueFacts(
             keys,
             int(now),
-            kind.decode(),
-            other.decode(),
-            left,
-            other_left,
-            bool(listed),
-            length,
-            ids,
+            hash_kind.decode(),
+            zset_kind.decode(),
+            hash_ttl,
+            zset_ttl,
+            bool(is_listed),
+            field_count,
+            id_count,
             {name: value for name, value in fields if value is not None},
-            tuple(key for key, there in extensions if there),
+            tuple(key for key, exists in extensions if exists),
         )
 
     return Operation(
@@ -173,38 +180,51 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
 
 def examine_messages(
     keys: QueueKeys, place: Place
-) -> Operation[tuple[Place | None, int, list[StoredRow]]]:
-    """A step along the ids: where to go on, the server's time in ms, and at most 1,000 ids."""
-    looked = step("examine_messages", keys, place)
+) -> Operation[tuple[Place | None, int, list[QueueEntry]]]:
+    """
+    Read the ids of a queue from a place on, with the data stored for each.
 
-    def parse(reply: Any) -> tuple[Place | None, int, list[StoredRow]]:
-        told = reply[3]
-        rows = [
-            StoredRow(told[at], told[at + 1], bool(told[at + 2]), told[at + 3], told[at + 4])
-            for at in range(0, len(told), 5)
+    Returns:
+        The place of the next step (None at the end), the server's time in ms, and at most 1,000
+        entries.
+    """
+    read = step("examine_messages", keys, place)
+
+    def parse(reply: Any) -> tuple[Place | None, int, list[QueueEntry]]:
+        values = reply[3]
+        entries = [
+            QueueEntry(
+                values[first],
+                values[first + 1],
+                bool(values[first + 2]),
+                values[first + 3],
+                values[first + 4],
+            )
+            for first in range(0, len(values), 5)
         ]
-        return next_place(reply), int(reply[2]), rows
+        return next_place(reply), int(reply[2]), entries
 
-    return Operation(looked.script, looked.keys, looked.args, parse, Retry.ALWAYS, looked.queues)
+    return Operation(read.script, read.keys, read.args, parse, Retry.ALWAYS, read.queues)
 
 
 def examine_fields(
     keys: QueueKeys, cursor: bytes, count: int
-) -> Operation[tuple[bytes, int, int, list[LooseField]]]:
+) -> Operation[tuple[bytes, int, int, list[OrphanField]]]:
     """
-    A step along the fields of the hash.
+    Read about ``count`` fields of a queue's hash, and find those that belong to no id.
 
     Returns:
-        Where to go on (b'0' at the end), the server's time in ms, the bytes that the server went
-        through, and the fields that belong to no id in the queue.
+        The next cursor (b'0' at the end), the server's time in ms, the total size in bytes of the
+        values that the server read, and the fields that belong to no id in the queue.
     """
 
-    def parse(reply: Any) -> tuple[bytes, int, int, list[LooseField]]:
-        cursor, now, size, told = reply
-        loose = [
-            LooseField(told[at], told[at + 1], bool(told[at + 2])) for at in range(0, len(told), 3)
+    def parse(reply: Any) -> tuple[bytes, int, int, list[OrphanField]]:
+        cursor, now, size, values = reply
+        orphans = [
+            OrphanField(values[first], values[first + 1], bool(values[first + 2]))
+            for first in range(0, len(values), 3)
         ]
-        return cursor, int(now), size, loose
+        return cursor, int(now), size, orphans
 
     return Operation(
         load("examine_fields"),
@@ -217,7 +237,7 @@ def examine_fields(
 
 
 def examine_rights(namespace: Namespace, qname: str) -> Operation[set[str]]:
-    """The commands that this user may not send on the keys of a queue."""
+    """Return the commands, in lower case, that this user may not send on the keys of a queue."""
     keys = namespace.queue(qname)
     return Operation(
         load("examine_rights"),
@@ -229,8 +249,9 @@ def examine_rights(namespace: Namespace, qname: str) -> Operation[set[str]]:
     )
 
 
-#: A field, what must stand there still (None is nothing), and what is to stand there: None is
-#: nothing, NOW_S and NOW_MS are the server's time.
+#: A conditional change of a field: its name, the value that it must still have, and the new value.
+#: None means that the field is missing, or is removed. NOW_S and NOW_MS as the new value are
+#: replaced by the server's time.
 Change: TypeAlias = tuple[bytes, bytes | None, bytes | None]
 
 NOW_S = b"s"
@@ -238,96 +259,167 @@ NOW_S = b"s"
 NOW_MS = b"ms"
 
 
-def mend_fields(keys: QueueKeys, changes: Sequence[Change]) -> Operation[int]:
-    """Change fields that are as they were seen; counters of ids in the queue only; of how many."""
-    return _mend(
-        "mend_fields",
+def repair_fields(keys: QueueKeys, changes: Sequence[Change]) -> Operation[int]:
+    """
+    Change fields that still have the expected values.
+
+    Counters are changed only if their id is in the queue, other fields only if the hash has ``vt``.
+
+    Returns:
+        The number of changed fields; consecutive changes of counters of one id count as one.
+    """
+    return _repair(
+        "repair_fields",
         (keys.hash, keys.zset),
         keys,
         [
             part
-            for field, seen, new in changes
-            for part in (field, _stood(seen), new if new in {NOW_S, NOW_MS} else _stood(new))
+            for field, expected, new in changes
+            for part in (
+                field,
+                _encode_value(expected),
+                new if new in {NOW_S, NOW_MS} else _encode_value(new),
+            )
         ],
     )
 
 
-def _stood(value: bytes | None) -> bytes:
+def _encode_value(value: bytes | None) -> bytes:
+    """Return a value as the script takes it: an empty text is a missing field, not a value."""
     return b"" if value is None else b"=" + value
 
 
-def mend_listing(namespace: Namespace, qname: str, *, make: bool) -> Operation[int]:
+def repair_listing(namespace: Namespace, qname: str, *, create: bool) -> Operation[int]:
     """
-    Complete a half-made queue with defaults and list it; unlist one of which nothing is there.
+    Make the index of queues and the attributes of a queue agree.
+
+    If neither the hash nor the sorted set exists, the name is removed from the index. A queue with
+    all attributes is added to it. A queue that lacks some of vt, delay and maxsize gets their
+    defaults, the server's time as created and modified if these are missing, and is added.
 
     Args:
         namespace: the namespace.
         qname: the queue's name.
-        make: True also makes a queue of a hash that has none of vt, delay and maxsize.
+        create: whether to do this too if vt, delay and maxsize are all missing.
+
+    Returns:
+        1 if anything changed, else 0.
     """
     keys = namespace.queue(qname)
     defaults = DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE
-    return _mend(
-        "mend_listing",
+    return _repair(
+        "repair_listing",
         (keys.hash, keys.zset, namespace.queues),
         keys,
-        [encode_name(keys.name), b"1" if make else b"0", *map(digits, defaults)],
+        [encode_name(keys.name), b"1" if create else b"0", *map(digits, defaults)],
     )
 
 
-def mend_scores(
+def repair_scores(
     keys: QueueKeys, changes: Sequence[tuple[bytes, bytes, bytes | None]]
 ) -> Operation[int]:
-    """Give ids another score (None is now) if theirs is the one that was seen; how many."""
-    return _mend(
-        "mend_scores",
+    """
+    Change the scores of ids that still have the expected score.
+
+    Args:
+        keys: the queue's keys.
+        changes: for each id: the id, the expected score, and the new one (None is now).
+
+    Returns:
+        The number of changed scores.
+    """
+    return _repair(
+        "repair_scores",
         (keys.zset,),
         keys,
-        [part for id, seen, new in changes for part in (id, seen, new or b"")],
+        [part for id, expected, new in changes for part in (id, expected, new or b"")],
     )
 
 
-def remove_ghosts(keys: QueueKeys, ghosts: Sequence[tuple[bytes, bool]]) -> Operation[int]:
+def remove_ghost_ids(keys: QueueKeys, ghosts: Sequence[tuple[bytes, bool]]) -> Operation[int]:
     """
-    Remove ids that have no body; how many.
+    Remove ids that have no body, with their counters.
 
     Args:
-        keys: the queue's.
-        ghosts: ids, each with whether it is known to be no send in progress; of the others those
-            are removed that have been due for ten seconds.
+        keys: the queue's keys.
+        ghosts: ids, each with whether it is certain that no send of it is in progress. All others
+            are removed only if they have been due for ten seconds.
+
+    Returns:
+        The number of removed ids.
     """
-    flat = [part for id, known in ghosts for part in (id, b"1" if known else b"")]
-    return _mend("remove_ghosts", (keys.hash, keys.zset), keys, flat)
+    flat = [part for id, is_certain in ghosts for part in (id, b"1" if is_certain else b"")]
+    return _repair("remove_ghost_ids", (keys.hash, keys.zset), keys, flat)
 
 
-def remove_left_over(keys: QueueKeys, ids: Sequence[bytes], *, bodies: bool) -> Operation[int]:
-    """Remove counters of ids that are not in the queue; True: also their bodies. Of how many."""
-    return _mend("remove_left_over", (keys.hash, keys.zset), keys, [b"1" if bodies else b"0", *ids])
+def remove_orphan_fields(keys: QueueKeys, ids: Sequence[bytes], *, bodies: bool) -> Operation[int]:
+    """
+    Remove the fields of ids that are not in the queue.
+
+    Args:
+        keys: the queue's keys.
+        ids: the ids.
+        bodies: True removes the bodies with their counters; False removes counters only, and only
+            those of ids that have no body.
+
+    Returns:
+        The number of ids whose fields were removed.
+    """
+    args = [b"1" if bodies else b"0", *ids]
+    return _repair("remove_orphan_fields", (keys.hash, keys.zset), keys, args)
 
 
-def restore_orphans(keys: QueueKeys, orphans: Sequence[tuple[bytes, int | None]]) -> Operation[int]:
-    """Put ids that have a body back into the queue, due at these ms (None is now); how many."""
+def restore_orphan_bodies(
+    keys: QueueKeys, orphans: Sequence[tuple[bytes, int | None]]
+) -> Operation[int]:
+    """
+    Add the ids of bodies to the queue again.
+
+    Args:
+        keys: the queue's keys.
+        orphans: ids, each with the time in ms from which it is visible (None is now).
+
+    Returns:
+        The number of added ids.
+
+    Raises:
+        QueueNotFound: the queue does not exist.
+    """
     flat = [part for id, due in orphans for part in (id, b"" if due is None else digits(due))]
-    return _mend("restore_orphans", (keys.hash, keys.zset), keys, flat)
+    return _repair("restore_orphan_bodies", (keys.hash, keys.zset), keys, flat)
 
 
-def remint_messages(keys: QueueKeys, sent: Sequence[tuple[bytes, int]]) -> Operation[int]:
-    """Give messages that nobody holds a new id, which tells these microseconds; how many."""
+def replace_ids(keys: QueueKeys, sent: Sequence[tuple[bytes, int]]) -> Operation[int]:
+    """
+    Give messages new ids. Messages in flight keep theirs.
+
+    Args:
+        keys: the queue's keys.
+        sent: ids, each with the sent time, in microseconds, for the new id.
+
+    Returns:
+        The number of messages that have a new id.
+    """
     flat = [part for id, us in sent for part in (id, digits(us), make_id_suffix())]
-    return _mend("remint_messages", (keys.hash, keys.zset), keys, flat)
+    return _repair("replace_ids", (keys.hash, keys.zset), keys, flat)
 
 
 def persist_keys(keys: Sequence[bytes], queues: tuple[str, ...]) -> Operation[int]:
-    """Take the time to live off keys; off how many."""
+    """Remove the time to live of keys, and return how many had one."""
     return Operation(load("persist_keys"), tuple(keys), (), int, Retry.ALWAYS, queues)
 
 
 def remove_extensions(keys: QueueKeys, extensions: Sequence[bytes]) -> Operation[int]:
-    """Remove extension data if neither hash nor sorted set is there; how many keys."""
-    return _mend("remove_extensions", (keys.hash, keys.zset, *extensions), keys, [])
+    """
+    Remove keys of extension data if the queue has neither a hash nor a sorted set.
+
+    Returns:
+        The number of removed keys.
+    """
+    return _repair("remove_extensions", (keys.hash, keys.zset, *extensions), keys, [])
 
 
-def _mend(
+def _repair(
     name: str, redis_keys: tuple[bytes, ...], keys: QueueKeys, args: Sequence[bytes]
 ) -> Operation[int]:
     return Operation(load(name), redis_keys, tuple(args), int, Retry.ALWAYS, (keys.name,))

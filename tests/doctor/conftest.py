@@ -71,4 +71,4 @@ def patient(rsmq, raw):
 def nobody_else_is_here(request, monkeypatch):
     """What might be half of a call need not be looked at twice, where nobody calls."""
     if "traffic" not in request.fixturenames:
-        monkeypatch.setattr("rsmq.doctor.examination.SECOND_LOOK", 0)
+        monkeypatch.setattr("rsmq.doctor.examination.RECHECK_SECONDS", 0)

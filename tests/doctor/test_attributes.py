@@ -139,14 +139,14 @@ def test_a_time_that_is_none_becomes_that_of_the_repair(patient, raw, stored):
 
 
 def test_an_attribute_that_was_set_since_stays_as_it_is(patient, raw, rsmq):
-    from rsmq.operations.doctor import mend_fields
+    from rsmq.operations.doctor import repair_fields
 
     raw.hset(patient.hash(), "vt", "0.5")
     keys = rsmq.namespace.queue("q")
     rsmq.set_queue_attributes("q", vt=77)
 
-    assert rsmq.run(mend_fields(keys, [(b"vt", b"0.5", b"1")])) == 0
+    assert rsmq.run(repair_fields(keys, [(b"vt", b"0.5", b"1")])) == 0
     assert patient.fields()["vt"] == "77"
     raw.delete(patient.hash())
-    assert rsmq.run(mend_fields(keys, [(b"created", None, b"s")])) == 0
+    assert rsmq.run(repair_fields(keys, [(b"created", None, b"s")])) == 0
     assert not raw.exists(patient.hash())

@@ -7,13 +7,13 @@ import re
 import pytest
 
 from rsmq import InvalidFormat, doctor
-from rsmq.doctor import finding, mending
-from rsmq.doctor.catalogue import FAULTS, WAYS
+from rsmq.doctor import finding, repairer
+from rsmq.doctor.catalogue import FAULTS, OPT_IN_REPAIRS
 
 
 @pytest.mark.parametrize("code", FAULTS)
 def test_a_fault_says_what_who_and_what_to_do(code):
-    told = finding.finding(code, "rsmq", "orders", number=2, detail="it")
+    told = finding.make_finding(code, "rsmq", "orders", number=2, detail="it")
 
     assert re.fullmatch(r"[a-z-]+", code)
     for text in (told.text, told.cause, told.harm, told.remedy):
@@ -24,7 +24,7 @@ def test_a_fault_says_what_who_and_what_to_do(code):
     assert not (told.safe and told.ways)
     by_hand = told.remedy.startswith("By hand")
     assert by_hand == (not told.safe and not told.ways)
-    assert (code in mending._ORDER) == (told.safe or bool(told.ways))
+    assert (code in repairer._REPAIR_ORDER) == (told.safe or bool(told.ways))
 
 
 def test_the_table_of_the_package_has_every_fault_and_its_repair():
@@ -43,7 +43,7 @@ def test_an_unknown_repair_is_refused_with_those_that_there_are():
     with pytest.raises(InvalidFormat) as caught:
         doctor.repair(None, [], also=["everything"])
 
-    assert all(way in caught.value.hint for way in WAYS)
+    assert all(way in caught.value.hint for way in OPT_IN_REPAIRS)
     assert "'everything'" in caught.value.hint
 
 
@@ -55,12 +55,12 @@ def test_two_repairs_of_one_fault_are_refused():
 
 
 def test_a_name_that_a_shell_would_split_is_quoted():
-    told = finding.finding("unlisted-queue", "rsmq", "größe 1")
+    told = finding.make_finding("unlisted-queue", "rsmq", "größe 1")
 
     assert told.remedy.endswith("rsmq delete-queue --any-names -- 'größe 1'.")
-    assert "--any-names" not in finding.finding("unlisted-queue", "n", "a-b").remedy
+    assert "--any-names" not in finding.make_finding("unlisted-queue", "n", "a-b").remedy
 
 
 def test_a_name_that_is_no_text_is_escaped():
-    assert finding.shown(b"\xffa\n") == r"\\xffa\n"
-    assert finding.shown("größe") == "größe"
+    assert finding.escape_unprintable(b"\xffa\n") == r"\\xffa\n"
+    assert finding.escape_unprintable("größe") == "größe"

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rsmq.doctor import examine, repair
-from rsmq.doctor.catalogue import _SERVER, WAYS
+from rsmq.doctor.catalogue import _SERVER, OPT_IN_REPAIRS
 from tests.scale import scaled
 
 NOW = 1795264742384
@@ -71,7 +71,7 @@ def found_in(rsmq):
 @pytest.fixture
 def at_once(monkeypatch):
     """Nobody sends: a body without an id is none that is being sent."""
-    monkeypatch.setattr("rsmq.doctor.mending.GRACE_MS", 0)
+    monkeypatch.setattr("rsmq.doctor.repairer.GRACE_MS", 0)
 
 
 @settings(
@@ -89,7 +89,7 @@ def test_a_repair_leaves_the_invariants_and_every_message(
 ):
     wreck(raw, ns, fields, messages, listed)
     before, scores_before = read(raw, ns)
-    also = [way for way in WAYS if asked and way != "orphan-body:remove"]
+    also = [way for way in OPT_IN_REPAIRS if asked and way != "orphan-body:remove"]
     for _ in range(3):  # one repair may uncover what is for the next
         repair(rsmq, found_in(rsmq), also=also)
     after, scores = read(raw, ns)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rsmq.doctor import repair
-from rsmq.operations.doctor import remint_messages, remove_ghosts, remove_left_over, restore_orphans
+from rsmq.operations.doctor import (
+    remove_ghost_ids,
+    remove_orphan_fields,
+    replace_ids,
+    restore_orphan_bodies,
+)
 
 NODE = "hod98j94h7HkqVvzKrlMYXegVzlPtuLy"  # sent at 1795264742384.107
 SENT = 1795264742384
@@ -135,11 +140,11 @@ def test_an_attribute_is_not_made_a_message(patient, raw, rsmq):
     raw.zadd(patient.zset(), {"vt": 5})
     before = patient.fields()
     keys = rsmq.namespace.queue("q")
-    assert rsmq.run(remint_messages(keys, [(b"vt", 1_700_000_000_000_000)])) == 0
-    assert rsmq.run(restore_orphans(keys, [(b"delay", None)])) == 0
-    assert rsmq.run(remove_left_over(keys, [b"maxsize"], bodies=True)) == 0
+    assert rsmq.run(replace_ids(keys, [(b"vt", 1_700_000_000_000_000)])) == 0
+    assert rsmq.run(restore_orphan_bodies(keys, [(b"delay", None)])) == 0
+    assert rsmq.run(remove_orphan_fields(keys, [b"maxsize"], bodies=True)) == 0
     assert patient.fields() == before
-    assert rsmq.run(remove_ghosts(keys, [(b"vt", False)])) == 1
+    assert rsmq.run(remove_ghost_ids(keys, [(b"vt", False)])) == 1
     assert (patient.fields(), patient.scores()) == (before, {})
 
 
@@ -160,7 +165,7 @@ def test_an_id_without_a_body_may_be_a_send_in_progress_for_ten_seconds(patient,
     assert patient.codes() == []
     keys = rsmq.namespace.queue("q")
     ghosts = [(RUBY.encode(), False), (new.encode(), False)]
-    assert rsmq.run(remove_ghosts(keys, ghosts)) == 0
+    assert rsmq.run(remove_ghost_ids(keys, ghosts)) == 0
     raw.zadd(patient.zset(), {RUBY: patient.now_ms() - 10_001})
     assert patient.codes() == [("ghost", "q", 1)]
 
@@ -219,7 +224,7 @@ def test_a_body_whose_id_tells_no_time_is_touched_ten_seconds_after_it_was_seen(
         raw.zadd(patient.zset(), {RUST: SENT})  # the other half of its send
 
     found = patient.findings()
-    monkeypatch.setattr("rsmq.doctor.mending.time.sleep", sleep)
+    monkeypatch.setattr("rsmq.doctor.repairer.time.sleep", sleep)
     (done,) = repair(rsmq, found, also=[f"orphan-body:{way}"])
 
     assert done.number == 1
@@ -376,7 +381,7 @@ def test_a_message_that_is_received_while_ids_are_made_anew_keeps_its_own(patien
     rsmq.receive_message("q", vt=100)
     keys = rsmq.namespace.queue("q")
 
-    assert rsmq.run(remint_messages(keys, [(RUST.encode(), SENT * 1000)])) == 0
+    assert rsmq.run(replace_ids(keys, [(RUST.encode(), SENT * 1000)])) == 0
     assert list(patient.scores()) == [RUST]
 
 
@@ -411,7 +416,7 @@ def test_deep_queues_are_walked_to_their_ends_and_mended_in_steps(patient, raw, 
 def test_more_than_is_remembered_is_mended_in_several_walks(patient, raw, rsmq, monkeypatch):
     raw.zadd(patient.zset(), {f"hod98j94h7{number:022}": 7 for number in range(25)})
     raw.hset(patient.hash(), mapping={f"hod98j94h8{number:022}:rc": 1 for number in range(25)})
-    monkeypatch.setattr("rsmq.doctor.mending.REMEMBERED", 10)
+    monkeypatch.setattr("rsmq.doctor.repairer.MAX_REMEMBERED_IDS", 10)
 
     assert patient.repaired() == [("ghost", "q", 25), ("left-over-counter", "q", 25)]
     assert patient.codes() == []

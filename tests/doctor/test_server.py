@@ -13,7 +13,7 @@ from redis.cluster import RedisCluster
 
 from rsmq import RSMQ
 from rsmq.doctor import examine, repair
-from rsmq.doctor.server import PARTS
+from rsmq.doctor.server_faults import REQUIRED_COMMANDS
 from tests.servers import Server, redis_7
 
 
@@ -195,17 +195,19 @@ def test_parts_need_what_the_readme_says():
     producer, consumer = said["producer"], said["consumer"]
     admin = said["administrator, on `~rsmq:*`"]
 
-    assert producer >= PARTS["sending"] | PARTS["dedup_id"]
-    assert producer | consumer >= PARTS["receiving and deleting"]
-    assert admin == PARTS["administration"]
-    assert said["workers, on `~rsmq:*`"] == PARTS["workers"]
-    assert said["Spark, on `~rsmq:*`"] >= PARTS["Spark"]
+    assert producer >= REQUIRED_COMMANDS["sending"] | REQUIRED_COMMANDS["dedup_id"]
+    assert producer | consumer >= REQUIRED_COMMANDS["receiving and deleting"]
+    assert admin == REQUIRED_COMMANDS["administration"]
+    assert said["workers, on `~rsmq:*`"] == REQUIRED_COMMANDS["workers"]
+    assert said["Spark, on `~rsmq:*`"] >= REQUIRED_COMMANDS["Spark"]
 
 
 def test_an_administrator_with_a_few_rights_more_can_examine_and_repair(limited, raw, ns):
     """As the README tells people to write it."""
     admin = "+eval +evalsha +script|load +hget +hdel +zrem +zscore +zrangebyscore"
-    admin += "".join(f" +{name}" for name in PARTS["sending"] | PARTS["administration"])
+    admin += "".join(
+        f" +{name}" for name in REQUIRED_COMMANDS["sending"] | REQUIRED_COMMANDS["administration"]
+    )
     doctor = "+info +config|get +scan +hscan +hlen +scard +sismember +exists +type +pttl"
     rsmq = limited("-@all", *admin.split(), *doctor.split(), "+persist")
     raw.srem(f"{ns}:QUEUES", "q")

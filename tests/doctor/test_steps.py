@@ -6,14 +6,14 @@ import pytest
 
 from rsmq.operations.doctor import (
     NOW_MS,
-    mend_fields,
-    mend_listing,
-    mend_scores,
-    remint_messages,
     remove_extensions,
-    remove_ghosts,
-    remove_left_over,
-    restore_orphans,
+    remove_ghost_ids,
+    remove_orphan_fields,
+    repair_fields,
+    repair_listing,
+    repair_scores,
+    replace_ids,
+    restore_orphan_bodies,
 )
 
 ID = b"hod98j94h7HkqVvzKrlMYXegVzlPtuLy"
@@ -46,55 +46,55 @@ def message(patient, raw):
 
 @pytest.mark.usefixtures("message")
 def test_a_message_is_no_ghost_and_nothing_of_it_is_left_over(keys, unchanged):
-    assert unchanged(remove_ghosts(keys, [(ID, True)]))
-    assert unchanged(remove_left_over(keys, [ID], bodies=False))
-    assert unchanged(remove_left_over(keys, [ID], bodies=True))
-    assert unchanged(restore_orphans(keys, [(ID, 5)]))
+    assert unchanged(remove_ghost_ids(keys, [(ID, True)]))
+    assert unchanged(remove_orphan_fields(keys, [ID], bodies=False))
+    assert unchanged(remove_orphan_fields(keys, [ID], bodies=True))
+    assert unchanged(restore_orphan_bodies(keys, [(ID, 5)]))
 
 
 @pytest.mark.usefixtures("message")
 def test_a_body_stays_where_counters_are_removed(keys, patient, raw, unchanged):
     raw.zrem(patient.zset(), ID)
 
-    assert unchanged(remove_left_over(keys, [ID], bodies=False))
+    assert unchanged(remove_orphan_fields(keys, [ID], bodies=False))
 
 
 def test_what_has_no_body_is_neither_restored_nor_given_another_id(keys, patient, raw, unchanged):
-    assert unchanged(restore_orphans(keys, [(ID, 5)]))
+    assert unchanged(restore_orphan_bodies(keys, [(ID, 5)]))
     raw.zadd(patient.zset(), {ID: SCORE})
-    assert unchanged(remint_messages(keys, [(ID, SCORE * 1000)]))
+    assert unchanged(replace_ids(keys, [(ID, SCORE * 1000)]))
 
 
 @pytest.mark.usefixtures("message")
 def test_a_score_that_is_another_one_now_stays(keys, unchanged):
-    assert unchanged(mend_scores(keys, [(ID, b"1795264742", b"5")]))
-    assert unchanged(mend_scores(keys, [(ID[:-1] + b"z", b"5", None)]))
+    assert unchanged(repair_scores(keys, [(ID, b"1795264742", b"5")]))
+    assert unchanged(repair_scores(keys, [(ID[:-1] + b"z", b"5", None)]))
 
 
 def test_a_message_that_is_gone_gets_no_counters(keys, unchanged):
-    assert unchanged(mend_fields(keys, [(ID + b":fr", None, NOW_MS)]))
-    assert unchanged(mend_fields(keys, [(ID + b":rc", None, b"1")]))
+    assert unchanged(repair_fields(keys, [(ID + b":fr", None, NOW_MS)]))
+    assert unchanged(repair_fields(keys, [(ID + b":rc", None, b"1")]))
 
 
 @pytest.mark.usefixtures("message")
 def test_a_count_that_went_on_stays(keys, unchanged):
-    assert unchanged(mend_fields(keys, [(ID + b":rc", b"7", b"1")]))
-    assert unchanged(mend_fields(keys, [(ID + b":fr", None, NOW_MS)]))
+    assert unchanged(repair_fields(keys, [(ID + b":rc", b"7", b"1")]))
+    assert unchanged(repair_fields(keys, [(ID + b":fr", None, NOW_MS)]))
 
 
 def test_a_name_stays_listed_while_anything_of_the_queue_is_there(patient, raw, rsmq, unchanged):
     raw.delete(patient.hash())
     raw.zadd(patient.zset(), {ID: SCORE})
-    assert unchanged(mend_listing(rsmq.namespace, "q", make=False))
+    assert unchanged(repair_listing(rsmq.namespace, "q", create=False))
     raw.delete(patient.zset())
     raw.hset(patient.hash(), "totalsent", 1)
-    assert unchanged(mend_listing(rsmq.namespace, "q", make=False))
+    assert unchanged(repair_listing(rsmq.namespace, "q", create=False))
 
 
 def test_a_queue_that_was_deleted_is_not_made_again(patient, raw, rsmq):
     rsmq.delete_queue("q")
 
-    assert rsmq.run(mend_listing(rsmq.namespace, "q", make=True)) == 0
+    assert rsmq.run(repair_listing(rsmq.namespace, "q", create=True)) == 0
     assert patient.state() == {}
 
 
@@ -116,7 +116,7 @@ def test_restoring_into_a_queue_that_was_deleted_makes_none(keys, patient, raw, 
     raw.hdel(patient.hash(), "vt")
     raw.hset(patient.hash(), ID, "m")
     with pytest.raises(QueueNotFound):
-        rsmq.run(restore_orphans(keys, [(ID, None)]))
+        rsmq.run(restore_orphan_bodies(keys, [(ID, None)]))
 
     assert not raw.exists(patient.zset())
 

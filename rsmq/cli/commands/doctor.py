@@ -18,7 +18,7 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import shown
 from rsmq.client import RSMQ
 from rsmq.doctor import Finding, Repair, Report, examine, repair
-from rsmq.doctor.catalogue import WAYS
+from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.errors import QueueNotFound
 
 #: A repair may uncover what is for the next: a restored body, a bad counter.
@@ -47,9 +47,9 @@ _BY_HAND = re.compile("By hand[:,] ")
 @queues_argument(required=False)
 @click.option("--fix", is_flag=True, help="Repair what is safe to repair.")
 @click.option(
-    "--also", multiple=True, type=click.Choice(list(WAYS)), metavar="REPAIR",
+    "--also", multiple=True, type=click.Choice(list(OPT_IN_REPAIRS)), metavar="REPAIR",
     help="Do this repair too, which someone has to decide on; may be given several times. One of "
-    f"{', '.join(WAYS)}.",
+    f"{', '.join(OPT_IN_REPAIRS)}.",
 )  # fmt: skip
 @yes_option()
 @click.pass_obj

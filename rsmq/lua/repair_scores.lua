@@ -1,7 +1,7 @@
--- Gives ids another score, if theirs is still the one that was seen.
+-- Changes the scores of ids that still have the expected score.
 --
 -- KEYS[1] zset       sorted set  the queue's message ids
--- ARGV[1...] changes strings     id, the score that was seen, the new one or '' for now, id ...
+-- ARGV[1...] changes strings     id, expected score, new score or '' for now, id ...
 --
 -- returns how many were changed
 -- errors  none

@@ -2,7 +2,7 @@
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
--- ARGV[1...] ghosts strings     id, '1' if it is known to be no send in progress or '', id ...
+-- ARGV[1...] ghosts strings     id, '1' if certainly no send of it is in progress or '', id ...
 --
 -- returns how many were removed
 -- errors  none

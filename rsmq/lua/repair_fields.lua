@@ -1,11 +1,12 @@
--- Changes fields of a queue that are still as they were seen. Counters only of ids that are in the queue.
+-- Changes fields of a queue that still have the expected values: counters only if their id is in the queue, other
+-- fields only if the hash has a vt.
 --
 -- KEYS[1] hash        hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset        sorted set  the queue's message ids
--- ARGV[1...] changes  strings     field, what must stand there still, what is to stand there, field ...:
---                                 '=' and a value, or '' for none; 's' and 'ms' are the time
+-- ARGV[1...] changes  strings     field, expected value, new value, field ...; a value is '=' and a text, or '' if
+--                                 the field is missing or to be removed; 's' and 'ms' are the server's time
 --
--- returns how many were changed; those of one id that stand together count as one
+-- returns how many were changed; consecutive changes of one id count as one
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
@@ -21,14 +22,14 @@ allow_removal(zset, hash)
 for at = 1, #changes, 3 do
   local field, new = changes[at], changes[at + 2]
   local id = string.match(field, '^(.+):rc$') or string.match(field, '^(.+):fr$')
-  local there = redis.call('HGET', hash, field)
-  local alive
+  local stored = redis.call('HGET', hash, field)
+  local exists
   if id then
-    alive = redis.call('ZSCORE', zset, id)
+    exists = redis.call('ZSCORE', zset, id)
   else
-    alive = redis.call('HEXISTS', hash, 'vt') == 1
+    exists = redis.call('HEXISTS', hash, 'vt') == 1
   end
-  if alive and (there and '=' .. there or '') == changes[at + 1] then
+  if exists and (stored and '=' .. stored or '') == changes[at + 1] then
     number = number + (last == (id or field) and 0 or 1)
     last = id or field
     if new == '' then

@@ -1,10 +1,10 @@
--- Puts the ids of bodies that are in no queue back into theirs.
+-- Adds the ids of bodies that are not in the queue's sorted set to it.
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset       sorted set  the queue's message ids
--- ARGV[1...] orphans strings     id, the ms from which it is visible or '' for now, id ...
+-- ARGV[1...] orphans strings     id, ms from which it is visible or '' for now, id ...
 --
--- returns how many were put back
+-- returns how many were added
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua

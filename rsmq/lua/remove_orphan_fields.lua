@@ -1,11 +1,11 @@
--- Removes fields of ids that are not in the queue: counters without a body, or bodies with all of theirs.
+-- Removes fields of ids that are not in the queue: counters without a body, or bodies with their counters.
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
 -- ARGV[1] bodies    integer     1 = bodies too, 0 = only of ids that have none
 -- ARGV[2...] ids    strings     the ids
 --
--- returns of how many something was removed
+-- returns the number of ids whose fields were removed
 -- errors  none
 -- source  none in Node
 -- @include reserved.lua

@@ -1,10 +1,10 @@
--- Gives messages that nobody holds another id; all else of them stays.
+-- Gives messages that are not in flight a new id. Score, body and counters stay the same.
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset       sorted set  the queue's message ids
--- ARGV[1...] renamed strings     id, when it was sent, us, 22 random characters for the new one, id ...
+-- ARGV[1...] renamed strings     id, sent time in us for the new id, 22 random characters for it, id ...
 --
--- returns how many have another id now
+-- returns how many have a new id
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua
@@ -23,8 +23,8 @@ for at = 1, #renamed, 3 do
   local id, new = renamed[at], base36(tonumber(renamed[at + 1])) .. renamed[at + 2]
   local score = redis.call('ZSCORE', zset, id)
   local values = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
-  local held = values[2] and score and tonumber(score) > now
-  if score and values[1] and not is_reserved(id) and not held and not redis.call('ZSCORE', zset, new) then
+  local in_flight = values[2] and score and tonumber(score) > now
+  if score and values[1] and not is_reserved(id) and not in_flight and not redis.call('ZSCORE', zset, new) then
     for place, ending in ipairs({'', ':rc', ':fr', ':meta'}) do
       if values[place] then
         redis.call('HSET', hash, new .. ending, values[place])
@@ -32,7 +32,7 @@ for at = 1, #renamed, 3 do
     end
     redis.call('ZADD', zset, score, new)
     number = number + remove_message(zset, hash, id)
-    redis.call('HDEL', hash, id .. ':meta') -- whatever wrote it
+    redis.call('HDEL', hash, id .. ':meta') -- remove_message removes it only from ids without capitals
   end
 end
 return number

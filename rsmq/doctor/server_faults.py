@@ -1,0 +1,191 @@
+"""
+Faults of the server's configuration, and missing rights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, TypeAlias
+
+from redis.exceptions import ResponseError
+
+from rsmq.client import RSMQ
+from rsmq.doctor.finding import Finding, make_finding
+from rsmq.lua.load import Script
+from rsmq.operations.doctor import IndexFacts, examine_rights
+from rsmq.operations.operation import Operation, Retry
+from rsmq.wire.keys import Namespace
+
+#: A server that uses at least this share of maxmemory is nearly full.
+NEARLY_FULL_SHARE = 0.9
+
+_MIN_VERSION = (6, 2)
+_SETTINGS = ("appendfsync", "min-replicas-to-write", "save")
+
+#: The commands that each part of this library needs, as in the README.
+REQUIRED_COMMANDS = {
+    "sending": {"time", "hmget", "zadd", "hset", "hincrby"},
+    "receiving and deleting": {
+        "time", "hmget", "zadd", "hset", "hincrby", "hget", "hdel", "zrem", "zscore",
+        "zrangebyscore",
+    },
+    "dedup_id": {"hget", "hdel", "hscan", "pttl", "pexpire"},
+    "administration": {
+        "hsetnx", "sadd", "srem", "smembers", "unlink", "zcard", "zcount", "zrange", "hexists",
+    },
+    "workers": {"hgetall", "hlen", "hscan", "pttl", "pexpire"},
+    "Spark": {"hkeys", "hlen", "hgetall", "pttl", "pexpire"},
+}  # fmt: skip
+
+#: The code of a fault, and arguments of ``make_finding``.
+_ServerFault: TypeAlias = tuple[str, dict[str, Any]]
+
+
+def find_server_faults(rsmq: RSMQ, index: IndexFacts) -> list[Finding]:
+    """
+    Return the faults of the server's settings and state.
+
+    Args:
+        rsmq: a client of the namespace.
+        index: its ``info`` is the server's reply to INFO.
+    """
+    ns = rsmq.namespace.name
+    settings = _read_settings(rsmq)
+    findings = []
+    if settings is None:
+        findings.append(_make_unexamined(ns, "CONFIG GET (saving, replicas)"))
+    if index.info is None:
+        findings.append(_make_unexamined(ns, "INFO (memory, saving, version, replication)"))
+        return findings
+    info = dict(line.split(":", 1) for line in index.info.splitlines() if ":" in line)
+    faults = [
+        *_find_memory_faults(info),
+        *_find_version_faults(info),
+        *_find_persistence_faults(info, settings),
+        *_find_replication_faults(info, settings),
+    ]
+    if info.get("cluster_enabled") == "1" and rsmq.namespace.hash_tag is None:
+        faults.append(("no-hash-tag", {}))
+    return [*findings, *(make_finding(code, ns, **values) for code, values in faults)]
+
+
+def _make_unexamined(ns: str, subject: str) -> Finding:
+    return make_finding("not-looked-at", ns, detail=subject)
+
+
+def _find_memory_faults(info: dict[str, str]) -> list[_ServerFault]:
+    faults: list[_ServerFault] = []
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        limited = "" if info.get("maxmemory") != "0" else " (no maxmemory is set yet)"
+        code = "volatile-eviction" if policy.startswith("volatile") else "eviction"
+        faults.append((code, {"detail": policy + limited}))
+    limit = int(info.get("maxmemory", 0))
+    used = int(info.get("used_memory", 0))
+    if limit and used >= limit * NEARLY_FULL_SHARE:
+        faults.append(("memory-nearly-full", {"detail": f"{used / limit:.0%}"}))
+    return faults
+
+
+def _find_version_faults(info: dict[str, str]) -> list[_ServerFault]:
+    version = re.match(r"(\d+)\.(\d+)", info.get("redis_version", ""))
+    if version and (int(version[1]), int(version[2])) < _MIN_VERSION:
+        return [("old-server", {"detail": info["redis_version"]})]
+    return []
+
+
+def _find_persistence_faults(
+    info: dict[str, str], settings: dict[str, str] | None
+) -> list[_ServerFault]:
+    failed = [
+        name
+        for name in ("rdb_last_bgsave_status", "aof_last_bgrewrite_status", "aof_last_write_status")
+        if info.get(name, "ok") != "ok"
+    ]
+    faults: list[_ServerFault] = []
+    if failed:
+        faults.append(("save-failed", {"detail": ", ".join(failed), "number": len(failed)}))
+    if info.get("aof_enabled", "1") == "0":
+        # INFO does not report whether snapshots are configured.
+        has_no_save = settings is not None and not settings.get("save")
+        faults.append(("no-persistence" if has_no_save else "snapshots-only", {}))
+    elif settings is not None and settings.get("appendfsync", "always") != "always":
+        faults.append(("seldom-synced", {"detail": settings["appendfsync"]}))
+    return faults
+
+
+def _find_replication_faults(
+    info: dict[str, str], settings: dict[str, str] | None
+) -> list[_ServerFault]:
+    if info.get("role") == "slave":
+        return [("replica", {})]
+    replicas = int(info.get("connected_slaves", 0))
+    if replicas and settings is not None and settings.get("min-replicas-to-write") == "0":
+        return [("replicas-not-required", {"number": replicas})]
+    return []
+
+
+def _read_settings(rsmq: RSMQ) -> dict[str, str] | None:
+    """Read ``_SETTINGS``; None if this user, server or client does not permit it."""
+    settings: dict[str, str] = {}
+    for name in _SETTINGS:  # one by one: several names in one call need Redis 7
+        try:
+            values = rsmq.run(_make_config_get(name))
+        except ResponseError:
+            return None
+        if values is None:
+            return None
+        settings.update(values)
+    return settings
+
+
+def _make_config_get(name: str) -> Operation[dict[str, str] | None]:
+    """
+    Return an operation that sends CONFIG GET as a plain command: no script may call it.
+
+    Some clients, as those of a cluster, send only the script of an operation. Its reply is nil,
+    which means that the setting is unknown.
+    """
+    words = (b"CONFIG", b"GET", name.encode())
+    packed = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
+
+    def parse(reply: Any) -> dict[str, str] | None:
+        if reply is None:
+            return None
+        pairs = reply.items() if isinstance(reply, dict) else zip(*[iter(reply)] * 2, strict=True)
+        return {key.decode(): value.decode("utf-8", "replace") for key, value in pairs}
+
+    return Operation(_UNKNOWN_SETTING, (), (), parse, Retry.ALWAYS, packed=(packed,))
+
+
+_UNKNOWN_SOURCE = b"return false"
+_UNKNOWN_SETTING = Script(
+    "config",
+    _UNKNOWN_SOURCE,
+    # Redis names scripts by SHA-1; nothing is kept secret by it.
+    hashlib.sha1(_UNKNOWN_SOURCE, usedforsecurity=False).hexdigest().encode(),
+)
+
+
+def find_missing_rights(rsmq: RSMQ, namespace: Namespace, qname: str) -> list[Finding]:
+    """
+    Return the finding about commands that this user may not send, if there are any.
+
+    The commands are tried on the keys of one queue, in forms that change nothing.
+    """
+    ns = namespace.name
+    try:
+        refused = rsmq.run(examine_rights(namespace, qname))
+    except ResponseError:
+        return [_make_unexamined(ns, "which commands this user may send")]
+    missing = {part: sorted(needs & refused) for part, needs in REQUIRED_COMMANDS.items()}
+    texts = [f"{part} (+{' +'.join(names)})" for part, names in missing.items() if names]
+    if not texts:
+        return []
+    return [
+        make_finding(
+            "rights", ns, number=len(refused), detail=", ".join(texts),
+            examples=sorted(refused),
+        )
+    ]  # fmt: skip
