@@ -1,14 +1,15 @@
 """
-PyRSMQ's API on this library's core, for programs that move over.
+PyRSMQ's API on this library's client, for programs that migrate from PyRSMQ.
 
-Every import of PyRSMQ gets ``.pyrsmq`` behind ``rsmq``, and the program runs::
+A program runs unchanged if each of its imports has ``.pyrsmq`` added after ``rsmq``::
 
     from rsmq.pyrsmq import RedisSMQ, cmd
     from rsmq.pyrsmq.consumer import RedisSMQConsumer, RedisSMQConsumerThread
     from rsmq.pyrsmq.cmd.exceptions import NoMessageInQueue
 
-Names, arguments and answers are PyRSMQ 0.6.1's; what it writes is what Node's client writes.
-compat/MIGRATING.md lists what changes in behaviour. New programs use ``rsmq.RSMQ``.
+Names, parameters and results are those of PyRSMQ 0.6.1. The data in Redis is the same that Node's
+client writes. compat/MIGRATING.md lists the differences in behaviour. New programs should use
+``rsmq.RSMQ``.
 """
 
 from rsmq.pyrsmq import cmd

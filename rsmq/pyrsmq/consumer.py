@@ -1,5 +1,5 @@
 """
-PyRSMQ's consumers: call a function with each message, in this thread or another.
+PyRSMQ's consumers: call a function with each message, in the calling thread or their own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import RSMQError
 from rsmq.model import Message
-from rsmq.pyrsmq.cmd import check_seconds
 from rsmq.pyrsmq.cmd.exceptions import NoMessageInQueue, RedisSMQException
+from rsmq.pyrsmq.cmd.parameter_checks import check_seconds
 from rsmq.pyrsmq.cmd.utils import decode_message
 from rsmq.pyrsmq.rsmq import RedisSMQ
 from rsmq.transport.signals import Flag
@@ -25,31 +25,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LOG = logging.getLogger("rsmq.consumer")  # PyRSMQ's name: programs filter by it
-_LONGEST_PAUSE = 60.0
-_TROUBLE = (RedisSMQException, RSMQError, RedisError, OSError)
+_MAX_PAUSE_SECONDS = 60.0
+_REDIS_ERRORS = (RedisSMQException, RSMQError, RedisError, OSError)
 
 
 class RedisSMQConsumer:
     """
-    Calls a function with every message of a queue.
+    A consumer that calls a function, the processor, with each message of a queue.
 
-    While the function runs, the message's visibility timeout is extended. When it returns what is
-    true, the message is deleted; when it returns anything else or raises, the message is due again
-    after ``retry_delay``. Both happen only while no other consumer has received the message since.
+    While the processor runs, the message's lease is renewed. If the processor returns a true value,
+    the message is deleted. If it returns another value or raises, the message is visible again
+    after ``retry_delay``. A message that another consumer has received since is not changed.
     """
 
     def __init__(self, qname: str, processor: Callable[..., Any], **rsmq_params: Any) -> None:
         """
-        Prepare; nothing is sent before ``run``.
+        Create a consumer. Nothing is sent to Redis before ``run``.
 
         Args:
-            qname: the queue; it is created if missing.
+            qname: the queue; ``run`` creates it if it is missing.
             processor: called as ``processor(id=, message=, rc=, ts=)``.
-            rsmq_params: ``retry_delay`` (seconds until a failed message is due again, default 0;
-                None is the visibility timeout),
-                ``empty_queue_delay`` (seconds to wait when nothing is due, default 2.0),
-                ``decode`` (False leaves bodies that are JSON as text), ``vt`` (seconds, default
-                the queue's), ``trace`` (True logs each step); all others go to ``RedisSMQ``.
+            rsmq_params: ``retry_delay`` (seconds until a failed message is visible again, default
+                0; None is the visibility timeout),
+                ``empty_queue_delay`` (seconds between receives while no message is visible,
+                default 2.0), ``decode`` (False leaves bodies that are JSON as text), ``vt``
+                (seconds, default the queue's), ``trace`` (True logs each step). All others are
+                parameters of ``RedisSMQ``.
 
         Raises:
             InvalidParameterValue: retry_delay or vt is not a number of seconds.
@@ -69,7 +70,11 @@ class RedisSMQConsumer:
 
     @property
     def vt(self) -> float:
-        """The visibility timeout, seconds; the queue's is read once."""
+        """
+        The visibility timeout, seconds.
+
+        If it is not set, the queue's is read once. While the queue does not exist, it is 30.
+        """
         if self._vt is None:
             try:
                 self._vt = float(self.rsqm.getQueueAttributes().exceptions().execute()["vt"])
@@ -82,16 +87,21 @@ class RedisSMQConsumer:
         self._vt = None if value is None else check_seconds("vt", value)
 
     def run(self) -> None:
-        """Receive and process until ``stop`` is called from elsewhere."""
+        """
+        Receive and process messages until ``stop`` is called.
+
+        The queue is created if it is missing. Errors of Redis, and those that hooks of a subclass
+        raise, are logged, and the consumer continues. If they repeat, pauses grow to 60 seconds.
+        """
         self._ended.clear()
         self.trace("Consumer of %s begins", self.qname)
-        created, pause = False, 0.0
+        is_created, pause = False, 0.0
         try:
             while not self._stopping.is_set():
                 try:
-                    if not created:
+                    if not is_created:
                         self.create_queue()
-                        created = True
+                        is_created = True
                     self._process(self.rsqm.receiveMessage().exceptions().execute())
                     pause = 0.0
                 except NoMessageInQueue:
@@ -99,13 +109,13 @@ class RedisSMQConsumer:
                     self.trace("Nothing is due; next try in %s s", self.empty_queue_delay)
                     self._stopping.wait(self.empty_queue_delay)
                 except (RedisSMQException, RSMQError) as error:
-                    # The queue is gone, say: it may come back.
+                    # For example, the queue was deleted: it may be created again.
                     _LOG.warning("Consumer of %s: %s", self.qname, error)
                     self._stopping.wait(self.empty_queue_delay or 1.0)
-                except Exception as error:  # noqa: BLE001 - of the connection, or of a hook
+                except Exception as error:  # noqa: BLE001 - of a connection or a hook
                     _LOG.warning("Consumer of %s: %r; next try in %s s", self.qname, error, pause)
                     self._stopping.wait(pause)
-                    pause = min(max(1.0, 2 * pause), _LONGEST_PAUSE)
+                    pause = min(max(1.0, 2 * pause), _MAX_PAUSE_SECONDS)
         finally:
             self._stopping.clear()
             self._ended.set()
@@ -113,13 +123,13 @@ class RedisSMQConsumer:
 
     def stop(self, wait: float | None = None) -> bool:
         """
-        Ask for the end; the message at hand is finished.
+        Request that ``run`` ends. A message that is being processed is finished first.
 
         Args:
-            wait: seconds to wait for it; None does not wait.
+            wait: seconds to wait for the end of ``run``; None does not wait.
 
         Returns:
-            True if it has ended.
+            Whether ``run`` has ended.
         """
         self._stopping.set()
         if wait:
@@ -127,23 +137,27 @@ class RedisSMQConsumer:
         return self._ended.is_set()
 
     def create_queue(self) -> None:
-        """Create the queue if it is missing; one who may not create goes on with what is there."""
+        """
+        Create the queue if it is missing.
+
+        If the user's rights do not permit this, log a warning: the queue may exist.
+        """
         try:
             self.rsqm.createQueue().quiet().exceptions(enabled=False).execute()
         except ResponseError as error:
             _LOG.warning("Queue %s was not created: %s", self.qname, error)
 
     def on_success(self, msg: dict[str, Any] | None) -> None:
-        """Delete a message that was processed."""
+        """Delete a message after its processor returned a true value."""
         if not msg or "id" not in msg:
             return
         if "rc" not in msg:
             self.rsqm.deleteMessage(id=msg["id"]).exceptions().execute()
-        elif not self.rsqm.core.delete_message(self._receipt(msg)) and self._is_there(msg):
+        elif not self.rsqm.core.delete_message(self._make_receipt(msg)) and self._exists(msg):
             _LOG.warning("Message %s was received by another consumer meanwhile", msg["id"])
 
     def on_failure(self, msg: dict[str, Any] | None) -> None:
-        """Let a message that was not processed come back after ``retry_delay``."""
+        """Make a message visible again after ``retry_delay``."""
         if not msg or "id" not in msg:
             return
         _LOG.warning("Failed to process message %s", msg["id"])
@@ -151,74 +165,74 @@ class RedisSMQConsumer:
         if "rc" not in msg:
             self.rsqm.changeMessageVisibility(id=msg["id"], vt=delay).exceptions().execute()
         else:
-            self.rsqm.core.change_message_visibility(self._receipt(msg), delay)
+            self.rsqm.core.change_message_visibility(self._make_receipt(msg), delay)
 
     def trace(self, fmt: str, *args: Any) -> None:
-        """Log a step, if ``trace`` was asked for."""
+        """Log a step at level DEBUG if the consumer was created with ``trace=True``."""
         if self._trace:
             _LOG.debug(fmt, *args)
 
-    def _receipt(self, msg: dict[str, Any]) -> Message:
+    def _make_receipt(self, msg: dict[str, Any]) -> Message:
         id = msg["id"]
         name = decode_name(id) if isinstance(id, bytes) else id
         return Message(self.qname, name, b"", msg["rc"], None)
 
-    def _is_there(self, msg: dict[str, Any]) -> bool:
-        return self.rsqm.core.get_message(self.qname, self._receipt(msg).id) is not None
+    def _exists(self, msg: dict[str, Any]) -> bool:
+        return self.rsqm.core.get_message(self.qname, self._make_receipt(msg).id) is not None
 
     def _process(self, msg: dict[str, Any]) -> None:
         if self.decode:
             msg["message"] = decode_message(msg["message"])
-        extender = _Extender(self.rsqm, self._receipt(msg), self.vt)
+        renewal = _LeaseRenewal(self.rsqm, self._make_receipt(msg), self.vt)
         try:
-            extender.start()
-            done = bool(self.processor(**msg))
-        except Exception:  # noqa: BLE001 - the processor's own: the message comes back
+            renewal.start()
+            is_done = bool(self.processor(**msg))
+        except Exception:  # noqa: BLE001 - of the processor: the message is retried
             _LOG.exception("The processor failed on message %s", msg["id"])
-            done = False
-        except BaseException:  # the program ends
-            extender.stop()
-            with suppress(*_TROUBLE):
-                self.rsqm.core.change_message_visibility(self._receipt(msg), 0)
+            is_done = False
+        except BaseException:  # the program ends, as by Ctrl-C: release the message
+            renewal.stop()
+            with suppress(*_REDIS_ERRORS):
+                self.rsqm.core.change_message_visibility(self._make_receipt(msg), 0)
             raise
         finally:
-            extender.stop()
-        if done:
+            renewal.stop()
+        if is_done:
             self.on_success(msg)
         else:
             self.on_failure(msg)
 
 
-class _Extender(threading.Thread):
-    """Extends the visibility timeout of one message, each time half of it has passed."""
+class _LeaseRenewal(threading.Thread):
+    """A thread that renews the lease of one message each time half of its vt has passed."""
 
     def __init__(self, rsqm: RedisSMQ, receipt: Message, vt: float) -> None:
         super().__init__(name=f"extends {receipt.id}", daemon=True)
         self._rsqm = rsqm
         self._receipt = receipt
         self._vt = vt
-        self._over = threading.Event()
+        self._stop_requested = threading.Event()
 
     def stop(self) -> None:
-        """Return when no extension can follow any more."""
-        self._over.set()
+        """Stop the thread. No extension follows after this returns."""
+        self._stop_requested.set()
         if self.is_alive():
             self.join()
 
     def run(self) -> None:
-        while self._vt > 0 and not self._over.wait(self._vt / 2):
+        while self._vt > 0 and not self._stop_requested.wait(self._vt / 2):
             try:
-                held = self._rsqm.core.change_message_visibility(self._receipt, self._vt)
-            except _TROUBLE as error:
+                has_lease = self._rsqm.core.change_message_visibility(self._receipt, self._vt)
+            except _REDIS_ERRORS as error:
                 _LOG.warning("Message %s was not extended: %s", self._receipt.id, error)
                 continue
-            if not held:
+            if not has_lease:
                 _LOG.warning("Message %s is no longer ours", self._receipt.id)
                 return
 
 
 class RedisSMQConsumerThread(RedisSMQConsumer, threading.Thread):
-    """A ``RedisSMQConsumer`` in a daemon thread of its own: ``start`` begins, ``stop`` ends it."""
+    """A ``RedisSMQConsumer`` in its own daemon thread: ``start`` starts it, ``stop`` ends it."""
 
     def __init__(self, qname: str, processor: Callable[..., Any], **rsmq_params: Any) -> None:
         RedisSMQConsumer.__init__(self, qname, processor, **rsmq_params)

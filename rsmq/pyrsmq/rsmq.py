@@ -1,5 +1,5 @@
 """
-``RedisSMQ``, PyRSMQ's controller, which makes the commands.
+``RedisSMQ``, PyRSMQ's controller, which creates the commands.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from rsmq.client import RSMQ
 from rsmq.codecs import BYTES
 from rsmq.errors import RSMQError
 from rsmq.pyrsmq import cmd
+from rsmq.pyrsmq.cmd.caller_warnings import warn
 from rsmq.pyrsmq.cmd.exceptions import InvalidParameterValue
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 
@@ -21,9 +22,10 @@ _C = TypeVar("_C", bound=cmd.Command)
 
 class RedisSMQ:
     """
-    PyRSMQ's controller.
+    PyRSMQ's controller: a connection to Redis, defaults for commands, and the commands.
 
-    Every command is one round trip and one atomic script of this library.
+    Every command is one round trip and one atomic script of this library, except
+    changeMessageVisibility without a vt, which reads the queue's vt first.
     """
 
     def __init__(
@@ -35,22 +37,22 @@ class RedisSMQ:
         **kwargs: Any,
     ) -> None:
         """
-        Take a client, or the address to connect to at the first command.
+        Create a controller. Without a client it connects when the first command is executed.
 
         Args:
-            client: a ``redis.Redis``, whatever its decode_responses: with it off, ids and bodies
-                come as bytes.
-            host: where to connect without a client.
-            port: where to connect without a client.
-            options: more of redis-py's options for that.
+            client: a ``redis.Redis``. If its decode_responses is off, ids and bodies are returned
+                as bytes.
+            host: the host to connect to if there is no client.
+            port: the port to connect to if there is no client.
+            options: more options of redis-py for this connection.
             kwargs: ``ns`` (default ``rsmq``), ``realtime`` (True publishes Node's notification;
                 default False), ``exceptions`` (False makes commands return False on an error;
                 default True), ``retry_deadline`` (seconds, as for ``rsmq.RSMQ``; default 0: only
-                connecting is tried again, as the client's own settings say); all others are
-                defaults of the commands' parameters.
+                connecting is retried, by the client's own settings). All others are defaults of
+                the commands' parameters.
 
         Raises:
-            InvalidParameterValue: ns is empty or no str.
+            InvalidParameterValue: ns is empty or not a str.
         """
         self.options: dict[str, Any] = {
             "ns": kwargs.pop("ns", DEFAULT_NS),
@@ -67,7 +69,7 @@ class RedisSMQ:
         }
         self._defaults = {name: value for name, value in kwargs.items() if value is not None}
         self._client = client
-        self._opened = False
+        self._owns_client = False
         self._lock = threading.Lock()
         self._core: RSMQ | None = None
         try:
@@ -77,11 +79,11 @@ class RedisSMQ:
 
     @property
     def client(self) -> Any:
-        """The redis-py client; made at the first use if none was given."""
+        """The redis-py client; created at the first use if the controller has none."""
         with self._lock:
             if self._client is None:
                 self._client = redis.Redis(**self.redis_options)
-                self._opened = True
+                self._owns_client = True
             return self._client
 
     def setClient(self, client: Any) -> Self:
@@ -91,10 +93,10 @@ class RedisSMQ:
         return self
 
     def quit(self) -> None:
-        """Close the connection if it is our own; the next command opens another."""
-        if self._opened:
+        """Close the connection if the controller opened it; the next command opens another."""
+        if self._owns_client:
             self._client.close()
-        self._client, self._core, self._opened = None, None, False
+        self._client, self._core, self._owns_client = None, None, False
 
     def exceptions(self, enabled: bool = True) -> Self:  # noqa: FBT001, FBT002 - PyRSMQ's
         """Choose whether commands raise (True) or return False on an error."""
@@ -102,11 +104,11 @@ class RedisSMQ:
         return self
 
     def reset_scripts(self) -> None:
-        """Do nothing: a server that has lost the scripts gets them again by itself."""
+        """Do nothing: a server that has lost the scripts gets them again automatically."""
 
     @property
     def core(self) -> RSMQ:
-        """This library's own client, on the same connection."""
+        """This library's client, on the same connection."""
         if self._core is None:
             self._core = RSMQ(
                 self.client,
@@ -119,7 +121,11 @@ class RedisSMQ:
         return self._core
 
     def as_client_has_it(self, raw: bytes) -> str | bytes:
-        """Bytes of Redis as the client answers them: text if it decodes and they are text."""
+        """
+        Return bytes in the form in which the client returns them.
+
+        This is text if the client's decode_responses is on and it can decode them, else bytes.
+        """
         try:
             text: str | bytes = self.client.get_encoder().decode(raw)
         except UnicodeDecodeError:
@@ -127,50 +133,50 @@ class RedisSMQ:
         return text
 
     def createQueue(self, **kwargs: Any) -> cmd.CreateQueueCommand:
-        """A command that creates a queue."""
-        return self._made(cmd.CreateQueueCommand, kwargs)
+        """Return a command that creates a queue."""
+        return self._make_command(cmd.CreateQueueCommand, kwargs)
 
     def deleteQueue(self, **kwargs: Any) -> cmd.DeleteQueueCommand:
-        """A command that deletes a queue."""
-        return self._made(cmd.DeleteQueueCommand, kwargs)
+        """Return a command that deletes a queue."""
+        return self._make_command(cmd.DeleteQueueCommand, kwargs)
 
     def listQueues(self, **kwargs: Any) -> cmd.ListQueuesCommand:
-        """A command that lists the queues."""
-        return self._made(cmd.ListQueuesCommand, kwargs)
+        """Return a command that lists the queues."""
+        return self._make_command(cmd.ListQueuesCommand, kwargs)
 
     def getQueueAttributes(self, **kwargs: Any) -> cmd.GetQueueAttributesCommand:
-        """A command that reads a queue's attributes."""
-        return self._made(cmd.GetQueueAttributesCommand, kwargs)
+        """Return a command that reads a queue's attributes."""
+        return self._make_command(cmd.GetQueueAttributesCommand, kwargs)
 
     def setQueueAttributes(self, **kwargs: Any) -> cmd.SetQueueAttributesCommand:
-        """A command that sets a queue's attributes."""
-        return self._made(cmd.SetQueueAttributesCommand, kwargs)
+        """Return a command that sets a queue's attributes."""
+        return self._make_command(cmd.SetQueueAttributesCommand, kwargs)
 
     def sendMessage(self, **kwargs: Any) -> cmd.SendMessageCommand:
-        """A command that sends a message."""
-        return self._made(cmd.SendMessageCommand, kwargs)
+        """Return a command that sends a message."""
+        return self._make_command(cmd.SendMessageCommand, kwargs)
 
     def receiveMessage(self, **kwargs: Any) -> cmd.ReceiveMessageCommand:
-        """A command that receives a message."""
-        return self._made(cmd.ReceiveMessageCommand, kwargs)
+        """Return a command that receives a message."""
+        return self._make_command(cmd.ReceiveMessageCommand, kwargs)
 
     def popMessage(self, **kwargs: Any) -> cmd.PopMessageCommand:
-        """A command that receives a message and deletes it."""
-        return self._made(cmd.PopMessageCommand, kwargs)
+        """Return a command that receives a message and deletes it."""
+        return self._make_command(cmd.PopMessageCommand, kwargs)
 
     def changeMessageVisibility(self, **kwargs: Any) -> cmd.ChangeMessageVisibilityCommand:
-        """A command that changes the visibility of a message."""
-        return self._made(cmd.ChangeMessageVisibilityCommand, kwargs)
+        """Return a command that changes the visibility of a message."""
+        return self._make_command(cmd.ChangeMessageVisibilityCommand, kwargs)
 
     def deleteMessage(self, **kwargs: Any) -> cmd.DeleteMessageCommand:
-        """A command that deletes a message."""
-        return self._made(cmd.DeleteMessageCommand, kwargs)
+        """Return a command that deletes a message."""
+        return self._make_command(cmd.DeleteMessageCommand, kwargs)
 
-    def _made(self, kind: type[_C], given: dict[str, Any]) -> _C:
-        unknown = given.keys() - set(kind.parameters)
+    def _make_command(self, kind: type[_C], params: dict[str, Any]) -> _C:
+        unknown = params.keys() - set(kind.parameters)
         if unknown:
-            cmd.warn(
+            warn(
                 f"{kind.__name__} has no parameter {min(unknown)!r}; it is ignored. "
                 f"It takes {', '.join(kind.parameters)}."
             )
-        return kind(self, **{**self._defaults, **given})
+        return kind(self, **{**self._defaults, **params})

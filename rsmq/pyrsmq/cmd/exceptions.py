@@ -11,12 +11,13 @@ PyRSMQ's exceptions.
 
 from __future__ import annotations
 
-_LONGEST_SHOWN = 80
+_MAX_SHOWN_CHARACTERS = 80
 
 
 class RedisSMQException(Exception):
     """The root of what the commands raise themselves; errors of the connection are redis-py's."""
 
+    # The docstring of a class is its error text if there is no msg, so it must not change.
     def __init__(self, msg: str | None = None) -> None:
         super().__init__(type(self).__doc__ if msg is None else msg)
 
@@ -26,32 +27,32 @@ class CommandNotImplementedException(RedisSMQException):
 
 
 class InvalidParameterValue(RedisSMQException):
-    """A parameter has a value that it can't have, or a required one has none."""
+    """A parameter has an invalid value, or a required parameter is not set."""
 
     def __init__(self, name: str, value: object, hint: str | None = None) -> None:
-        # A body is not shown: it may be long, or secret.
-        shown = f"of {type(value)}" if name == "message" else f"{value}"[:_LONGEST_SHOWN]
+        # Bodies are left out of the text: they may be long, or secret.
+        shown = f"of {type(value)}" if name == "message" else f"{value}"[:_MAX_SHOWN_CHARACTERS]
         super().__init__(f"Value '{shown}' is not valid for parameter '{name}'")
         if hint:
             self.add_note(hint)
 
 
 class QueueAlreadyExists(RedisSMQException):
-    """The queue to be created exists."""
+    """The queue that is to be created exists already."""
 
     def __init__(self, name: object) -> None:
         super().__init__(f"Queue '{name}' already exists")
 
 
 class QueueDoesNotExist(RedisSMQException):
-    """There is no such queue, or only half of one."""
+    """The queue does not exist, or lacks one of vt, delay and maxsize."""
 
     def __init__(self, name: object) -> None:
         super().__init__(f"Queue '{name}' does not exist")
 
 
 class NoMessageInQueue(RedisSMQException):
-    """No message is due, or the queue has none of this id."""
+    """No message is visible, or the queue has no message with this id."""
 
     def __init__(self, name: object) -> None:
         super().__init__(f"Queue '{name}' has no messages waiting")

@@ -1,4 +1,6 @@
-"""How PyRSMQ turns values into bodies, and bodies into values."""
+"""
+PyRSMQ's conversions of values to bodies, and of bodies to values.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,12 @@ from typing import Any
 
 
 def encode_message(msg: object) -> str:
-    """A text as it is, anything else as JSON."""
+    """Return a text as it is, and any other value as JSON."""
     return msg if isinstance(msg, str) else json.dumps(msg)
 
 
 def decode_message(msg: Any) -> Any:
-    """The value that a text has as JSON; the text itself if it is none, bytes as they are."""
+    """Return the value of a JSON text; bytes, and texts that are not JSON, as they are."""
     if isinstance(msg, str):
         try:
             return json.loads(msg)
