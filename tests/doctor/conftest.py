@@ -1,4 +1,4 @@
-"""Queues as other clients leave them, and what the doctor finds in them."""
+"""A namespace with faults, as other clients leave them, and the doctor's findings in it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rsmq.doctor import examine, repair
 from rsmq.doctor.catalogue import _SERVER
 
 
-class Patient:
-    """A namespace, its raw keys, and the doctor."""
+class NamespaceUnderTest:
+    """A namespace: its raw keys, and the doctor's examination and repair of it."""
 
     def __init__(self, rsmq, raw):
         self.rsmq, self.raw = rsmq, raw
@@ -25,36 +25,36 @@ class Patient:
     def index(self):
         return f"{self.ns}:QUEUES"
 
-    def fields(self, queue="q"):
+    def read_fields(self, queue="q"):
         stored = self.raw.hgetall(self.hash(queue))
         return {name.decode(): value.decode() for name, value in stored.items()}
 
-    def scores(self, queue="q"):
+    def read_scores(self, queue="q"):
         stored = self.raw.zrange(self.zset(queue), 0, -1, withscores=True)
         return {id.decode(): score for id, score in stored}
 
-    def listed(self):
+    def read_listed(self):
         return {name.decode() for name in self.raw.smembers(self.index)}
 
     def now_ms(self):
         seconds, microseconds = self.raw.time()
         return seconds * 1000 + microseconds // 1000
 
-    def findings(self, queues=None):
-        """Those of queues and of the namespace; the server is the same for all."""
-        found = examine(self.rsmq, queues).findings
-        return [each for each in found if each.code not in _SERVER]
+    def examine(self, queues=None):
+        """Return the findings, without those of the shared server."""
+        findings = examine(self.rsmq, queues).findings
+        return [finding for finding in findings if finding.code not in _SERVER]
 
-    def codes(self, queues=None):
-        return [(each.code, each.queue, each.number) for each in self.findings(queues)]
+    def find_codes(self, queues=None):
+        return [(finding.code, finding.queue, finding.number) for finding in self.examine(queues)]
 
-    def repaired(self, *also):
-        """What a repair says that it did."""
-        done = repair(self.rsmq, self.findings(), also=also)
-        return [(each.finding.code, each.finding.queue, each.number) for each in done]
+    def repair(self, *also):
+        """Repair all findings, and return the results: code, queue and number."""
+        results = repair(self.rsmq, self.examine(), also=also)
+        return [(done.finding.code, done.finding.queue, done.number) for done in results]
 
-    def state(self):
-        """Every key, with values and times to live."""
+    def dump(self):
+        """Return every key with its value and time to live."""
         dump = {}
         for key in sorted(self.raw.keys(f"{self.ns}*")):
             dump[key] = self.raw.dump(key), self.raw.ttl(key)
@@ -62,13 +62,13 @@ class Patient:
 
 
 @pytest.fixture
-def patient(rsmq, raw):
+def namespace(rsmq, raw):
     rsmq.create_queue("q")
-    return Patient(rsmq, raw)
+    return NamespaceUnderTest(rsmq, raw)
 
 
 @pytest.fixture(autouse=True)
-def nobody_else_is_here(request, monkeypatch):
-    """What might be half of a call need not be looked at twice, where nobody calls."""
+def skip_recheck_pause(request, monkeypatch):
+    """Recheck faults at once: only in test_traffic do other clients use the queues."""
     if "traffic" not in request.fixturenames:
         monkeypatch.setattr("rsmq.doctor.examination.RECHECK_SECONDS", 0)

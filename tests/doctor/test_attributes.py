@@ -1,17 +1,17 @@
-"""Attributes as other clients store them."""
+"""Attributes in the forms in which other clients store them."""
 
 from __future__ import annotations
 
 import pytest
 
 
-def broken(patient, raw, **fields):
-    raw.hset(patient.hash(), mapping=fields)
-    return patient.codes()
+def store_and_examine(namespace, raw, **fields):
+    raw.hset(namespace.hash(), mapping=fields)
+    return namespace.find_codes()
 
 
 @pytest.mark.parametrize(
-    ("name", "stored", "mended"),
+    ("name", "stored", "repaired"),
     [
         ("vt", "0.5", "1"),
         ("vt", "-0.5", "0"),
@@ -29,55 +29,57 @@ def broken(patient, raw, **fields):
         ("maxsize", "none", "65536"),
     ],
 )
-def test_a_number_that_other_clients_cannot_read_becomes_the_next_one(
-    patient, raw, name, stored, mended
-):
-    """PyRSMQ and aiorsmq store what they are given."""
-    before = patient.fields()
+def test_unreadable_number_is_replaced_by_nearest_valid_one(namespace, raw, name, stored, repaired):
+    """PyRSMQ and aiorsmq store any value."""
+    before = namespace.read_fields()
 
-    assert broken(patient, raw, **{name: stored}) == [("bad-attribute", "q", 1)]
-    assert patient.repaired() == [("bad-attribute", "q", 1)]
-    assert patient.fields() == {**before, name: mended}
-    assert patient.codes() == []
+    assert store_and_examine(namespace, raw, **{name: stored}) == [("bad-attribute", "q", 1)]
+    assert namespace.repair() == [("bad-attribute", "q", 1)]
+    assert namespace.read_fields() == {**before, name: repaired}
+    assert namespace.find_codes() == []
 
 
-def test_several_bad_numbers_are_one_finding(patient, raw):
-    raw.hset(patient.hash(), mapping={"vt": "0.5", "delay": "x"})
+def test_several_bad_numbers_are_one_finding(namespace, raw):
+    raw.hset(namespace.hash(), mapping={"vt": "0.5", "delay": "x"})
 
-    (found,) = patient.findings()
-    assert found.text == "vt is '0.5' and delay is 'x'"
-    assert patient.repaired() == [("bad-attribute", "q", 2)]
-    assert patient.codes() == []
-
-
-def test_the_size_limit_of_pyrsmq_is_noted_and_changed_when_asked_for(patient, raw):
-    assert broken(patient, raw, maxsize=65565) == [("large-maxsize", "q", 1)]
-    assert patient.findings()[0].severity == "note"
-    assert patient.repaired() == []
-    patient.repaired("large-maxsize")
-    assert patient.fields()["maxsize"] == "65536"
-    assert patient.codes() == []
+    (finding,) = namespace.examine()
+    assert finding.text == "vt is '0.5' and delay is 'x'"
+    assert namespace.repair() == [("bad-attribute", "q", 2)]
+    assert namespace.find_codes() == []
 
 
-def test_milliseconds_of_rust_become_seconds_when_asked_for(patient, raw):
+def test_large_maxsize_is_a_note_and_lowered_only_on_request(namespace, raw):
+    assert store_and_examine(namespace, raw, maxsize=65565) == [("large-maxsize", "q", 1)]
+    assert namespace.examine()[0].severity == "note"
+    assert namespace.repair() == []
+    namespace.repair("large-maxsize")
+    assert namespace.read_fields()["maxsize"] == "65536"
+    assert namespace.find_codes() == []
+
+
+def test_milliseconds_are_divided_only_on_request(namespace, raw):
     """rsmq_async 8 and later, which writes both totals when it creates a queue."""
     fields = {"vt": 30000, "delay": 2000, "totalsent": 0, "totalrecv": 0}
 
-    assert broken(patient, raw, **fields) == [("milliseconds", "q", 2)]
-    (found,) = patient.findings()
-    assert (found.severity, found.text) == (
+    assert store_and_examine(namespace, raw, **fields) == [("milliseconds", "q", 2)]
+    (finding,) = namespace.examine()
+    assert (finding.severity, finding.text) == (
         "warning", "vt 30000 and delay 2000 look like milliseconds",
     )  # fmt: skip
-    assert patient.repaired() == []
-    assert patient.repaired("milliseconds") == [("milliseconds", "q", 2)]
-    assert {name: patient.fields()[name] for name in ("vt", "delay")} == {"vt": "30", "delay": "2"}
-    assert patient.codes() == []
+    assert namespace.repair() == []
+    assert namespace.repair("milliseconds") == [("milliseconds", "q", 2)]
+    assert {name: namespace.read_fields()[name] for name in ("vt", "delay")} == {
+        "vt": "30",
+        "delay": "2",
+    }
+    assert namespace.find_codes() == []
 
 
-def test_thousands_that_may_well_be_seconds_are_a_note(patient, raw):
-    broken(patient, raw, vt=4000, totalsent=0, totalrecv=0)
+def test_milliseconds_below_ten_thousand_are_a_note(namespace, raw):
+    store_and_examine(namespace, raw, vt=4000, totalsent=0, totalrecv=0)
 
-    assert [(each.code, each.severity) for each in patient.findings()] == [("milliseconds", "note")]
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.severity) == ("milliseconds", "note")
 
 
 @pytest.mark.parametrize(
@@ -89,18 +91,20 @@ def test_thousands_that_may_well_be_seconds_are_a_note(patient, raw):
         {"vt": 30000, "delay": 1, "totalsent": 7, "totalrecv": 1},
     ],
 )
-def test_seconds_are_not_taken_for_milliseconds(patient, raw, fields):
-    assert broken(patient, raw, **fields) == []
+def test_seconds_are_not_reported_as_milliseconds(namespace, raw, fields):
+    assert store_and_examine(namespace, raw, **fields) == []
 
 
-def test_totals_that_cannot_be_counted_up_are_counted_anew(patient, raw, rsmq):
+def test_total_that_redis_cannot_increment_is_replaced(namespace, raw, rsmq):
     rsmq.send_messages("q", ["a", "b"])
 
-    assert broken(patient, raw, totalsent="NaN", totalrecv="1.5") == [("bad-total", "q", 2)]
-    assert patient.repaired() == [("bad-total", "q", 2)]
-    assert {patient.fields()[name] for name in ("totalsent", "totalrecv")} == {"2", "0"}
+    assert store_and_examine(namespace, raw, totalsent="NaN", totalrecv="1.5") == [
+        ("bad-total", "q", 2)
+    ]
+    assert namespace.repair() == [("bad-total", "q", 2)]
+    assert {namespace.read_fields()[name] for name in ("totalsent", "totalrecv")} == {"2", "0"}
     rsmq.send_message("q", "c")
-    assert patient.codes() == []
+    assert namespace.find_codes() == []
 
 
 @pytest.mark.parametrize(
@@ -113,40 +117,40 @@ def test_totals_that_cannot_be_counted_up_are_counted_anew(patient, raw, rsmq):
         ("1795199878.5", 1795199878),
     ],
 )
-def test_a_time_in_another_form_becomes_unix_seconds(patient, raw, stored, seconds):
-    before = patient.fields()
+def test_time_in_another_form_becomes_unix_seconds(namespace, raw, stored, seconds):
+    before = namespace.read_fields()
 
-    assert broken(patient, raw, modified=stored) == [("strange-time", "q", 1)]
-    assert patient.repaired() == [("strange-time", "q", 1)]
-    assert patient.fields() == {**before, "modified": str(seconds)}
-    assert patient.codes() == []
+    assert store_and_examine(namespace, raw, modified=stored) == [("strange-time", "q", 1)]
+    assert namespace.repair() == [("strange-time", "q", 1)]
+    assert namespace.read_fields() == {**before, "modified": str(seconds)}
+    assert namespace.find_codes() == []
 
 
 @pytest.mark.parametrize("stored", [None, "yesterday", "-5"])
-def test_a_time_that_is_none_becomes_that_of_the_repair(patient, raw, stored):
+def test_missing_or_unreadable_time_becomes_time_of_repair(namespace, raw, stored):
     """rsmqx writes neither created nor modified."""
     if stored is None:
-        raw.hdel(patient.hash(), "created", "modified")
+        raw.hdel(namespace.hash(), "created", "modified")
     else:
-        raw.hset(patient.hash(), mapping={"created": stored, "modified": stored})
+        raw.hset(namespace.hash(), mapping={"created": stored, "modified": stored})
 
-    assert patient.codes() == [("strange-time", "q", 2)]
-    patient.repaired()
-    fields = patient.fields()
+    assert namespace.find_codes() == [("strange-time", "q", 2)]
+    namespace.repair()
+    fields = namespace.read_fields()
     assert fields["created"] == fields["modified"]
-    assert abs(int(fields["created"]) - patient.now_ms() / 1000) < 60
-    assert patient.codes() == []
+    assert abs(int(fields["created"]) - namespace.now_ms() / 1000) < 60
+    assert namespace.find_codes() == []
 
 
-def test_an_attribute_that_was_set_since_stays_as_it_is(patient, raw, rsmq):
+def test_repair_keeps_attribute_that_was_set_since_examination(namespace, raw, rsmq):
     from rsmq.operations.doctor import repair_fields
 
-    raw.hset(patient.hash(), "vt", "0.5")
+    raw.hset(namespace.hash(), "vt", "0.5")
     keys = rsmq.namespace.queue("q")
     rsmq.set_queue_attributes("q", vt=77)
 
     assert rsmq.run(repair_fields(keys, [(b"vt", b"0.5", b"1")])) == 0
-    assert patient.fields()["vt"] == "77"
-    raw.delete(patient.hash())
+    assert namespace.read_fields()["vt"] == "77"
+    raw.delete(namespace.hash())
     assert rsmq.run(repair_fields(keys, [(b"created", None, b"s")])) == 0
-    assert not raw.exists(patient.hash())
+    assert not raw.exists(namespace.hash())

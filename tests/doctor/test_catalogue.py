@@ -1,4 +1,4 @@
-"""Every fault is told of fully, and the table in the documentation is the catalogue."""
+"""The catalogue is complete, and the table in the package's docstring agrees with it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rsmq.doctor.catalogue import FAULTS, OPT_IN_REPAIRS
 
 
 @pytest.mark.parametrize("code", FAULTS)
-def test_a_fault_says_what_who_and_what_to_do(code):
-    told = finding.make_finding(code, "rsmq", "orders", number=2, detail="it")
+def test_fault_has_text_cause_harm_and_remedy(code):
+    result = finding.make_finding(code, "rsmq", "orders", number=2, detail="it")
 
     assert re.fullmatch(r"[a-z-]+", code)
-    for text in (told.text, told.cause, told.harm, told.remedy):
+    for text in (result.text, result.cause, result.harm, result.remedy):
         assert text
         assert "{" not in text.replace("{rsmq}", "")
-    assert told.harm.endswith(".")
-    assert told.remedy.endswith(".")
-    assert not (told.safe and told.ways)
-    by_hand = told.remedy.startswith("By hand")
-    assert by_hand == (not told.safe and not told.ways)
-    assert (code in repairer._REPAIR_ORDER) == (told.safe or bool(told.ways))
+    assert result.harm.endswith(".")
+    assert result.remedy.endswith(".")
+    assert not (result.safe and result.ways)
+    by_hand = result.remedy.startswith("By hand")
+    assert by_hand == (not result.safe and not result.ways)
+    assert (code in repairer._REPAIR_ORDER) == (result.safe or bool(result.ways))
 
 
-def test_the_table_of_the_package_has_every_fault_and_its_repair():
+def test_docstring_table_has_every_fault_and_its_repair():
     rows = re.findall(
         r"^    ([a-z-]+) +([EWN])  (safe|asked for|by hand)", doctor.__doc__, re.MULTILINE
     )
@@ -39,7 +39,7 @@ def test_the_table_of_the_package_has_every_fault_and_its_repair():
     ]
 
 
-def test_an_unknown_repair_is_refused_with_those_that_there_are():
+def test_unknown_repair_is_refused_with_a_list_of_all():
     with pytest.raises(InvalidFormat) as caught:
         doctor.repair(None, [], also=["everything"])
 
@@ -54,13 +54,13 @@ def test_two_repairs_of_one_fault_are_refused():
     assert "exclude one another" in caught.value.hint
 
 
-def test_a_name_that_a_shell_would_split_is_quoted():
-    told = finding.make_finding("unlisted-queue", "rsmq", "größe 1")
+def test_queue_name_is_quoted_for_a_shell():
+    result = finding.make_finding("unlisted-queue", "rsmq", "größe 1")
 
-    assert told.remedy.endswith("rsmq delete-queue --any-names -- 'größe 1'.")
+    assert result.remedy.endswith("rsmq delete-queue --any-names -- 'größe 1'.")
     assert "--any-names" not in finding.make_finding("unlisted-queue", "n", "a-b").remedy
 
 
-def test_a_name_that_is_no_text_is_escaped():
+def test_unprintable_name_is_escaped():
     assert finding.escape_unprintable(b"\xffa\n") == r"\\xffa\n"
     assert finding.escape_unprintable("größe") == "größe"

@@ -1,4 +1,4 @@
-"""``rsmq doctor``, as people and programs call it."""
+"""The command ``rsmq doctor``, in a terminal and with ``--json``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pexpect
 import pytest
 
 from rsmq import cli
-from tests.doctor.conftest import Patient
+from tests.doctor.conftest import NamespaceUnderTest
 from tests.servers import Server, redis_7
 
 GHOST = "hod98j94h7HkqVvzKrlMYXegVzlPtuLy"
@@ -18,48 +18,48 @@ BODY = "hod98j94h8HkqVvzKrlMYXegVzlPtuLy"
 
 
 @pytest.fixture(scope="module")
-def saving():
-    """A server of which nothing is to be said."""
+def clean_server():
+    """A server without a fault."""
     server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
     yield server
     server.stop()
 
 
 @pytest.fixture
-def sick(saving, ns, monkeypatch, tmp_path):
-    """A queue that is not listed, with a ghost and an orphan."""
+def faulty(clean_server, ns, monkeypatch, tmp_path):
+    """A queue that is not listed, with a ghost id and an orphan body."""
     from rsmq import RSMQ
 
-    monkeypatch.setenv("RSMQ_URL", saving.url)
+    monkeypatch.setenv("RSMQ_URL", clean_server.url)
     monkeypatch.setenv("RSMQ_NS", ns)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    with saving.raw() as raw, RSMQ.from_url(saving.url, ns=ns) as rsmq:
+    with clean_server.raw() as raw, RSMQ.from_url(clean_server.url, ns=ns) as rsmq:
         rsmq.create_queue("q")
         raw.srem(f"{ns}:QUEUES", "q")
         raw.zadd(f"{ns}:q", {GHOST: 5})
         raw.hset(f"{ns}:q:Q", BODY, "kept")
-        yield Patient(rsmq, raw)
+        yield NamespaceUnderTest(rsmq, raw)
         raw.flushdb()
 
 
 @pytest.fixture
-def called(capsys):
-    """Exit code, standard output and standard error of a call."""
+def run_doctor(capsys):
+    """A function that runs the command: its exit code, standard output and standard error."""
 
     def call(*arguments):
         code = cli.main(["doctor", *arguments])
-        out, said = capsys.readouterr()
-        return code, out, said
+        out, err = capsys.readouterr()
+        return code, out, err
 
     return call
 
 
-def test_findings_are_told_and_nothing_is_changed(sick, called):
-    before = sick.state()
-    code, out, said = called()
+def test_examination_prints_findings_and_changes_nothing(faulty, run_doctor):
+    before = faulty.dump()
+    code, out, err = run_doctor()
 
-    assert (code, said) == (1, "")
+    assert (code, err) == (1, "")
     lines = out.splitlines()
     assert "warning  q: the queue is not listed  [unlisted-queue]" in lines
     assert "warning  q: ids without a body: 1  [ghost]" in lines
@@ -68,34 +68,38 @@ def test_findings_are_told_and_nothing_is_changed(sick, called):
     assert any(line.startswith("         --also:  orphan-body:restore or ") for line in lines)
     assert lines[-1] == "1 queue, 1 message: 3 warnings"
     assert all(len(line) <= 100 for line in lines)
-    assert sick.state() == before
+    assert faulty.dump() == before
 
 
-def test_a_healthy_place_ends_with_zero(sick, called):
-    sick.raw.flushdb()
-    sick.rsmq.create_queue("q")
+def test_exit_code_is_zero_without_faults(faulty, run_doctor):
+    faulty.raw.flushdb()
+    faulty.rsmq.create_queue("q")
 
-    assert called() == (0, "1 queue, 0 messages: nothing found\n", "")
-    assert called("--fix", "--yes")[:2] == (
+    assert run_doctor() == (0, "1 queue, 0 messages: nothing found\n", "")
+    assert run_doctor("--fix", "--yes")[:2] == (
         0, "1 queue, 0 messages: nothing found\nNothing to do.\n",
     )  # fmt: skip
 
 
-def test_json_has_all_of_every_finding(sick, called):
-    code, out, _ = called("--json")
-    told = json.loads(out)
+def test_json_has_all_attributes_of_findings(faulty, run_doctor):
+    code, out, _ = run_doctor("--json")
+    document = json.loads(out)
 
     assert code == 1
-    assert (told["ns"], told["queues"], told["messages"]) == (sick.ns, 1, 1)
-    assert [each["code"] for each in told["findings"]] == ["unlisted-queue", "ghost", "orphan-body"]
-    ghost = told["findings"][1]
+    assert (document["ns"], document["queues"], document["messages"]) == (faulty.ns, 1, 1)
+    assert [each["code"] for each in document["findings"]] == [
+        "unlisted-queue",
+        "ghost",
+        "orphan-body",
+    ]
+    ghost = document["findings"][1]
     assert (ghost["queue"], ghost["number"], ghost["examples"]) == ("q", 1, [GHOST])
     assert (ghost["severity"], ghost["safe"], ghost["ways"]) == ("warning", True, [])
-    assert (told["repairs"], told["left"]) == ([], None)
+    assert (document["repairs"], document["left"]) == ([], None)
 
 
-def test_safe_repairs_leave_what_someone_must_decide_on(sick, called):
-    code, out, _ = called("--fix", "--yes")
+def test_fix_makes_only_safe_repairs(faulty, run_doctor):
+    code, out, _ = run_doctor("--fix", "--yes")
 
     assert code == 1
     assert out.splitlines()[-4:] == [
@@ -104,57 +108,57 @@ def test_safe_repairs_leave_what_someone_must_decide_on(sick, called):
         "left     q: [orphan-body]",
         "After repairs, 1 queue, 0 messages: 1 warning",
     ]
-    assert sick.listed() == {"q"}
-    assert sick.scores() == {}
-    assert sick.fields()[BODY] == "kept"
+    assert faulty.read_listed() == {"q"}
+    assert faulty.read_scores() == {}
+    assert faulty.read_fields()[BODY] == "kept"
 
 
-def test_all_that_is_asked_for_is_done_and_told(sick, called):
-    sick.raw.hset(sick.hash(), f"{BODY}:rc", "x")
-    code, out, _ = called("--fix", "--also", "orphan-body:restore", "--yes", "--json")
-    told = json.loads(out)
+def test_fix_and_also_together_repair_everything(faulty, run_doctor):
+    faulty.raw.hset(faulty.hash(), f"{BODY}:rc", "x")
+    code, out, _ = run_doctor("--fix", "--also", "orphan-body:restore", "--yes", "--json")
+    document = json.loads(out)
 
-    assert (code, told["left"]) == (0, [])
-    # A restored body had a bad counter, which only the next round could see.
-    assert [(each["code"], each["number"]) for each in told["repairs"]] == [
+    assert (code, document["left"]) == (0, [])
+    # Only the second examination can find the bad counter of the restored body.
+    assert [(each["code"], each["number"]) for each in document["repairs"]] == [
         ("unlisted-queue", 1), ("ghost", 1), ("orphan-body", 1), ("bad-counter", 1),
     ]  # fmt: skip
-    assert sick.scores().keys() == {BODY}
-    assert sick.fields()[f"{BODY}:rc"] == "1"
+    assert faulty.read_scores().keys() == {BODY}
+    assert faulty.read_fields()[f"{BODY}:rc"] == "1"
 
 
-def test_what_is_asked_for_alone_is_all_that_is_done(sick, called):
-    code, _, _ = called("q", "--also", "orphan-body:remove", "--yes")
+def test_also_without_fix_makes_only_that_repair(faulty, run_doctor):
+    code, _, _ = run_doctor("q", "--also", "orphan-body:remove", "--yes")
 
     assert code == 1
-    assert BODY not in sick.fields()
-    assert sick.listed() == set()
-    assert sick.scores().keys() == {GHOST}
+    assert BODY not in faulty.read_fields()
+    assert faulty.read_listed() == set()
+    assert faulty.read_scores().keys() == {GHOST}
 
 
-def test_a_repair_that_was_asked_for_is_done_once(sick, called):
-    sick.rsmq.create_queue("m")
+def test_also_repairs_a_fault_only_once_in_a_call(faulty, run_doctor):
+    faulty.rsmq.create_queue("m")
     fields = {"vt": 30_000_000, "delay": 5_000_000, "totalsent": 0, "totalrecv": 0}
-    sick.raw.hset(sick.hash("m"), mapping=fields)
-    code, out, _ = called("m", "--fix", "--also", "milliseconds", "--yes")
+    faulty.raw.hset(faulty.hash("m"), mapping=fields)
+    code, out, _ = run_doctor("m", "--fix", "--also", "milliseconds", "--yes")
 
-    assert (sick.fields("m")["vt"], sick.fields("m")["delay"]) == ("30000", "5000")
+    assert (faulty.read_fields("m")["vt"], faulty.read_fields("m")["delay"]) == ("30000", "5000")
     assert [line for line in out.splitlines() if line.startswith("repaired")] == [
         "repaired m: 2 of 2  [milliseconds]",
         "repaired m: 0 of 1  [bad-attribute]",
     ]
-    # A person has to know what they are now.
+    # These may be milliseconds or seconds: a person must decide.
     assert code == 1
     assert "left     m: [milliseconds]" in out.splitlines()
 
 
-def test_what_is_mended_as_a_whole_does_not_read_like_a_part(sick, called):
-    sick.rsmq.create_queue("half")
-    sick.raw.hdel(sick.hash("half"), "vt", "delay")
-    sick.raw.expire(sick.hash("half"), 5000)
-    _, out, _ = called("half", "--fix", "--yes")
+def test_repairs_of_a_queue_as_a_whole_print_no_numbers(faulty, run_doctor):
+    faulty.rsmq.create_queue("half")
+    faulty.raw.hdel(faulty.hash("half"), "vt", "delay")
+    faulty.raw.expire(faulty.hash("half"), 5000)
+    _, out, _ = run_doctor("half", "--fix", "--yes")
 
-    assert sick.raw.ttl(sick.hash("half")) == -1
+    assert faulty.raw.ttl(faulty.hash("half")) == -1
     assert out.splitlines()[-3:] == [
         "repaired half: done  [expiring]",
         "repaired half: done  [half-queue]",
@@ -162,59 +166,59 @@ def test_what_is_mended_as_a_whole_does_not_read_like_a_part(sick, called):
     ]
 
 
-def test_many_queues_with_what_is_left_are_named_in_part(sick, called):
+def test_remaining_faults_name_five_queues_at_most(faulty, run_doctor):
     for name in "abcdefg":
-        sick.rsmq.create_queue(name)
-        sick.raw.hset(sick.hash(name), BODY, "kept")
-    _, out, _ = called("--fix", "--yes")
+        faulty.rsmq.create_queue(name)
+        faulty.raw.hset(faulty.hash(name), BODY, "kept")
+    _, out, _ = run_doctor("--fix", "--yes")
 
     assert "left     a, b, c, d, e and 3 more: [orphan-body]" in out.splitlines()
 
 
-def test_what_is_done_by_hand_says_so_once(sick, called):
-    sick.raw.config_set("appendfsync", "everysec")
+def test_by_hand_is_printed_once(faulty, run_doctor):
+    faulty.raw.config_set("appendfsync", "everysec")
     try:
-        _, out, _ = called()
+        _, out, _ = run_doctor()
     finally:
-        sick.raw.config_set("appendfsync", "always")
+        faulty.raw.config_set("appendfsync", "always")
 
     assert "by hand: where nothing may be lost" in " ".join(out.split())
     assert "By hand" not in out
 
 
-def test_a_queue_of_which_a_repair_leaves_nothing_is_in_order_then(sick, called):
-    sick.raw.zadd(sick.zset("left"), {GHOST: 5})
-    code, out, _ = called("left", "--also", "ids-without-queue", "--yes")
+def test_queue_removed_by_its_repair_has_no_faults(faulty, run_doctor):
+    faulty.raw.zadd(faulty.zset("left"), {GHOST: 5})
+    code, out, _ = run_doctor("left", "--also", "ids-without-queue", "--yes")
 
     assert code == 0
     assert out.splitlines()[-1] == "After repairs, 0 queues, 0 messages: nothing found"
-    assert not sick.raw.exists(sick.zset("left"))
+    assert not faulty.raw.exists(faulty.zset("left"))
 
 
-def test_without_a_terminal_a_repair_needs_a_yes(sick, called):
-    before = sick.state()
-    code, _, said = called("--fix")
+def test_repair_without_a_terminal_needs_yes_option(faulty, run_doctor):
+    before = faulty.dump()
+    code, _, err = run_doctor("--fix")
 
     assert code == 2
-    assert "Add --yes. Nothing was changed." in said
-    assert sick.state() == before
+    assert "Add --yes. Nothing was changed." in err
+    assert faulty.dump() == before
 
 
-def test_wrong_words_are_refused(sick, called):
-    assert called("--also", "everything")[0] == 2
-    assert called("a b:Q", "--fix", "--yes")[0] == 2
-    assert called("q", "nosuch")[0] == 3
+def test_invalid_arguments_are_refused(faulty, run_doctor):
+    assert run_doctor("--also", "everything")[0] == 2
+    assert run_doctor("a b:Q", "--fix", "--yes")[0] == 2
+    assert run_doctor("q", "nosuch")[0] == 3
 
 
-def test_in_a_terminal_it_asks(sick, saving, tmp_path):
+def test_repair_in_a_terminal_asks_for_confirmation(faulty, clean_server, tmp_path):
     root = Path(__file__).parents[2]
     program = "import sys; from rsmq.cli import main; sys.exit(main(sys.argv[1:]))"
     environment = {
         "PATH": "/usr/bin:/bin", "PYTHONPATH": str(root), "HOME": str(tmp_path), "LANG": "C.UTF-8",
-        "RSMQ_URL": saving.url, "RSMQ_NS": sick.ns, "TERM": "xterm",
+        "RSMQ_URL": clean_server.url, "RSMQ_NS": faulty.ns, "TERM": "xterm",
     }  # fmt: skip
     for answer, code in (("n", 1), ("y", 1)):
-        before = sick.state()
+        before = faulty.dump()
         process = pexpect.spawn(
             sys.executable, ["-c", program, "doctor", "--fix"], env=environment,
             encoding="utf-8", timeout=20, dimensions=(40, 120),
@@ -225,5 +229,5 @@ def test_in_a_terminal_it_asks(sick, saving, tmp_path):
         process.close()
 
         assert process.exitstatus == code
-        assert (sick.state() == before) is (answer == "n")
-    assert sick.listed() == {"q"}
+        assert (faulty.dump() == before) is (answer == "n")
+    assert faulty.read_listed() == {"q"}

@@ -1,9 +1,11 @@
 """
-Random wrecks of a queue: after repairs the invariants hold, and no message is lost.
+Randomly damaged queues: after repairs the invariants hold, and no message is lost.
 
-Invariants: every id has a body and every body an id; a receive count has a time, and both have a
-message; no score is farther ahead than any client may go; what is listed is a queue, and the other
-way round.
+Invariants:
+- Every id has a body, and every body has an id.
+- A receive count has a time of the first receive, the time a count, and both have a message.
+- No score is later than any client may hide a message.
+- Every listed name is a queue, and every queue is listed.
 """
 
 from __future__ import annotations
@@ -40,12 +42,18 @@ FIELDS = st.dictionaries(
 )
 
 
-def wreck(raw, ns, fields, messages, listed):
+def store_damaged_queue(raw, ns, fields, messages, listed):
     zset, hash = f"{ns}:q", f"{ns}:q:Q"
     raw.delete(zset, hash, f"{ns}:QUEUES")
-    whole = {"vt": 30, "delay": 0, "maxsize": 65536, "created": 1795264741, "modified": 1795264741}
-    whole |= fields
-    stored = {name: value for name, value in whole.items() if value is not None}
+    attributes = {
+        "vt": 30,
+        "delay": 0,
+        "maxsize": 65536,
+        "created": 1795264741,
+        "modified": 1795264741,
+    }
+    attributes |= fields
+    stored = {name: value for name, value in attributes.items() if value is not None}
     for id, parts in messages.items():
         if "score" in parts:
             raw.zadd(zset, {id: parts["score"]})
@@ -64,13 +72,13 @@ def read(raw, ns):
     return fields, {id.decode(): score for id, score in scores.items()}
 
 
-def found_in(rsmq):
+def find_faults(rsmq):
     return [each for each in examine(rsmq).findings if each.code not in _SERVER]
 
 
 @pytest.fixture
-def at_once(monkeypatch):
-    """Nobody sends: a body without an id is none that is being sent."""
+def without_grace(monkeypatch):
+    """Repair young bodies without a pause: no send is in progress."""
     monkeypatch.setattr("rsmq.doctor.repairer.GRACE_MS", 0)
 
 
@@ -82,22 +90,22 @@ def at_once(monkeypatch):
     fields=FIELDS,
     messages=st.dictionaries(IDS, MESSAGES, max_size=8),
     listed=st.booleans(),
-    asked=st.booleans(),
+    with_also=st.booleans(),
 )
-def test_a_repair_leaves_the_invariants_and_every_message(
-    rsmq, raw, ns, at_once, fields, messages, listed, asked
+def test_repair_restores_invariants_and_loses_no_message(
+    rsmq, raw, ns, without_grace, fields, messages, listed, with_also
 ):
-    wreck(raw, ns, fields, messages, listed)
+    store_damaged_queue(raw, ns, fields, messages, listed)
     before, scores_before = read(raw, ns)
-    also = [way for way in OPT_IN_REPAIRS if asked and way != "orphan-body:remove"]
-    for _ in range(3):  # one repair may uncover what is for the next
-        repair(rsmq, found_in(rsmq), also=also)
+    also = [way for way in OPT_IN_REPAIRS if with_also and way != "orphan-body:remove"]
+    for _ in range(3):  # one repair may make another fault visible
+        repair(rsmq, find_faults(rsmq), also=also)
     after, scores = read(raw, ns)
 
-    # Messages: an id with its body, in the queue.
+    # A message is an id in the queue that has a body.
     old = {id for id in scores_before if id in before}
     kept = sorted(after[id] for id in scores if id in after)
-    if asked:
+    if with_also:
         everything = [before[id] for id in messages if id in before]
         assert kept == sorted(everything)
     else:
@@ -107,14 +115,14 @@ def test_a_repair_leaves_the_invariants_and_every_message(
         counts = {id: before.get(f"{id}:rc") for id in old}
         assert all(after[f"{id}:rc"] == rc for id, rc in counts.items() if rc in {"1", "7"})
 
-    rest = [each for each in found_in(rsmq) if each.severity != "note"]
-    if asked:
+    rest = [each for each in find_faults(rsmq) if each.severity != "note"]
+    if with_also:
         assert rest == []
         assert_invariants(raw, ns, after, scores)
     else:
         assert not [each for each in rest if each.safe]
     before_again = raw.dump(f"{ns}:q:Q"), raw.dump(f"{ns}:q")
-    assert [done.number for done in repair(rsmq, found_in(rsmq), also=also)] in ([], [0])
+    assert [done.number for done in repair(rsmq, find_faults(rsmq), also=also)] in ([], [0])
     assert (raw.dump(f"{ns}:q:Q"), raw.dump(f"{ns}:q")) == before_again
 
 

@@ -1,4 +1,4 @@
-"""Queues as a whole: what other clients leave, what is found, and what is there after a repair."""
+"""Faults of queues as a whole, as other clients leave them, and their repairs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rsmq import RSMQ
 ID = "hod98j94h7HkqVvzKrlMYXegVzlPtuLy"
 
 
-def same(patient):
-    """A repair without a word more changes nothing."""
-    before = patient.state()
-    assert patient.repaired() == []
-    return patient.state() == before
+def is_unchanged_by_repair(namespace):
+    """Return whether the safe repairs do and change nothing."""
+    before = namespace.dump()
+    assert namespace.repair() == []
+    return namespace.dump() == before
 
 
-def test_a_healthy_namespace_has_no_finding(patient, rsmq):
+def test_healthy_namespace_has_no_finding(namespace, rsmq):
     rsmq.create_queue("dead")
     rsmq.set_dead_letter_policy("q", "dead", 3)
     rsmq.send_messages("q", ["a", "b", "", "c"], delay=5)
@@ -30,284 +30,286 @@ def test_a_healthy_namespace_has_no_finding(patient, rsmq):
     rsmq.move_messages([rsmq.receive_message("q")], "dead")
     rsmq.pause_queue("q")
 
-    assert patient.codes() == []
-    assert same(patient)
+    assert namespace.find_codes() == []
+    assert is_unchanged_by_repair(namespace)
 
 
-def test_a_queue_of_node_has_no_finding(patient, raw):
+def test_queue_of_node_has_no_finding(namespace, raw):
     """As npm rsmq 0.12.4 writes it: created, never used, and used."""
-    raw.hset(patient.hash("n"), mapping={"vt": 30, "delay": 0, "maxsize": -1, "created": 1795264741,
-                                         "modified": 1795264741})  # fmt: skip
-    raw.sadd(patient.index, "n")
+    attributes = {
+        "vt": 30,
+        "delay": 0,
+        "maxsize": -1,
+        "created": 1795264741,
+        "modified": 1795264741,
+    }
+    raw.hset(namespace.hash("n"), mapping=attributes)
+    raw.sadd(namespace.index, "n")
 
-    assert patient.codes() == []
+    assert namespace.find_codes() == []
 
-    raw.hset(patient.hash("n"), mapping={"hod98j94h7HkqVvzKrlMYXegVzlPtuLy": "body",
-                                         "hod98j94h7HkqVvzKrlMYXegVzlPtuLy:rc": 2, "totalsent": 1,
-                                         "hod98j94h7HkqVvzKrlMYXegVzlPtuLy:fr": 1795264742384,
-                                         "totalrecv": 2})  # fmt: skip
-    raw.zadd(patient.zset("n"), {"hod98j94h7HkqVvzKrlMYXegVzlPtuLy": 1795264742384})
+    message = {ID: "body", f"{ID}:rc": 2, f"{ID}:fr": 1795264742384}
+    raw.hset(namespace.hash("n"), mapping={**message, "totalsent": 1, "totalrecv": 2})
+    raw.zadd(namespace.zset("n"), {ID: 1795264742384})
 
-    assert patient.codes() == []
-
-
-def test_an_unlisted_queue_is_listed(patient, raw):
-    raw.srem(patient.index, "q")
-
-    assert patient.codes() == [("unlisted-queue", "q", 1)]
-    assert patient.repaired() == [("unlisted-queue", "q", 1)]
-    assert patient.listed() == {"q"}
-    assert patient.codes() == []
+    assert namespace.find_codes() == []
 
 
-def test_a_name_without_a_queue_is_taken_off_the_list(patient, raw):
-    raw.sadd(patient.index, "gone", "old.name")
+def test_unlisted_queue_is_listed(namespace, raw):
+    raw.srem(namespace.index, "q")
 
-    assert patient.codes() == [
+    assert namespace.find_codes() == [("unlisted-queue", "q", 1)]
+    assert namespace.repair() == [("unlisted-queue", "q", 1)]
+    assert namespace.read_listed() == {"q"}
+    assert namespace.find_codes() == []
+
+
+def test_listed_name_without_queue_is_removed(namespace, raw):
+    raw.sadd(namespace.index, "gone", "old.name")
+
+    assert namespace.find_codes() == [
         ("listed-without-queue", "gone", 1), ("listed-without-queue", "old.name", 1),
     ]  # fmt: skip
-    assert [number for *_, number in patient.repaired()] == [1, 1]
-    assert patient.listed() == {"q"}
-    assert patient.codes() == []
+    assert [number for *_, number in namespace.repair()] == [1, 1]
+    assert namespace.read_listed() == {"q"}
+    assert namespace.find_codes() == []
 
 
-def test_a_queue_that_pyrsmq_left_half_made_is_completed_and_listed(patient, raw):
-    raw.hset(patient.hash("half"), mapping={"vt": 45, "modified": 1795264741})
+def test_half_queue_is_completed_and_listed(namespace, raw):
+    raw.hset(namespace.hash("half"), mapping={"vt": 45, "modified": 1795264741})
 
-    (found,) = patient.findings()
-    assert (found.code, found.text) == ("half-queue", "the queue lacks delay and maxsize")
-    assert "rsmq delete-queue half" in found.remedy
-    assert patient.repaired() == [("half-queue", "half", 1)]
-    fields = patient.fields("half")
-    assert abs(int(fields.pop("created")) - patient.now_ms() / 1000) < 60
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.text) == ("half-queue", "the queue lacks delay and maxsize")
+    assert "rsmq delete-queue half" in finding.remedy
+    assert namespace.repair() == [("half-queue", "half", 1)]
+    fields = namespace.read_fields("half")
+    assert abs(int(fields.pop("created")) - namespace.now_ms() / 1000) < 60
     assert fields == {"vt": "45", "delay": "0", "maxsize": "65536", "modified": "1795264741"}
-    assert patient.listed() == {"q", "half"}
-    assert patient.codes() == []
+    assert namespace.read_listed() == {"q", "half"}
+    assert namespace.find_codes() == []
 
 
-def test_messages_that_a_delete_of_the_queue_overtook_are_received_again_when_asked_for(
-    patient, raw, rsmq
-):
+def test_messages_without_queue_become_a_queue_only_on_request(namespace, raw, rsmq):
     id = "hod98j94h7HkqVvzKrlMYXegVzlPtuLy"
-    raw.hset(patient.hash("raced"), mapping={id: "kept", "totalsent": 1})
-    raw.zadd(patient.zset("raced"), {id: 1795264742384})
+    raw.hset(namespace.hash("raced"), mapping={id: "kept", "totalsent": 1})
+    raw.zadd(namespace.zset("raced"), {id: 1795264742384})
 
-    assert patient.codes() == [("messages-without-queue", "raced", 2)]
-    assert same(patient)
-    assert patient.repaired("messages-without-queue") == [("messages-without-queue", "raced", 1)]
+    assert namespace.find_codes() == [("messages-without-queue", "raced", 2)]
+    assert is_unchanged_by_repair(namespace)
+    assert namespace.repair("messages-without-queue") == [("messages-without-queue", "raced", 1)]
     assert rsmq.receive_message("raced").body == "kept"
-    assert patient.codes() == []
+    assert namespace.find_codes() == []
 
 
-def test_ids_that_a_deletion_left_are_removed_when_asked_for(patient, raw):
+def test_ids_without_queue_are_removed_only_on_request(namespace, raw):
     """grafana/go-rsmq and rsmq-rb delete the hash and leave the sorted set."""
-    raw.zadd(patient.zset("left"), {f"hod98j94h{n}HkqVvzKrlMYXegVzlPtuLy": n for n in range(7)})
+    raw.zadd(namespace.zset("left"), {f"hod98j94h{n}HkqVvzKrlMYXegVzlPtuLy": n for n in range(7)})
 
-    assert patient.codes() == [("ids-without-queue", "left", 7)]
-    assert same(patient)
-    assert patient.repaired("ids-without-queue") == [("ids-without-queue", "left", 7)]
-    assert not raw.exists(patient.zset("left"))
-    assert patient.codes() == []
-
-
-def test_of_a_sorted_set_that_holds_other_things_too_only_ids_go(patient, raw):
-    raw.zadd(patient.zset("left"), {"hod98j94h7HkqVvzKrlMYXegVzlPtuLy": 1, "ann": 7})
-
-    patient.repaired("ids-without-queue")
-    assert patient.scores("left") == {"ann": 7}
-    assert patient.codes() == []
+    assert namespace.find_codes() == [("ids-without-queue", "left", 7)]
+    assert is_unchanged_by_repair(namespace)
+    assert namespace.repair("ids-without-queue") == [("ids-without-queue", "left", 7)]
+    assert not raw.exists(namespace.zset("left"))
+    assert namespace.find_codes() == []
 
 
-def test_a_listed_name_of_which_only_ids_are_left_goes_in_two_steps(patient, raw):
-    raw.zadd(patient.zset("left"), {"hod98j94h7HkqVvzKrlMYXegVzlPtuLy": 1})
-    raw.sadd(patient.index, "left")
+def test_ids_without_queue_repair_keeps_other_members(namespace, raw):
+    raw.zadd(namespace.zset("left"), {"hod98j94h7HkqVvzKrlMYXegVzlPtuLy": 1, "ann": 7})
 
-    assert patient.codes() == [("ids-without-queue", "left", 1)]
-    patient.repaired("ids-without-queue")
-    assert patient.codes() == [("listed-without-queue", "left", 1)]
-    patient.repaired()
-    assert patient.listed() == {"q"}
+    namespace.repair("ids-without-queue")
+    assert namespace.read_scores("left") == {"ann": 7}
+    assert namespace.find_codes() == []
+
+
+def test_listed_ids_without_queue_are_removed_in_two_repairs(namespace, raw):
+    raw.zadd(namespace.zset("left"), {"hod98j94h7HkqVvzKrlMYXegVzlPtuLy": 1})
+    raw.sadd(namespace.index, "left")
+
+    assert namespace.find_codes() == [("ids-without-queue", "left", 1)]
+    namespace.repair("ids-without-queue")
+    assert namespace.find_codes() == [("listed-without-queue", "left", 1)]
+    namespace.repair()
+    assert namespace.read_listed() == {"q"}
 
 
 @pytest.mark.parametrize("kind", ["hash", "zset", "QUEUES"])
-def test_a_key_that_expires_stays_from_then_on(patient, raw, rsmq, kind):
+def test_expiring_key_is_persisted(namespace, raw, rsmq, kind):
     """rsmq-rb can let the hash of a queue expire."""
     rsmq.send_message("q", "kept")
-    key = {"hash": patient.hash(), "zset": patient.zset(), "QUEUES": patient.index}[kind]
+    key = {"hash": namespace.hash(), "zset": namespace.zset(), "QUEUES": namespace.index}[kind]
     raw.expire(key, 600)
 
-    (found,) = patient.findings()
-    assert (found.code, found.severity) == ("expiring", "error")
-    assert 590 <= found.number <= 600
-    patient.repaired()
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.severity) == ("expiring", "error")
+    assert 590 <= finding.number <= 600
+    namespace.repair()
     assert raw.ttl(key) == -1
-    assert patient.codes() == []
+    assert namespace.find_codes() == []
 
 
-def test_keys_of_another_type_are_told_of_and_left_alone(patient, raw):
+def test_keys_of_wrong_type_are_reported_and_kept(namespace, raw):
     """galadd/rsmq-go: a hash where the ids would be, a list where the hash would be."""
-    raw.hset(patient.zset("go"), "a", "b")
-    raw.rpush(patient.hash("go"), "m")
-    raw.set(patient.zset("string"), "x")
-    raw.hset(patient.hash("string"), mapping={"vt": 30, "delay": 0, "maxsize": 1024})
+    raw.hset(namespace.zset("go"), "a", "b")
+    raw.rpush(namespace.hash("go"), "m")
+    raw.set(namespace.zset("string"), "x")
+    raw.hset(namespace.hash("string"), mapping={"vt": 30, "delay": 0, "maxsize": 1024})
 
-    found = patient.findings()
-    assert [(each.code, each.queue, each.text) for each in found] == [
+    findings = namespace.examine()
+    assert [(each.code, each.queue, each.text) for each in findings] == [
         ("wrong-type", "go", "the hash is a list, the zset is a hash"),
         ("wrong-type", "string", "the zset is a string"),
     ]
-    assert same(patient)
+    assert is_unchanged_by_repair(namespace)
 
 
-def test_an_index_of_another_type_is_told_of_and_its_queues_are_still_found(patient, raw):
-    raw.delete(patient.index)
-    raw.rpush(patient.index, "x")
+def test_queues_are_found_if_the_index_has_a_wrong_type(namespace, raw):
+    raw.delete(namespace.index)
+    raw.rpush(namespace.index, "x")
 
-    found = patient.findings()
-    assert [(each.code, each.queue) for each in found] == [
+    findings = namespace.examine()
+    assert [(each.code, each.queue) for each in findings] == [
         ("wrong-type", None), ("unlisted-queue", "q"),
     ]  # fmt: skip
-    assert found[0].text == f"{patient.ns}:QUEUES is a list"
+    assert findings[0].text == f"{namespace.ns}:QUEUES is a list"
 
 
-def test_a_queue_called_queues_is_told_of_with_the_way_out(patient, raw):
+def test_reserved_name_is_reported_with_its_remedy(namespace, raw):
     """Node's create and send: the body is stored, its id can't be."""
     fields = {"vt": 30, "delay": 0, "maxsize": 65536, "hod98j94h7HkqVvzKrlMYXegVzlPtuLy": "lost"}
-    raw.hset(patient.hash("QUEUES"), mapping=fields)
-    raw.sadd(patient.index, "QUEUES")
+    raw.hset(namespace.hash("QUEUES"), mapping=fields)
+    raw.sadd(namespace.index, "QUEUES")
 
-    (found,) = patient.findings()
-    assert (found.code, found.queue, found.severity) == ("reserved-name", None, "error")
-    assert f"redis-cli UNLINK {patient.ns}:QUEUES:Q" in found.remedy
-    assert same(patient)
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.queue, finding.severity) == ("reserved-name", None, "error")
+    assert f"redis-cli UNLINK {namespace.ns}:QUEUES:Q" in finding.remedy
+    assert is_unchanged_by_repair(namespace)
 
 
 @pytest.mark.parametrize("name", ["a:x:b", "x:written"])
-def test_a_queue_whose_name_is_refused_is_told_of_with_the_way_out(patient, raw, rsmq, name):
-    seconds = patient.now_ms() // 1000
+def test_unusable_name_is_reported_with_a_remedy_that_works(namespace, raw, rsmq, name):
+    seconds = namespace.now_ms() // 1000
     fields = {"vt": 30, "delay": 0, "maxsize": 65536, ID: "kept", "totalsent": 1, "totalrecv": 0}
     fields |= {"created": seconds, "modified": seconds}
-    raw.hset(patient.hash(name), mapping=fields)
-    raw.zadd(patient.zset(name), {ID: 5})
-    raw.sadd(patient.index, name)
+    raw.hset(namespace.hash(name), mapping=fields)
+    raw.zadd(namespace.zset(name), {ID: 5})
+    raw.sadd(namespace.index, name)
 
-    (found,) = patient.findings()
-    assert (found.code, found.queue, found.severity) == ("unusable-name", None, "error")
-    assert found.text.endswith(f"refuses: {name}")
-    assert same(patient)
-    # The remedy, as it is told.
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.queue, finding.severity) == ("unusable-name", None, "error")
+    assert finding.text.endswith(f"refuses: {name}")
+    assert is_unchanged_by_repair(namespace)
+    # The commands of the remedy.
     for old, new in (
-        (patient.hash(name), patient.hash("new")),
-        (patient.zset(name), patient.zset("new")),
+        (namespace.hash(name), namespace.hash("new")),
+        (namespace.zset(name), namespace.zset("new")),
     ):
-        assert f" {old}" in found.remedy
+        assert f" {old}" in finding.remedy
         assert raw.renamenx(old, new)
-    raw.srem(patient.index, name)
-    assert patient.repaired() == [("unlisted-queue", "new", 1)]
-    assert patient.findings() == []
+    raw.srem(namespace.index, name)
+    assert namespace.repair() == [("unlisted-queue", "new", 1)]
+    assert namespace.examine() == []
     assert rsmq.receive_message("new").body == "kept"
 
 
-def test_queues_of_an_old_rust_client_beside_ours_are_told_of(patient, raw):
-    raw.sadd(f"{patient.ns}QUEUES", "gold", "silver")
+def test_index_of_an_old_rust_client_is_reported(namespace, raw):
+    raw.sadd(f"{namespace.ns}QUEUES", "gold", "silver")
     try:
-        (found,) = patient.findings()
-        assert (found.code, found.number, found.severity) == ("old-rust-keys", 2, "note")
-        assert f"{patient.ns}QUEUES" in found.text
+        (finding,) = namespace.examine()
+        assert (finding.code, finding.number, finding.severity) == ("old-rust-keys", 2, "note")
+        assert f"{namespace.ns}QUEUES" in finding.text
     finally:
-        raw.delete(f"{patient.ns}QUEUES")
+        raw.delete(f"{namespace.ns}QUEUES")
 
 
-def test_messages_that_a_broken_off_move_has_put_aside_are_told_of(patient, raw):
-    raw.hset(f"{patient.ns}:x:aside:rfq:ndvi", "id", "body")
-    raw.set(f"{patient.ns}:x:aside:rfq:ndvi:held", "{}")
+def test_messages_set_aside_by_an_interrupted_move_are_reported(namespace, raw):
+    raw.hset(f"{namespace.ns}:x:aside:rfq:ndvi", "id", "body")
+    raw.set(f"{namespace.ns}:x:aside:rfq:ndvi:held", "{}")
 
-    (found,) = patient.findings()
-    assert (found.code, found.queue, found.severity) == ("aside", None, "warning")
-    assert "rfq:ndvi" in found.text
-    assert same(patient)
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.queue, finding.severity) == ("aside", None, "warning")
+    assert "rfq:ndvi" in finding.text
+    assert is_unchanged_by_repair(namespace)
 
 
-def test_extension_data_of_a_queue_that_another_client_deleted_go_but_what_is_staged(patient, raw):
+def test_left_over_extension_data_is_removed_except_staged_messages(namespace, raw):
     for name in ("dedup", "leases", "reasons", "alone", "staged"):
-        raw.hset(f"{patient.ns}:gone:x:{name}", "a", "b")
-        raw.hset(f"{patient.ns}:q:x:{name}", "a", "b")
-    raw.hset(f"{patient.ns}:x:workers", "w", "1:t:{}")
-    raw.hset(f"{patient.ns}:x:held:w", "", "t")
+        raw.hset(f"{namespace.ns}:gone:x:{name}", "a", "b")
+        raw.hset(f"{namespace.ns}:q:x:{name}", "a", "b")
+    raw.hset(f"{namespace.ns}:x:workers", "w", "1:t:{}")
+    raw.hset(f"{namespace.ns}:x:held:w", "", "t")
 
-    assert patient.codes() == [("left-over-extension", "gone", 4)]
-    assert patient.repaired() == [("left-over-extension", "gone", 4)]
-    assert raw.exists(f"{patient.ns}:gone:x:staged")
-    assert raw.exists(*(f"{patient.ns}:q:x:{name}" for name in ("dedup", "reasons"))) == 2
-    assert raw.exists(f"{patient.ns}:x:workers", f"{patient.ns}:x:held:w") == 2
-    assert patient.codes() == []
+    assert namespace.find_codes() == [("left-over-extension", "gone", 4)]
+    assert namespace.repair() == [("left-over-extension", "gone", 4)]
+    assert raw.exists(f"{namespace.ns}:gone:x:staged")
+    assert raw.exists(*(f"{namespace.ns}:q:x:{name}" for name in ("dedup", "reasons"))) == 2
+    assert raw.exists(f"{namespace.ns}:x:workers", f"{namespace.ns}:x:held:w") == 2
+    assert namespace.find_codes() == []
 
 
-def test_a_namespace_that_begins_with_this_one_is_left_alone(patient, raw, server):
-    with RSMQ.from_url(server.url, ns=f"{patient.ns}:other") as other:
+def test_namespace_whose_name_begins_with_this_one_is_ignored(namespace, raw, server):
+    with RSMQ.from_url(server.url, ns=f"{namespace.ns}:other") as other:
         other.create_queue("theirs")
         other.send_message("theirs", "m")
-    raw.srem(f"{patient.ns}:other:QUEUES", "theirs")
-    raw.sadd(f"{patient.ns}:other:QUEUES", "x")
-    raw.set(f"{patient.ns}:lock", "of somebody")
-    raw.hset(f"{patient.ns}:settings", "of", "somebody")
-    raw.zadd(f"{patient.ns}:scores", {"ann": 7, "bob": 5})
+    raw.srem(f"{namespace.ns}:other:QUEUES", "theirs")
+    raw.sadd(f"{namespace.ns}:other:QUEUES", "x")
+    raw.set(f"{namespace.ns}:lock", "another program")
+    raw.hset(f"{namespace.ns}:settings", "owner", "another program")
+    raw.zadd(f"{namespace.ns}:scores", {"ann": 7, "bob": 5})
 
-    assert patient.codes() == []
+    assert namespace.find_codes() == []
 
 
-def test_names_that_only_other_clients_take_are_examined_too(patient, raw):
+def test_queue_names_that_this_library_refuses_are_examined(namespace, raw):
     name = "größe 1"
     times = {"created": 1795264741, "modified": 1795264741}
-    raw.hset(patient.hash(name), mapping={"vt": "0.5", "delay": 0, "maxsize": 2048, **times})
+    raw.hset(namespace.hash(name), mapping={"vt": "0.5", "delay": 0, "maxsize": 2048, **times})
 
-    assert patient.codes() == [("unlisted-queue", name, 1), ("bad-attribute", name, 1)]
-    patient.repaired()
-    assert patient.fields(name)["vt"] == "1"
-    assert patient.codes() == []
+    assert namespace.find_codes() == [("unlisted-queue", name, 1), ("bad-attribute", name, 1)]
+    namespace.repair()
+    assert namespace.read_fields(name)["vt"] == "1"
+    assert namespace.find_codes() == []
 
 
-def test_only_the_queues_that_are_named_are_looked_at(patient, raw, rsmq):
+def test_only_named_queues_are_examined(namespace, raw, rsmq):
     rsmq.create_queue("r")
-    raw.srem(patient.index, "q", "r")
+    raw.srem(namespace.index, "q", "r")
 
-    assert patient.codes(["r"]) == [("unlisted-queue", "r", 1)]
+    assert namespace.find_codes(["r"]) == [("unlisted-queue", "r", 1)]
 
 
-def test_a_dead_letter_queue_that_is_gone_is_made_when_asked_for(patient, raw, rsmq):
+def test_missing_dead_letter_queue_is_created_only_on_request(namespace, raw, rsmq):
     rsmq.create_queue("dead")
     rsmq.set_dead_letter_policy("q", "dead", 3)
-    raw.delete(patient.hash("dead"))
-    raw.srem(patient.index, "dead")
+    raw.delete(namespace.hash("dead"))
+    raw.srem(namespace.index, "dead")
 
-    assert patient.codes() == [("dead-letter-gone", "q", 1)]
-    assert same(patient)
-    assert patient.repaired("dead-letter-gone") == [("dead-letter-gone", "q", 1)]
-    assert patient.fields("dead")["vt"] == "30"
-    assert patient.codes() == []
+    assert namespace.find_codes() == [("dead-letter-gone", "q", 1)]
+    assert is_unchanged_by_repair(namespace)
+    assert namespace.repair("dead-letter-gone") == [("dead-letter-gone", "q", 1)]
+    assert namespace.read_fields("dead")["vt"] == "30"
+    assert namespace.find_codes() == []
 
 
-def test_dead_letters_that_go_round_are_told_of_at_each_queue(patient, raw, rsmq):
+def test_dead_letter_cycle_is_reported_for_each_of_its_queues(namespace, raw, rsmq):
     for name in ("a", "b", "c", "outside"):
         rsmq.create_queue(name)
     for name, target in (("a", "b"), ("b", "c"), ("c", "a"), ("outside", "a"), ("q", "q")):
-        raw.hset(patient.hash(name), mapping={"x:dlq": target, "x:max": 3})
+        raw.hset(namespace.hash(name), mapping={"x:dlq": target, "x:max": 3})
 
-    found = patient.findings()
-    assert [(each.code, each.queue, each.text) for each in found] == [
+    findings = namespace.examine()
+    assert [(each.code, each.queue, each.text) for each in findings] == [
         ("dead-letter-cycle", "a", "dead letters go round: a -> b -> c -> a"),
         ("dead-letter-cycle", "b", "dead letters go round: b -> c -> a -> b"),
         ("dead-letter-cycle", "c", "dead letters go round: c -> a -> b -> c"),
         ("dead-letter-cycle", "q", "dead letters go round: q -> q"),
     ]
-    assert same(patient)
+    assert is_unchanged_by_repair(namespace)
 
 
 @pytest.mark.parametrize("fields", [{"x:dlq": "q2"}, {"x:max": 3}, {"x:dlq": "q2", "x:max": "0"},
                                     {"x:dlq": "q2", "x:max": "many"}])  # fmt: skip
-def test_half_a_policy_is_told_of(patient, raw, rsmq, fields):
+def test_incomplete_policy_is_reported(namespace, raw, rsmq, fields):
     rsmq.create_queue("q2")
-    raw.hset(patient.hash(), mapping=fields)
+    raw.hset(namespace.hash(), mapping=fields)
 
-    assert patient.codes() == [("bad-policy", "q", 1)]
-    assert same(patient)
+    assert namespace.find_codes() == [("bad-policy", "q", 1)]
+    assert is_unchanged_by_repair(namespace)

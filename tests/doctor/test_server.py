@@ -1,4 +1,4 @@
-"""What is said of the server, on servers that are as bad as it says."""
+"""Faults of the server, on servers that have them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from rsmq.doctor.server_faults import REQUIRED_COMMANDS
 from tests.servers import Server, redis_7
 
 
-def of_server(rsmq):
+def find_server_faults(rsmq):
     return {each.code: each for each in examine(rsmq).findings if each.queue is None}
 
 
 @pytest.fixture
-def settings(raw):
-    """Sets settings of the shared server, and sets them back."""
+def change_settings(raw):
+    """A function that changes settings of the shared server until the end of the test."""
     before = {}
 
-    def change(**values):
+    def set_values(**values):
         for name, value in values.items():
             key = name.replace("_", "-")
             before.setdefault(key, raw.config_get(key)[key])
             raw.config_set(key, value)
 
-    yield change
+    yield set_values
     for key, value in before.items():
         raw.config_set(key, value)
 
@@ -44,43 +44,45 @@ def settings(raw):
         ("volatile-lru", "volatile-eviction", "warning"),
     ],
 )
-def test_an_eviction_policy_is_an_error_where_it_loses_queues(
-    rsmq, settings, policy, code, severity
+def test_eviction_policy_is_an_error_if_it_can_remove_queues(
+    rsmq, change_settings, policy, code, severity
 ):
-    settings(maxmemory_policy=policy, maxmemory=10**12)
+    change_settings(maxmemory_policy=policy, maxmemory=10**12)
 
-    found = of_server(rsmq)[code]
-    assert (found.severity, found.text) == (severity, f"maxmemory-policy is {policy}")
-
-
-def test_an_eviction_policy_without_a_limit_is_told_of_too(rsmq, settings):
-    settings(maxmemory_policy="allkeys-random")
-
-    assert of_server(rsmq)["eviction"].text.endswith("allkeys-random (no maxmemory is set yet)")
+    finding = find_server_faults(rsmq)[code]
+    assert (finding.severity, finding.text) == (severity, f"maxmemory-policy is {policy}")
 
 
-def test_a_server_that_is_nearly_full_is_told_of(rsmq, raw, settings):
-    settings(maxmemory=int(raw.info("memory")["used_memory"] / 0.95))
+def test_eviction_policy_without_maxmemory_is_reported(rsmq, change_settings):
+    change_settings(maxmemory_policy="allkeys-random")
 
-    assert "memory-nearly-full" in of_server(rsmq)
-
-
-def test_how_the_server_saves(rsmq, settings):
-    assert {"no-persistence"} == set(of_server(rsmq))
-
-    settings(save="3600 1")
-    assert {"snapshots-only"} == set(of_server(rsmq))
-
-    settings(appendonly="yes", appendfsync="everysec")
-    found = of_server(rsmq)
-    assert {"seldom-synced"} == set(found)
-    assert (found["seldom-synced"].severity, examine(rsmq).faults) == ("note", ())
-
-    settings(appendfsync="always")
-    assert of_server(rsmq) == {}
+    assert find_server_faults(rsmq)["eviction"].text.endswith(
+        "allkeys-random (no maxmemory is set yet)"
+    )
 
 
-def test_a_save_that_failed_is_an_error():
+def test_nearly_full_memory_is_reported(rsmq, raw, change_settings):
+    change_settings(maxmemory=int(raw.info("memory")["used_memory"] / 0.95))
+
+    assert "memory-nearly-full" in find_server_faults(rsmq)
+
+
+def test_persistence_settings(rsmq, change_settings):
+    assert {"no-persistence"} == set(find_server_faults(rsmq))
+
+    change_settings(save="3600 1")
+    assert {"snapshots-only"} == set(find_server_faults(rsmq))
+
+    change_settings(appendonly="yes", appendfsync="everysec")
+    findings = find_server_faults(rsmq)
+    assert {"seldom-synced"} == set(findings)
+    assert (findings["seldom-synced"].severity, examine(rsmq).faults) == ("note", ())
+
+    change_settings(appendfsync="always")
+    assert find_server_faults(rsmq) == {}
+
+
+def test_failed_save_is_an_error():
     server = Server(redis_7())
     shutil.rmtree(server.folder)
     try:
@@ -90,13 +92,13 @@ def test_a_save_that_failed_is_an_error():
             while raw.info("persistence")["rdb_last_bgsave_status"] == "ok":
                 assert time.monotonic() < deadline, "the save does not fail"
 
-            found = of_server(rsmq)["save-failed"]
-            assert (found.severity, "rdb_last_bgsave_status" in found.text) == ("error", True)
+            finding = find_server_faults(rsmq)["save-failed"]
+            assert (finding.severity, "rdb_last_bgsave_status" in finding.text) == ("error", True)
     finally:
         server.stop()
 
 
-def test_a_replica_is_an_error_and_its_master_is_told_of_replicas(server, rsmq, ns):
+def test_replica_is_an_error_and_its_master_has_a_note(server, rsmq, ns):
     replica = Server(redis_7(), "--replicaof", "127.0.0.1", str(server.port))
     try:
         with replica.raw() as raw:
@@ -106,69 +108,69 @@ def test_a_replica_is_an_error_and_its_master_is_told_of_replicas(server, rsmq, 
                 time.sleep(0.01)
         rsmq.create_queue("q")
         with RSMQ.from_url(replica.url, ns=ns, retry_deadline=0) as other:
-            assert "replica" in of_server(other)
-        assert of_server(rsmq)["replicas-not-required"].severity == "note"
+            assert "replica" in find_server_faults(other)
+        assert find_server_faults(rsmq)["replicas-not-required"].severity == "note"
     finally:
         replica.stop()
 
 
-def test_redis_6_2_is_new_enough(old_server):
+def test_redis_6_2_is_supported(old_server):
     with RSMQ.from_url(old_server.url, ns="old") as rsmq:
         rsmq.create_queue("q")
         rsmq.send_message("q", "m")
 
-        assert set(of_server(rsmq)) == {"no-persistence"}
+        assert set(find_server_faults(rsmq)) == {"no-persistence"}
         assert examine(rsmq).messages == 1
 
 
-def test_a_node_of_a_cluster_needs_a_hash_tag(cluster_server):
+def test_cluster_node_needs_a_hash_tag(cluster_server):
     with RSMQ.from_url(cluster_server.url, ns="plain") as rsmq:
-        found = examine(rsmq)
+        report = examine(rsmq)
 
-        assert {each.code for each in found.faults} == {"no-persistence", "no-hash-tag"}
-        assert found.queues == 0
+        assert {each.code for each in report.faults} == {"no-persistence", "no-hash-tag"}
+        assert report.queues == 0
 
 
-def test_on_a_cluster_queues_are_found_and_mended(cluster_server):
+def test_queues_on_a_cluster_are_repaired(cluster_server):
     client = RedisCluster(host="127.0.0.1", port=cluster_server.port)
     with RSMQ(client, ns="{doctor}") as rsmq, cluster_server.raw() as raw:
         rsmq.create_queue("q")
         raw.srem("{doctor}:QUEUES", "q")
-        found = examine(rsmq)
+        report = examine(rsmq)
 
-        assert [(each.code, each.queue) for each in found.findings] == [
+        assert [(each.code, each.queue) for each in report.findings] == [
             ("not-looked-at", None), ("snapshots-only", None), ("unlisted-queue", "q"),
         ]  # fmt: skip
-        repair(rsmq, found.findings)
+        repair(rsmq, report.findings)
         assert raw.smembers("{doctor}:QUEUES") == {b"q"}
         raw.unlink("{doctor}:q:Q", "{doctor}:QUEUES")
     client.close()
 
 
 @pytest.fixture
-def limited(server, ns, raw, rsmq):
-    """A client of a user with these rules."""
+def log_in(server, ns, raw, rsmq):
+    """A function that returns a client whose user has these ACL rules."""
     rsmq.create_queue("q")
     rsmq.send_message("q", "m")
     opened = []
 
-    def log_in(*rules):
+    def connect(*rules):
         raw.execute_command("ACL", "SETUSER", ns, "reset", "on", ">secret", f"~{ns}:*", *rules)
         url = f"redis://{ns}:secret@127.0.0.1:{server.port}/0"
         opened.append(RSMQ.from_url(url, ns=ns))
         return opened[-1]
 
-    yield log_in
+    yield connect
     for client in opened:
         client.close()
     raw.execute_command("ACL", "DELUSER", ns)
 
 
-def test_what_may_not_be_looked_at_is_a_note(limited):
-    rsmq = limited("+@all", "-@admin", "-@dangerous")
-    found = of_server(rsmq)
+def test_missing_rights_to_examine_are_notes(log_in):
+    rsmq = log_in("+@all", "-@admin", "-@dangerous")
+    findings = find_server_faults(rsmq)
 
-    assert {each.severity for each in found.values()} == {"note"}
+    assert {each.severity for each in findings.values()} == {"note"}
     hidden = [each.text for each in examine(rsmq).findings if each.code == "not-looked-at"]
     assert hidden == [
         "could not look: CONFIG GET (saving, replicas)",
@@ -176,55 +178,55 @@ def test_what_may_not_be_looked_at_is_a_note(limited):
     ]
 
 
-def test_what_a_user_may_not_do_is_told_by_part(limited):
-    examined = limited("+@all", "-hsetnx", "-sadd", "-hdel", "-hkeys")
-    found = of_server(examined)["rights"]
+def test_missing_rights_are_reported_by_part(log_in):
+    examined = log_in("+@all", "-hsetnx", "-sadd", "-hdel", "-hkeys")
+    finding = find_server_faults(examined)["rights"]
 
-    assert found.examples == ("hdel", "hkeys", "hsetnx", "sadd")
-    assert found.text == (
+    assert finding.examples == ("hdel", "hkeys", "hsetnx", "sadd")
+    assert finding.text == (
         "this user may not use receiving and deleting (+hdel), dedup_id (+hdel), "
         "administration (+hsetnx +sadd), Spark (+hkeys)"
     )
-    assert "rights" not in of_server(limited("+@all"))
+    assert "rights" not in find_server_faults(log_in("+@all"))
 
 
-def test_parts_need_what_the_readme_says():
+def test_required_commands_agree_with_the_readme():
     text = (Path(__file__).parents[2] / "README.md").read_text()
     rows = dict(re.findall(r"^\| ([\w ,*:`~]+) \| (.*\+.*) \|$", text, re.MULTILINE))
-    said = {name: set(re.findall(r"\+(\w+)", rule)) for name, rule in rows.items()}
-    producer, consumer = said["producer"], said["consumer"]
-    admin = said["administrator, on `~rsmq:*`"]
+    rules = {name: set(re.findall(r"\+(\w+)", rule)) for name, rule in rows.items()}
+    producer, consumer = rules["producer"], rules["consumer"]
+    admin = rules["administrator, on `~rsmq:*`"]
 
     assert producer >= REQUIRED_COMMANDS["sending"] | REQUIRED_COMMANDS["dedup_id"]
     assert producer | consumer >= REQUIRED_COMMANDS["receiving and deleting"]
     assert admin == REQUIRED_COMMANDS["administration"]
-    assert said["workers, on `~rsmq:*`"] == REQUIRED_COMMANDS["workers"]
-    assert said["Spark, on `~rsmq:*`"] >= REQUIRED_COMMANDS["Spark"]
+    assert rules["workers, on `~rsmq:*`"] == REQUIRED_COMMANDS["workers"]
+    assert rules["Spark, on `~rsmq:*`"] >= REQUIRED_COMMANDS["Spark"]
 
 
-def test_an_administrator_with_a_few_rights_more_can_examine_and_repair(limited, raw, ns):
-    """As the README tells people to write it."""
+def test_administrator_with_additional_rights_can_examine_and_repair(log_in, raw, ns):
+    """With the rules in the README."""
     admin = "+eval +evalsha +script|load +hget +hdel +zrem +zscore +zrangebyscore"
     admin += "".join(
         f" +{name}" for name in REQUIRED_COMMANDS["sending"] | REQUIRED_COMMANDS["administration"]
     )
     doctor = "+info +config|get +scan +hscan +hlen +scard +sismember +exists +type +pttl"
-    rsmq = limited("-@all", *admin.split(), *doctor.split(), "+persist")
+    rsmq = log_in("-@all", *admin.split(), *doctor.split(), "+persist")
     raw.srem(f"{ns}:QUEUES", "q")
     raw.expire(f"{ns}:q:Q", 600)
     raw.zadd(f"{ns}:q", {"hod98j94h7HkqVvzKrlMYXegVzlPtuLy": 1})
     raw.hset(f"{ns}:q:Q", "vt", "0.5")
-    found = examine(rsmq).findings
+    findings = examine(rsmq).findings
 
-    assert {each.code for each in found if each.severity != "note"} == {
+    assert {each.code for each in findings if each.severity != "note"} == {
         "no-persistence", "expiring", "unlisted-queue", "ghost", "bad-attribute",
     }  # fmt: skip
-    assert "not-looked-at" not in {each.code for each in found}
-    repair(rsmq, found)
+    assert "not-looked-at" not in {each.code for each in findings}
+    repair(rsmq, findings)
     assert {each.code for each in examine(rsmq).faults} == {"no-persistence"}
 
 
-def test_trying_rights_changes_nothing(rsmq, raw, ns):
+def test_check_of_rights_changes_nothing(rsmq, raw, ns):
     rsmq.create_queue("q")
     rsmq.send_message("q", "m")
     before = {key: raw.dump(key) for key in raw.keys(f"{ns}*")}
@@ -233,28 +235,28 @@ def test_trying_rights_changes_nothing(rsmq, raw, ns):
     assert {key: raw.dump(key) for key in raw.keys(f"{ns}*")} == before
 
 
-def test_who_may_send_no_scripts_gets_redis_error(limited):
+def test_examine_without_right_to_scripts_raises_permission_error(log_in):
     with pytest.raises(redis.exceptions.NoPermissionError):
-        examine(limited("+@all", "-@scripting"))
+        examine(log_in("+@all", "-@scripting"))
 
 
-def test_an_embedded_server_is_examined_as_far_as_it_goes():
+def test_embedded_server_is_examined_without_its_settings():
     with RSMQ.from_url("memory://") as rsmq:
         rsmq.create_queue("q")
         rsmq.send_message("q", "m")
-        found = examine(rsmq)
+        report = examine(rsmq)
 
-        assert (found.queues, found.messages, found.faults) == (1, 1, ())
-        assert {each.code for each in found.findings} == {"not-looked-at"}
+        assert (report.queues, report.messages, report.faults) == (1, 1, ())
+        assert {each.code for each in report.findings} == {"not-looked-at"}
 
 
 @pytest.mark.parametrize("options", [{"protocol": 2}, {"protocol": 3}, {"decode_responses": True}])
-def test_a_client_that_is_handed_in_is_as_good(server, ns, options):
+def test_examine_works_with_any_redis_client(server, ns, options):
     with server.raw(**options) as client:
         rsmq = RSMQ(client, ns=ns)
         rsmq.create_queue("q")
         rsmq.send_message("q", "m")
-        found = examine(rsmq)
+        report = examine(rsmq)
 
-        assert [each.code for each in found.findings] == ["no-persistence"]
-        assert (found.queues, found.messages) == (1, 1)
+        assert [each.code for each in report.findings] == ["no-persistence"]
+        assert (report.queues, report.messages) == (1, 1)

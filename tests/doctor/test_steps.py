@@ -1,4 +1,4 @@
-"""Each step of a repair looks again: what has changed since it was seen stays as it is."""
+"""Each step of a repair checks again, and keeps what has changed since the examination."""
 
 from __future__ import annotations
 
@@ -26,118 +26,118 @@ def keys(rsmq):
 
 
 @pytest.fixture
-def unchanged(patient, rsmq):
-    """An operation that does nothing now, and answers so."""
+def changes_nothing(namespace, rsmq):
+    """A function: whether an operation returns 0 and changes no key."""
 
     def check(operation):
-        before = patient.state()
+        before = namespace.dump()
         answer = rsmq.run(operation)
-        return answer == 0 and patient.state() == before
+        return answer == 0 and namespace.dump() == before
 
     return check
 
 
 @pytest.fixture
-def message(patient, raw):
-    """A message as it should be."""
-    raw.hset(patient.hash(), mapping={ID: "m", ID + b":rc": 1, ID + b":fr": SCORE})
-    raw.zadd(patient.zset(), {ID: SCORE})
+def message(namespace, raw):
+    """A message without a fault."""
+    raw.hset(namespace.hash(), mapping={ID: "m", ID + b":rc": 1, ID + b":fr": SCORE})
+    raw.zadd(namespace.zset(), {ID: SCORE})
 
 
 @pytest.mark.usefixtures("message")
-def test_a_message_is_no_ghost_and_nothing_of_it_is_left_over(keys, unchanged):
-    assert unchanged(remove_ghost_ids(keys, [(ID, True)]))
-    assert unchanged(remove_orphan_fields(keys, [ID], bodies=False))
-    assert unchanged(remove_orphan_fields(keys, [ID], bodies=True))
-    assert unchanged(restore_orphan_bodies(keys, [(ID, 5)]))
+def test_repairs_of_ghosts_and_orphans_keep_a_complete_message(keys, changes_nothing):
+    assert changes_nothing(remove_ghost_ids(keys, [(ID, True)]))
+    assert changes_nothing(remove_orphan_fields(keys, [ID], bodies=False))
+    assert changes_nothing(remove_orphan_fields(keys, [ID], bodies=True))
+    assert changes_nothing(restore_orphan_bodies(keys, [(ID, 5)]))
 
 
 @pytest.mark.usefixtures("message")
-def test_a_body_stays_where_counters_are_removed(keys, patient, raw, unchanged):
-    raw.zrem(patient.zset(), ID)
+def test_removal_of_counters_keeps_bodies(keys, namespace, raw, changes_nothing):
+    raw.zrem(namespace.zset(), ID)
 
-    assert unchanged(remove_orphan_fields(keys, [ID], bodies=False))
-
-
-def test_what_has_no_body_is_neither_restored_nor_given_another_id(keys, patient, raw, unchanged):
-    assert unchanged(restore_orphan_bodies(keys, [(ID, 5)]))
-    raw.zadd(patient.zset(), {ID: SCORE})
-    assert unchanged(replace_ids(keys, [(ID, SCORE * 1000)]))
+    assert changes_nothing(remove_orphan_fields(keys, [ID], bodies=False))
 
 
-@pytest.mark.usefixtures("message")
-def test_a_score_that_is_another_one_now_stays(keys, unchanged):
-    assert unchanged(repair_scores(keys, [(ID, b"1795264742", b"5")]))
-    assert unchanged(repair_scores(keys, [(ID[:-1] + b"z", b"5", None)]))
-
-
-def test_a_message_that_is_gone_gets_no_counters(keys, unchanged):
-    assert unchanged(repair_fields(keys, [(ID + b":fr", None, NOW_MS)]))
-    assert unchanged(repair_fields(keys, [(ID + b":rc", None, b"1")]))
+def test_id_without_a_body_is_neither_restored_nor_replaced(keys, namespace, raw, changes_nothing):
+    assert changes_nothing(restore_orphan_bodies(keys, [(ID, 5)]))
+    raw.zadd(namespace.zset(), {ID: SCORE})
+    assert changes_nothing(replace_ids(keys, [(ID, SCORE * 1000)]))
 
 
 @pytest.mark.usefixtures("message")
-def test_a_count_that_went_on_stays(keys, unchanged):
-    assert unchanged(repair_fields(keys, [(ID + b":rc", b"7", b"1")]))
-    assert unchanged(repair_fields(keys, [(ID + b":fr", None, NOW_MS)]))
+def test_score_that_changed_is_kept(keys, changes_nothing):
+    assert changes_nothing(repair_scores(keys, [(ID, b"1795264742", b"5")]))
+    assert changes_nothing(repair_scores(keys, [(ID[:-1] + b"z", b"5", None)]))
 
 
-def test_a_name_stays_listed_while_anything_of_the_queue_is_there(patient, raw, rsmq, unchanged):
-    raw.delete(patient.hash())
-    raw.zadd(patient.zset(), {ID: SCORE})
-    assert unchanged(repair_listing(rsmq.namespace, "q", create=False))
-    raw.delete(patient.zset())
-    raw.hset(patient.hash(), "totalsent", 1)
-    assert unchanged(repair_listing(rsmq.namespace, "q", create=False))
+def test_deleted_message_gets_no_counters(keys, changes_nothing):
+    assert changes_nothing(repair_fields(keys, [(ID + b":fr", None, NOW_MS)]))
+    assert changes_nothing(repair_fields(keys, [(ID + b":rc", None, b"1")]))
 
 
-def test_a_queue_that_was_deleted_is_not_made_again(patient, raw, rsmq):
+@pytest.mark.usefixtures("message")
+def test_count_that_changed_is_kept(keys, changes_nothing):
+    assert changes_nothing(repair_fields(keys, [(ID + b":rc", b"7", b"1")]))
+    assert changes_nothing(repair_fields(keys, [(ID + b":fr", None, NOW_MS)]))
+
+
+def test_name_stays_listed_while_a_key_of_the_queue_exists(namespace, raw, rsmq, changes_nothing):
+    raw.delete(namespace.hash())
+    raw.zadd(namespace.zset(), {ID: SCORE})
+    assert changes_nothing(repair_listing(rsmq.namespace, "q", create=False))
+    raw.delete(namespace.zset())
+    raw.hset(namespace.hash(), "totalsent", 1)
+    assert changes_nothing(repair_listing(rsmq.namespace, "q", create=False))
+
+
+def test_deleted_queue_is_not_created_again(namespace, raw, rsmq):
     rsmq.delete_queue("q")
 
     assert rsmq.run(repair_listing(rsmq.namespace, "q", create=True)) == 0
-    assert patient.state() == {}
+    assert namespace.dump() == {}
 
 
-@pytest.mark.parametrize("there", ["hash", "zset"])
-def test_extension_data_stay_while_anything_of_the_queue_is_there(
-    keys, patient, raw, unchanged, there
+@pytest.mark.parametrize("existing", ["hash", "zset"])
+def test_extension_data_is_kept_while_a_key_of_the_queue_exists(
+    keys, namespace, raw, changes_nothing, existing
 ):
     raw.hset(keys.reasons, "a", "b")
-    if there == "zset":
-        raw.delete(patient.hash())
-        raw.zadd(patient.zset(), {ID: SCORE})
+    if existing == "zset":
+        raw.delete(namespace.hash())
+        raw.zadd(namespace.zset(), {ID: SCORE})
 
-    assert unchanged(remove_extensions(keys, [keys.reasons]))
+    assert changes_nothing(remove_extensions(keys, [keys.reasons]))
 
 
-def test_restoring_into_a_queue_that_was_deleted_makes_none(keys, patient, raw, rsmq):
+def test_restoring_into_a_deleted_queue_fails_and_changes_nothing(keys, namespace, raw, rsmq):
     from rsmq import QueueNotFound
 
-    raw.hdel(patient.hash(), "vt")
-    raw.hset(patient.hash(), ID, "m")
+    raw.hdel(namespace.hash(), "vt")
+    raw.hset(namespace.hash(), ID, "m")
     with pytest.raises(QueueNotFound):
         rsmq.run(restore_orphan_bodies(keys, [(ID, None)]))
 
-    assert not raw.exists(patient.zset())
+    assert not raw.exists(namespace.zset())
 
 
-def test_an_id_that_ends_like_a_counter_is_an_id(patient, raw):
+def test_id_that_ends_like_a_counter_is_an_id(namespace, raw):
     for id in (ID + b":rc", ID + b":meta"):
-        raw.hset(patient.hash(), id, "m")
-        raw.zadd(patient.zset(), {id: SCORE})
+        raw.hset(namespace.hash(), id, "m")
+        raw.zadd(namespace.zset(), {id: SCORE})
 
-    assert patient.codes() == [("undeletable-id", "q", 2)]
+    assert namespace.find_codes() == [("undeletable-id", "q", 2)]
 
 
-def test_what_is_found_once_only_is_not_told(patient, raw, monkeypatch):
-    """As a queue that Node is about to list."""
-    raw.srem(patient.index, "q")
+def test_fault_that_the_second_check_does_not_find_is_not_reported(namespace, raw, monkeypatch):
+    """For example, a queue that Node creates, and lists a moment later."""
+    raw.srem(namespace.index, "q")
 
-    def meanwhile(_):
-        raw.sadd(patient.index, "q")
-        raw.hset(patient.hash(), "vt", "0.5")
+    def change_queue(_):
+        raw.sadd(namespace.index, "q")
+        raw.hset(namespace.hash(), "vt", "0.5")
 
-    monkeypatch.setattr("rsmq.doctor.examination.time.sleep", meanwhile)
+    monkeypatch.setattr("rsmq.doctor.examination.time.sleep", change_queue)
 
-    assert patient.codes() == []
-    assert patient.codes() == [("bad-attribute", "q", 1)]
+    assert namespace.find_codes() == []
+    assert namespace.find_codes() == [("bad-attribute", "q", 1)]

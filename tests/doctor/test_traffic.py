@@ -1,4 +1,4 @@
-"""Programs at work while the doctor looks: none of their half-done calls is taken for a fault."""
+"""Examination and repair while other clients use the queues: their calls are no faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.scale import scaled
 
 
 class Traffic:
-    """Threads that go on until they are stopped; what they raise comes out at the end."""
+    """Threads that repeat a function until ``stop``, which fails if one has raised an error."""
 
     def __init__(self):
         self._stop = threading.Event()
@@ -40,22 +40,24 @@ class Traffic:
 
 
 @pytest.fixture
-def traffic(place):
+def traffic(clients):
     traffic = Traffic()
     yield traffic
     traffic.stop()
 
 
 @pytest.fixture
-def place(server, ns):
-    """Senders and receivers of every manner, as functions that do one thing once."""
-    place = Place(server, ns)
-    yield place
-    place.ours.close()
-    place.raw.close()
+def clients(server, ns):
+    """The operations of different clients."""
+    clients = Clients(server, ns)
+    yield clients
+    clients.ours.close()
+    clients.raw.close()
 
 
-class Place:
+class Clients:
+    """Operations as different clients run them: one operation in each call."""
+
     def __init__(self, server, ns):
         self.raw, self.ns = server.raw(), ns
         self.zset, self.hash = f"{ns}:q", f"{ns}:q:Q"
@@ -63,9 +65,9 @@ class Place:
         self.ours.create_queue("q")
         self._number = 0
 
-    def id(self, raw):
-        """An id as Node makes it, and the score."""
-        seconds, microseconds = raw.time()
+    def make_id(self):
+        """Return an id as Node makes it, and its score."""
+        seconds, microseconds = self.raw.time()
         us, digits = seconds * 1_000_000 + microseconds, ""
         while us:
             us, digit = divmod(us, 36)
@@ -83,23 +85,23 @@ class Place:
                 self.ours.delete_message(message)
 
     def send_as_node(self):
-        id, score = self.id(self.raw)
+        id, score = self.make_id()
         with self.raw.pipeline() as commands:
             commands.zadd(self.zset, {id: score}).hset(self.hash, id, "m")
             commands.hincrby(self.hash, "totalsent", 1).execute()
 
     def send_the_id_first(self):
         """Without MULTI, as ebuckley/rsmq does."""
-        id, score = self.id(self.raw)
+        id, score = self.make_id()
         self.raw.zadd(self.zset, {id: score})
         self.raw.hset(self.hash, id, "m")
 
     def send_the_body_first(self):
-        id, score = self.id(self.raw)
+        id, score = self.make_id()
         self.raw.hset(self.hash, id, "m")
         self.raw.zadd(self.zset, {id: score})
 
-    def make_and_delete_a_queue_as_node(self):
+    def create_and_delete_queue_as_node(self):
         self._number += 1
         name = f"node{self._number}"
         fields = {"vt": 30, "delay": 0, "maxsize": 65536, "created": 1795264741,
@@ -114,46 +116,46 @@ class Place:
             commands.srem(f"{self.ns}:QUEUES", name).execute()
 
 
-ALL = [
+OPERATIONS = [
     "send", "receive", "send_as_node", "send_the_id_first", "send_the_body_first",
-    "make_and_delete_a_queue_as_node",
+    "create_and_delete_queue_as_node",
 ]  # fmt: skip
 
 
-def test_programs_at_work_are_no_faults(traffic, place):
-    for name in ALL:
-        traffic.start(getattr(place, name))
+def test_calls_in_progress_are_not_reported(traffic, clients):
+    for name in OPERATIONS:
+        traffic.start(getattr(clients, name))
     for _ in range(scaled(6, 200)):
-        found = examine(place.ours).findings
-        assert [each for each in found if each.code not in _SERVER] == []
+        findings = examine(clients.ours).findings
+        assert [each for each in findings if each.code not in _SERVER] == []
 
 
-def test_repairs_beside_programs_at_work_take_no_message(traffic, place):
-    """Faults among live messages: those go, and all that was sent is received."""
+def test_repairs_during_traffic_lose_no_message(traffic, clients):
+    """Faults between messages are removed, and every sent message is received."""
     sent, received = [], []
 
     def send():
-        sent.extend(place.ours.send_messages("q", ["m"] * 5))
+        sent.extend(clients.ours.send_messages("q", ["m"] * 5))
 
     def receive():
-        messages = place.ours.receive_messages("q", 3, vt=30)
-        received.extend(place.ours.delete_messages(messages))
+        messages = clients.ours.receive_messages("q", 3, vt=30)
+        received.extend(clients.ours.delete_messages(messages))
 
     for work in (send, receive):
         traffic.start(work)
     for number in range(scaled(4, 100)):
         ghosts = {f"hod98j94h7{number:02}{each:020}": each for each in range(300)}
-        place.raw.zadd(place.zset, ghosts)
-        left = {f"hod98j94h8{number:02}{each:020}:rc": 1 for each in range(300)}
-        place.raw.hset(place.hash, mapping=left)
-        found = [each for each in examine(place.ours).findings if each.code not in _SERVER]
-        assert {each.code for each in found} <= {"ghost", "left-over-counter"}
-        repair(place.ours, found)
+        clients.raw.zadd(clients.zset, ghosts)
+        counters = {f"hod98j94h8{number:02}{each:020}:rc": 1 for each in range(300)}
+        clients.raw.hset(clients.hash, mapping=counters)
+        findings = [each for each in examine(clients.ours).findings if each.code not in _SERVER]
+        assert {each.code for each in findings} <= {"ghost", "left-over-counter"}
+        repair(clients.ours, findings)
     traffic.stop()
-    while messages := place.ours.receive_messages("q", 1000):
-        received.extend(place.ours.delete_messages(messages))
+    while messages := clients.ours.receive_messages("q", 1000):
+        received.extend(clients.ours.delete_messages(messages))
 
     assert sorted(received) == sorted(sent)
-    assert place.raw.zcard(place.zset) == 0
-    left = {name.decode() for name in place.raw.hkeys(place.hash)}
-    assert left == {"vt", "delay", "maxsize", "created", "modified", "totalsent", "totalrecv"}
+    assert clients.raw.zcard(clients.zset) == 0
+    fields = {name.decode() for name in clients.raw.hkeys(clients.hash)}
+    assert fields == {"vt", "delay", "maxsize", "created", "modified", "totalsent", "totalrecv"}

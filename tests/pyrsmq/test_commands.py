@@ -1,4 +1,4 @@
-"""PyRSMQ's commands: its words and answers, on keys that are Node's."""
+"""PyRSMQ's commands: their parameters, results and errors, and the keys that they write."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def raw(server):
 
 @pytest.fixture
 def smq(server, raw):
-    made = RedisSMQ(port=server.port, ns="p", qname="q")
-    yield made
-    made.quit()
+    controller = RedisSMQ(port=server.port, ns="p", qname="q")
+    yield controller
+    controller.quit()
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def scores(raw, qname="q"):
     return dict(raw.zrange(f"p:{qname}", 0, -1, withscores=True))
 
 
-def test_a_command_takes_parameters_by_calls_or_as_keywords(smq, raw):
+def test_parameters_can_be_set_by_calls_or_keywords(smq, raw):
     assert smq.createQueue().qname("a").vt(20).delay(3).maxsize(2048).execute() is True
     assert smq.createQueue(qname="b", vt=20, delay=3, maxsize=2048).execute() is True
 
@@ -65,14 +65,14 @@ def test_a_command_takes_parameters_by_calls_or_as_keywords(smq, raw):
     assert smq.listQueues().execute() == {"a", "b"}
 
 
-def test_defaults_are_those_of_the_wire(smq, raw):
+def test_new_queue_has_default_attributes(smq, raw):
     smq.createQueue().execute()
 
     assert (fields(raw)[b"vt"], fields(raw)[b"delay"]) == (b"30", b"0")
     assert fields(raw)[b"maxsize"] == b"65536"
 
 
-def test_the_controllers_keywords_are_defaults_of_its_commands(server, raw):
+def test_controller_keywords_are_defaults_of_commands(server, raw):
     smq = RedisSMQ(port=str(server.port), ns="p", qname="mine", vt=5, delay=None)
     smq.createQueue().execute()
     smq.createQueue(qname="other", vt=6).execute()
@@ -82,7 +82,7 @@ def test_the_controllers_keywords_are_defaults_of_its_commands(server, raw):
     smq.quit()
 
 
-def test_answers_are_pyrsmqs(smq, queue, raw):
+def test_results_are_those_of_pyrsmq(smq, queue, raw):
     id = smq.sendMessage().message("Hello World").execute()
     message = smq.receiveMessage(vt=60).execute()
 
@@ -104,7 +104,7 @@ def test_answers_are_pyrsmqs(smq, queue, raw):
     assert raw.keys("p:*") == []
 
 
-def test_without_attributes_set_queue_attributes_only_answers(smq, queue, raw):
+def test_set_queue_attributes_without_attributes_changes_nothing(smq, queue, raw):
     raw.hset("p:q:Q", "modified", 5)
 
     assert smq.setQueueAttributes().execute()["modified"] == 5
@@ -163,7 +163,7 @@ def test_without_attributes_set_queue_attributes_only_answers(smq, queue, raw):
         ),
     ],
 )
-def test_errors_are_pyrsmqs_and_change_nothing(smq, queue, raw, caplog, call, error, text):
+def test_errors_are_those_of_pyrsmq_and_change_nothing(smq, queue, raw, caplog, call, error, text):
     before = (raw.keys("p:*"), fields(raw))
     with pytest.raises(error) as caught:
         call(smq).execute()
@@ -200,9 +200,7 @@ def test_exceptions_are_switched_for_all_commands_or_one(smq, queue):
         ("maxsize", [0, -2, 1023, 65566, "big", None.__class__]),
     ],
 )
-def test_a_wrong_value_raises_at_once_from_its_call_and_as_keyword_when_executed(
-    smq, raw, name, values
-):
+def test_invalid_value_raises_from_its_call_or_on_execute(smq, raw, name, values):
     for value in values:
         with pytest.raises(InvalidParameterValue) as caught:
             getattr(smq.createQueue(), name)(value)
@@ -218,7 +216,7 @@ def test_a_wrong_value_raises_at_once_from_its_call_and_as_keyword_when_executed
     assert raw.keys("p:*") == []
 
 
-def test_a_missing_parameter_is_named(server, raw):
+def test_error_names_missing_parameter(server, raw):
     smq = RedisSMQ(port=server.port, ns="p")
     assert not smq.createQueue().ready()
     with pytest.raises(InvalidParameterValue, match="'qname'"):
@@ -235,7 +233,7 @@ def test_a_missing_parameter_is_named(server, raw):
     smq.quit()
 
 
-def test_a_wrong_value_is_forgotten_when_a_right_one_follows(smq, raw):
+def test_valid_value_replaces_an_invalid_one(smq, raw):
     command = smq.createQueue(vt=-1)
     with pytest.raises(InvalidParameterValue):
         command.delay("never")
@@ -245,7 +243,7 @@ def test_a_wrong_value_is_forgotten_when_a_right_one_follows(smq, raw):
         smq.sendMessage().message(None)
 
 
-def test_an_unknown_keyword_is_ignored_with_a_warning(smq, queue):
+def test_unknown_keyword_is_ignored_with_a_warning(smq, queue):
     with pytest.warns(UserWarning, match="ReceiveMessageCommand has no parameter 'wait'") as caught:
         command = smq.receiveMessage(wait=5)
     assert command.exceptions(False).quiet().execute() is False
@@ -253,7 +251,7 @@ def test_an_unknown_keyword_is_ignored_with_a_warning(smq, queue):
 
 
 @pytest.mark.parametrize(
-    ("given", "stored"),
+    ("params", "stored"),
     [
         ({"vt": 0.5}, 1),
         ({"vt": 20.0}, 20),
@@ -262,12 +260,12 @@ def test_an_unknown_keyword_is_ignored_with_a_warning(smq, queue):
         ({"delay": 2.1}, 3),
     ],
 )
-def test_attributes_are_stored_as_whole_seconds_rounded_up(smq, raw, given, stored):
-    (name, value) = next(iter(given.items()))
+def test_attributes_are_rounded_up_to_whole_seconds(smq, raw, params, stored):
+    (name, value) = next(iter(params.items()))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        smq.createQueue(**given).execute()
-        smq.setQueueAttributes(**given).execute()
+        smq.createQueue(**params).execute()
+        smq.setQueueAttributes(**params).execute()
 
     assert fields(raw)[name.encode()] == b"%d" % stored
     rounded = float(value) != stored and float(value) > 0
@@ -276,18 +274,19 @@ def test_attributes_are_stored_as_whole_seconds_rounded_up(smq, raw, given, stor
 
 
 @pytest.mark.parametrize(
-    ("given", "stored"), [(65565, 65536), (1024.7, 1025), (-1, -1), ("2048", 2048), (65536, 65536)]
+    ("maxsize", "stored"),
+    [(65565, 65536), (1024.7, 1025), (-1, -1), ("2048", 2048), (65536, 65536)],
 )
-def test_maxsize_is_stored_as_other_clients_take_it(smq, raw, given, stored):
+def test_maxsize_is_stored_as_other_clients_accept_it(smq, raw, maxsize, stored):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        smq.createQueue(maxsize=given).execute()
+        smq.createQueue(maxsize=maxsize).execute()
 
     assert fields(raw)[b"maxsize"] == b"%d" % stored
-    assert bool(caught) == (given in (65565, 1024.7))
+    assert bool(caught) == (maxsize in (65565, 1024.7))
 
 
-def test_fractions_count_in_a_call(smq, queue, raw):
+def test_calls_accept_fractions_of_seconds(smq, queue, raw):
     id = smq.sendMessage(message="m", delay=0.25).execute()
     assert scores(raw)[id.encode()] == int(id[:10], 36) // 1000 + 250
     raw.zadd("p:q", {id: 1})
@@ -295,7 +294,7 @@ def test_fractions_count_in_a_call(smq, queue, raw):
     assert scores(raw)[id.encode()] == message["ts"] + 1500
 
 
-def test_without_vt_a_change_of_visibility_takes_the_queues(smq, raw):
+def test_change_of_visibility_without_vt_uses_the_queues_vt(smq, raw):
     smq.createQueue(vt=500).execute()
     id = smq.sendMessage(message="m").execute()
     message = smq.receiveMessage(vt=1).execute()
@@ -304,14 +303,14 @@ def test_without_vt_a_change_of_visibility_takes_the_queues(smq, raw):
     assert 500_000 <= scores(raw)[id.encode()] - message["ts"] < 505_000
 
 
-@pytest.mark.parametrize(("given", "ms"), [(True, 1000), (False, 0), (Decimal("1.25"), 1250)])
-def test_bools_and_decimals_are_numbers(smq, queue, raw, given, ms):
-    id = smq.sendMessage(message="m", delay=given).execute()
+@pytest.mark.parametrize(("delay", "ms"), [(True, 1000), (False, 0), (Decimal("1.25"), 1250)])
+def test_bools_and_decimals_are_numbers(smq, queue, raw, delay, ms):
+    id = smq.sendMessage(message="m", delay=delay).execute()
 
     assert scores(raw)[id.encode()] == int(id[:10], 36) // 1000 + ms
 
 
-def test_a_name_may_be_a_member_of_an_enum(smq, raw):
+def test_queue_name_can_be_an_enum_member(smq, raw):
     class Queues(str, enum.Enum):  # noqa: UP042 - as people write it, and StrEnum formats otherwise
         TASKS = "tasks"
 
@@ -347,17 +346,17 @@ def test_each_command_is_one_round_trip(server, smq, queue, raw):
             stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha")
         )
 
-    for command, given in (
+    for command, params in (
         (smq.sendMessage, {"message": "m"}),
         (smq.setQueueAttributes, {"vt": 5}),
         (smq.setQueueAttributes, {}),
         (smq.getQueueAttributes, {}),
         (smq.receiveMessage, {}),
     ):
-        # Once before: the server knows the script from then on.
-        command(**given).exceptions(False).quiet().execute()
+        # The first call loads the script.
+        command(**params).exceptions(False).quiet().execute()
         before = evals()
-        command(**given).exceptions(False).quiet().execute()
+        command(**params).exceptions(False).quiet().execute()
         assert evals() == before + 1
 
 
@@ -383,7 +382,7 @@ def test_maxsize_is_not_enforced_on_send(smq, raw):
     ],
 )
 @pytest.mark.parametrize("encode", [True, False])
-def test_what_is_no_text_goes_as_json(smq, queue, raw, message, stored, encode):
+def test_body_that_is_not_text_is_sent_as_json(smq, queue, raw, message, stored, encode):
     id = smq.sendMessage(message=message, encode=encode).execute()
     again = smq.sendMessage().message(message).encode(encode).execute()
 
@@ -391,14 +390,14 @@ def test_what_is_no_text_goes_as_json(smq, queue, raw, message, stored, encode):
 
 
 @pytest.mark.parametrize("message", [object(), {1, 2}, "\ud800"])
-def test_what_cannot_be_encoded_is_refused(smq, queue, raw, message):
+def test_body_that_cannot_be_encoded_is_refused(smq, queue, raw, message):
     with pytest.raises(InvalidParameterValue, match="'message'"):
         smq.sendMessage(message=message).execute()
 
     assert scores(raw) == {}
 
 
-def test_a_client_that_does_not_decode_gets_bytes(server, raw):
+def test_client_that_does_not_decode_gets_bytes(server, raw):
     smq = RedisSMQ(client=server.raw(), ns="p", qname="q")
     smq.createQueue().execute()
     id = smq.sendMessage(message="m").execute()
@@ -412,13 +411,13 @@ def test_a_client_that_does_not_decode_gets_bytes(server, raw):
     assert scores(raw) == {}
 
 
-def test_a_body_that_is_no_text_comes_as_bytes(smq, queue):
+def test_body_that_cannot_be_decoded_is_returned_as_bytes(smq, queue):
     smq.sendMessage(message=b"\xff\xfe").execute()
 
     assert smq.receiveMessage().execute()["message"] == b"\xff\xfe"
 
 
-def test_a_delete_tells_whether_the_message_was_there(smq, queue, raw):
+def test_delete_returns_whether_the_message_existed(smq, queue, raw):
     fresh = smq.sendMessage(message="never received").execute()
     assert smq.deleteMessage(id=fresh).execute() is True
     assert smq.deleteMessage(id=fresh).execute() is False
@@ -427,7 +426,7 @@ def test_a_delete_tells_whether_the_message_was_there(smq, queue, raw):
 
 
 @pytest.mark.parametrize("as_bytes", [True, False])
-def test_a_delete_goes_into_a_transaction_of_the_callers(smq, queue, raw, as_bytes):
+def test_delete_can_be_part_of_a_transaction(smq, queue, raw, as_bytes):
     id = smq.sendMessage(message="m").execute()
     smq.receiveMessage().execute()
     transaction = smq.deleteMessage(id=id.encode() if as_bytes else id).get_transaction()
@@ -440,7 +439,7 @@ def test_a_delete_goes_into_a_transaction_of_the_callers(smq, queue, raw, as_byt
     assert not any(name.startswith(id.encode()) for name in fields(raw))
 
 
-def test_names_of_pyrsmq_work_and_warn_when_others_refuse_them(smq, raw):
+def test_names_that_other_clients_refuse_work_with_a_warning(smq, raw):
     for qname in ("a b", "a.b", "é", "with\x01binary", "x" * 64):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -452,18 +451,18 @@ def test_names_of_pyrsmq_work_and_warn_when_others_refuse_them(smq, raw):
         assert raw.exists(f"p:{qname}:Q")
 
 
-def test_realtime_publishes_what_node_publishes(server, raw):
+def test_realtime_publishes_the_notification_of_node(server, raw):
     smq = RedisSMQ(port=server.port, ns="p", qname="q", realtime=True)
     smq.createQueue().execute()
-    with raw.pubsub(ignore_subscribe_messages=True) as heard:
-        heard.subscribe("p:rt:q")
-        heard.get_message(timeout=5)
+    with raw.pubsub(ignore_subscribe_messages=True) as pubsub:
+        pubsub.subscribe("p:rt:q")
+        pubsub.get_message(timeout=5)
         smq.sendMessage(message="m").execute()
-        assert heard.get_message(timeout=5)["data"] == b"1"
+        assert pubsub.get_message(timeout=5)["data"] == b"1"
     smq.quit()
 
 
-def test_quit_closes_its_own_connection_and_the_next_command_opens_another(server, raw):
+def test_command_after_quit_opens_a_new_connection(server, raw):
     smq = RedisSMQ(port=server.port, ns="p", qname="q", options={"client_name": "of-p"})
     smq.createQueue().execute()
     assert "of-p" in {client["name"] for client in raw.client_list()}
@@ -473,7 +472,7 @@ def test_quit_closes_its_own_connection_and_the_next_command_opens_another(serve
     smq.quit()
 
 
-def test_a_given_client_stays_open_and_can_be_changed(server, raw):
+def test_client_of_the_caller_stays_open_and_can_be_replaced(server, raw):
     first, second = server.raw(), server.raw()
     smq = RedisSMQ(client=first, ns="p", qname="q")
     smq.createQueue().execute()
@@ -486,43 +485,43 @@ def test_a_given_client_stays_open_and_can_be_changed(server, raw):
     smq.reset_scripts()
 
 
-def test_a_namespace_is_needed(server):
+def test_empty_namespace_is_refused(server):
     with pytest.raises(InvalidParameterValue, match="'ns'"):
         RedisSMQ(port=server.port, ns="")
 
 
-def test_a_server_that_lost_its_scripts_gets_them_again(smq, queue, raw):
+def test_lost_scripts_are_loaded_again(smq, queue, raw):
     smq.sendMessage(message="m").execute()
     raw.script_flush()
     assert smq.receiveMessage().execute()["message"] == "m"
 
 
-@pytest.mark.parametrize(("options", "tries"), [({}, 1), ({"retry_deadline": 0}, 1)])
-def test_connecting_is_tried_as_often_as_the_clients_settings_say(options, tries):
-    assert len(_refused_connections(options)) == tries
+@pytest.mark.parametrize(("options", "attempts"), [({}, 1), ({"retry_deadline": 0}, 1)])
+def test_connecting_is_retried_by_the_clients_settings(options, attempts):
+    assert len(_refuse_connections(options)) == attempts
 
 
-def test_connecting_is_tried_again_where_that_is_asked_for():
-    assert len(_refused_connections({"retry_deadline": 0.5})) > 1
+def test_connecting_is_retried_until_retry_deadline():
+    assert len(_refuse_connections({"retry_deadline": 0.5})) > 1
 
 
-def _refused_connections(options):
-    """The tries of a client whose own settings are to try once."""
-    tries = []
+def _refuse_connections(options):
+    """Return the attempts to connect of a client whose own settings allow one."""
+    attempts = []
 
     class Refused(redis.Connection):
         def connect(self):
-            tries.append(self)
+            attempts.append(self)
             raise redis.exceptions.ConnectionError("refused")
 
     pool = redis.ConnectionPool(connection_class=Refused, retry=Retry(NoBackoff(), 0))
     smq = RedisSMQ(client=redis.Redis(connection_pool=pool), qname="q", **options)
     with pytest.raises(redis.exceptions.ConnectionError):
         smq.getQueueAttributes().exceptions(False).execute()
-    return tries
+    return attempts
 
 
-def test_every_import_of_pyrsmq_works_with_our_name_put_in():
+def test_every_import_of_pyrsmq_works_from_rsmq_pyrsmq():
     for module, names in {
         "": ["RedisSMQ", "cmd"],
         ".rsmq": ["RedisSMQ"],
@@ -531,15 +530,15 @@ def test_every_import_of_pyrsmq_works_with_our_name_put_in():
         ".cmd.exceptions": ["InvalidParameterValue", "QueueDoesNotExist", "RedisSMQException"],
         ".cmd.utils": ["encode_message", "decode_message"],
     }.items():
-        found = importlib.import_module(f"rsmq.pyrsmq{module}")
+        imported = importlib.import_module(f"rsmq.pyrsmq{module}")
         for name in names:
-            assert getattr(found, name)
+            assert getattr(imported, name)
     import rsmq
 
     assert rsmq.RedisSMQ is pyrsmq.RedisSMQ
 
 
-def test_values_become_bodies_and_bodies_values():
+def test_bodies_are_converted_to_values_and_back():
     from rsmq.pyrsmq.cmd.utils import decode_message, encode_message
 
     for value in ({"a": 1}, [1, None], 5, None, True):

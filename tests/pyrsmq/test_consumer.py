@@ -1,4 +1,4 @@
-"""PyRSMQ's consumers: what a processor's answer does to its message."""
+"""PyRSMQ's consumers: the outcome of messages, errors, and stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rsmq(server, raw):
 
 @pytest.fixture
 def consume(server, raw):
-    """Starts consumers, and stops them at the end."""
+    """A function that starts consumers, which stop at the end of the test."""
     started = []
 
     def start(processor, kind=RedisSMQConsumerThread, **options):
@@ -44,7 +44,7 @@ def consume(server, raw):
 
     yield start
     for consumer in started:
-        assert consumer.stop(10), "it does not end"
+        assert consumer.stop(10), "the consumer does not stop"
         consumer.join(10)
         consumer.rsqm.quit()
 
@@ -52,15 +52,15 @@ def consume(server, raw):
 def wait_for(condition, seconds=10):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
+        assert time.monotonic() < deadline, "the condition stays false"
         time.sleep(0.005)
 
 
-def extenders():
+def find_renewal_threads():
     return [thread for thread in threading.enumerate() if thread.name.startswith("extends ")]
 
 
-def test_a_message_that_was_processed_is_deleted(rsmq, raw, consume):
+def test_processed_message_is_deleted(rsmq, raw, consume):
     seen = []
 
     def processor(id, message, rc, ts):
@@ -77,10 +77,10 @@ def test_a_message_that_was_processed_is_deleted(rsmq, raw, consume):
         (ids[0], {"a": 1}, 1), (ids[1], "no json", 1), (ids[2], 5, 1),
     ]  # fmt: skip
     assert all(isinstance(ts, int) for _, _, _, ts in seen)
-    assert extenders() == []
+    assert find_renewal_threads() == []
 
 
-def test_bodies_stay_text_without_decode(rsmq, raw, consume):
+def test_body_stays_text_without_decode(rsmq, raw, consume):
     seen = []
     rsmq.create_queue("q")
     rsmq.send_message("q", '{"a": 1}')
@@ -91,7 +91,7 @@ def test_bodies_stay_text_without_decode(rsmq, raw, consume):
 
 
 @pytest.mark.parametrize("outcome", [False, None, ValueError("broken")])
-def test_a_message_that_was_not_processed_comes_back(rsmq, raw, consume, caplog, outcome):
+def test_failed_message_is_received_again(rsmq, raw, consume, caplog, outcome):
     counts = []
 
     def processor(rc, **_):
@@ -109,12 +109,12 @@ def test_a_message_that_was_not_processed_comes_back(rsmq, raw, consume, caplog,
         wait_for(lambda: not raw.exists("pc:q"))
 
     assert counts == [1, 2, 3]
-    assert extenders() == []
+    assert find_renewal_threads() == []
     assert "Failed to process message" in caplog.text
     assert ("broken" in caplog.text) == isinstance(outcome, Exception)
 
 
-def test_a_failed_message_waits_for_the_retry_delay(rsmq, raw, consume):
+def test_failed_message_waits_for_retry_delay(rsmq, raw, consume):
     done = threading.Event()
     rsmq.create_queue("q")
     id = rsmq.send_message("q", "m")
@@ -125,7 +125,7 @@ def test_a_failed_message_waits_for_the_retry_delay(rsmq, raw, consume):
     assert raw.hget("pc:q:Q", f"{id}:rc") == b"1"
 
 
-def test_a_message_is_extended_while_its_processor_works(rsmq, raw, consume):
+def test_lease_is_renewed_while_the_processor_runs(rsmq, raw, consume):
     release = threading.Event()
     rsmq.create_queue("q", vt=1)
     id = rsmq.send_message("q", "m")
@@ -138,10 +138,10 @@ def test_a_message_is_extended_while_its_processor_works(rsmq, raw, consume):
     assert raw.hget("pc:q:Q", f"{id}:rc") == b"1"
     release.set()
     wait_for(lambda: not raw.exists("pc:q"))
-    assert extenders() == []
+    assert find_renewal_threads() == []
 
 
-def test_a_message_that_another_has_by_now_is_left_alone(rsmq, raw, consume, caplog):
+def test_message_with_a_lost_lease_is_not_changed(rsmq, raw, consume, caplog):
     at_work, release = threading.Event(), threading.Event()
 
     def processor(**_):
@@ -170,7 +170,7 @@ def test_vt_is_the_consumers_or_the_queues(rsmq, raw, server):
     assert RedisSMQConsumer("q", print, **options).vt == 11
 
 
-def test_a_consumer_lives_through_a_queue_that_goes(rsmq, raw, consume, caplog):
+def test_consumer_survives_deletion_of_its_queue(rsmq, raw, consume, caplog):
     seen = []
     consume(lambda message, **_: seen.append(message) or True)
     wait_for(lambda: raw.exists("pc:q:Q"))
@@ -182,7 +182,7 @@ def test_a_consumer_lives_through_a_queue_that_goes(rsmq, raw, consume, caplog):
     wait_for(lambda: seen == ["after"])
 
 
-def test_stop_ends_a_consumer_that_waits_and_one_that_works(rsmq, raw, consume):
+def test_stop_ends_waiting_and_working_consumers(rsmq, raw, consume):
     consumer = consume(lambda **_: True, empty_queue_delay=3600)
     wait_for(lambda: raw.exists("pc:q:Q"))
     assert consumer.stop(30) is True
@@ -196,10 +196,10 @@ def test_stop_ends_a_consumer_that_waits_and_one_that_works(rsmq, raw, consume):
     assert worker.stop() is False
     release.set()
     assert worker.stop(10) is True
-    assert not raw.exists("pc:q")  # the message at hand was finished
+    assert not raw.exists("pc:q")  # the message that was being processed is deleted
 
 
-def test_a_consumer_runs_in_the_calling_thread_until_it_is_stopped(rsmq, server):
+def test_run_in_the_calling_thread_ends_after_stop(rsmq, server):
     rsmq.create_queue("q")
     rsmq.send_message("q", "m")
     consumer = RedisSMQConsumer(
@@ -212,19 +212,19 @@ def test_a_consumer_runs_in_the_calling_thread_until_it_is_stopped(rsmq, server)
     assert consumer.stop() is True
 
 
-def test_a_signal_handler_can_stop_a_consumer_wherever_it_comes(server, raw):
+def test_stop_works_in_a_signal_handler_at_any_point(server, raw):
     consumer = RedisSMQConsumer(
         "q", lambda **_: True, port=server.port, ns="pc", empty_queue_delay=0.001
     )
     files = signals.__file__, threading.__file__
     for number in range(1, 1500, 7):
-        with signal_at(number, *files, handler=consumer.stop) as came:
+        with signal_at(number, *files, handler=consumer.stop) as was_signalled:
             consumer.run()  # it returns
-        assert came
+        assert was_signalled
     consumer.rsqm.quit()
 
 
-def test_what_a_subclass_does_after_a_message_is_called(rsmq, raw, consume):
+def test_hooks_of_a_subclass_are_called(rsmq, raw, consume):
     calls = []
 
     class Mine(RedisSMQConsumerThread):
@@ -244,7 +244,7 @@ def test_what_a_subclass_does_after_a_message_is_called(rsmq, raw, consume):
     assert calls == [("failure", "m"), ("success", "m")]
 
 
-def test_a_hook_that_raises_does_not_end_the_consumer(rsmq, raw, consume, caplog):
+def test_hook_that_raises_does_not_end_the_consumer(rsmq, raw, consume, caplog):
     class Mine(RedisSMQConsumerThread):
         def on_success(self, msg):
             if msg["message"] == "first":
@@ -261,7 +261,7 @@ def test_a_hook_that_raises_does_not_end_the_consumer(rsmq, raw, consume, caplog
     assert "metrics" in caplog.text
 
 
-def test_a_body_that_json_cannot_take_reaches_the_processor_as_text(rsmq, raw, consume):
+def test_body_that_json_cannot_parse_is_processed_as_text(rsmq, raw, consume):
     seen = []
     rsmq.create_queue("q", maxsize=-1)
     rsmq.send_message("q", "[" * 100_000)
@@ -272,7 +272,7 @@ def test_a_body_that_json_cannot_take_reaches_the_processor_as_text(rsmq, raw, c
     assert seen == ["[" * 100_000, "after"]
 
 
-def test_no_empty_queue_delay_is_no_delay(rsmq, raw, consume):
+def test_empty_queue_delay_none_is_no_delay(rsmq, raw, consume):
     seen = []
     consume(lambda message, **_: seen.append(message) or True, empty_queue_delay=None)
     wait_for(lambda: raw.exists("pc:q:Q"))
@@ -280,7 +280,7 @@ def test_no_empty_queue_delay_is_no_delay(rsmq, raw, consume):
     wait_for(lambda: seen == ["m"])
 
 
-def test_no_retry_delay_is_the_visibility_timeout(rsmq, raw, consume):
+def test_retry_delay_none_is_the_visibility_timeout(rsmq, raw, consume):
     done = threading.Event()
     rsmq.create_queue("q", vt=700)
     id = rsmq.send_message("q", "m")
@@ -292,7 +292,7 @@ def test_no_retry_delay_is_the_visibility_timeout(rsmq, raw, consume):
     assert consumer.vt == 5
 
 
-def test_a_processor_may_delete_its_message_itself(rsmq, raw, consume, caplog):
+def test_processor_can_delete_its_message(rsmq, raw, consume, caplog):
     rsmq.create_queue("q")
     with caplog.at_level(logging.WARNING):
         consume(lambda id, **_: rsmq.delete_message("q", id))
@@ -302,7 +302,7 @@ def test_a_processor_may_delete_its_message_itself(rsmq, raw, consume, caplog):
     assert caplog.text == ""
 
 
-def test_hooks_may_be_called_with_an_id_alone(rsmq, raw, server):
+def test_hooks_can_be_called_with_only_an_id(rsmq, raw, server):
     rsmq.create_queue("q")
     consumer = RedisSMQConsumer("q", print, port=server.port, ns="pc", retry_delay=500)
     id = rsmq.send_message("q", "m")
@@ -315,7 +315,7 @@ def test_hooks_may_be_called_with_an_id_alone(rsmq, raw, server):
     consumer.rsqm.quit()
 
 
-def test_who_may_not_create_consumes_what_is_there(rsmq, raw, consume, caplog):
+def test_consumer_without_right_to_create_consumes_an_existing_queue(rsmq, raw, consume, caplog):
     rsmq.create_queue("q")
     raw.execute_command(
         "ACL", "SETUSER", "pc-consumer", "on", ">secret", "~pc:*", "-@all", *CONSUMER.split()
@@ -335,12 +335,12 @@ def test_who_may_not_create_consumes_what_is_there(rsmq, raw, consume, caplog):
 
 
 @pytest.mark.parametrize("name", ["retry_delay", "vt"])
-def test_a_wrong_number_is_refused_at_once(server, name):
+def test_invalid_number_is_refused_by_the_constructor(server, name):
     with pytest.raises(InvalidParameterValue, match=f"'{name}'"):
         RedisSMQConsumer("q", print, port=server.port, **{name: -1})
 
 
-def test_an_answer_that_is_neither_true_nor_false_is_a_failure(rsmq, raw, consume):
+def test_result_without_truth_value_is_a_failure(rsmq, raw, consume):
     class Neither:
         def __bool__(self):
             raise ValueError("neither")
@@ -351,7 +351,7 @@ def test_an_answer_that_is_neither_true_nor_false_is_a_failure(rsmq, raw, consum
     wait_for(lambda: not raw.exists("pc:q"))
 
 
-def test_a_program_that_ends_gives_its_message_back(rsmq, raw, server):
+def test_keyboard_interrupt_releases_the_message(rsmq, raw, server):
     def processor(**_):
         raise KeyboardInterrupt
 
@@ -363,10 +363,10 @@ def test_a_program_that_ends_gives_its_message_back(rsmq, raw, server):
     consumer.rsqm.quit()
 
     assert rsmq.receive_message("q").id == id
-    assert extenders() == []
+    assert find_renewal_threads() == []
 
 
-def test_a_consumer_is_a_daemon_thread(consume):
+def test_consumer_thread_is_a_daemon(consume):
     consumer = consume(lambda **_: True)
 
     assert consumer.daemon
