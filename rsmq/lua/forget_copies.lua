@@ -1,10 +1,11 @@
--- Forgets messages that have arrived from another server, of which no copy may come any more.
+-- Deletes the digests of messages that have arrived from another server and can't be added a second time.
+-- Deletes the whole hash if nothing but its mark is left.
 --
--- KEYS[1] copied      hash     digests of what was copied
--- ARGV[1...] digests  strings  those to be forgotten
+-- KEYS[1] copied      hash     digests of the messages that were copied
+-- ARGV[1...] digests  strings  the digests to delete
 --
--- returns how many are left
--- errors  none: a missing key has none
+-- returns how many fields are left; 0 if the hash was deleted
+-- errors  none: a missing key has no digests
 -- source  none in Node
 -- @include variadic.lua
 

@@ -1,12 +1,12 @@
--- Opens a copy from another system, or goes on with the open one.
+-- Opens a copy from another system, or continues the open one.
 --
 -- KEYS[1] hash      hash     the queue's attributes, bodies and counters
--- KEYS[2] copied    hash     digests of what was copied, and what is known of the copy
--- ARGV[1] lifetime  integer  ms to keep them from now on
--- ARGV[2] field     string   under which the digest of a plain list is kept
--- ARGV[3] list      string   digest of that list as a whole; '' for what has ids
+-- KEYS[2] copied    hash     digests of the messages that were copied, and facts about the copy
+-- ARGV[1] lifetime  integer  ms for which the hash is kept from now on
+-- ARGV[2] field     string   the field for the digest of a list without ids
+-- ARGV[3] list      string   the digest of that list as a whole; '' for a source with ids
 --
--- returns the microsecond when it was opened, and the digest of the list it is of, '' for none
+-- returns the Unix microsecond when the copy was opened, and the digest of its list, '' for none
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_us.lua
@@ -21,7 +21,7 @@ if not queue(hash) then
   return queue_not_found(hash)
 end
 if not is_of_queue(copied, hash) then
-  begin_anew(copied, hash)
+  reset_copies(copied, hash)
 end
 redis.call('HSETNX', copied, 'begun', digits(server_time_us()))
 if list ~= '' then

@@ -1,5 +1,6 @@
 """
-Moving over from other systems: rfq, BRPOPLPUSH lists, Rqueue, RedisRQ, and other RSMQ queues.
+Migration of queues from other systems: rfq, BRPOPLPUSH lists, Rqueue, RedisRQ, and other RSMQ
+queues.
 """
 
 from rsmq.errors import NotPossible, SourceChanged, SourceNotFound

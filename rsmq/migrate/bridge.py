@@ -17,30 +17,31 @@ from redis.exceptions import TimeoutError as TimedOut
 
 from rsmq.codecs import BYTES
 from rsmq.errors import RSMQError, SourceNotFound
-from rsmq.migrate.mover import Mover, refuse_twice
+from rsmq.migrate.mover import Mover, refuse_open_copy
 from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
-from rsmq.migrate.sources.rfq import uuid_at
-from rsmq.migrate.target import prepare, refuse_itself
+from rsmq.migrate.sources.rfq import make_uuid
+from rsmq.migrate.target import prepare, refuse_same_queue
 from rsmq.model import Message
-from rsmq.operations.migration import Departure, hand_over
+from rsmq.operations.migration import OutgoingMessage, forward_messages
 from rsmq.transport.signals import Flag
 
 _log = logging.getLogger("rsmq.migrate")
 
-#: Seconds after which a wait looks whether the bridge is to be stopped, and for what came due.
-_LOOK = 1.0
+#: The longest wait for messages, in seconds. After it the bridge checks whether it is stopped.
+_WAIT_SECONDS = 1.0
 
-#: Seconds between two looks at the delayed messages of an RSMQ queue; what comes due goes at once.
-_DELAYED = 30.0
+#: Seconds between two moves of the delayed messages of an RSMQ queue. Messages that become due are
+#: moved at once.
+_DELAYED_SECONDS = 30.0
 
-#: Seconds between two attempts to reach a server that is away.
-_AGAIN = 1.0
+#: Seconds between two attempts to connect to a server.
+_RECONNECT_SECONDS = 1.0
 
-#: How many messages go in a step, and the seconds that a step has.
-_BATCH, _VT = 100, 60.0
+#: The number of messages that a step receives, and their visibility timeout.
+_BATCH_SIZE, _VT_SECONDS = 100, 60.0
 
 
 class _Side(Protocol):
@@ -55,19 +56,22 @@ class _Side(Protocol):
 
 class Bridge:
     """
-    Takes messages from one system to the other as they come.
+    A bridge that moves messages from one system to the other until it is stopped.
 
-    A server that goes away is waited for. Stopped at any moment, killed too, it loses nothing: the
-    next bridge, or a move, goes on.
+    If the connection to a server breaks, it connects again. If it is stopped or killed at any
+    moment, no message is lost: the next bridge or move continues.
+
+    Attributes:
+        moved: the number of messages that it has moved.
     """
 
     def __init__(self, side: _Side, tell: Callable[[int], None] | None = None) -> None:
         """
-        Make it.
+        Prepare the bridge; ``run`` starts it.
 
         Args:
-            side: ``Inward`` or ``Outward``.
-            tell: is told how many messages have gone over so far.
+            side: an ``Inward`` or an ``Outward``.
+            tell: is called with the number of messages moved so far.
         """
         self._side = side
         self._tell = tell
@@ -75,38 +79,43 @@ class Bridge:
         self.moved = 0
 
     def stop(self) -> None:
-        """End it, from another thread or a signal's handler: what is under way arrives first."""
+        """
+        Stop the bridge after its current step.
+
+        May be called by another thread or a signal handler.
+        """
         self._stopped.set()
 
     def run(self) -> int:
         """
-        Go on until it is stopped.
+        Move messages until the bridge is stopped.
 
         Returns:
-            How many messages have gone over.
+            The number of messages that it has moved.
 
         Raises:
-            Errors of redis-py, unless a server is away: the user may not, or a key is of another
-            type.
+            redis.exceptions.RedisError: a user has no right, or a key is of another type. After a
+                ConnectionError or TimeoutError it connects again instead.
+            RSMQError: as of ``begin`` and ``step``.
         """
         try:
-            self._go_on()
+            self._run_until_stopped()
         finally:
             self._side.end()
         return self.moved
 
-    def _go_on(self) -> None:
+    def _run_until_stopped(self) -> None:
         begun = False
         while not self._stopped.is_set():
             try:
                 if not begun:
                     self._side.begin()
                     begun = True
-                moved = self._side.step() or self._side.wait(_LOOK)
+                moved = self._side.step() or self._side.wait(_WAIT_SECONDS)
             except (NotConnected, TimedOut) as error:
                 _log.warning("bridge: the server is away, trying again: %s", error)
                 begun = False
-                self._stopped.wait(_AGAIN)
+                self._stopped.wait(_RECONNECT_SECONDS)
                 continue
             self.moved += moved
             if moved and self._tell is not None:
@@ -114,17 +123,17 @@ class Bridge:
 
 
 class Inward:
-    """From another system to a queue."""
+    """The direction from another system to a queue."""
 
     def __init__(self, source: Source, queue: str, target: Server, to: str) -> None:
         """
-        Make it.
+        Name the source and the target.
 
         Args:
-            source: where messages come.
-            queue: the queue's name there, which need not exist yet.
-            target: where they go.
-            to: the queue's name there; it is made if it is missing.
+            source: the source.
+            queue: the name of the queue at the source, which need not exist yet.
+            target: the target server.
+            to: the name of the target queue; it is created if it is missing.
         """
         self._source = source
         self._queue = queue
@@ -136,18 +145,19 @@ class Inward:
 
     def begin(self) -> None:
         """
-        Look at both sides, and bring what an earlier one has left half-way.
+        Prepare the target queue, and finish what an earlier bridge or move began.
 
         Raises:
-            NotPossible: the queue is its own source; or a copy of the list to it is open.
+            NotPossible: the target queue is the source; a copy of a list without ids to it is open;
+                or another run moves the same queue between two servers.
         """
-        refuse_itself(self._source, self._queue, self._target, self._to)
-        refuse_twice(self._source, self._queue, self._target, self._to)
+        refuse_same_queue(self._source, self._queue, self._target, self._to)
+        refuse_open_copy(self._source, self._queue, self._target, self._to)
         if self._mover is not None:
             self._mover.release()
         try:
             found = self._source.look(self._queue)
-        except SourceNotFound:  # yet
+        except SourceNotFound:  # it may be created later
             found = Found(self._queue, {})
         prepare(self._source, self._target, self._to, found, self.report)
         self._mover = Mover(
@@ -157,121 +167,148 @@ class Inward:
         self._mover.resume()
 
     def end(self) -> None:
-        """Let another one go on."""
+        """Release the lock, so that another bridge or move can run."""
         if self._mover is not None:
             self._mover.release()
 
     def step(self) -> int:
-        """Move what is there; how many were taken."""
+        """Move messages. Return the number of messages removed from the source; 0 if none wait."""
         mover = self._mover
-        assert mover is not None  # noqa: S101 - it has begun
-        before = mover.taken
-        # Where they stand among those in flight, all of these are read for them.
+        assert mover is not None  # noqa: S101 - begin() has set it
+        removed = mover.removed
+        # An RSMQ queue keeps delayed messages among those in flight, so all of these are read.
         with_delayed = self._source.kind != "rsmq" or time.monotonic() >= self._delayed_at
-        while mover.taken == before and mover.step(with_delayed=with_delayed):
+        while mover.removed == removed and mover.step(with_delayed=with_delayed):
             pass
         if with_delayed:
-            self._delayed_at = time.monotonic() + _DELAYED
-        return mover.taken - before
+            self._delayed_at = time.monotonic() + _DELAYED_SECONDS
+        return mover.removed - removed
 
     def wait(self, seconds: float) -> int:
-        """Until there may be something, at most so long."""
+        """Wait until there may be messages, at most so many seconds. Return 0."""
         self._source.wait(self._queue, seconds)
         return 0
 
 
 class ToList:
-    """What a message is in a list of the BRPOPLPUSH pattern: its body."""
+    """
+    The conversion of messages to elements of a BRPOPLPUSH list: an element is the body.
+
+    Attributes:
+        key: the key of the list.
+    """
 
     def __init__(self, key: str) -> None:
         self.key = key.encode("utf-8", "surrogateescape")
 
-    def departure(self, message: Message) -> Departure:
-        """What is pushed."""
-        return Departure(message, message.raw)
+    def departure(self, message: Message) -> OutgoingMessage:
+        """Return the element for a message."""
+        return OutgoingMessage(message, message.raw)
 
 
 class ToRFQ:
     """
-    What a message is in a topic of rfq: a hash of texts, and an id of the time when it was sent.
+    The conversion of messages to messages of rfq: a hash of texts, and an id in the backlog.
 
-    The values of a JSON object go into the hash, those that are not text as JSON. A body that is
-    not such an object goes into the field ``message``.
+    The id contains the time when the message was sent, or first received if that is unknown. If the
+    body is a JSON object with members, these are the fields of the hash, and values that are not
+    text are JSON there. Any other body is the field ``message``.
+
+    Attributes:
+        key: the key of the topic's backlog.
     """
 
     def __init__(self, topic: str) -> None:
         self._prefix = f"rfq:{topic}:".encode("utf-8", "surrogateescape")
         self.key = self._prefix + b"backlog"
 
-    def departure(self, message: Message) -> Departure:
-        """What is pushed, and its hash."""
+    def departure(self, message: Message) -> OutgoingMessage:
+        """Return the id and the hash for a message."""
         sent_ms = message.sent_ms or message.first_received_ms or 0
-        id = uuid_at(round(sent_ms * 1000)).hex.encode()
-        return Departure(message, id, self._prefix + b"message:" + id, _fields(message.raw))
+        id = make_uuid(round(sent_ms * 1000)).hex.encode()
+        return OutgoingMessage(
+            message, id, self._prefix + b"message:" + id, _make_fields(message.raw)
+        )
 
 
-def _fields(raw: bytes) -> dict[bytes, bytes]:
+def _make_fields(raw: bytes) -> dict[bytes, bytes]:
     try:
         found: Any = json.loads(raw)
         if isinstance(found, dict) and found:
             return {
-                name.encode("utf-8", "surrogateescape"): _text(value)
+                name.encode("utf-8", "surrogateescape"): _as_text(value)
                 for name, value in found.items()
             }
-    except (ValueError, RecursionError):  # also of texts that have no bytes
+    except (ValueError, RecursionError):  # also if a text has a surrogate that is not a byte
         pass
     return {b"message": raw}
 
 
-def _text(value: object) -> bytes:
+def _as_text(value: object) -> bytes:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text.encode("utf-8", "surrogateescape")
 
 
 class Outward:
     """
-    From a queue to another system.
+    The direction from a queue to another system.
 
-    On one server a message goes in one step. Between two it is pushed first and deleted then: one
-    that was under way when something broke may be pushed twice.
+    On one server a message is forwarded in one atomic step. Between two servers it is pushed first
+    and then deleted, so it may be pushed twice if a connection breaks in between.
     """
 
     def __init__(self, source: Server, queue: str, target: Server, to: ToList | ToRFQ) -> None:
         """
-        Make it.
+        Name the source and the target.
 
         Args:
-            source: where the queue is.
-            queue: its name, which must exist.
-            target: where its messages go.
-            to: what they are there.
+            source: the server of the queue.
+            queue: the name of the queue, which must exist.
+            target: the server of the other system.
+            to: the conversion of messages, with the key of the list.
         """
         self._source = source
         self._queue = queue
         self._target = target
         self._to = to
-        self._at_once = False
+        self._is_atomic = False
 
     def begin(self) -> None:
-        """Look at both sides."""
+        """
+        Check that the queue exists, and whether both servers are the same.
+
+        Raises:
+            QueueNotFound: the queue does not exist.
+        """
         self._source.rsmq.get_queue_attributes(self._queue)
-        self._at_once = self._source.is_also(self._target)
+        self._is_atomic = self._source.is_also(self._target)
 
     def end(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no lock."""
 
     def step(self, wait: float = 0) -> int:
-        """Take what is there; how many."""
+        """
+        Forward up to 100 messages, and return their number.
+
+        If a push to another server fails, the messages are released, if Redis can be reached.
+
+        Args:
+            wait: seconds to wait for the first message.
+        """
         rsmq = self._source.rsmq
-        messages = rsmq.receive_messages(self._queue, _BATCH, vt=_VT, wait=wait, codec=BYTES)
-        given = [self._to.departure(message) for message in messages]
-        if not given:
+        messages = rsmq.receive_messages(
+            self._queue, _BATCH_SIZE, vt=_VT_SECONDS, wait=wait, codec=BYTES
+        )
+        outgoing = [self._to.departure(message) for message in messages]
+        if not outgoing:
             return 0
-        if self._at_once:
-            told = rsmq.run(hand_over(rsmq.namespace.queue(self._queue), self._to.key, given))
-            return told.count(b"1")
+        if self._is_atomic:
+            outcomes = rsmq.run(
+                forward_messages(rsmq.namespace.queue(self._queue), self._to.key, outgoing)
+            )
+            return outcomes.count(b"1")
         try:
-            self._push(given)
+            self._push(outgoing)
         except RedisError:
             with suppress(RedisError, RSMQError):
                 rsmq.release_messages(messages)
@@ -279,14 +316,14 @@ class Outward:
         rsmq.delete_messages(messages)
         return len(messages)
 
-    def _push(self, given: list[Departure]) -> None:
+    def _push(self, outgoing: list[OutgoingMessage]) -> None:
         with self._target.raw.pipeline(transaction=True) as pipeline:
-            for each in given:
+            for each in outgoing:
                 if each.key:
                     pipeline.hset(each.key, mapping=each.fields)
                 pipeline.lpush(self._to.key, each.element)
             pipeline.execute()
 
     def wait(self, seconds: float) -> int:
-        """Take what comes within that time; how many."""
+        """Forward messages that arrive within so many seconds. Return their number."""
         return self.step(seconds)

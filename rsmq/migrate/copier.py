@@ -9,19 +9,19 @@ import time
 from collections.abc import Iterator
 
 from rsmq.errors import SourceChanged
-from rsmq.migrate import target as arriving
-from rsmq.migrate.ids_and_scores import Copies, numbered
-from rsmq.migrate.report import Report, name_of
+from rsmq.migrate import target as target_queue
+from rsmq.migrate.ids_and_scores import CopyConverter, derive_numbered_id
+from rsmq.migrate.report import Report, display_name
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import STATES, Item
-from rsmq.migrate.target import Progress, Tell, nobody
-from rsmq.operations.migration import ADDED, Arrival, open_copy
+from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
+from rsmq.operations.migration import ADDED, IncomingMessage, open_copy
 
 _MODULUS = 1 << 128
 
-# A source to which messages come faster than they are copied would never be done.
-_PASSES = 10
+# A limit, since a source may receive messages faster than they are copied.
+_MAX_PASSES = 10
 
 
 def copy(
@@ -32,173 +32,188 @@ def copy(
     *,
     finish: bool = False,
     dry_run: bool = False,
-    tell: Tell = nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> Report:
     """
-    Copy the messages of a queue, those in flight too.
+    Copy the messages of a queue, also those in flight.
 
-    Each gets an id that is made of its source's, and while the copy is open it is kept which were
-    copied, for 30 days after the last step: run again, it copies what is new, and brings nothing
-    back that was consumed. It reads the source until a reading finds nothing new, and compares
-    what it finds with what is in the queue.
+    The id of a copy is derived from the message at the source. A record beside the target queue
+    says which messages were copied, for 30 days after the last step. So another run adds new
+    messages only, and does not add again what was consumed. A run reads the source until a pass
+    finds nothing new, and compares the messages with their bodies in the target queue.
 
     Args:
-        source: where the messages are.
-        queue: the queue's name there.
-        target: where they go.
-        to: the queue's name there; it is made if it is missing.
-        finish: True closes the copy at the end: what was copied is forgotten.
-        dry_run: True changes nothing and tells what would be done.
-        tell: is told the progress.
+        source: the source.
+        queue: the name of the queue at the source.
+        target: the target server.
+        to: the name of the target queue; it is created if it is missing.
+        finish: True deletes the record of the copy at the end, if the copy is verified.
+        dry_run: True changes nothing; the report says what a run would do.
+        tell: is called with the progress.
+
+    Returns:
+        The report.
 
     Raises:
         SourceNotFound: there is no such queue at the source.
-        NotPossible: the queue is its own source.
-        SourceChanged: elements of a plain list, which have no ids, have come or gone since the copy
-            began.
+        NotPossible: the target queue is the source.
+        SourceChanged: elements were added to or removed from a plain list, which has no ids, since
+            the copy began.
     """
     began = time.monotonic()
     if not dry_run:
-        arriving.refuse_itself(source, queue, target, to)
+        target_queue.refuse_same_queue(source, queue, target, to)
     found = source.look(queue)
     report = Report(f"{source.kind}:{queue}", to, "copy", dry_run)
     for note in found.notes:
         report.note(note)
     if finish:
         report.note("--finish closes the copy: another one, or a move, would bring all of it again")
-    run = _Copy(source, queue, target, report, tell)
-    run.maxsize = arriving.maxsize(target, to, found)
-    run.total = found.total
+    copier = _Copier(source, queue, target, report, tell)
+    copier.maxsize = target_queue.read_maxsize(target, to, found)
+    copier.total = found.total
     if dry_run:
-        run.look()
+        copier.preview()
     else:
-        arriving.prepare(source, target, to, found, report)
-        run.all()
-        arriving.settle(target, to, found)
+        target_queue.prepare(source, target, to, found, report)
+        copier.run()
+        target_queue.finish(target, to, found)
         if finish and report.verified:
-            target.raw.unlink(run.keys.copied)
+            target.raw.unlink(copier.keys.copied)
     report.seconds = time.monotonic() - began
     return report
 
 
-class _Copy:
-    """One run of it."""
+class _Copier:
+    """One run of a copy."""
 
     def __init__(
-        self, source: Source, queue: str, target: Server, report: Report, tell: Tell
+        self,
+        source: Source,
+        queue: str,
+        target: Server,
+        report: Report,
+        report_progress: ProgressCallback,
     ) -> None:
         self._source = source
         self._queue = queue
         self._target = target
         self._report = report
-        self._tell = tell
+        self._report_progress = report_progress
         self.keys = target.rsmq.namespace.queue(report.queue)
         self._is_open = False
         self.maxsize = -1
         self.total = 0
 
-    def all(self) -> None:
-        """Read the source again and again until nothing is new."""
+    def run(self) -> None:
+        """Read the source again and again until a pass finds nothing new."""
         report = self._report
-        arrived = first = 0
-        for number in range(1, _PASSES + 1):
-            before = self._pass("copying" if number == 1 else "comparing")
+        arrived = before_run = 0
+        for number in range(1, _MAX_PASSES + 1):
+            before = self._run_pass("copying" if number == 1 else "comparing")
             arrived += report.arrived
             if number == 1:
-                first = before
+                before_run = before
             elif report.arrived == 0:
                 break
         else:
             report.note("messages keep coming: run it again when nobody sends them there")
         report.verified = report.arrived == 0 and report.missing == 0
-        report.arrived, report.before = arrived, first
+        report.arrived, report.before = arrived, before_run
 
-    def look(self) -> None:
-        """Read the source, and what is known of it in the queue."""
+    def preview(self) -> None:
+        """Count what a run would do: read the source, the record of the copy, and the queue."""
         report = self._report
-        copies = Copies(self._source.kind, self._open()[0])
-        for items in self._items():
+        converter = CopyConverter(self._source.kind, self._open_copy()[0])
+        for items in self._read_items():
             self._count(items)
-            arrivals = [
+            messages = [
                 each
-                for each in copies.arrivals(items, self._target.now_us())
+                for each in converter.convert(items, self._target.now_us())
                 if each.message is not None
             ]
-            report.left_out += len(items) - len(arrivals)
-            known, new = self._apart(arrivals)
+            report.left_out += len(items) - len(messages)
+            copied, new = self._split_copied(messages)
             ids = [each.message.id for each in new if each.message is not None]
             scores = self._target.pipelined(
                 lambda pipeline, id: pipeline.zscore(self.keys.zset, id), ids
             )
-            known += [each for each, score in zip(new, scores, strict=True) if score is not None]
+            copied += [each for each, score in zip(new, scores, strict=True) if score is not None]
             report.arrived += scores.count(None)
-            report.before += self._compare(known)
+            report.before += self._compare(copied)
 
-    def _pass(self, doing: str) -> int:
-        """Read it once; how many were there before."""
+    def _run_pass(self, phase: str) -> int:
+        """Read the source once, and add new messages. Return how many were there before."""
         report = self._report
-        self._begin_pass()
+        self._reset_counts()
         now_us = self._target.now_us()
-        copies = Copies(self._source.kind, self._open()[0])
+        converter = CopyConverter(self._source.kind, self._open_copy()[0])
         before = done = 0
-        for items in self._items():
+        for items in self._read_items():
             self._count(items)
-            arrivals = [each for each in copies.arrivals(items, now_us) if each.message is not None]
-            report.left_out += len(items) - len(arrivals)
-            report.checksum = (report.checksum + arriving.checksum(arrivals)) % _MODULUS
-            known, new = self._apart(arrivals)
-            told = arriving.land(self._target, self.keys, new)
-            report.arrived += told.count(ADDED)
-            known += [each for each, answer in zip(new, told, strict=True) if answer != ADDED]
-            before += self._compare(known)
+            messages = [
+                each for each in converter.convert(items, now_us) if each.message is not None
+            ]
+            report.left_out += len(items) - len(messages)
+            report.checksum = (report.checksum + target_queue.sum_checksums(messages)) % _MODULUS
+            copied, new = self._split_copied(messages)
+            outcomes = target_queue.add_messages(self._target, self.keys, new)
+            report.arrived += outcomes.count(ADDED)
+            copied += [each for each, out in zip(new, outcomes, strict=True) if out != ADDED]
+            before += self._compare(copied)
             done += len(items)
-            self._tell(Progress(doing, done, max(self.total, done)))
+            self._report_progress(Progress(phase, done, max(self.total, done)))
         return before
 
-    def _apart(self, arrivals: list[Arrival]) -> tuple[list[Arrival], list[Arrival]]:
-        """Those that were copied before, and the others."""
-        digests = [each.digest for each in arrivals]
+    def _split_copied(
+        self, messages: list[IncomingMessage]
+    ) -> tuple[list[IncomingMessage], list[IncomingMessage]]:
+        """Return the messages that were copied before, and the new ones."""
+        digests = [each.digest for each in messages]
         if not self._is_open:
-            return [], arrivals
+            return [], messages
         found = self._target.raw.hmget(self.keys.copied, digests) if digests else []
-        apart: tuple[list[Arrival], list[Arrival]] = ([], [])
-        for arrival, stored in zip(arrivals, found, strict=True):
-            apart[stored is None].append(arrival)
-        return apart
+        split: tuple[list[IncomingMessage], list[IncomingMessage]] = ([], [])
+        for message, stored in zip(messages, found, strict=True):
+            split[stored is None].append(message)
+        return split
 
-    def _compare(self, known: list[Arrival]) -> int:
-        """See what became of messages that were copied; how many are in the queue."""
-        present, wrong = arriving.compare(self._target, self.keys, known)
+    def _compare(self, copied: list[IncomingMessage]) -> int:
+        """Count what became of copied messages. Return how many are in the queue."""
+        present, wrong = target_queue.compare_bodies(self._target, self.keys, copied)
         self._report.missing += len(wrong)
-        self._report.consumed += len(known) - present - len(wrong)
+        self._report.consumed += len(copied) - present - len(wrong)
         for id in wrong:
             self._report.note("there is another body under its id", id)
         return present
 
-    def _open(self, of_list: bytes = b"") -> tuple[int, bytes]:
+    def _open_copy(self, list_digest: bytes = b"") -> tuple[int, bytes]:
         """
-        Open the copy, or go on with the open one; a dry run only looks.
+        Open the copy, or continue the open one. A dry run only reads.
 
         Returns:
-            The microsecond when it was opened, by which messages are dated that have no time; and
-            the digest of the list that it is of.
+            The Unix microsecond when it was opened, which is the sent time of messages that have
+            none; and the digest of the list that is copied.
         """
         if not self._report.dry_run:
             self._is_open = True
             return self._target.rsmq.run(
                 open_copy(
                     self.keys,
-                    lifetime=arriving.COPY_OPEN,
-                    list_field=arriving.list_field(self._queue),
-                    of_list=of_list,
+                    lifetime=target_queue.COPY_LIFETIME_SECONDS,
+                    list_field=target_queue.list_field(self._queue),
+                    list_digest=list_digest,
                 )
             )
-        self._is_open = arriving.is_of_queue(self._target, self.keys)
-        found = self._target.raw.hmget(self.keys.copied, "begun", arriving.list_field(self._queue))
-        begun, known = found if self._is_open else (None, None)
-        return int(begun or self._target.now_us()), known or of_list
+        self._is_open = target_queue.has_copy_record(self._target, self.keys)
+        found = self._target.raw.hmget(
+            self.keys.copied, "begun", target_queue.list_field(self._queue)
+        )
+        begun, stored_digest = found if self._is_open else (None, None)
+        return int(begun or self._target.now_us()), stored_digest or list_digest
 
-    def _begin_pass(self) -> None:
+    def _reset_counts(self) -> None:
+        """Reset the counts of the report: those of the last pass count."""
         report = self._report
         report.found = dict.fromkeys(STATES, 0)
         report.arrived = report.consumed = report.left_out = report.missing = report.checksum = 0
@@ -211,30 +226,38 @@ class _Copy:
             self._report.found[item.state] += 1
             if self._source.has_ids and item.body is not None and not item.identity:
                 self._report.note(
-                    "without an id: a copy leaves it out, a move takes it", name_of(item)
+                    "without an id: a copy leaves it out, a move takes it", display_name(item)
                 )
         self._report.note_items(items, self.maxsize)
 
-    def _items(self) -> Iterator[list[Item]]:
+    def _read_items(self) -> Iterator[list[Item]]:
         if self._source.has_ids:
             return self._source.newest_first(self._queue)
-        return self._numbered()
+        return self._read_list()
 
-    def _numbered(self) -> Iterator[list[Item]]:
-        """Elements of a plain list, whose identity is their place while nobody touches it."""
+    def _read_list(self) -> Iterator[list[Item]]:
+        """
+        Read a plain list, whose elements have no ids.
+
+        Their places identify them as long as no element is added or removed.
+
+        Raises:
+            SourceChanged: the list differs from the one that the copy was opened with, or changes
+                meanwhile.
+        """
         fingerprint, total = self._fingerprint()
-        sent_us, of = self._open(fingerprint)
-        if of != fingerprint:
-            raise self._changed()
-        known = hashlib.blake2b(digest_size=12)
+        sent_us, copied_fingerprint = self._open_copy(fingerprint)
+        if copied_fingerprint != fingerprint:
+            raise self._source_changed()
+        hash_state = hashlib.blake2b(digest_size=12)
         place = total
         for items in self._source.newest_first(self._queue):
             numbered_items = []
             for item in items:
                 place -= 1
-                _add(known, item)
+                _add(hash_state, item)
                 identity = b"%b:%d" % (fingerprint, place)
-                id = numbered(sent_us, max(place, 0), self._source.kind, identity)
+                id = derive_numbered_id(sent_us, max(place, 0), self._source.kind, identity)
                 numbered_items.append(
                     Item(
                         item.element,
@@ -248,20 +271,21 @@ class _Copy:
                     )
                 )
             yield numbered_items
-        if known.hexdigest().encode() != fingerprint:
-            raise self._changed()
+        if hash_state.hexdigest().encode() != fingerprint:
+            raise self._source_changed()
 
     def _fingerprint(self) -> tuple[bytes, int]:
-        known = hashlib.blake2b(digest_size=12)
+        """Return the hash of all elements of a plain list, and their number."""
+        hash_state = hashlib.blake2b(digest_size=12)
         total = 0
         for items in self._source.newest_first(self._queue):
             for item in items:
-                _add(known, item)
+                _add(hash_state, item)
             total += len(items)
-            self._tell(Progress("reading", total, max(self.total, total)))
-        return known.hexdigest().encode(), total
+            self._report_progress(Progress("reading", total, max(self.total, total)))
+        return hash_state.hexdigest().encode(), total
 
-    def _changed(self) -> SourceChanged:
+    def _source_changed(self) -> SourceChanged:
         return SourceChanged(
             f"The list {self._queue!r} was touched since the copy began",
             value=self._queue,
@@ -271,5 +295,5 @@ class _Copy:
         )
 
 
-def _add(known: hashlib.blake2b, item: Item) -> None:
-    known.update(b"%d:%b" % (len(item.element.raw), item.element.raw))
+def _add(hash_state: hashlib.blake2b, item: Item) -> None:
+    hash_state.update(b"%d:%b" % (len(item.element.raw), item.element.raw))

@@ -1,5 +1,5 @@
 """
-Ids and scores for messages of another system: where each of them is in the target queue.
+Ids and scores of migrated messages: they keep the order of the source in the target queue.
 
 An id is the time at which the message was sent, and 22 characters. A queue sorts its messages by
 score, and those of equal score by id.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import count, product
 
 from rsmq.migrate.sources.item import Item
-from rsmq.operations.migration import Arrival
+from rsmq.operations.migration import IncomingMessage
 from rsmq.operations.restored import Restored
 from rsmq.wire.ids import ID_ALPHABET, ID_RANDOM_LENGTH, make_id_suffix
 
@@ -24,15 +24,16 @@ _CHARACTERS = "".join(sorted(ID_ALPHABET.decode()))
 _TWO_CHARACTERS = ["".join(pair) for pair in product(_CHARACTERS, repeat=2)]
 _NUMBER_LENGTH = 6
 _LATEST_US = 36**10 - 1
-_ANY_BYTE = bytes(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in range(256))
+_CHARACTER_OF_BYTE = bytes(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in range(256))
 
 
-def time_part(us: int) -> str:
+def encode_time(us: int) -> str:
     """
-    Ten base-36 digits.
+    Return ten base-36 digits.
 
     Args:
-        us: Unix microseconds; what ten digits can't tell is the nearest that they can.
+        us: Unix microseconds; a value beyond the range of ten digits is replaced by the nearest one
+            inside.
     """
     us, a = divmod(min(max(us, 0), _LATEST_US), 1296)
     us, b = divmod(us, 1296)
@@ -42,151 +43,185 @@ def time_part(us: int) -> str:
     return two[e] + two[d] + two[c] + two[b] + two[a]
 
 
-def derived(us: int, kind: str, identity: bytes) -> str:
-    """The id that a message gets whenever it is copied."""
-    return time_part(us) + _suffix(kind, identity)
+def derive_id(us: int, kind: str, identity: bytes) -> str:
+    """
+    Return the id of a copied message: the same in each run.
+
+    Args:
+        us: the time when it was sent, Unix microseconds.
+        kind: the kind of source.
+        identity: identifies the message among all others of its kind of source.
+    """
+    return encode_time(us) + _derive_suffix(kind, identity)
 
 
-def numbered(us: int, number: int, kind: str, identity: bytes) -> str:
-    """The same; where times are equal it sorts by its number."""
-    return time_part(us) + _six_characters(number) + _suffix(kind, identity)[_NUMBER_LENGTH:]
+def derive_numbered_id(us: int, number: int, kind: str, identity: bytes) -> str:
+    """
+    Return the id of a copied message: the same in each run. Ids of equal time sort by number.
+
+    Args:
+        us: the time when it was sent, Unix microseconds.
+        number: its place in the order, below 62**6.
+        kind: the kind of source.
+        identity: identifies the message among all others of its kind of source.
+    """
+    return (
+        encode_time(us) + _encode_number(number) + _derive_suffix(kind, identity)[_NUMBER_LENGTH:]
+    )
 
 
-def digest(kind: str, identity: bytes) -> bytes:
-    """Sixteen characters by which a message is known again."""
-    known = hashlib.blake2b(kind.encode() + b"\0" + identity, digest_size=12).digest()
-    return b2a_base64(known, newline=False)
+def make_digest(kind: str, identity: bytes) -> bytes:
+    """Return the sixteen characters by which later runs recognize a message."""
+    hash_bytes = hashlib.blake2b(kind.encode() + b"\0" + identity, digest_size=12).digest()
+    return b2a_base64(hash_bytes, newline=False)
 
 
-def _suffix(kind: str, identity: bytes) -> str:
-    known = hashlib.sha256(kind.encode() + b"\0" + identity).digest()
-    return known[:ID_RANDOM_LENGTH].translate(_ANY_BYTE).decode()
+def _derive_suffix(kind: str, identity: bytes) -> str:
+    hash_bytes = hashlib.sha256(kind.encode() + b"\0" + identity).digest()
+    return hash_bytes[:ID_RANDOM_LENGTH].translate(_CHARACTER_OF_BYTE).decode()
 
 
-class Numbered:
-    """New ids that sort as they were made, where their times are equal."""
+class NumberedIds:
+    """A generator of new ids, which sort in the order in which they are made if times are equal."""
 
     def __init__(self) -> None:
         self._numbers = count()
 
     def make(self, us: int) -> str:
         """
-        A new id.
+        Return a new id.
 
         Args:
-            us: Unix microseconds.
+            us: the time when the message was sent, Unix microseconds.
         """
         random = make_id_suffix()[_NUMBER_LENGTH:].decode()
-        return time_part(us) + _six_characters(next(self._numbers)) + random
+        return encode_time(us) + _encode_number(next(self._numbers)) + random
 
 
-def _six_characters(number: int) -> str:
+def _encode_number(number: int) -> str:
+    """Return six characters."""
     number, c = divmod(number, 3844)
     a, b = divmod(number, 3844)
     return _TWO_CHARACTERS[a] + _TWO_CHARACTERS[b] + _TWO_CHARACTERS[c]
 
 
 class NewestFirst:
-    """Scores for messages that are read from the last to the first, however many."""
+    """Scores of messages that are read from the last to the first, in any number of pages."""
 
     def __init__(self) -> None:
         self._next: tuple[int, str] | None = None
 
     def score(self, sent_ms: int, id: str) -> int:
         """
-        The time when it was sent, or earlier where the one behind it was sent earlier still.
+        Return the score of the next message: when it was sent, or earlier.
+
+        It is earlier if the message would otherwise sort behind the message that follows it.
 
         Args:
-            sent_ms: when it was sent.
+            sent_ms: when it was sent, Unix milliseconds.
             id: its id.
         """
         score = sent_ms
         if self._next is not None:
-            after, after_id = self._next
-            score = min(score, after)
-            if score == after and id >= after_id:
+            following, following_id = self._next
+            score = min(score, following)
+            if score == following and id >= following_id:
                 score -= 1
         self._next = score, id
         return score
 
 
 class OldestFirst:
-    """Scores for messages that are taken from the first to the last, a batch at a time."""
+    """Scores of messages that are removed from the first to the last, in batches."""
 
     def __init__(self) -> None:
         self._last: tuple[int, str] | None = None
 
     def scores(self, batch: Sequence[tuple[int, str]]) -> list[int]:
         """
-        Scores behind those of the batch before.
+        Return the scores of the next batch, which sorts behind the batches before.
 
-        Inside the batch each has the time when it was sent, or earlier, as above. What was sent
-        before the end of the last batch comes right behind that.
+        Inside the batch a score is the time when the message was sent, or earlier, as in
+        ``NewestFirst``. A message that was sent before the end of the last batch sorts directly
+        behind that batch.
 
         Args:
-            batch: of each message the ms when it was sent, and its id.
+            batch: when each message was sent, Unix milliseconds, and its id.
         """
         backwards = NewestFirst()
         scores = [backwards.score(sent_ms, id) for sent_ms, id in reversed(batch)][::-1]
         for at, (_, id) in enumerate(batch):
             if self._last is not None:
-                before, before_id = self._last
-                behind = before if id > before_id else before + 1
-                scores[at] = max(scores[at], behind)
+                previous, previous_id = self._last
+                lowest = previous if id > previous_id else previous + 1
+                scores[at] = max(scores[at], lowest)
             self._last = scores[at], id
         return scores
 
 
-class Copies:
-    """Places for messages that are read from the last to the first, the same each time."""
+class CopyConverter:
+    """
+    Converts messages of a source that is copied.
+
+    They are read from the last to the first. Each run gives a message the same id.
+    """
 
     def __init__(self, kind: str, begun_us: int) -> None:
         """
-        Make it.
+        Begin at the last message.
 
         Args:
-            kind: of source.
-            begun_us: Unix microseconds: when what tells no time was sent.
+            kind: the kind of source.
+            begun_us: when the copy was opened, Unix microseconds: the sent time of messages that
+                have none.
         """
         self._kind = kind
         self._begun_us = begun_us
         self._order = NewestFirst()
 
-    def arrivals(self, items: Sequence[Item], now_us: int) -> list[Arrival]:
+    def convert(self, items: Sequence[Item], now_us: int) -> list[IncomingMessage]:
         """
-        What they are in the queue.
+        Return the messages as the target queue stores them.
 
         Args:
-            items: those without an identity can't be copied, and are nothing there.
-            now_us: the time, Unix microseconds: none that waits is due later, even if it was sent
-                by a clock that was ahead.
+            items: the messages of the source. One without an identity can't be copied: it becomes
+                an ``IncomingMessage`` without a message.
+            now_us: the current time, Unix microseconds. No ready message gets a later score, even
+                if the clock of its sender was ahead.
         """
-        return [self._arrival(item, now_us) for item in items]
+        return [self._convert(item, now_us) for item in items]
 
-    def _arrival(self, item: Item, now_us: int) -> Arrival:
+    def _convert(self, item: Item, now_us: int) -> IncomingMessage:
         if not item.identity:
-            return Arrival(b"", None)
-        known = digest(self._kind, item.identity)
+            return IncomingMessage(b"", None)
+        digest = make_digest(self._kind, item.identity)
         if item.body is None:
-            return Arrival(known, None)
+            return IncomingMessage(digest, None)
         us = self._begun_us if item.sent_us is None else item.sent_us
-        id = item.id or derived(us, self._kind, item.identity)
+        id = item.id or derive_id(us, self._kind, item.identity)
         score = item.due_ms
         if score is None:
             score = self._order.score(min(us, now_us) // 1000, id)
-        return _arrived(known, item, id, score)
+        return _make_incoming(digest, item, id, score)
 
 
-class Moves:
-    """Places for messages that are taken from the first to the last, a batch at a time."""
+class MoveConverter:
+    """Converts messages of a source that is moved, from the first to the last, in batches."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._ids = Numbered()
+        self._ids = NumberedIds()
         self._order = OldestFirst()
 
-    def arrivals(self, items: Sequence[Item], now_us: int) -> list[Arrival]:
-        """As ``Copies`` has it; what tells no time was sent now, and needs no identity."""
+    def convert(self, items: Sequence[Item], now_us: int) -> list[IncomingMessage]:
+        """
+        Return the messages as the target queue stores them.
+
+        Args:
+            items: the messages of the source; they need no identity.
+            now_us: the current time, Unix microseconds: the sent time of messages that have none.
+                No ready message gets a later score, unless a message before it has one.
+        """
         sent = [now_us if item.sent_us is None else item.sent_us for item in items]
         ids = [item.id or self._ids.make(us) for item, us in zip(items, sent, strict=True)]
         in_order = [item.body is not None and item.due_ms is None for item in items]
@@ -200,8 +235,8 @@ class Moves:
             )
         )
         return [
-            _arrived(
-                digest(self._kind, item.identity) if item.identity else b"",
+            _make_incoming(
+                make_digest(self._kind, item.identity) if item.identity else b"",
                 item,
                 id,
                 next(scores) if is_in_order else item.due_ms,
@@ -210,8 +245,8 @@ class Moves:
         ]
 
 
-def _arrived(known: bytes, item: Item, id: str, score: int | None) -> Arrival:
+def _make_incoming(digest: bytes, item: Item, id: str, score: int | None) -> IncomingMessage:
     if item.body is None:
-        return Arrival(known, None)
+        return IncomingMessage(digest, None)
     message = Restored(id, item.body, score, item.receive_count, item.first_received_ms)
-    return Arrival(known, message)
+    return IncomingMessage(digest, message)

@@ -9,22 +9,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rsmq.errors import NotPossible
-from rsmq.migrate import target as arriving
-from rsmq.migrate.ids_and_scores import Moves, digest
+from rsmq.migrate import target as target_queue
+from rsmq.migrate.ids_and_scores import MoveConverter, make_digest
 from rsmq.migrate.report import Report
-from rsmq.migrate.run_lock import Alone
+from rsmq.migrate.run_lock import RunLock
 from rsmq.migrate.server import Server
-from rsmq.migrate.sources.base import PAGE, Source
+from rsmq.migrate.sources.base import PAGE_SIZE, Source
 from rsmq.migrate.sources.item import Item, ItemState
-from rsmq.migrate.target import Progress, Tell, nobody
+from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
 from rsmq.operations.migration import (
     ADDED,
-    COPIED,
-    OTHER,
-    TAKEN,
-    Arrival,
+    ALREADY_COPIED,
+    CONFLICT,
+    MOVED,
     Destination,
-    Unsure,
+    IncomingMessage,
+    UncertainOutcomes,
     forget_copies,
 )
 
@@ -39,81 +39,85 @@ def move(
     *,
     in_flight: bool = False,
     dry_run: bool = False,
-    tell: Tell = nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> Report:
     """
-    Move the messages of a queue, from the next one on.
+    Move the messages of a queue, the next one first.
 
-    On one server a message is taken and comes to the queue in one step. Between two servers it is
-    first put aside at the source, then added to the queue, compared, and taken from aside; broken
-    off in between, the next run goes on with what is aside.
+    On one server a message is moved in one atomic step. Between two servers it is first set aside
+    at the source, then added to the target queue, compared, and removed from aside. If a run breaks
+    off in between, the next run continues with the messages set aside.
 
     Args:
-        source: where the messages are.
-        queue: the queue's name there.
-        target: where they go.
-        to: the queue's name there; it is made if it is missing.
-        in_flight: True also moves messages that someone is handling; else they stay.
-        dry_run: True changes nothing and tells what would be done.
-        tell: is told the progress.
+        source: the source.
+        queue: the name of the queue at the source.
+        target: the target server.
+        to: the name of the target queue; it is created if it is missing.
+        in_flight: True also moves messages in flight; otherwise these stay at the source.
+        dry_run: True changes nothing; the report says what a run would do.
+        tell: is called with the progress.
+
+    Returns:
+        The report.
 
     Raises:
         SourceNotFound: there is no such queue at the source.
-        NotPossible: the queue is its own source; or a copy of the list to it is open.
+        NotPossible: the target queue is the source; a copy of a list without ids to it is open; or
+            another run moves the same queue between two servers.
     """
     began = time.monotonic()
     if not dry_run:
-        arriving.refuse_itself(source, queue, target, to)
-    refuse_twice(source, queue, target, to)
+        target_queue.refuse_same_queue(source, queue, target, to)
+    refuse_open_copy(source, queue, target, to)
     found = source.look(queue)
     report = Report(f"{source.kind}:{queue}", to, "move", dry_run)
     for note in found.notes:
         report.note(note)
     if dry_run:
-        maxsize = arriving.maxsize(target, to, found)
-        _look(source, queue, target, report, maxsize, in_flight=in_flight)
+        maxsize = target_queue.read_maxsize(target, to, found)
+        _preview(source, queue, target, report, maxsize, in_flight=in_flight)
     else:
-        arriving.prepare(source, target, to, found, report)
+        target_queue.prepare(source, target, to, found, report)
         mover = Mover(source, queue, target, to, report, in_flight=in_flight)
-        mover.maxsize = arriving.maxsize(target, to, found)
+        mover.maxsize = target_queue.read_maxsize(target, to, found)
         try:
-            _all(mover, found.total, tell)
+            _move_all(mover, found.total, tell)
         finally:
             mover.release()
         if not in_flight:
-            report.left = mover.passed_over + source.number_in_flight(queue)
+            report.left = mover.skipped + source.number_in_flight(queue)
             report.found["in_flight"] += report.left
-        arriving.settle(target, to, found)
-        report.verified = report.missing == 0 and not mover.anything_aside()
+        target_queue.finish(target, to, found)
+        report.verified = report.missing == 0 and not mover.has_messages_aside()
     report.seconds = time.monotonic() - began
     return report
 
 
-def _all(mover: Mover, total: int, tell: Tell) -> None:
+def _move_all(mover: Mover, total: int, report_progress: ProgressCallback) -> None:
     mover.resume()
     again = True
     while again:
-        taken = mover.taken
+        removed = mover.removed
         while mover.step():
-            done = mover.taken + mover.passed_over
+            done = mover.removed + mover.skipped
             total = max(total, done)
-            tell(Progress("moving", done, total))
-        # Others may have come to where those stood that were passed over, and are gone.
-        again = mover.passed_over > 0 and mover.taken > taken
+            report_progress(Progress("moving", done, total))
+        # Skipped messages may be gone, and other messages may be in their places now.
+        again = mover.skipped > 0 and mover.removed > removed
     mover.resume()
 
 
-def refuse_twice(source: Source, queue: str, target: Server, to: str) -> None:
+def refuse_open_copy(source: Source, queue: str, target: Server, to: str) -> None:
     """
-    Refuse to move a list to where a copy of it is open.
+    Refuse to move a list without ids if a copy of it to the target queue is open.
 
     Raises:
-        NotPossible: one is.
+        NotPossible: a copy is open. Its elements would be in the target queue twice.
     """
     keys = target.rsmq.namespace.queue(to)
-    if source.has_ids or not arriving.is_of_queue(target, keys):
+    if source.has_ids or not target_queue.has_copy_record(target, keys):
         return
-    if target.raw.hexists(keys.copied, arriving.list_field(queue)):
+    if target.raw.hexists(keys.copied, target_queue.list_field(queue)):
         raise NotPossible(
             f"A copy of the list {queue!r} to {to!r} is open: moved too, its elements would be "
             "there twice",
@@ -123,39 +127,40 @@ def refuse_twice(source: Source, queue: str, target: Server, to: str) -> None:
         )
 
 
-def _look(
+def _preview(
     source: Source, queue: str, target: Server, report: Report, maxsize: int, *, in_flight: bool
 ) -> None:
+    """Count what a run would do, without a change."""
     keys = target.rsmq.namespace.queue(report.queue)
-    is_open = arriving.is_of_queue(target, keys)
-    for arrivals in source.aside(queue):
-        report.arrived += len(arrivals)
+    has_record = target_queue.has_copy_record(target, keys)
+    for messages in source.aside(queue):
+        report.arrived += len(messages)
     for items in source.newest_first(queue):
         for item in items:
             report.found[item.state] += 1
-        taken = [
+        movable = [
             item for item in items if (in_flight or item.state != "in_flight") and not item.is_half
         ]
-        bodies = [item for item in taken if item.body is not None]
-        digests = [digest(source.kind, item.identity) for item in bodies if item.identity]
-        known = target.raw.hmget(keys.copied, digests) if is_open and digests else []
-        before = len(known) - known.count(None)
+        bodies = [item for item in movable if item.body is not None]
+        digests = [make_digest(source.kind, item.identity) for item in bodies if item.identity]
+        copied = target.raw.hmget(keys.copied, digests) if has_record and digests else []
+        before = len(copied) - copied.count(None)
         report.before += before
-        report.left += len(items) - len(taken)
-        report.left_out += len(taken) - len(bodies)
+        report.left += len(items) - len(movable)
+        report.left_out += len(movable) - len(bodies)
         report.arrived += len(bodies) - before
-        report.note_items(taken, maxsize)
+        report.note_items(movable, maxsize)
 
 
 class Mover:
     """
-    Takes messages of a queue, batch by batch.
+    Moves messages of a queue, batch by batch.
 
     Attributes:
-        taken: how many it has taken.
-        passed_over: how many it has passed over since it began at the first one, as they are in
-            flight.
-        maxsize: the limit of the queue, for the report.
+        removed: the number of messages that it has removed from the source.
+        skipped: the number of messages that it has skipped since it last began at the first one:
+            those in flight, and those whose send is not complete.
+        maxsize: the maxsize of the target queue, for the report.
     """
 
     def __init__(
@@ -169,15 +174,15 @@ class Mover:
         in_flight: bool,
     ) -> None:
         """
-        Make it.
+        Prepare a move without changing anything.
 
         Args:
-            source: where the messages are.
-            queue: the queue's name there.
-            target: where they go.
-            to: the queue's name there, which must exist.
-            report: what is done is added to it.
-            in_flight: whether to take what someone is handling.
+            source: the source.
+            queue: the name of the queue at the source.
+            target: the target server.
+            to: the name of the target queue, which must exist.
+            report: the report in which it counts.
+            in_flight: whether to move messages in flight.
         """
         self._source = source
         self._queue = queue
@@ -185,159 +190,180 @@ class Mover:
         self._keys = target.rsmq.namespace.queue(to)
         self._report = report
         self._in_flight = in_flight
-        self._moves = Moves(source.kind)
-        self._at_once = source.can_be_atomic and target.is_also(source.server)
-        aside = source.aside_key(queue)
-        # A step at once needs nobody's consent.
-        self._alone = Alone(source.server, aside, f"{source.kind}:{queue}") if aside else None
-        # What is handled now was taken before what waits.
+        self._converter = MoveConverter(source.kind)
+        self._is_atomic = source.can_be_atomic and target.is_also(source.server)
+        aside_key = source.aside_key(queue)
+        # An atomic move needs no lock.
+        self._run_lock = (
+            RunLock(source.server, aside_key, f"{source.kind}:{queue}") if aside_key else None
+        )
+        # Messages in flight were received before those that are ready, so they come first.
         self._states: Sequence[ItemState] = (
             ("in_flight", "ready", "delayed") if in_flight else ("ready", "delayed")
         )
-        self._skipped: dict[ItemState, int] = {}
-        self._others: set[str] = set()
-        self._at_end = False
-        self.taken = self.passed_over = 0
+        self._skipped_by_state: dict[ItemState, int] = {}
+        self._conflicts: set[str] = set()
+        self._is_at_end = False
+        self.removed = self.skipped = 0
         self.maxsize = -1
 
-    def step(self, number: int = PAGE, *, with_delayed: bool = True) -> int:
+    def step(self, number: int = PAGE_SIZE, *, with_delayed: bool = True) -> int:
         """
         Move the next messages.
 
         Args:
-            number: how many at most.
-            with_delayed: whether those too that are not due.
+            number: the number of messages at most.
+            with_delayed: whether to move messages that are not due yet.
 
         Returns:
-            How many it has looked at; 0 at the end, after which it begins at the first one again.
+            The number of messages that it has read. 0 at the end, after which it begins at the
+            first one again.
+
+        Raises:
+            NotPossible: another run moves the same queue between two servers.
         """
-        self._hold()
-        if self._at_end:
-            self._at_end, self.passed_over = False, 0
+        self._acquire_lock()
+        if self._is_at_end:
+            self._is_at_end, self.skipped = False, 0
         for state in self._states:
             if state == "delayed" and not with_delayed:
                 continue
-            skip = self._skipped.get(state, 0)
+            skip = self._skipped_by_state.get(state, 0)
             place, items = self._source.next_items(self._queue, state, number, skip)
             if items:
-                self._skipped[state] = skip + self._move(place, items)
+                self._skipped_by_state[state] = skip + self._move(place, items)
                 return len(items)
-        self._skipped.clear()
-        self._at_end = True
+        self._skipped_by_state.clear()
+        self._is_at_end = True
         return 0
 
     def resume(self) -> None:
-        """Bring what an earlier run has put aside; and forget at the source what it has brought."""
-        for arrivals in self._source.aside(self._queue):
-            self._hold()
-            self._bring(arrivals)
-        if not arriving.is_of_queue(self._target, self._keys):
+        """
+        Continue what an earlier run began.
+
+        Add the messages set aside to the target queue. Acknowledge those that are still at the
+        source although the target queue has them.
+        """
+        for messages in self._source.aside(self._queue):
+            self._acquire_lock()
+            self._add_set_aside(messages)
+        if not target_queue.has_copy_record(self._target, self._keys):
             return
-        waiting = [each for found in self._source.may_have_arrived(self._queue) for each in found]
-        for at in range(0, len(waiting), PAGE):
-            page = waiting[at : at + PAGE]
-            known = self._target.raw.hmget(self._keys.copied, [each.digest for each in page])
+        pending = [each for found in self._source.may_have_arrived(self._queue) for each in found]
+        for at in range(0, len(pending), PAGE_SIZE):
+            page = pending[at : at + PAGE_SIZE]
+            copied = self._target.raw.hmget(self._keys.copied, [each.digest for each in page])
             self._forget(
-                [each for each, is_known in zip(page, known, strict=True) if is_known is not None]
+                [each for each, stored in zip(page, copied, strict=True) if stored is not None]
             )
 
     def release(self) -> None:
-        """Let another run move the queue's messages."""
-        if self._alone is not None and not self._at_once:
-            self._alone.release()
+        """Release the lock, so that another run can move the queue's messages."""
+        if self._run_lock is not None and not self._is_atomic:
+            self._run_lock.release()
 
-    def _hold(self) -> None:
-        if self._alone is not None and not self._at_once:
-            self._alone.hold()
+    def _acquire_lock(self) -> None:
+        if self._run_lock is not None and not self._is_atomic:
+            self._run_lock.acquire()
 
-    def anything_aside(self) -> bool:
-        """Whether messages are still between the two."""
+    def has_messages_aside(self) -> bool:
+        """Return whether messages are set aside at the source."""
         key = self._source.aside_key(self._queue)
         return bool(key and self._source.server.raw.exists(key))
 
     def _move(self, place: object, items: list[Item]) -> int:
-        """Move messages; how many stay where they are."""
+        """Move messages. Return how many stay where they are."""
         report = self._report
-        wanted = [
+        movable = [
             item
             for item in items
             if (self._in_flight or item.state != "in_flight") and not item.is_half
         ]
-        self.passed_over += len(items) - len(wanted)
-        given = list(zip(wanted, self._moves.arrivals(wanted, self._target.now_us()), strict=True))
-        if self._at_once:
+        self.skipped += len(items) - len(movable)
+        batch = list(
+            zip(movable, self._converter.convert(movable, self._target.now_us()), strict=True)
+        )
+        if self._is_atomic:
             to = Destination(self._keys, realtime=self._target.realtime)
         else:
             to = Destination(None, self._source.aside_key(self._queue))
-        told = self._source.take(place, given, to) if given else b""
-        if isinstance(told, Unsure):
+        outcomes = self._source.take(place, batch, to) if batch else b""
+        if isinstance(outcomes, UncertainOutcomes):
             report.note("an answer of Redis was lost: what it took is moved, and not counted here")
-        answered = list(zip(given, told, strict=True))
+        pairs = list(zip(batch, outcomes, strict=True))
         copied = [
-            item for (item, _), answer in answered if answer == COPIED and item.body is not None
+            item
+            for (item, _), outcome in pairs
+            if outcome == ALREADY_COPIED and item.body is not None
         ]
-        taken = [
-            (item, arrival)
-            for (item, arrival), answer in answered
-            if answer == TAKEN or (answer == COPIED and item.body is None)
+        moved = [
+            (item, message)
+            for (item, message), outcome in pairs
+            if outcome == MOVED or (outcome == ALREADY_COPIED and item.body is None)
         ]
-        others = [arrival for (_, arrival), answer in answered if answer == OTHER]
-        self._note_others(others)
-        self.taken += len(taken) + len(copied)
-        gone = [*(item for item, _ in taken), *copied]
-        for item in gone:
+        conflicts = [message for (_, message), outcome in pairs if outcome == CONFLICT]
+        self._note_conflicts(conflicts)
+        self.removed += len(moved) + len(copied)
+        removed = [*(item for item, _ in moved), *copied]
+        for item in removed:
             report.found[item.state] += 1
-        report.note_items(gone, self.maxsize)
-        arrivals = [arrival for _, arrival in taken if arrival.message is not None]
+        report.note_items(removed, self.maxsize)
+        messages = [message for _, message in moved if message.message is not None]
         report.before += len(copied)
-        report.left_out += len(taken) - len(arrivals)
-        if self._at_once:
-            self._arrived(arrivals, len(arrivals))
+        report.left_out += len(moved) - len(messages)
+        if self._is_atomic:
+            self._count_arrived(messages, len(messages))
         else:
-            self._bring(arrivals)
-            nothing = [arrival for _, arrival in taken if arrival.message is None]
-            self._source.forget(self._queue, nothing)
-        return len(items) - len(wanted) + len(others)
+            self._add_set_aside(messages)
+            without_message = [message for _, message in moved if message.message is None]
+            self._source.forget(self._queue, without_message)
+        return len(items) - len(movable) + len(conflicts)
 
-    def _note_others(self, others: list[Arrival]) -> None:
-        """Messages that stay, as another one has their id in the queue."""
-        ids = {each.message.id for each in others if each.message is not None} - self._others
-        self._others |= ids
+    def _note_conflicts(self, messages: list[IncomingMessage]) -> None:
+        """Note messages that stay, as the target queue has another body under their id."""
+        ids = {each.message.id for each in messages if each.message is not None} - self._conflicts
+        self._conflicts |= ids
         self._report.missing += len(ids)
         for id in ids:
             self._report.note("there is another body under its id: it stays", id)
 
-    def _bring(self, aside: list[Arrival]) -> None:
-        """Add what stands aside to the queue, see that it is there, and take it from aside."""
-        arrivals = [_known(each) for each in aside]
-        told = arriving.land(self._target, self._keys, arrivals)
-        _, wrong = arriving.compare(self._target, self._keys, arrivals)
-        self._note_others(
-            [each for each in arrivals if each.message is not None and each.message.id in wrong]
+    def _add_set_aside(self, set_aside: list[IncomingMessage]) -> None:
+        """Add messages set aside to the target queue, compare them, and remove them from aside."""
+        messages = [_with_digest(each) for each in set_aside]
+        outcomes = target_queue.add_messages(self._target, self._keys, messages)
+        _, wrong = target_queue.compare_bodies(self._target, self._keys, messages)
+        self._note_conflicts(
+            [each for each in messages if each.message is not None and each.message.id in wrong]
         )
         arrived = [
-            each for each in arrivals if each.message is None or each.message.id not in wrong
+            each for each in messages if each.message is None or each.message.id not in wrong
         ]
-        self._arrived(arrived, told.count(ADDED))
+        self._count_arrived(arrived, outcomes.count(ADDED))
         self._forget(arrived)
 
-    def _forget(self, arrived: list[Arrival]) -> None:
+    def _forget(self, arrived: list[IncomingMessage]) -> None:
         if arrived:
             self._source.forget(self._queue, arrived)
-            # Not before: while it was aside, it was known that it must not come again.
+            # Only now: as long as a message is set aside, its digest prevents a second addition.
             digests = [each.digest for each in arrived if each.digest]
             self._target.rsmq.run(forget_copies(self._keys, digests))
 
-    def _arrived(self, arrivals: list[Arrival], added: int) -> None:
-        """Count messages that are where they go, of which so many were not there before."""
+    def _count_arrived(self, messages: list[IncomingMessage], added: int) -> None:
+        """
+        Count messages that are in the target queue.
+
+        Args:
+            messages: the messages.
+            added: how many of them were not there before.
+        """
         self._report.arrived += added
-        self._report.before += len(arrivals) - added
-        self._report.checksum += arriving.checksum(arrivals)
+        self._report.before += len(messages) - added
+        self._report.checksum += target_queue.sum_checksums(messages)
         self._report.checksum %= _MODULUS
 
 
-def _known(arrival: Arrival) -> Arrival:
-    """With a digest, by which the other server knows it again."""
-    if arrival.digest or arrival.message is None:
-        return arrival
-    return replace(arrival, digest=digest("id", arrival.message.id.encode()))
+def _with_digest(message: IncomingMessage) -> IncomingMessage:
+    """Give a message without a digest one that is made of its id, which the target needs."""
+    if message.digest or message.message is None:
+        return message
+    return replace(message, digest=make_digest("id", message.message.id.encode()))

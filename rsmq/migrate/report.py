@@ -13,18 +13,18 @@ from rsmq.migrate.sources.item import STATES, Item, ItemState
 
 Way: TypeAlias = Literal["copy", "move"]
 
-_EXAMPLES = 5
+_MAX_EXAMPLES = 5
 
 
 @dataclass(slots=True)
 class Note:
     """
-    Something that has no place in a queue.
+    A fact to report about a queue or its messages, as one that a queue of RSMQ can't store.
 
     Attributes:
-        text: what.
-        number: of how many messages; 0 is of the queue itself.
-        examples: some of them, as their source names them.
+        text: the fact.
+        number: the number of messages; 0 for the queue itself.
+        examples: names of a few of the messages, as their source names them.
     """
 
     text: str
@@ -35,26 +35,29 @@ class Note:
 @dataclass(slots=True)
 class Report:
     """
-    What became of one queue.
+    The result of the migration of one queue.
 
     Attributes:
-        source: the queue, as in ``rfq:ndvi``.
-        queue: where its messages go.
+        source: the queue of the source, as in ``rfq:ndvi``.
+        queue: the target queue.
         way: copy or move.
-        dry_run: whether nothing was done.
-        found: how many messages there were, by state.
-        arrived: how many came to the queue now.
-        before: how many were there from an earlier run; of a move how many were copied before,
-            and are taken from the source only.
-        consumed: how many of those are not there any more.
-        left: how many stayed at the source as they are in flight.
-        left_out: how many go nowhere; the notes say why.
-        missing: how many could not be found again, or not as they were.
-        checksum: of all messages that are in both; the same for the same bodies.
-        created: whether the queue was made.
-        verified: whether every message is where it must be.
-        seconds: how long it took.
-        notes: what has no place in a queue.
+        dry_run: whether this was a dry run, which changes nothing.
+        found: the number of messages of the source, by state.
+        arrived: the number of messages that this run added to the target; of a dry run, that it
+            would add.
+        before: of a copy, the number of messages that are in the target from an earlier run; of a
+            move, of those that were added earlier and are only removed from the source.
+        consumed: the number of messages that were copied earlier and are not in the target any
+            more.
+        left: the number of messages that stay at the source, as they are in flight.
+        left_out: the number of messages that are not added; the notes say why.
+        missing: the number of messages whose id has another body in the target.
+        checksum: the sum of the hashes of bodies, in any order: of a copy, of all messages of the
+            source that can be copied; of a move, of those that this run moved.
+        created: whether the target queue was created.
+        verified: whether every message was found where it must be.
+        seconds: the duration of the run.
+        notes: the facts to report, by their text.
     """
 
     source: str
@@ -75,28 +78,34 @@ class Report:
     notes: dict[str, Note] = field(default_factory=dict)
 
     def note(self, text: str, example: str | None = None) -> None:
-        """Note something of the queue, or of a message of this name."""
+        """
+        Add a note on the queue, or count a message for a note.
+
+        Args:
+            text: the text of the note.
+            example: the name of the message; None for the queue itself.
+        """
         note = self.notes.setdefault(text, Note(text))
         if example is not None:
             note.number += 1
-            if len(note.examples) < _EXAMPLES:
+            if len(note.examples) < _MAX_EXAMPLES:
                 note.examples.append(example)
 
     def note_items(self, items: Iterable[Item], maxsize: int) -> None:
-        """Note what has no place of each message, and which are larger than the queue takes."""
+        """Add the notes of messages, and a note on those that are larger than the maxsize."""
         for item in items:
             for text in item.notes:
-                self.note(text, name_of(item))
+                self.note(text, display_name(item))
             if item.body is not None and -1 != maxsize < len(item.body):
-                self.note(f"larger than the queue's maxsize of {maxsize}: kept", name_of(item))
+                self.note(f"larger than the queue's maxsize of {maxsize}: kept", display_name(item))
 
     @property
     def done(self) -> bool:
-        """Whether all is well."""
+        """Return whether the run is verified, or was a dry run."""
         return self.dry_run or self.verified
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the report as it is written in JSON."""
         return {
             "source": self.source,
             "queue": self.queue,
@@ -120,13 +129,13 @@ class Report:
         }
 
     def as_text(self) -> str:
-        """A few lines."""
-        return "\n".join(map(_printable, _lines(self)))
+        """Return a few lines for people."""
+        return "\n".join(map(_escape_unprintable, _lines(self)))
 
     def as_bridge_text(self) -> list[str]:
-        """A line on what a bridge has moved, and those on what was otherwise."""
-        lines = [f"{self.arrived:,} messages moved", *_numbers(self), *_notes(self)]
-        return list(map(_printable, lines))
+        """Return the lines for people on what a bridge has moved, with the notes."""
+        lines = [f"{self.arrived:,} messages moved", *_number_lines(self), *_note_lines(self)]
+        return list(map(_escape_unprintable, lines))
 
 
 def _lines(report: Report) -> Iterable[str]:
@@ -139,18 +148,18 @@ def _lines(report: Report) -> Iterable[str]:
         rate = f", {report.arrived / report.seconds:,.0f} a second" if report.seconds > 1 else ""
         created = "; the queue was created" if report.created else ""
         yield f"  {verb}: {report.arrived:,} in {report.seconds:.1f} s{rate}{created}"
-    yield from _numbers(report)
-    yield from _notes(report)
+    yield from _number_lines(report)
+    yield from _note_lines(report)
     if not report.dry_run:
-        told = "verified" if report.verified else "NOT VERIFIED: run it again"
+        verdict = "verified" if report.verified else "NOT VERIFIED: run it again"
         yield (
-            f"  {told}, checksum {report.checksum:032x}"
+            f"  {verdict}, checksum {report.checksum:032x}"
             if any(report.found.values())
-            else f"  {told}"
+            else f"  {verdict}"
         )
 
 
-def _numbers(report: Report) -> Iterable[str]:
+def _number_lines(report: Report) -> Iterable[str]:
     earlier = "there from an earlier run"
     if report.way == "move":
         earlier = "were here before, by a copy or a broken-off run: only taken from the source"
@@ -165,29 +174,29 @@ def _numbers(report: Report) -> Iterable[str]:
             yield f"  {number:,} {text}"
 
 
-def _notes(report: Report) -> Iterable[str]:
+def _note_lines(report: Report) -> Iterable[str]:
     for note in report.notes.values():
-        messages = f" ({note.number:,}: {', '.join(note.examples)}{_more(note)})"
+        messages = f" ({note.number:,}: {', '.join(note.examples)}{_ellipsis(note)})"
         yield f"  note: {note.text}{messages if note.number else ''}"
 
 
-def _printable(line: str) -> str:
-    """Without what a terminal would obey: names are whatever their source has."""
+def _escape_unprintable(line: str) -> str:
+    """Escape characters that a terminal would obey: a name may have any characters."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
 
 
-def _more(note: Note) -> str:
+def _ellipsis(note: Note) -> str:
     return ", ..." if note.number > len(note.examples) else ""
 
 
-def name_of(item: Item) -> str:
-    """A message as a report names it."""
+def display_name(item: Item) -> str:
+    """Return the name of a message in a report, cut to 40 characters."""
     raw = item.identity or item.element.raw
     text = raw.decode("utf-8", "backslashreplace")
     return text if len(text) <= 40 else text[:37] + "..."  # noqa: PLR2004 - a line has room for it
 
 
 def as_json(reports: Iterable[Report]) -> str:
-    """All reports of a run, as one JSON text."""
+    """Return all reports of a run as one JSON text."""
     parts: list[Mapping[str, Any]] = [report.as_dict() for report in reports]
     return json.dumps(parts, ensure_ascii=False, indent=2)

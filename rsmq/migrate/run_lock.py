@@ -1,5 +1,5 @@
 """
-The lock of a move between two servers: two runs would double messages.
+The lock of a move between two servers: two runs at a time would move messages twice.
 """
 
 from __future__ import annotations
@@ -15,63 +15,67 @@ from rsmq.migrate.server import Server
 from rsmq.transport.process_identity import died, facts
 from rsmq.wire.keys import lock_of_aside
 
-#: Seconds for which a run counts as alive after its last step, where that can't be seen.
-_ALIVE = 10.0
+#: Seconds after its last step for which a run holds the lock, unless its process is seen to have
+#: died.
+_LOCK_SECONDS = 10.0
 
 
 @cache
-def _this_process() -> bytes:
+def _own_identity() -> bytes:
     return json.dumps(facts()).encode()
 
 
-class Alone:
-    """What a run holds while messages of a queue may stand aside for it."""
+class RunLock:
+    """A lock on the messages of a queue that are set aside. The holder is a process."""
 
-    def __init__(self, server: Server, aside: bytes, source: str) -> None:
+    def __init__(self, server: Server, aside_key: bytes, source: str) -> None:
         """
-        Make it; nothing is held yet.
+        Prepare the lock without acquiring it.
 
         Args:
-            server: where the messages stand aside.
-            aside: the key under which they do.
-            source: the queue, for the error.
+            server: the server where the messages are set aside.
+            aside_key: the key of the hash of messages set aside.
+            source: the queue of the source, for the error.
         """
         self._raw = server.raw
-        self._key = lock_of_aside(aside)
+        self._key = lock_of_aside(aside_key)
         self._source = source
 
-    def hold(self) -> None:
+    def acquire(self) -> None:
         """
-        Hold it, or go on to.
+        Acquire the lock, or renew it.
+
+        The lock of a process that has died on this machine is acquired at once; any other ends by
+        itself when its holder stops renewing it.
 
         Raises:
-            NotPossible: another run holds it, and is not known to be dead.
+            NotPossible: another run holds the lock, and is not known to be dead.
         """
         while True:
             with self._raw.pipeline() as pipeline, suppress(WatchError):
                 pipeline.watch(self._key)
-                says = pipeline.get(self._key)
-                if says not in {None, _this_process()} and not died(says.decode()):
+                holder = pipeline.get(self._key)
+                if holder not in {None, _own_identity()} and not died(holder.decode()):
                     raise NotPossible(
-                        f"Another run is moving {self._source}, of process {_shown(says)}",
+                        f"Another run is moving {self._source}, of process {_describe(holder)}",
                         hint="Two at a time would bring messages twice. End it first; if it was "
-                        f"killed, wait {_ALIVE:g} seconds.",
+                        f"killed, wait {_LOCK_SECONDS:g} seconds.",
                     )
                 pipeline.multi()
-                pipeline.set(self._key, _this_process(), px=round(_ALIVE * 1000))
+                pipeline.set(self._key, _own_identity(), px=round(_LOCK_SECONDS * 1000))
                 pipeline.execute()
                 return
 
     def release(self) -> None:
-        """Let another run hold it."""
+        """Release the lock if this process holds it. Errors of Redis are ignored."""
         with suppress(RedisError):
-            if self._raw.get(self._key) == _this_process():
+            if self._raw.get(self._key) == _own_identity():
                 self._raw.delete(self._key)
 
 
-def _shown(says: bytes) -> str:
+def _describe(holder: bytes) -> str:
     try:
-        known = json.loads(says)
-        return f"{known['pid']} on {known['host']}"
+        identity = json.loads(holder)
+        return f"{identity['pid']} on {identity['host']}"
     except (KeyError, TypeError, ValueError):
         return "unknown"

@@ -1,5 +1,5 @@
 """
-The servers of a source and a target.
+The Redis server of a source or a target.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ class Server:
     A Redis server, and a namespace of queues on it.
 
     Attributes:
-        rsmq: runs operations there.
-        raw: runs plain commands.
-        realtime: whether to notify Node's subscribers of messages that arrive.
+        rsmq: the client for operations of this library.
+        raw: the client of redis-py, for plain commands.
+        realtime: whether to publish the number of messages when some are added, for subscribers
+            of Node's ``realtime``.
     """
 
     def __init__(self, rsmq: RSMQ, client: redis.Redis, *, realtime: bool = False) -> None:
         """
-        Use clients of the same server.
+        Combine two clients of the same server.
 
         Args:
-            rsmq: for operations.
-            client: of redis-py, without ``decode_responses``.
-            realtime: as above.
+            rsmq: the client for operations of this library.
+            client: the client of redis-py, without ``decode_responses``.
+            realtime: whether to publish the number of messages when some are added.
         """
         self.rsmq = rsmq
         self.realtime = realtime
@@ -49,15 +50,15 @@ class Server:
     @classmethod
     def from_url(cls, url: str, *, ns: str = DEFAULT_NS, realtime: bool = False) -> Self:
         """
-        Open clients.
+        Open both clients.
 
         Args:
-            url: as for ``RSMQ.from_url``.
+            url: the URL, as for ``RSMQ.from_url``.
             ns: the namespace of the queues.
-            realtime: as above.
+            realtime: whether to publish the number of messages when some are added.
 
         Raises:
-            NotPossible: ``memory://``.
+            NotPossible: the URL is ``memory://``.
         """
         if url.startswith("memory://"):
             raise NotPossible(
@@ -65,13 +66,13 @@ class Server:
                 hint="Give the url of a Redis: redis://, rediss:// or unix://.",
             )
         rsmq = RSMQ.from_url(url, ns=ns, realtime=realtime, strict_names=False)
-        # Few and soon: what is broken off goes on when it is run again.
+        # Few retries, soon after each other: a run that breaks off continues when it is run again.
         retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), 2)
-        raw = redis.Redis.from_url(_plain(url), protocol=2, retry=retry)
+        raw = redis.Redis.from_url(_without_reply_options(url), protocol=2, retry=retry)
         return cls(rsmq, raw, realtime=realtime)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections of both clients."""
         self.rsmq.close()
         self.raw.close()
 
@@ -82,17 +83,17 @@ class Server:
         self.close()
 
     def now_us(self) -> int:
-        """The server's time, Unix microseconds."""
+        """Return the server's time in Unix microseconds."""
         seconds, microseconds = self.raw.time()
         return int(seconds * 1_000_000 + microseconds)
 
     def pipelined(self, add: Callable[[Any, T], object], values: Sequence[T]) -> list[Any]:
         """
-        The replies to many commands that may run apart, in one round trip.
+        Run many commands in one round trip, not atomically, and return their replies.
 
         Args:
-            add: adds one to a pipeline.
-            values: what the commands are about.
+            add: adds the command for one value to a pipeline.
+            values: one value for each command.
         """
         if not values:
             return []
@@ -103,15 +104,20 @@ class Server:
         return replies
 
     def is_also(self, other: Server) -> bool:
-        """Whether two are the same server and database; nothing is changed if INFO tells."""
-        known = [
+        """
+        Return whether both are the same server and database.
+
+        Compares the ``run_id`` of INFO. If a user may not run INFO, sets a key of its own for a
+        moment, and looks for it on the other server.
+        """
+        databases = [
             each.raw.connection_pool.connection_kwargs.get("db") or 0 for each in (self, other)
         ]
-        if known[0] != known[1]:
+        if databases[0] != databases[1]:
             return False
         try:
             ids = [each.raw.info("server").get("run_id") for each in (self, other)]
-        except ResponseError:  # of a user who may not ask
+        except ResponseError:  # the user has no right for INFO
             ids = [None, None]
         if None not in ids:
             return bool(ids[0] == ids[1])
@@ -123,8 +129,8 @@ class Server:
             self.raw.delete(key)
 
 
-def _plain(url: str) -> str:
-    """Without the options that change what replies look like."""
+def _without_reply_options(url: str) -> str:
+    """Remove the options that change the form of replies."""
     parts = urlsplit(url)
     options = [
         (name, value)

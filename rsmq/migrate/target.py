@@ -1,5 +1,5 @@
 """
-The target queue: created if it is missing, and examined before a run.
+The target queue of a migration: created, filled and compared with its source.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
-from rsmq.operations.migration import Arrival, Told, land_copies
+from rsmq.operations.migration import IncomingMessage, Outcomes, add_copies
 from rsmq.operations.restored import restore_totals
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import encode_name
 
-#: Seconds for which it is kept what was copied, after each step of a copy.
-COPY_OPEN = 30 * 86_400.0
+#: Seconds after each step of a copy for which the digests of the copied messages are kept.
+COPY_LIFETIME_SECONDS = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """
-    How far it has come.
+    The progress of a run.
 
     Attributes:
-        doing: what, in a word.
-        done: messages that are done.
-        total: how many there were when it began.
+        doing: the current phase, in a word.
+        done: the number of messages that are done in this phase.
+        total: the number of messages when the run began, or ``done`` if that is more.
     """
 
     doing: str
@@ -39,19 +39,25 @@ class Progress:
     total: int
 
 
-Tell: TypeAlias = Callable[[Progress], None]
+ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 
-def nobody(_: Progress) -> None:
-    """Tell nobody."""
+def ignore_progress(_: Progress) -> None:
+    """Do nothing."""
 
 
-def refuse_itself(source: Source, queue: str, target: Server, to: str) -> None:
+def refuse_same_queue(source: Source, queue: str, target: Server, to: str) -> None:
     """
-    Refuse a queue that is its own source.
+    Refuse a target queue that is the source.
+
+    Args:
+        source: the source.
+        queue: the name of the queue at the source.
+        target: the target server.
+        to: the name of the target queue.
 
     Raises:
-        NotPossible: it is.
+        NotPossible: both are the same queue.
     """
     key = target.rsmq.namespace.queue(to).zset
     if source.holds(queue, key) and target.is_also(source.server):
@@ -63,83 +69,95 @@ def refuse_itself(source: Source, queue: str, target: Server, to: str) -> None:
 
 def prepare(source: Source, target: Server, queue: str, found: Found, report: Report) -> None:
     """
-    Make the queue if it is missing, with what its source says of it: attributes, and the policy.
+    Create the target queue if it is missing, with the attributes and the policy of its source.
 
-    A queue that is there keeps its own, and what is different is noted.
+    An existing queue keeps its own. The report notes each difference.
+
+    Args:
+        source: the source.
+        target: the target server.
+        queue: the name of the target queue.
+        found: the queue at the source.
+        report: the report of the run.
     """
     try:
         stored = target.rsmq.get_queue_attributes(queue)
     except QueueNotFound:
         report.created = target.rsmq.create_queue(queue, **found.attributes, exist_ok=True)
-        _bring_policy(source, target, queue, found, report)
+        _copy_policy(source, target, queue, found, report)
         return
     for name, value in found.attributes.items():
-        if (there := getattr(stored, name)) != value:
-            report.note(f"its {name} of {value}: the queue has {there:g}")
-    policy = _policy(found)
+        if (own_value := getattr(stored, name)) != value:
+            report.note(f"its {name} of {value}: the queue has {own_value:g}")
+    policy = _policy_of(found)
     if policy and policy != (stored.dead_letter_queue, stored.max_receives):
-        report.note(f"{_shown(policy)}: the queue keeps its own, or none")
+        report.note(f"{_describe(policy)}: the queue keeps its own, or none")
 
 
-def _policy(found: Found) -> tuple[str, int] | None:
+def _policy_of(found: Found) -> tuple[str, int] | None:
     stored = found.stored
     if stored is None or stored.dead_letter_queue is None or not stored.max_receives:
         return None
     return stored.dead_letter_queue, stored.max_receives
 
 
-def _shown(policy: tuple[str, int]) -> str:
+def _describe(policy: tuple[str, int]) -> str:
     return f"its policy, dead letters to {policy[0]} after {policy[1]} receives"
 
 
-def _bring_policy(source: Source, target: Server, queue: str, found: Found, report: Report) -> None:
-    policy = _policy(found)
+def _copy_policy(source: Source, target: Server, queue: str, found: Found, report: Report) -> None:
+    """Set the dead-letter policy of the source, and create its queue if the source has it."""
+    policy = _policy_of(found)
     if policy is None:
         return
-    dead, limit = policy
-    if dead not in target.rsmq.list_queues() and dead in source.queues():
-        target.rsmq.create_queue(dead, **source.look(dead).attributes, exist_ok=True)
+    dead_letter_queue, max_receives = policy
+    if dead_letter_queue not in target.rsmq.list_queues() and dead_letter_queue in source.queues():
+        target.rsmq.create_queue(
+            dead_letter_queue, **source.look(dead_letter_queue).attributes, exist_ok=True
+        )
     try:
-        target.rsmq.set_dead_letter_policy(queue, dead, limit)
+        target.rsmq.set_dead_letter_policy(queue, dead_letter_queue, max_receives)
     except QueueNotFound:
-        report.note(f"{_shown(policy)}: there is no queue {dead}")
+        report.note(f"{_describe(policy)}: there is no queue {dead_letter_queue}")
     except RSMQError as error:
-        report.note(f"{_shown(policy)}: {error}")
+        report.note(f"{_describe(policy)}: {error}")
 
 
-def maxsize(target: Server, queue: str, found: Found) -> int:
-    """The limit of the queue, or the one that it will have."""
+def read_maxsize(target: Server, queue: str, found: Found) -> int:
+    """Return the maxsize of the target queue, or the one that it is created with."""
     try:
         return target.rsmq.get_queue_attributes(queue).maxsize
     except QueueNotFound:
         return found.attributes.get("maxsize", 65536)
 
 
-def settle(target: Server, queue: str, found: Found) -> None:
-    """Raise the queue's totals to those of its source."""
+def finish(target: Server, queue: str, found: Found) -> None:
+    """Raise the totals of the target queue to those of the source, if that is an RSMQ queue."""
     if found.stored is not None:
         keys = target.rsmq.namespace.queue(queue)
         target.rsmq.run(restore_totals(keys, found.stored))
 
 
-def land(target: Server, keys: QueueKeys, arrivals: Sequence[Arrival]) -> Told:
-    """Add messages that are not there, and were not added before."""
-    if not arrivals:
+def add_messages(target: Server, keys: QueueKeys, messages: Sequence[IncomingMessage]) -> Outcomes:
+    """Add messages that are not in the queue, and were not added before."""
+    if not messages:
         return b""
     return target.rsmq.run(
-        land_copies(keys, arrivals, realtime=target.realtime, lifetime=COPY_OPEN)
+        add_copies(keys, messages, realtime=target.realtime, lifetime=COPY_LIFETIME_SECONDS)
     )
 
 
-def compare(target: Server, keys: QueueKeys, arrivals: Sequence[Arrival]) -> tuple[int, list[str]]:
+def compare_bodies(
+    target: Server, keys: QueueKeys, messages: Sequence[IncomingMessage]
+) -> tuple[int, list[str]]:
     """
-    See what is in the queue of messages that came there.
+    Compare messages that were added to the queue with their bodies there.
 
     Returns:
-        How many are there as they were; and the ids under which there is another body. The others
-        were consumed.
+        The number of messages that have the same body in the queue; and the ids that have another
+        body. All other messages were consumed.
     """
-    expected = {each.message.id: each.message.raw for each in arrivals if each.message is not None}
+    expected = {each.message.id: each.message.raw for each in messages if each.message is not None}
     if not expected:
         return 0, []
     bodies = target.raw.hmget(keys.hash, list(expected))
@@ -153,20 +171,28 @@ def compare(target: Server, keys: QueueKeys, arrivals: Sequence[Arrival]) -> tup
 
 
 def list_field(queue: str) -> bytes:
-    """Under which a copy keeps what list without ids it is of: no digest has a colon."""
+    """
+    Return the field for the digest of a copied list without ids, in the record of the copy.
+
+    It has a colon, so it differs from the digest of any message.
+    """
     return b"list:" + encode_name(queue)
 
 
-def is_of_queue(target: Server, keys: QueueKeys) -> bool:
-    """Whether what is kept of copies is of this very queue, not of a deleted one of its name."""
-    known: bytes | None = target.raw.hget(keys.copied, "created")
-    return known is not None and known == (target.raw.hget(keys.hash, "created") or b"")
+def has_copy_record(target: Server, keys: QueueKeys) -> bool:
+    """Return whether there is a record of a copy, and not of a deleted queue of the same name."""
+    created: bytes | None = target.raw.hget(keys.copied, "created")
+    return created is not None and created == (target.raw.hget(keys.hash, "created") or b"")
 
 
-def checksum(arrivals: Sequence[Arrival]) -> int:
-    """The same for the same bodies, in whatever order: sums of it may be added."""
+def sum_checksums(messages: Sequence[IncomingMessage]) -> int:
+    """
+    Return the sum of the 128-bit hashes of the bodies.
+
+    It does not depend on the order of the messages. Sums of batches may be added.
+    """
     return sum(
         int.from_bytes(hashlib.blake2b(each.message.raw, digest_size=16).digest(), "big")
-        for each in arrivals
+        for each in messages
         if each.message is not None
     )

@@ -24,7 +24,7 @@ from rsmq.migrate import (
     copy,
     move,
 )  # fmt: skip
-from rsmq.migrate.sources.rfq import uuid_at
+from rsmq.migrate.sources.rfq import make_uuid
 from tests.migrate.fuse import Fuse, Fused
 from tests.migrate.rqueue_states import whole
 from tests.migrate.stored import bodies, dumped
@@ -42,10 +42,10 @@ BREAKS = scaled(5, 10_000)
 def small_pages(monkeypatch):
     """Two messages a page, so that few messages have many requests."""
     for name in (
-        "sources.base.PAGE",
-        "sources.base.FIRST_PAGE",
-        "sources.redisrq.FIRST_PAGE",
-        "mover.PAGE",
+        "sources.base.PAGE_SIZE",
+        "sources.base.FIRST_PAGE_SIZE",
+        "sources.redisrq.FIRST_PAGE_SIZE",
+        "mover.PAGE_SIZE",
     ):
         monkeypatch.setattr(f"rsmq.migrate.{name}", 2)
 
@@ -60,7 +60,7 @@ class Systems:
 
     def rfq(self):
         for number in range(5):
-            id = uuid_at(1_700_000_000_000_000 + number).hex
+            id = make_uuid(1_700_000_000_000_000 + number).hex
             self.raw.hset(f"rfq:{self.ns}:message:{id}", "n", number)
             self.raw.lpush(f"rfq:{self.ns}:backlog", id)
         self.raw.lmove(f"rfq:{self.ns}:backlog", f"rfq:{self.ns}:nextlog", "RIGHT", "LEFT")

@@ -42,7 +42,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch):
     """So that it ends soon."""
-    monkeypatch.setattr("rsmq.migrate.bridge._LOOK", 0.1)
+    monkeypatch.setattr("rsmq.migrate.bridge._WAIT_SECONDS", 0.1)
 
 
 class Running:
@@ -393,7 +393,7 @@ def durable():
 @pytest.mark.parametrize("way", ["list", "rsmq", "out"])
 def test_a_server_that_is_killed_is_waited_for(durable, server, raw, ns, monkeypatch, way):
     """The source of what comes in, or the target of what goes out, comes back after a while."""
-    monkeypatch.setattr("rsmq.migrate.bridge._AGAIN", 0.05)
+    monkeypatch.setattr("rsmq.migrate.bridge._RECONNECT_SECONDS", 0.05)
     with Server.from_url(durable.url, ns=ns) as old, Server.from_url(server.url, ns=ns) as here:
         (old if way == "rsmq" else here).rsmq.create_queue("q")
         sides = {

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rsmq.migrate import RFQ, Queues, Rqueue, Server, copy, move
-from rsmq.migrate.target import COPY_OPEN
+from rsmq.migrate.target import COPY_LIFETIME_SECONDS
 from tests.migrate.rqueue_states import whole
 from tests.migrate.stored import bodies, dumped, numbers, stored
 
@@ -78,10 +78,10 @@ def test_what_comes_and_goes_while_it_is_copied_is_not_missed(source, target, rf
 def test_the_index_is_kept_for_its_time_after_each_run(source, target, topic, ns):
     key = f"{ns}:to:x:copied"
     copy(source, topic, target, "to")
-    assert 0 <= COPY_OPEN - target.raw.ttl(key) < 60
+    assert 0 <= COPY_LIFETIME_SECONDS - target.raw.ttl(key) < 60
     target.raw.expire(key, 5)
     copy(source, topic, target, "to")
-    assert 0 <= COPY_OPEN - target.raw.ttl(key) < 60
+    assert 0 <= COPY_LIFETIME_SECONDS - target.raw.ttl(key) < 60
     assert target.raw.hlen(key) == 7  # and of what queue it is, and when it was begun
 
 

@@ -7,7 +7,13 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsmq.migrate.ids_and_scores import Numbered, derived, digest, numbered, time_part
+from rsmq.migrate.ids_and_scores import (
+    NumberedIds,
+    derive_id,
+    derive_numbered_id,
+    encode_time,
+    make_digest,
+)
 from rsmq.wire.ids import check_id, parse_sent_us
 
 NODES_ID = re.compile(r"[0-9a-z]{10}[A-Za-z0-9]{22}")
@@ -25,16 +31,16 @@ def sent_us(id):
 
 @given(times)
 def test_ten_digits_tell_the_microsecond(us):
-    assert int(time_part(us), 36) == us
-    assert len(time_part(us)) == 10
+    assert int(encode_time(us), 36) == us
+    assert len(encode_time(us)) == 10
 
 
 @given(times, kinds, identities)
 def test_a_derived_id_is_nodes_and_the_same_each_time(us, kind, identity):
-    id = derived(us, kind, identity)
+    id = derive_id(us, kind, identity)
 
     assert NODES_ID.fullmatch(id)
-    assert id == derived(us, kind, identity)
+    assert id == derive_id(us, kind, identity)
     assert check_id(id) == id
     assert int(id[:10], 36) == us
     # An id that could be a uuid of hexadecimal digits tells no time; it takes 22 digits to be one.
@@ -45,19 +51,19 @@ def test_a_derived_id_is_nodes_and_the_same_each_time(us, kind, identity):
 def test_messages_of_other_sources_get_other_ids(us, kind, other_kind, identity, other):
     same = (kind, identity) == (other_kind, other)
 
-    assert (derived(us, kind, identity) == derived(us, other_kind, other)) is same
-    assert (digest(kind, identity) == digest(other_kind, other)) is same
+    assert (derive_id(us, kind, identity) == derive_id(us, other_kind, other)) is same
+    assert (make_digest(kind, identity) == make_digest(other_kind, other)) is same
 
 
 @given(kinds, identities)
 def test_a_digest_is_sixteen_characters_without_a_space(kind, identity):
     """What stands aside is parted by spaces."""
-    assert re.fullmatch(rb"[A-Za-z0-9+/]{16}", digest(kind, identity))
+    assert re.fullmatch(rb"[A-Za-z0-9+/]{16}", make_digest(kind, identity))
 
 
 @given(times, kinds, st.lists(st.integers(0, 62**6 - 1), min_size=2, unique=True), identities)
 def test_numbered_ids_of_one_time_sort_by_their_number(us, kind, numbers, identity):
-    ids = [numbered(us, number, kind, identity) for number in sorted(numbers)]
+    ids = [derive_numbered_id(us, number, kind, identity) for number in sorted(numbers)]
 
     assert all(NODES_ID.fullmatch(id) for id in ids)
     assert ids == sorted(ids)
@@ -66,7 +72,7 @@ def test_numbered_ids_of_one_time_sort_by_their_number(us, kind, numbers, identi
 
 @given(st.lists(times, min_size=1, max_size=60))
 def test_new_ids_of_one_time_sort_as_they_were_made(moments):
-    ids = Numbered()
+    ids = NumberedIds()
     made = [ids.make(us) for us in moments for _ in range(2)]
 
     assert [int(id[:10], 36) for id in made] == [us for us in moments for _ in range(2)]

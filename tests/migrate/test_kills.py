@@ -13,7 +13,7 @@ import pytest
 
 from rsmq import RSMQ
 from rsmq.migrate import Server
-from rsmq.migrate.sources.rfq import uuid_at
+from rsmq.migrate.sources.rfq import make_uuid
 from tests.migrate.stored import bodies, stored
 from tests.scale import scaled
 from tests.workers.until import until
@@ -78,7 +78,7 @@ def fill(raw, kind, ns):
     with raw.pipeline(transaction=False) as pipeline:
         for number in range(MESSAGES):
             if kind == "rfq":
-                id = uuid_at(1_700_000_000_000_000 + number).hex
+                id = make_uuid(1_700_000_000_000_000 + number).hex
                 pipeline.hset(f"rfq:{ns}:message:{id}", "n", number)
                 pipeline.lpush(f"rfq:{ns}:backlog", id)
             elif kind == "list":

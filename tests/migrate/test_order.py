@@ -7,7 +7,7 @@ import itertools
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rsmq.migrate.ids_and_scores import Copies, Moves, NewestFirst, OldestFirst
+from rsmq.migrate.ids_and_scores import CopyConverter, MoveConverter, NewestFirst, OldestFirst
 from rsmq.migrate.sources.item import Element, Item
 from rsmq.wire.ids import parse_sent_us
 
@@ -62,11 +62,11 @@ many = st.lists(offsets, min_size=1, max_size=40)
 @example([HOUR_MS, -HOUR_MS, HOUR_MS], [1])
 def test_copies_keep_the_order_whatever_the_times_and_the_pages(offsets, sizes):
     given = items(offsets)
-    copies = Copies("rfq", NOW_MS * 1000)
+    copies = CopyConverter("rfq", NOW_MS * 1000)
     arrivals = [
         arrival
         for page in split(reversed(given), sizes)
-        for arrival in copies.arrivals(page, NOW_MS * 1000)
+        for arrival in copies.convert(page, NOW_MS * 1000)
     ]
 
     assert [message.raw for message in in_order(arrivals)] == [item.body for item in given]
@@ -77,11 +77,11 @@ def test_copies_are_the_same_however_they_are_paged(offsets, sizes, other_sizes)
     given = items(offsets)
 
     def copied(sizes):
-        copies = Copies("rfq", NOW_MS * 1000)
+        copies = CopyConverter("rfq", NOW_MS * 1000)
         return [
             arrival
             for page in split(reversed(given), sizes)
-            for arrival in copies.arrivals(page, NOW_MS * 1000)
+            for arrival in copies.convert(page, NOW_MS * 1000)
         ]
 
     assert copied(sizes) == copied(other_sizes)
@@ -94,9 +94,9 @@ def test_copies_are_the_same_however_they_are_paged(offsets, sizes, other_sizes)
 @example([HOUR_MS, -HOUR_MS, HOUR_MS], [1])
 def test_moves_keep_the_order_whatever_the_times_and_the_batches(offsets, sizes):
     given = items(offsets)
-    moves = Moves("rfq")
+    moves = MoveConverter("rfq")
     arrivals = [
-        arrival for batch in split(given, sizes) for arrival in moves.arrivals(batch, NOW_MS * 1000)
+        arrival for batch in split(given, sizes) for arrival in moves.convert(batch, NOW_MS * 1000)
     ]
 
     assert [message.raw for message in in_order(arrivals)] == [item.body for item in given]
@@ -105,12 +105,12 @@ def test_moves_keep_the_order_whatever_the_times_and_the_batches(offsets, sizes)
 @given(many, sizes)
 def test_the_ids_tell_when_messages_were_sent(offsets, sizes):
     given = items(offsets)
-    copies, moves = Copies("rfq", NOW_MS * 1000), Moves("rfq")
+    copies, moves = CopyConverter("rfq", NOW_MS * 1000), MoveConverter("rfq")
     for page in split(given, sizes):
         arrived = zip(
             page,
-            copies.arrivals(page, NOW_MS * 1000),
-            moves.arrivals(page, NOW_MS * 1000),
+            copies.convert(page, NOW_MS * 1000),
+            moves.convert(page, NOW_MS * 1000),
             strict=True,
         )
         for item, *both in arrived:
@@ -124,14 +124,14 @@ def test_the_ids_tell_when_messages_were_sent(offsets, sizes):
 def test_none_that_waits_is_hidden_by_a_clock_that_was_ahead(offsets, sizes):
     """A score beyond now is only as far ahead as there are messages before it."""
     given = items(offsets)
-    copies, moves = Copies("rfq", NOW_MS * 1000), Moves("rfq")
+    copies, moves = CopyConverter("rfq", NOW_MS * 1000), MoveConverter("rfq")
     copied = [
         arrival
         for page in split(reversed(given), sizes)
-        for arrival in copies.arrivals(page, NOW_MS * 1000)
+        for arrival in copies.convert(page, NOW_MS * 1000)
     ]
     moved = [
-        arrival for batch in split(given, sizes) for arrival in moves.arrivals(batch, NOW_MS * 1000)
+        arrival for batch in split(given, sizes) for arrival in moves.convert(batch, NOW_MS * 1000)
     ]
 
     assert max(each.message.visible_at_ms for each in copied) <= NOW_MS
@@ -143,9 +143,9 @@ def test_a_message_keeps_an_id_of_its_own_and_its_place(offsets, data):
     texts = st.text("0123456789abcXYZ", min_size=32, max_size=32)
     own = data.draw(st.lists(texts, min_size=len(offsets), max_size=len(offsets), unique=True))
     given = items(offsets, own)
-    copies, moves = Copies("rsmq", NOW_MS * 1000), Moves("rsmq")
-    copied = copies.arrivals(given[::-1], NOW_MS * 1000)[::-1]
-    moved = moves.arrivals(given, NOW_MS * 1000)
+    copies, moves = CopyConverter("rsmq", NOW_MS * 1000), MoveConverter("rsmq")
+    copied = copies.convert(given[::-1], NOW_MS * 1000)[::-1]
+    moved = moves.convert(given, NOW_MS * 1000)
 
     assert [each.message.id for each in copied] == own
     assert [each.message.id for each in moved] == own
@@ -158,8 +158,8 @@ def test_what_is_due_at_a_time_keeps_that_and_is_no_neighbour_of_the_others():
     ready = items([0, 0])
     given = [ready[0], due, ready[1]]
     for arrivals in (
-        Moves("rqueue").arrivals(given, NOW_MS * 1000),
-        Copies("rqueue", NOW_MS * 1000).arrivals(given[::-1], NOW_MS * 1000)[::-1],
+        MoveConverter("rqueue").convert(given, NOW_MS * 1000),
+        CopyConverter("rqueue", NOW_MS * 1000).convert(given[::-1], NOW_MS * 1000)[::-1],
     ):
         first, delayed, last = (each.message for each in arrivals)
 
@@ -170,8 +170,8 @@ def test_what_is_due_at_a_time_keeps_that_and_is_no_neighbour_of_the_others():
 
 def test_what_goes_nowhere_has_a_digest_and_no_message():
     item = Item(Element(b"x"), "ready", None, identity=b"x")
-    (copied,) = Copies("rfq", 0).arrivals([item], 0)
-    (moved,) = Moves("rfq").arrivals([item], 0)
+    (copied,) = CopyConverter("rfq", 0).convert([item], 0)
+    (moved,) = MoveConverter("rfq").convert([item], 0)
 
     assert copied == moved
     assert copied.message is None

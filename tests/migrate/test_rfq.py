@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from rsmq.migrate import RFQ, SourceNotFound, copy, move
-from rsmq.migrate.sources.rfq import published_us, uuid_at
+from rsmq.migrate.sources.rfq import make_uuid, parse_published_us
 from tests.expect import refused
 from tests.migrate.stored import bodies, dumped, now_ms, stored
 
@@ -189,14 +189,14 @@ def test_a_topic_without_messages_is_not_found(here, topic, raw):
 
 def test_times_of_uuids_are_those_that_rfq_reads(rfq, topic):
     id = rfq.publish(topic, {"a": "b"})
-    made = uuid_at(1_800_000_000_123_456)
+    made = make_uuid(1_800_000_000_123_456)
 
-    assert published_us(id.encode()) == us_of(id)
+    assert parse_published_us(id.encode()) == us_of(id)
     assert rfq.ask("published", topic=topic, msgid=made.hex) == "2027-01-15 08:00:00.123456"
-    assert published_us(made.hex.encode()) == 1_800_000_000_123_456
+    assert parse_published_us(made.hex.encode()) == 1_800_000_000_123_456
     assert made.version == 1
     assert made.variant == uuid.RFC_4122
-    assert uuid_at(1_800_000_000_123_456) != made
+    assert make_uuid(1_800_000_000_123_456) != made
 
 
 def test_messages_of_any_size_come_in_pages_of_few(here, topic, raw, ns):
@@ -204,7 +204,7 @@ def test_messages_of_any_size_come_in_pages_of_few(here, topic, raw, ns):
     count = 1500
     with raw.pipeline(transaction=False) as pipeline:
         for number in range(count):
-            id = uuid_at(1_800_000_000_000_000 - count + number).hex
+            id = make_uuid(1_800_000_000_000_000 - count + number).hex
             pipeline.hset(f"rfq:{topic}:message:{id}", "n", "x" * 3000 + str(number))
             pipeline.lpush(f"rfq:{topic}:backlog", id)
         pipeline.execute()

@@ -8,16 +8,16 @@ import redis.exceptions as redis_errors
 from rsmq import QueueNotFound
 from rsmq.migrate import Server
 from rsmq.operations.migration import (
-    Arrival,
-    Departure,
     Destination,
+    IncomingMessage,
+    OutgoingMessage,
+    add_copies,
     forget_copies,
-    hand_over,
-    land_copies,
+    forward_messages,
+    move_from_list,
+    move_from_queue,
+    move_from_sorted_set,
     open_copy,
-    take_from_list,
-    take_from_queue,
-    take_from_sorted_set,
 )
 from rsmq.operations.restored import Restored
 from tests.migrate.stored import Stored, bodies, dumped, now_ms, stored
@@ -34,11 +34,11 @@ def arrival(number, *, digest=None, body=None, score=5000, count=0, first=None):
     id = f"{number:010d}{'x' * 22}"
     body = b"body %d" % number if body is None else body
     known = b"digest %d" % number if digest is None else digest
-    return Arrival(known, Restored(id, body, score, count, first))
+    return IncomingMessage(known, Restored(id, body, score, count, first))
 
 
 def nothing(number):
-    return Arrival(b"digest %d" % number, None)
+    return IncomingMessage(b"digest %d" % number, None)
 
 
 class Shape:
@@ -95,10 +95,10 @@ class Shape:
                 (element, float(element.split()[1]) if scores is None else scores[place], each)
                 for place, (element, each) in enumerate(rows)
             ]
-            return take_from_queue(to, self.key + b":Q", self.key, self.key + b":x:copied", given)
+            return move_from_queue(to, self.key + b":Q", self.key, self.key + b":x:copied", given)
         if self.kind == "sorted":
-            return take_from_sorted_set(to, self.key, rows)
-        return take_from_list(to, self.key, self.kind, rows, others)
+            return move_from_sorted_set(to, self.key, rows)
+        return move_from_list(to, self.key, self.kind, rows, others)
 
 
 @pytest.fixture(params=["left", "right", "sorted", "queue"])
@@ -150,7 +150,7 @@ def test_a_take_aside_keeps_all_that_a_message_is(shape, rsmq, raw, aside):
     given = [arrival(1, body=b" a b\0 ", count=3, first=6000), arrival(2, score=None, body=b"")]
 
     assert rsmq.run(shape.take(aside, *given)) == b"11"
-    assert raw.hgetall(aside.aside) == {
+    assert raw.hgetall(aside.aside_key) == {
         given[0].message.id.encode(): b"5000 3 6000 digest 1  a b\0 ",
         given[1].message.id.encode(): b"   digest 2 ",
     }
@@ -172,7 +172,7 @@ def test_what_goes_nowhere_is_only_taken(shape, rsmq, raw, ns, to, aside):
     if shape.kind == "queue":
         shape.make_ghost(1)
     assert rsmq.run(shape.take(aside, nothing(1))) == b"1"
-    assert not raw.exists(aside.aside)
+    assert not raw.exists(aside.aside_key)
 
 
 def test_what_is_not_there_is_not_taken(shape, rsmq, raw, ns, to):
@@ -222,7 +222,7 @@ def test_a_take_of_many_more_than_lua_unpacks(shape, rsmq, raw, ns, to, aside):
         shape.fill(*numbers)
         told = rsmq.run(shape.take(where, *map(arrival, numbers)))
         assert told == b"1" * 4100
-    assert raw.zcard(f"{ns}:q") == raw.hlen(aside.aside) == 4100
+    assert raw.zcard(f"{ns}:q") == raw.hlen(aside.aside_key) == 4100
     assert raw.hget(f"{ns}:q:Q", "totalsent") == b"4100"
     assert not raw.exists(shape.key)
 
@@ -246,7 +246,7 @@ def test_a_key_of_another_type_changes_nothing(shape, rsmq, raw, ns, to, aside, 
         "hash": to.keys.hash,
         "zset": to.keys.zset,
         "copied": to.keys.copied,
-        "aside": aside.aside,
+        "aside": aside.aside_key,
     }[wrong]
     raw.unlink(key)
     raw.set(key, "text")
@@ -297,7 +297,7 @@ def test_elements_of_a_list_that_are_alike_are_known_by_the_ids_they_got(
 
     def alike(where, *numbers):
         rows = [(b"same", arrival(number, digest=b"", body=b"same")) for number in numbers]
-        return take_from_list(where, shape.key, side, rows)
+        return move_from_list(where, shape.key, side, rows)
 
     for where in (to, aside):
         raw.rpush(shape.key, *[b"same"] * 5)
@@ -307,7 +307,7 @@ def test_elements_of_a_list_that_are_alike_are_known_by_the_ids_they_got(
         assert rsmq.run(alike(where, 4, 5, 6)) == b"110"
         assert not raw.exists(shape.key)
     assert bodies(raw, ns, "q") == [b"same"] * 5
-    assert raw.hlen(aside.aside) == 5
+    assert raw.hlen(aside.aside_key) == 5
     assert raw.hget(f"{ns}:q:Q", "totalsent") == b"5"
 
 
@@ -359,9 +359,9 @@ def test_the_attributes_of_a_queue_that_is_taken_from_stay(rsmq, raw, ns, to):
     source = rsmq.namespace.queue("from")
     before = raw.hgetall(source.hash)
     score = raw.zscore(source.zset, id)
-    given = [(id.encode(), score, Arrival(b"d", Restored(id, b"m", int(score), 0, None)))]
+    given = [(id.encode(), score, IncomingMessage(b"d", Restored(id, b"m", int(score), 0, None)))]
 
-    assert rsmq.run(take_from_queue(to, source.hash, source.zset, source.copied, given)) == b"1"
+    assert rsmq.run(move_from_queue(to, source.hash, source.zset, source.copied, given)) == b"1"
     del before[id.encode()]
     assert raw.hgetall(source.hash) == before
     assert not raw.exists(source.zset)
@@ -399,7 +399,7 @@ def test_keys_beside_a_queue_of_another_type_change_nothing(rsmq, raw, ns, to, e
 
 
 def landed(keys, *arrivals, lifetime=60.0, realtime=False):
-    return land_copies(keys, arrivals, realtime=realtime, lifetime=lifetime)
+    return add_copies(keys, arrivals, realtime=realtime, lifetime=lifetime)
 
 
 def test_a_copy_is_added_once_even_if_it_was_consumed(rsmq, raw, ns, keys):
@@ -433,12 +433,12 @@ def test_what_was_copied_to_a_queue_that_was_deleted_counts_for_nothing(
 
 
 def test_an_open_copy_tells_when_it_was_opened_until_the_queue_is_another(rsmq, raw, keys):
-    begun, of = rsmq.run(open_copy(keys, lifetime=60, of_list=b"this"))
+    begun, of = rsmq.run(open_copy(keys, lifetime=60, list_digest=b"this"))
     seconds, microseconds = raw.time()
 
     assert 0 <= seconds * 10**6 + microseconds - begun < 60 * 10**6
     assert of == b"this"
-    assert rsmq.run(open_copy(keys, lifetime=60, of_list=b"that")) == (begun, b"this")
+    assert rsmq.run(open_copy(keys, lifetime=60, list_digest=b"that")) == (begun, b"this")
     raw.hset(keys.hash, "created", 5)
     again, of = rsmq.run(open_copy(keys, lifetime=60))
     assert again > begun
@@ -537,7 +537,7 @@ def test_what_is_known_of_copies_goes_with_the_queue_and_its_messages(rsmq, raw,
 
 def departures(messages, ns):
     return [
-        Departure(
+        OutgoingMessage(
             message, b"element " + message.raw, f"{ns}-hash-{message.body}".encode(),
             {b"body": message.raw, b"\0": b""},
         )
@@ -557,7 +557,7 @@ def test_what_is_handed_over_is_pushed_at_the_left_with_its_hash(rsmq, raw, ns, 
     raw.lpush(list_key, "before")
     messages = rsmq.receive_messages("q", 2)
 
-    assert rsmq.run(hand_over(keys, list_key, departures(messages, ns))) == b"11"
+    assert rsmq.run(forward_messages(keys, list_key, departures(messages, ns))) == b"11"
     assert raw.lrange(list_key, 0, -1) == [b"element b", b"element a", b"before"]
     for body in (b"a", b"b"):
         assert raw.hgetall(f"{ns}-hash-{body.decode()}") == {b"body": body, b"\0": b""}
@@ -570,7 +570,7 @@ def test_what_was_received_again_or_deleted_is_not_handed_over(rsmq, raw, ns, ke
     rsmq.release_messages([late])
     rsmq.receive_message("q")
     rsmq.delete_message(gone)
-    told = rsmq.run(hand_over(keys, list_key, departures([late, gone, latest], ns)))
+    told = rsmq.run(forward_messages(keys, list_key, departures([late, gone, latest], ns)))
 
     assert told == b"201"
     assert raw.lrange(list_key, 0, -1) == [b"element latest"]
@@ -580,7 +580,7 @@ def test_what_was_received_again_or_deleted_is_not_handed_over(rsmq, raw, ns, ke
 
 def test_a_message_is_handed_over_once_though_the_answer_was_lost(rsmq, raw, ns, keys, list_key):
     rsmq.send_message("q", "a")
-    given = hand_over(keys, list_key, departures(rsmq.receive_messages("q", 1), ns))
+    given = forward_messages(keys, list_key, departures(rsmq.receive_messages("q", 1), ns))
     assert rsmq.run(given) == b"1"
     before = dumped(raw)
 
@@ -592,9 +592,9 @@ def test_what_is_handed_over_has_more_fields_than_lua_unpacks(rsmq, raw, ns, key
     rsmq.send_message("q", "a")
     (message,) = rsmq.receive_messages("q", 1)
     fields = {b"%d" % number: b"x" for number in range(9000)}
-    given = Departure(message, b"id", f"{ns}-hash".encode(), fields)
+    given = OutgoingMessage(message, b"id", f"{ns}-hash".encode(), fields)
 
-    assert rsmq.run(hand_over(keys, list_key, [given])) == b"1"
+    assert rsmq.run(forward_messages(keys, list_key, [given])) == b"1"
     assert raw.hgetall(f"{ns}-hash") == fields
 
 
@@ -610,7 +610,7 @@ def test_a_hand_over_with_a_key_of_another_type_changes_nothing(
     before = dumped(raw)
 
     with pytest.raises(redis_errors.ResponseError, match=WRONG_TYPE):
-        rsmq.run(hand_over(keys, list_key, given))
+        rsmq.run(forward_messages(keys, list_key, given))
     assert dumped(raw) == before
 
 
@@ -641,7 +641,7 @@ def test_on_a_full_server_a_message_is_moved_whole(full, kind):
         assert here.rsmq.run(shape.take(to, arrival(1))) == b"1"
         assert here.rsmq.run(shape.take(aside, arrival(2))) == b"1"
         assert bodies(here.raw, "full", "q") == [b"body 1"]
-        assert here.raw.hkeys(aside.aside) == [arrival(2).message.id.encode()]
+        assert here.raw.hkeys(aside.aside_key) == [arrival(2).message.id.encode()]
         assert shape.left() == []
         here.raw.config_set("maxmemory", 0)
 
@@ -660,7 +660,7 @@ def test_on_a_full_server_a_copy_is_refused_whole_and_a_hand_over_goes_through(f
         with pytest.raises(redis_errors.ResponseError, match=FULL):
             here.rsmq.run(landed(keys, arrival(1)))
         assert dumped(here.raw) == before
-        assert here.rsmq.run(hand_over(keys, b"list", departures(messages, "full"))) == b"1"
+        assert here.rsmq.run(forward_messages(keys, b"list", departures(messages, "full"))) == b"1"
         assert here.raw.lrange("list", 0, -1) == [b"element a"]
         here.raw.config_set("maxmemory", 0)
 
@@ -689,7 +689,7 @@ def test_a_user_who_may_not_loses_and_doubles_nothing(shape, server, rsmq, raw, 
         assert not (done and left)
         if not done and left:
             done = _tried(here, shape.take(aside, arrival(1), arrival(2), others=others))
-            assert (raw.hlen(aside.aside), shape.left()) in ((2, []), (0, [1, 2]))
+            assert (raw.hlen(aside.aside_key), shape.left()) in ((2, []), (0, [1, 2]))
             assert done or shape.left()
         elif shape.kind in {"left", "right"} and missing != "unlink":
             assert not raw.exists(*others)
@@ -718,7 +718,7 @@ def test_a_user_who_may_not_hands_over_nothing(server, rsmq, raw, ns, keys, list
         Server.from_url(url, ns=ns) as here,
         pytest.raises(redis_errors.ResponseError, match=MAY_NOT),
     ):
-        here.rsmq.run(hand_over(keys, list_key, given))
+        here.rsmq.run(forward_messages(keys, list_key, given))
 
     assert not raw.exists(list_key)
     assert bodies(raw, ns, "q") == [b"a"]

@@ -1,12 +1,12 @@
--- What is kept of a copy from another system, beside the queue to which it goes.
+-- The hash `copied` beside a queue: digests of the messages that were copied to it from another system.
 
--- Whether what is kept of copies is of this very queue, and not of one of its name that was deleted.
+-- Whether the digests belong to this queue, and not to a deleted queue of the same name.
 local function is_of_queue(copied, hash)
   return redis.call('HGET', copied, 'created') == (redis.call('HGET', hash, 'created') or '')
 end
 
--- Makes it that of this queue.
-local function begin_anew(copied, hash)
+-- Deletes all digests, and marks the hash as belonging to this queue.
+local function reset_copies(copied, hash)
   redis.call('UNLINK', copied)
   redis.call('HSET', copied, 'created', redis.call('HGET', hash, 'created') or '')
 end

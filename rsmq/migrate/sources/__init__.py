@@ -1,3 +1,3 @@
 """
-The systems that messages are moved from, one module each.
+The systems from which messages are migrated, one module each.
 """

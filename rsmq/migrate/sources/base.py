@@ -1,5 +1,5 @@
 """
-The interface of sources, and what sources with keys in Redis have in common.
+The interface of sources, and the base class of sources with lists, sorted sets and hashes.
 """
 
 from __future__ import annotations
@@ -14,42 +14,50 @@ from redis.exceptions import ResponseError
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.operations.migration import (
-    Arrival,
     Destination,
-    Told,
-    take_from_list,
-    take_from_queue,
-    take_from_sorted_set,
-    unpacked,
+    IncomingMessage,
+    Outcomes,
+    move_from_list,
+    move_from_queue,
+    move_from_sorted_set,
+    parse_set_aside,
 )
 from rsmq.wire.keys import copied_key
 
-#: How many messages are read at once, and how many bytes of them at most, about. The first page
-#: is a small one: it tells how large they are.
-PAGE, PAGE_BYTES = 1000, 4_000_000
-FIRST_PAGE = 16
+#: The largest number of messages of a page, and about how many bytes it may have.
+PAGE_SIZE, PAGE_BYTES = 1000, 4_000_000
 
-#: Seconds between two looks at what can't be waited for.
-LOOK = 0.1
+#: The number of messages of the first page. It is small, since the size of messages is unknown.
+FIRST_PAGE_SIZE = 16
 
-#: How many keys SCAN looks at in a step.
-SCAN = 1000
+#: Seconds between two polls of a source that Redis can't wait for.
+POLL_SECONDS = 0.1
+
+#: The number of keys that SCAN examines in a step.
+SCAN_COUNT = 1000
 
 
-def next_page(page: int, number: int, size: int) -> int:
-    """How many messages to read after a page of so many, which had so many bytes."""
-    return max(1, min(PAGE, 4 * page, PAGE_BYTES * number // max(size, 1)))
+def next_page_size(page_size: int, number: int, size: int) -> int:
+    """
+    Return the number of messages of the next page.
+
+    Args:
+        page_size: the number of messages that this page could have.
+        number: the number of messages that it has.
+        size: the bytes of its messages.
+    """
+    return max(1, min(PAGE_SIZE, 4 * page_size, PAGE_BYTES * number // max(size, 1)))
 
 
 class Source(Protocol):
     """
-    A system from which messages come.
+    The interface of a system from which messages are migrated.
 
     Attributes:
-        kind: the word for it on the command line.
-        server: where it is.
-        has_ids: whether its messages have something by which each is known again.
-        can_be_atomic: whether a message can go from here to a queue of the same server in one
+        kind: the name of the system on the command line.
+        server: the server of the source.
+        has_ids: whether each message has an identity, by which later runs recognize it.
+        can_be_atomic: whether a message can be moved to a queue of the same server in one atomic
             step.
     """
 
@@ -59,66 +67,75 @@ class Source(Protocol):
     can_be_atomic: ClassVar[bool]
 
     def queues(self) -> list[str]:
-        """The names of its queues."""
+        """Return the names of its queues."""
 
     def look(self, queue: str) -> Found:
         """
-        What a queue has.
+        Return the counts and attributes of a queue.
 
         Raises:
-            SourceNotFound: there is none of this name.
+            SourceNotFound: there is no queue of this name.
         """
 
     def holds(self, queue: str, key: bytes) -> bool:
-        """Whether messages of a queue lie under a key."""
+        """Return whether messages of a queue are stored under a key."""
 
     def number_in_flight(self, queue: str) -> int:
-        """How many someone handles, that stand apart from the others."""
+        """Return the number of messages in flight that are stored apart from the others."""
 
     def newest_first(self, queue: str) -> Iterator[list[Item]]:
-        """All messages from the last to the first, those in flight behind the others."""
+        """Yield all messages in pages, from the last to the first; those in flight come last."""
 
     def next_items(
         self, queue: str, state: ItemState, number: int, skip: int
     ) -> tuple[Any, list[Item]]:
         """
-        The next messages of a state to be taken, the first first.
+        Return the next messages of a state, the first one first.
 
         Args:
-            queue: its name.
-            state: which.
-            number: how many at most.
-            skip: how many to pass over, as they could not be taken.
+            queue: the name of the queue.
+            state: the state of the messages.
+            number: the number of messages at most.
+            skip: the number of messages to skip, which stay at the source.
 
         Returns:
             The place, for ``take``; and the messages, none at the end.
         """
 
-    def take(self, place: Any, given: Sequence[tuple[Item, Arrival]], to: Destination) -> Told:
-        """Take messages to where they go, in one step; an answer for each."""
+    def take(
+        self, place: Any, given: Sequence[tuple[Item, IncomingMessage]], to: Destination
+    ) -> Outcomes:
+        """
+        Move messages to a destination in one atomic step. Return an outcome for each of them.
+
+        Args:
+            place: the place that ``next_items`` returned.
+            given: the messages of the source, each with the message as the queue stores it.
+            to: the destination.
+        """
 
     def aside_key(self, queue: str) -> bytes:
-        """Where what is taken stands aside, on its way to another server."""
+        """Return the key of the hash of messages set aside; empty if the source has none."""
 
-    def aside(self, queue: str) -> Iterator[list[Arrival]]:
-        """What was taken before and is still on its way."""
+    def aside(self, queue: str) -> Iterator[list[IncomingMessage]]:
+        """Yield the messages set aside, in pages; each page is sorted by score and id."""
 
     def wait(self, queue: str, seconds: float) -> None:
-        """Wait until there may be something to take, at most so long."""
+        """Wait until there may be messages to move, at most so many seconds."""
 
-    def may_have_arrived(self, queue: str) -> Iterator[list[Arrival]]:
-        """What is still here and may have arrived, of which the source can't tell."""
+    def may_have_arrived(self, queue: str) -> Iterator[list[IncomingMessage]]:
+        """Yield messages that are still at the source, but that an earlier run may have added."""
 
-    def forget(self, queue: str, arrived: Sequence[Arrival]) -> None:
-        """What was on its way has arrived."""
+    def forget(self, queue: str, arrived: Sequence[IncomingMessage]) -> None:
+        """Remove messages from aside, or acknowledge them: the target queue has them."""
 
 
-class Keyed(ABC):
+class KeyedSource(ABC):
     """
-    A source whose messages lie in lists, sorted sets and hashes.
+    The base class of sources whose messages are in lists, sorted sets and hashes.
 
     Attributes:
-        server: where it is.
+        server: the server of the source.
     """
 
     kind: ClassVar[str]
@@ -127,65 +144,65 @@ class Keyed(ABC):
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self._page = FIRST_PAGE
-        self._can_look = True
-        self._lists: dict[str, Place] = {}
+        self._page_size = FIRST_PAGE_SIZE
+        self._can_block = True
+        self._ready_lists: dict[str, Place] = {}
 
     @abstractmethod
     def places(self, queue: str) -> list[Place]:
-        """Where the messages of a queue lie: the ready ones first."""
+        """Return the places of the messages of a queue: those of ready messages first."""
 
     @abstractmethod
     def items(self, queue: str, place: Place, elements: list[Element]) -> list[Item]:
-        """The messages of which these are the elements."""
+        """Return the messages of these elements."""
 
     def counts(self, queue: str) -> dict[ItemState, int]:
-        """How many messages there are of each state."""
+        """Return the number of messages of each state."""
         counts = dict.fromkeys(STATES, 0)
         for place in self.places(queue):
-            counts[place.state] += self.number(place)
+            counts[place.state] += self.count(place)
         return counts
 
     def holds(self, queue: str, key: bytes) -> bool:
-        """As ``Source`` has it."""
+        """See ``Source``."""
         return any(place.key == key for place in self.places(queue))
 
     def number_in_flight(self, queue: str) -> int:
-        """As ``Source`` has it."""
+        """See ``Source``."""
         return self.counts(queue)["in_flight"]
 
-    def number(self, place: Place) -> int:
-        """How many there are in a place."""
+    def count(self, place: Place) -> int:
+        """Return the number of messages in a place."""
         raw = self.server.raw
         is_list = place.shape in {"left", "right"}
         return int(raw.llen(place.key) if is_list else raw.zcard(place.key))
 
     def newest_first(self, queue: str) -> Iterator[list[Item]]:
-        """As ``Source`` has it."""
+        """See ``Source``."""
         for place in self.places(queue):
-            # By their places from the end that consumers take from: what comes meanwhile moves
-            # none of them, and where some go, those not read yet are still to be read.
-            end = self.number(place)
+            # Counted from the end where consumers receive. New messages, at the other end, change
+            # no place; if some are removed, those that were not read yet are still read.
+            end = self.count(place)
             while end > 0:
-                start = max(0, end - self._page)
-                if elements := self._read(place, start, end - start):
+                start = max(0, end - self._page_size)
+                if elements := self._read_page(place, start, end - start):
                     yield self.items(queue, place, elements[::-1])
                 end = start
 
     def next_items(
         self, queue: str, state: ItemState, number: int, skip: int
     ) -> tuple[Place | None, list[Item]]:
-        """As ``Source`` has it."""
+        """See ``Source``."""
         for place in self.places(queue):
-            if place.state == state and (elements := self._read(place, skip, number)):
+            if place.state == state and (elements := self._read_page(place, skip, number)):
                 if place.shape in {"left", "right"}:
-                    self._lists[queue] = place
+                    self._ready_lists[queue] = place
                 return place, self.items(queue, place, elements)
         return None, []
 
-    def _read(self, place: Place, start: int, most: int) -> list[Element]:
-        """A page of a place, from the end on that its consumers take from."""
-        end = start + self.page(most) - 1
+    def _read_page(self, place: Place, start: int, limit: int) -> list[Element]:
+        """Return a page of a place; positions count from the end where consumers receive."""
+        end = start + self.page_size(limit) - 1
         raw = self.server.raw
         if place.shape in {"sorted", "queue"}:
             found = [
@@ -196,22 +213,30 @@ class Keyed(ABC):
             found = [Element(each) for each in raw.lrange(place.key, start, end)]
         else:
             found = [Element(each) for each in raw.lrange(place.key, -end - 1, -start - 1)[::-1]]
-        self.fit(len(found), sum(len(element.raw) for element in found))
+        self.adjust_page_size(len(found), sum(len(element.raw) for element in found))
         return found
 
-    def page(self, most: int) -> int:
-        """How many messages to read now, at most so many."""
-        return min(self._page, most)
+    def page_size(self, limit: int) -> int:
+        """Return the number of messages to read next, at most the limit."""
+        return min(self._page_size, limit)
 
-    def fit(self, number: int, size: int) -> None:
-        """Let the next page be of fewer messages where these are large, or of more again."""
+    def adjust_page_size(self, number: int, size: int) -> None:
+        """
+        Adjust the number of messages of the next page to their size.
+
+        Args:
+            number: the number of messages of this page.
+            size: their bytes.
+        """
         if number:
-            self._page = next_page(self._page, number, size)
+            self._page_size = next_page_size(self._page_size, number, size)
 
-    def take(self, place: Place, given: Sequence[tuple[Item, Arrival]], to: Destination) -> Told:
-        """As ``Source`` has it."""
+    def take(
+        self, place: Place, given: Sequence[tuple[Item, IncomingMessage]], to: Destination
+    ) -> Outcomes:
+        """See ``Source``."""
         if place.shape == "queue":
-            operation = take_from_queue(
+            operation = move_from_queue(
                 to,
                 place.hash,
                 place.key,
@@ -221,63 +246,68 @@ class Keyed(ABC):
         else:
             rows = [(item.element.raw, row) for item, row in given]
             if place.shape == "sorted":
-                operation = take_from_sorted_set(to, place.key, rows)
+                operation = move_from_sorted_set(to, place.key, rows)
             else:
-                others = [key for item, _ in given for key in item.others]
-                operation = take_from_list(to, place.key, place.shape, rows, others)
+                own_keys = [key for item, _ in given for key in item.others]
+                operation = move_from_list(to, place.key, place.shape, rows, own_keys)
         return self.server.rsmq.run(operation)
 
     def wait(self, queue: str, seconds: float) -> None:
-        """As ``Source`` has it: on a list at once, else after a short while."""
-        place = self._list_of(queue)
-        if place is not None and self._can_look:
+        """
+        See ``Source``.
+
+        Waits for an element of the list of ready messages, with BLMOVE. Without such a list, or
+        before Redis 6.2, sleeps 0.1 seconds at most.
+        """
+        place = self._ready_list(queue)
+        if place is not None and self._can_block:
             side = place.shape.upper()
             try:
-                # From one end to the same end: it changes nothing, and waits for an element.
+                # Moves an element from one end to the same end: it only waits for one.
                 self.server.raw.blmove(place.key, place.key, seconds, side, side)
             except ResponseError as error:
                 if "unknown command" not in str(error).lower():
                     raise
-                self._can_look = False  # a server before 6.2
+                self._can_block = False  # Redis before 6.2
         else:
-            time.sleep(min(seconds, LOOK))
+            time.sleep(min(seconds, POLL_SECONDS))
 
-    def _list_of(self, queue: str) -> Place | None:
-        """The list to which ready messages come: where some were, of several that there may be."""
-        if queue in self._lists:
-            return self._lists[queue]
+    def _ready_list(self, queue: str) -> Place | None:
+        """Return the list of ready messages: the one that had some, if there are several."""
+        if queue in self._ready_lists:
+            return self._ready_lists[queue]
         for place in self.places(queue):
             if place.shape in {"left", "right"}:
                 return place
         return None
 
     def aside_key(self, queue: str) -> bytes:
-        """As ``Source`` has it."""
+        """See ``Source``."""
         return self.server.rsmq.namespace.aside(f"{self.kind}:{queue}")
 
-    def aside(self, queue: str) -> Iterator[list[Arrival]]:
-        """As ``Source`` has it."""
+    def aside(self, queue: str) -> Iterator[list[IncomingMessage]]:
+        """See ``Source``."""
         key = self.aside_key(queue)
         cursor = 0
         while True:
-            cursor, found = self.server.raw.hscan(key, cursor, count=PAGE)
+            cursor, found = self.server.raw.hscan(key, cursor, count=PAGE_SIZE)
             if found:
                 yield sorted(
-                    (unpacked(id, value) for id, value in found.items()),
-                    key=lambda arrival: arrival.row()[3:0:-2],
+                    (parse_set_aside(id, value) for id, value in found.items()),
+                    key=lambda message: message.row()[3:0:-2],
                 )
             if cursor == 0:
                 return
 
-    def may_have_arrived(self, queue: str) -> Iterator[list[Arrival]]:
-        """As ``Source`` has it: what was taken stands aside."""
+    def may_have_arrived(self, queue: str) -> Iterator[list[IncomingMessage]]:
+        """See ``Source``. Yields nothing: ``aside`` yields all removed messages."""
         return iter(())
 
-    def forget(self, queue: str, arrived: Sequence[Arrival]) -> None:
-        """As ``Source`` has it."""
+    def forget(self, queue: str, arrived: Sequence[IncomingMessage]) -> None:
+        """See ``Source``."""
         if ids := [each.message.id for each in arrived if each.message is not None]:
             self.server.raw.hdel(self.aside_key(queue), *ids)
 
     def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[bytes]:
-        """The keys that match, each once or more often."""
-        return iter(self.server.raw.scan_iter(match=pattern, count=SCAN, _type=kind))
+        """Yield the keys that match a pattern, of a type of key if given; each at least once."""
+        return iter(self.server.raw.scan_iter(match=pattern, count=SCAN_COUNT, _type=kind))

@@ -1,5 +1,5 @@
 """
-Places and messages of a source.
+The queues, places and messages of a source.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Literal, TypeAlias
 
 from rsmq.model import QueueAttributes
 
-#: How messages lie in a place: a list whose consumers take from its left or right end, a sorted
-#: set, or an RSMQ queue.
+#: How messages are stored in a place: a list whose consumers receive at its left or right end, a
+#: sorted set, or an RSMQ queue.
 Shape: TypeAlias = Literal["left", "right", "sorted", "queue"]
 
-#: As a source sees its messages. What is ready can be taken now.
+#: The state of a message at its source. A ready message can be received now.
 ItemState: TypeAlias = Literal["ready", "delayed", "in_flight"]
 
 STATES: tuple[ItemState, ...] = ("ready", "delayed", "in_flight")
@@ -23,13 +23,13 @@ STATES: tuple[ItemState, ...] = ("ready", "delayed", "in_flight")
 @dataclass(frozen=True, slots=True)
 class Place:
     """
-    A key of a source in which messages lie.
+    A key of a source with messages.
 
     Attributes:
         key: the key.
-        shape: how they lie there.
-        state: what they are; of an RSMQ queue each message tells.
-        hash: the key of an RSMQ queue's bodies and counters.
+        shape: how messages are stored there.
+        state: the state of its messages; in an RSMQ queue each message has its own.
+        hash: the key of an RSMQ queue's bodies and counters; else empty.
     """
 
     key: bytes
@@ -41,11 +41,11 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Element:
     """
-    What stands in a place for one message.
+    The element of a list, or the member of a sorted set, that stands for a message.
 
     Attributes:
-        raw: an element of a list, or a member of a sorted set.
-        score: the member's.
+        raw: the element or the member.
+        score: the score of the member; None for an element of a list.
     """
 
     raw: bytes
@@ -58,20 +58,20 @@ class Item:
     A message of a source.
 
     Attributes:
-        element: what stands for it.
-        state: what it is there.
-        body: its body as it will be in the queue; None if it goes nowhere, as one that its
-            system has deleted.
-        identity: tells it from all others of its kind of source; empty where it has nothing of
-            its own, as an element of a plain list.
-        id: an RSMQ id, which it keeps.
-        sent_us: when it was sent, Unix microseconds; None if nothing tells.
-        due_ms: when it becomes visible, Unix ms; None is where it stands in the order.
+        element: the element that stands for it.
+        state: its state at the source.
+        body: its body as the target queue stores it; None if it is not added there, as a message
+            that its system has deleted.
+        identity: identifies it among all messages of its kind of source; empty if it has no
+            identity, as an element of a plain list.
+        id: its RSMQ id, which it keeps; None if it gets a new one.
+        sent_us: when it was sent, Unix microseconds; None if unknown.
+        due_ms: when it becomes visible, Unix ms; None keeps its place in the order.
         receive_count: how often it was received.
-        first_received_ms: when for the first time; None is not known.
-        others: keys that go with it.
-        is_half: whether it may be half of a send that is under way: it stays where it is.
-        notes: what of it has no place in a queue, in a few words each.
+        first_received_ms: when it was first received, Unix ms; None if unknown.
+        others: keys that are removed with it.
+        is_half: whether it may be part of a send that is not complete: it stays at the source.
+        notes: its properties that a queue of RSMQ can't store, in a few words each.
     """
 
     element: Element
@@ -94,11 +94,11 @@ class Found:
     A queue of a source.
 
     Attributes:
-        name: its name there.
-        counts: how many messages it has, by state.
-        attributes: what of its settings a queue of RSMQ has too: vt, delay, maxsize.
-        notes: what of it has no place in a queue.
-        stored: all attributes, of an RSMQ queue.
+        name: its name at the source.
+        counts: the number of its messages, by state.
+        attributes: the settings that a queue of RSMQ has too: vt and delay in seconds, maxsize.
+        notes: its properties that a queue of RSMQ can't store.
+        stored: all attributes, if it is an RSMQ queue.
     """
 
     name: str
@@ -109,5 +109,5 @@ class Found:
 
     @property
     def total(self) -> int:
-        """All its messages."""
+        """The number of all its messages."""
         return sum(self.counts.values())

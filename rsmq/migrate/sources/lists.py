@@ -1,6 +1,5 @@
 """
-The reliable-queue pattern of BRPOPLPUSH: a list of bodies, and for each worker a list of its bodies
-in flight.
+The BRPOPLPUSH pattern: a list of bodies, and for each worker a list of its bodies in flight.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from typing import ClassVar
 
 from rsmq.errors import NotPossible, SourceNotFound
 from rsmq.migrate.server import Server
-from rsmq.migrate.sources.base import Keyed
+from rsmq.migrate.sources.base import KeyedSource
 from rsmq.migrate.sources.item import Element, Found, Item, Place
 
-# Lists of systems that are sources of their own.
-_OTHERS = re.compile(rb"rfq:.*|__rq::.*|rqueue-.*", re.DOTALL)
+# Lists of systems for which there is another source.
+_OTHER_SYSTEMS = re.compile(rb"rfq:.*|__rq::.*|rqueue-.*", re.DOTALL)
 
 
-class Lists(Keyed):
+class Lists(KeyedSource):
     """
-    Lists of bodies, pushed at the left and taken at the right.
+    Lists of bodies, which are pushed at the left and received at the right.
 
-    An element has no id and no time: messages get the time at which they are moved. What lies in a
+    An element has no id and no time: messages get the time at which they are moved. An element of a
     processing list was received once.
     """
 
@@ -31,23 +30,27 @@ class Lists(Keyed):
 
     def __init__(self, server: Server, *, processing: Sequence[str] = ()) -> None:
         """
-        Make it.
+        Name the server and the processing lists.
 
         Args:
-            server: where the lists are.
-            processing: the keys of the workers' processing lists, as SCAN matches them (``*`` is
-                anything). They belong to whichever list is looked at.
+            server: the server of the lists.
+            processing: patterns for the keys of the workers' processing lists, as SCAN matches them
+                (``*`` is anything). They count as those of every list.
         """
         super().__init__(server)
         self._patterns = tuple(each.encode("utf-8", "surrogateescape") for each in processing)
 
     def queues(self) -> list[str]:
-        """All lists that are not of another source, processing lists too: only a person knows."""
-        found = {key for key in self.scan(b"*", "list") if not _OTHERS.fullmatch(key)}
+        """
+        Return the keys of all lists that do not belong to another system.
+
+        Processing lists are among them: their keys look like any others.
+        """
+        found = {key for key in self.scan(b"*", "list") if not _OTHER_SYSTEMS.fullmatch(key)}
         return sorted(key.decode("utf-8", "surrogateescape") for key in found)
 
     def look(self, queue: str) -> Found:
-        """As ``Source`` has it."""
+        """See ``Source``."""
         key = queue.encode("utf-8", "surrogateescape")
         kind = self.server.raw.type(key).decode()
         if kind not in {"list", "none"}:
@@ -59,16 +62,16 @@ class Lists(Keyed):
                 value=queue,
                 hint="Redis keeps no empty lists. `rsmq migrate --from list --dry-run` shows all.",
             )
-        others = [
+        processing = [
             place.key.decode("utf-8", "backslashreplace")
             for place in self.places(queue)
             if place.state == "in_flight"
         ]
-        notes = (f"processing lists: {', '.join(others)}",) if others else ()
+        notes = (f"processing lists: {', '.join(processing)}",) if processing else ()
         return Found(queue, counts, notes=notes)
 
     def places(self, queue: str) -> list[Place]:
-        """As ``Keyed`` has it."""
+        """See ``KeyedSource``."""
         own = queue.encode("utf-8", "surrogateescape")
         processing = {key for each in self._patterns for key in self.scan(each, "list")} - {own}
         return [
@@ -77,7 +80,7 @@ class Lists(Keyed):
         ]
 
     def items(self, queue: str, place: Place, elements: list[Element]) -> list[Item]:
-        """As ``Keyed`` has it."""
+        """See ``KeyedSource``."""
         if place.state == "ready":
             return [Item(each, "ready", each.raw) for each in elements]
         now_ms = self.server.now_us() // 1000

@@ -1,6 +1,6 @@
 """
-rfq: a topic is a list of ids that wait, ``rfq:{topic}:backlog``, one of ids that are handled,
-``rfq:{topic}:nextlog``, and a hash of texts for each message, ``rfq:{topic}:message:{id}``.
+rfq: topics, each with a list of ids that wait, ``rfq:{topic}:backlog``, a list of ids in flight,
+``rfq:{topic}:nextlog``, and for each message a hash of texts, ``rfq:{topic}:message:{id}``.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from typing import ClassVar
 from uuid import UUID
 
 from rsmq.errors import SourceNotFound
-from rsmq.migrate.sources.base import Keyed
+from rsmq.migrate.sources.base import KeyedSource
 from rsmq.migrate.sources.item import Element, Found, Item, Place
 
 _TOPIC = re.compile(rb"rfq:(.+):(?:backlog|nextlog)", re.DOTALL)
 
-# From the beginning of the Gregorian calendar to that of Unix, in units of 100 ns.
-_GREGORIAN = 0x01B21DD213814000
+# From the beginning of the Gregorian calendar to that of Unix time, in units of 100 ns.
+_GREGORIAN_OFFSET = 0x01B21DD213814000
 
-# 2000 and 2085: what has another time is not a uuid of rfq's.
+# 2000 and 2085: an id with another time is not a uuid of rfq.
 _EARLIEST_US, _LATEST_US = 946_684_800_000_000, 36**10 - 1
 
 _TIME_BASED = 1
 _UUID_LENGTH = 32
 
-_as_json = json.JSONEncoder(ensure_ascii=False).encode
+_encode_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-class RFQ(Keyed):
+class RFQ(KeyedSource):
     """
     Topics of rfq.
 
-    A message is a JSON object of the texts in its hash; what is not UTF-8 there is escaped as in
-    Python's surrogates, and told. It was sent when its uuid was made. rfq does not count receives:
-    what is handled now was received once.
+    The body of a message is a JSON object of the texts in its hash. Bytes that are not UTF-8 are
+    escaped as Python's surrogates, and noted. A message was sent at the time in its uuid. rfq does
+    not count receives: a message in flight was received once.
     """
 
     kind: ClassVar[str] = "rfq"
 
     def queues(self) -> list[str]:
-        """The topics that have messages."""
+        """Return the topics that have messages."""
         found = {
             match[1].decode("utf-8", "surrogateescape")
             for key in self.scan(b"rfq:*log", "list")
@@ -50,7 +50,7 @@ class RFQ(Keyed):
         return sorted(found)
 
     def look(self, queue: str) -> Found:
-        """As ``Source`` has it."""
+        """See ``Source``."""
         counts = self.counts(queue)
         if not any(counts.values()) and not self.server.raw.exists(self.aside_key(queue)):
             raise SourceNotFound(
@@ -61,7 +61,7 @@ class RFQ(Keyed):
         return Found(queue, counts)
 
     def places(self, queue: str) -> list[Place]:
-        """As ``Keyed`` has it."""
+        """See ``KeyedSource``."""
         prefix = f"rfq:{queue}".encode("utf-8", "surrogateescape")
         return [
             Place(prefix + b":backlog", "right", "ready"),
@@ -69,12 +69,14 @@ class RFQ(Keyed):
         ]
 
     def items(self, queue: str, place: Place, elements: list[Element]) -> list[Item]:
-        """As ``Keyed`` has it."""
+        """See ``KeyedSource``."""
         prefix = f"rfq:{queue}:message:".encode("utf-8", "surrogateescape")
         hashes = self.server.pipelined(
             lambda pipeline, element: pipeline.hgetall(prefix + element.raw), elements
         )
-        self.fit(len(elements), sum(len(v) for found in hashes for v in found.values()))
+        self.adjust_page_size(
+            len(elements), sum(len(v) for found in hashes for v in found.values())
+        )
         now_ms = self.server.now_us() // 1000 if place.state == "in_flight" else None
         return [
             self._item(place, element, found, prefix + element.raw, now_ms)
@@ -89,13 +91,13 @@ class RFQ(Keyed):
         key: bytes,
         now_ms: int | None,
     ) -> Item:
-        body, notes = _body(found)
+        body, notes = _make_body(found)
         return Item(
             element,
             place.state,
             body,
             identity=element.raw,
-            sent_us=published_us(element.raw),
+            sent_us=parse_published_us(element.raw),
             receive_count=0 if now_ms is None else 1,
             first_received_ms=now_ms,
             others=(key,),
@@ -103,12 +105,12 @@ class RFQ(Keyed):
         )
 
 
-def _body(found: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ...]]:
+def _make_body(found: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ...]]:
     if not found:
         return None, ("an id without its hash: there is no message",)
     try:
         texts = {name.decode(): value.decode() for name, value in found.items()}
-        return _as_json(texts).encode(), ()
+        return _encode_json(texts).encode(), ()
     except UnicodeDecodeError:
         texts = {
             name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
@@ -119,26 +121,26 @@ def _body(found: dict[bytes, bytes]) -> tuple[bytes | None, tuple[str, ...]]:
         )
 
 
-def published_us(id: bytes) -> int | None:
+def parse_published_us(id: bytes) -> int | None:
     """
-    When a message was published, Unix microseconds.
+    Return when a message was published, in Unix microseconds; None if unknown.
 
     Args:
-        id: a uuid of version 1, 32 hexadecimal digits; anything else tells nothing.
+        id: a uuid of version 1, 32 hexadecimal digits; any other id has no time.
     """
     if len(id) != _UUID_LENGTH or id[12:13] != b"1":
         return None
     try:
-        us = (int(id[13:16] + id[8:12] + id[:8], 16) - _GREGORIAN) // 10
+        us = (int(id[13:16] + id[8:12] + id[:8], 16) - _GREGORIAN_OFFSET) // 10
     except ValueError:
         return None
     return us if _EARLIEST_US <= us <= _LATEST_US else None
 
 
-def uuid_at(us: int) -> UUID:
-    """A new uuid of version 1 with this time, Unix microseconds, and a made-up node."""
-    time = us * 10 + _GREGORIAN
-    random = secrets.randbits(62) | 1 << 40  # a node that no network card has
+def make_uuid(us: int) -> UUID:
+    """Return a new uuid of version 1 with this time, in Unix microseconds, and a random node."""
+    time = us * 10 + _GREGORIAN_OFFSET
+    random = secrets.randbits(62) | 1 << 40  # the multicast bit: no network card has such a node
     return UUID(
         fields=(
             time & 0xFFFFFFFF,

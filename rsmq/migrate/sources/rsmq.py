@@ -1,5 +1,5 @@
 """
-RSMQ itself: another namespace, database or server, and queues of other clients.
+RSMQ queues in another namespace, database or server, also those of other clients.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from rsmq.errors import SourceNotFound
 from rsmq.migrate.server import Server
-from rsmq.migrate.sources.base import Keyed
+from rsmq.migrate.sources.base import KeyedSource
 from rsmq.migrate.sources.item import STATES, Element, Found, Item, ItemState, Place
 from rsmq.model import QueueAttributes
 from rsmq.wire.fields import (
@@ -28,45 +28,45 @@ from rsmq.wire.limits import MAX_SECONDS
 from rsmq.wire.names import decode_name, encode_name
 from rsmq.wire.stored import parse_integer, parse_maxsize, parse_number, parse_seconds, parse_time
 
-# What Node deletes; other ids are made anew.
-_NODES_ID = re.compile(r"[a-zA-Z0-9:]{32}")
+# The ids that Node can delete; messages with other ids get new ones.
+_NODE_ID = re.compile(r"[a-zA-Z0-9:]{32}")
 
-# Some clients store an id first and its body then: a younger id may be one of these.
-_HALF_MS = 10_000
+# Some clients store an id first and its body after it. An id without a body may belong to such a
+# send if it became visible less than so long ago, or is hidden.
+_INCOMPLETE_SEND_MS = 10_000
 
-# A vt from here on is rather one in ms.
-_MANY_SECONDS = 10_000
+# A vt of at least so many seconds is probably one in ms.
+_IMPLAUSIBLE_VT_SECONDS = 10_000
 
-_GHOST = "a ghost: an id without a body"
-_RESERVED = "an id that is the name of an attribute: no message"
+_GHOST_NOTE = "a ghost: an id without a body"
+_RESERVED_NOTE = "an id that is the name of an attribute: no message"
 
-# Scores of clients that count otherwise: seconds below, microseconds above.
-# What is smaller still was put at the front.
+# Scores of clients with another unit: seconds below, microseconds above. A score that is smaller
+# still is not a time: it puts a message at the front of its queue.
 _FRONT_BELOW, _SECONDS_BELOW, _MICROSECONDS_ABOVE = 1e8, 1e11, 1e15
 
-# A score may be infinite; beyond this no whole number is exact.
-_LARGEST = 2.0**53
+# Replaces an infinite score; the largest integer below which all integers are exact.
+_LARGEST_SCORE = 2.0**53
 
 
-class Queues(Keyed):
+class Queues(KeyedSource):
     """
-    RSMQ queues, also those of PyRSMQ, of old Rust and of Go clients.
+    RSMQ queues, also those of PyRSMQ, old Rust clients and Go clients.
 
-    Ids that Node can delete stay, others are made anew. Scores in seconds or microseconds become
-    milliseconds. Whole numbers of seconds are stored; fractions are rounded up.
+    Messages keep ids that Node can delete; others get new ids. Scores in seconds or microseconds
+    become milliseconds. A vt or delay with a fraction is rounded up to whole seconds.
     """
 
     kind: ClassVar[str] = "rsmq"
 
     def __init__(self, server: Server, *, colon: bool = True, milliseconds: bool = False) -> None:
         """
-        Make it.
+        Name the server.
 
         Args:
-            server: where the queues are, and in what namespace.
-            colon: False is for rsmq_async before 10.0, whose keys have no colon behind the
-                namespace.
-            milliseconds: True is for rsmq_async 8 to 18, which stores vt and delay in ms.
+            server: the server and the namespace of the queues.
+            colon: False for rsmq_async before 10.0, whose keys have no colon after the namespace.
+            milliseconds: True for rsmq_async 8 to 18, which stores vt and delay in ms.
         """
         super().__init__(server)
         name = encode_name(server.rsmq.namespace.name)
@@ -74,7 +74,7 @@ class Queues(Keyed):
         self._milliseconds = milliseconds
 
     def queues(self) -> list[str]:
-        """All queues that are listed, and those whose keys are there."""
+        """Return all queues that are listed or have keys, if they have their attributes."""
         raw = self.server.raw
         found = set(raw.smembers(self._keys.index))
         for key in self.scan(self._keys.hash_pattern, "hash"):
@@ -82,7 +82,7 @@ class Queues(Keyed):
             if name:
                 found.add(name)
         names = sorted(decode_name(name) for name in found)
-        # Other systems that share the name have lists there.
+        # Other systems may have keys of another type under these names.
         kinds = self.server.pipelined(
             lambda pipeline, name: pipeline.type(self._keys.hash(name)), names
         )
@@ -94,8 +94,8 @@ class Queues(Keyed):
         return [name for name, stored in zip(names, attributes, strict=True) if None not in stored]
 
     def look(self, queue: str) -> Found:
-        """As ``Source`` has it."""
-        stored = self._stored(queue)
+        """See ``Source``."""
+        stored = self._read_attributes(queue)
         if stored is None and self.server.raw.exists(self.aside_key(queue)):
             return Found(queue, dict.fromkeys(STATES, 0))
         if stored is None:
@@ -111,10 +111,10 @@ class Queues(Keyed):
         if stored.paused:
             notes.append("it is paused for workers: pause it there too")
         attributes = {"vt": vt, "delay": delay, "maxsize": maxsize}
-        for name, taken in attributes.items():
-            if (value := getattr(stored, name)) != taken:
-                notes.append(f"its {name} of {value:g} is no value of RSMQ: {taken}")
-        if not self._milliseconds and vt >= _MANY_SECONDS and vt % 1000 == 0:
+        for name, new_value in attributes.items():
+            if (value := getattr(stored, name)) != new_value:
+                notes.append(f"its {name} of {value:g} is no value of RSMQ: {new_value}")
+        if not self._milliseconds and vt >= _IMPLAUSIBLE_VT_SECONDS and vt % 1000 == 0:
             notes.append(
                 f"its vt of {vt} s may be the ms of rsmq_async 8 to 18: then say --milliseconds"
             )
@@ -126,13 +126,13 @@ class Queues(Keyed):
             stored,
         )
 
-    def _stored(self, queue: str) -> QueueAttributes | None:
+    def _read_attributes(self, queue: str) -> QueueAttributes | None:
         values = self.server.raw.hmget(self._keys.hash(queue), ATTRIBUTE_FIELDS)
         stored = dict(zip(ATTRIBUTE_FIELDS, values, strict=True))
         if None in (stored["vt"], stored["delay"], stored["maxsize"]):
             return None
         unit = 1000 if self._milliseconds else 1
-        target = stored[DEAD_LETTER_QUEUE]
+        dead_letter_queue = stored[DEAD_LETTER_QUEUE]
         counts = self.counts(queue)
         return QueueAttributes(
             vt=parse_seconds(stored["vt"]) / unit,
@@ -146,13 +146,13 @@ class Queues(Keyed):
             hidden_messages=counts["delayed"],
             visible_messages=counts["ready"],
             next_due_ms=None,
-            dead_letter_queue=target and decode_name(target),
+            dead_letter_queue=dead_letter_queue and decode_name(dead_letter_queue),
             max_receives=parse_integer(stored[MAX_RECEIVES]),
             paused=stored[PAUSED] is not None,
         )
 
     def counts(self, queue: str) -> dict[ItemState, int]:
-        """As ``Keyed`` has it; those that are hidden count as delayed until they are read."""
+        """See ``KeyedSource``. Hidden messages count as delayed, also those in flight."""
         counts = dict.fromkeys(STATES, 0)
         (place,) = self.places(queue)
         now_ms = self.server.now_us() // 1000
@@ -161,26 +161,31 @@ class Queues(Keyed):
         return counts
 
     def places(self, queue: str) -> list[Place]:
-        """As ``Keyed`` has it."""
+        """See ``KeyedSource``."""
         return [Place(self._keys.zset(queue), "queue", "ready", self._keys.hash(queue))]
 
     def next_items(
         self, queue: str, state: ItemState, number: int, skip: int
     ) -> tuple[Place | None, list[Item]]:
-        """As ``Source`` has it: those that are due first, and then the others, some in flight."""
+        """See ``Source``. Hidden messages count as delayed, but have their own state once read."""
         (place,) = self.places(queue)
         if state == "in_flight":
             return None, []
         now_ms = self.server.now_us() // 1000
         low, high = ("-inf", now_ms) if state == "ready" else (f"({now_ms}", "+inf")
         found = self.server.raw.zrangebyscore(
-            place.key, low, high, start=skip, num=self.page(number), withscores=True
+            place.key, low, high, start=skip, num=self.page_size(number), withscores=True
         )
         elements = [Element(member, score) for member, score in found]
         return place, self.items(queue, place, elements)
 
     def wait(self, queue: str, seconds: float) -> None:
-        """As ``Source`` has it: until something is due, or was sent."""
+        """
+        See ``Source``.
+
+        Wakes up when a message is sent or becomes due. A queue whose keys have no colon after the
+        namespace is polled.
+        """
         key = self.places(queue)[0].key
         if key == self.server.rsmq.namespace.queue(queue).zset:
             self.server.rsmq.watcher.wait(lambda: True, lambda _: None, False, [key], seconds)
@@ -188,14 +193,14 @@ class Queues(Keyed):
             super().wait(queue, seconds)
 
     def items(self, queue: str, place: Place, elements: list[Element]) -> list[Item]:
-        """As ``Keyed`` has it."""
+        """See ``KeyedSource``."""
         fields = [
             field
             for each in elements
             for field in (each.raw, *(each.raw + suffix for suffix in MESSAGE_SUFFIXES))
         ]
         stored = self.server.raw.hmget(place.hash, fields) if fields else []
-        self.fit(len(elements), sum(map(len, filter(None, stored))))
+        self.adjust_page_size(len(elements), sum(map(len, filter(None, stored))))
         now_ms = self.server.now_us() // 1000
         return [
             self._item(each, stored[at : at + 4], now_ms)
@@ -205,38 +210,38 @@ class Queues(Keyed):
     def _item(self, element: Element, stored: list[bytes | None], now_ms: int) -> Item:
         body, count, first, meta = stored
         if is_reserved_id(element.raw):
-            return Item(element, "ready", None, identity=element.raw, notes=(_RESERVED,))
-        score, notes = _score(element.score or 0.0)
+            return Item(element, "ready", None, identity=element.raw, notes=(_RESERVED_NOTE,))
+        score, notes = _normalize_score(element.score or 0.0)
         id = decode_name(element.raw)
         received = parse_integer(count) or 0
         state: ItemState = "ready"
         if score > now_ms:
             state = "in_flight" if received > 0 else "delayed"
         if body is None:
-            is_half = score > now_ms - _HALF_MS
+            is_half = score > now_ms - _INCOMPLETE_SEND_MS
             if is_half:
                 return Item(element, "in_flight", None, identity=element.raw, is_half=True)
-            return Item(element, state, None, identity=element.raw, notes=(_GHOST,))
+            return Item(element, state, None, identity=element.raw, notes=(_GHOST_NOTE,))
         if meta is not None:
             notes = (*notes, "apalis-rsmq's meta of it")
-        keeps = _NODES_ID.fullmatch(id) is not None
+        keeps_id = _NODE_ID.fullmatch(id) is not None
         sent_us = parse_sent_us(id, now_ms)
         return Item(
             element,
             state,
             body,
             identity=element.raw,
-            id=id if keeps else None,
+            id=id if keeps_id else None,
             sent_us=min(score, now_ms) * 1000 if sent_us is None else sent_us,
             due_ms=score,
             receive_count=max(received, 0),
-            first_received_ms=_first_received(first) if received > 0 else None,
-            notes=notes if keeps else (*notes, "an id that Node can't delete: it got a new one"),
+            first_received_ms=_parse_first_received(first) if received > 0 else None,
+            notes=notes if keeps_id else (*notes, "an id that Node can't delete: it got a new one"),
         )
 
 
-def _score(score: float) -> tuple[int, tuple[str, ...]]:
-    score = min(max(score, -_LARGEST), _LARGEST)
+def _normalize_score(score: float) -> tuple[int, tuple[str, ...]]:
+    score = min(max(score, -_LARGEST_SCORE), _LARGEST_SCORE)
     if score >= _MICROSECONDS_ABOVE:
         return int(score / 1000), ("a score in microseconds, as of rsmq_async's break-js-comp",)
     if _FRONT_BELOW <= score < _SECONDS_BELOW:
@@ -244,8 +249,8 @@ def _score(score: float) -> tuple[int, tuple[str, ...]]:
     return int(score), ()
 
 
-def _first_received(stored: bytes | None) -> int | None:
+def _parse_first_received(stored: bytes | None) -> int | None:
     number = parse_number(stored)
     if number is None or number <= 0:
         return None
-    return _score(number)[0]
+    return _normalize_score(number)[0]

@@ -1,0 +1,60 @@
+-- Adds messages of another system to a queue, each once. A message that was added before is recognized by
+-- its digest, even if it was consumed since.
+--
+-- KEYS[1] hash         hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset         sorted set  the queue's message ids
+-- KEYS[3] copied       hash        digests of the messages that were added
+-- ARGV[1] channel      string      where to publish the number of messages; '' = don't
+-- ARGV[2] lifetime     integer     ms for which the digests are kept from now on
+-- ARGV[3...] messages  strings     the messages, rows as in fragments/incoming.lua
+--
+-- returns a digit for each message: 1 it was added, 0 its id is in the queue, 2 it was added before and is
+--         not in the queue any more
+-- errors  QUEUENOTFOUND
+-- source  none in Node
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include totals.lua
+-- @include variadic.lua
+-- @include restoring.lua
+-- @include copies.lua
+
+local hash, zset, copied = KEYS[1], KEYS[2], KEYS[3]
+local channel, lifetime = ARGV[1], ARGV[2]
+local messages = ARGV
+
+if not queue(hash) then
+  return queue_not_found(hash)
+end
+local has_copies = is_of_queue(copied, hash)
+local outcomes, rows, digests = {}, {}, {}
+for at = 3, #messages, 6 do
+  local present = redis.call('ZSCORE', zset, messages[at + 1])
+  local was_copied = has_copies and redis.call('HEXISTS', copied, messages[at]) == 1
+  if not present and not was_copied then
+    for place = 1, 5 do
+      rows[#rows + 1] = messages[at + place]
+    end
+  end
+  -- Another body under the id is another message: this one was not added.
+  local conflict = present and redis.call('HGET', hash, messages[at + 1]) ~= messages[at + 2]
+  if not was_copied and not conflict then
+    digests[#digests + 1], digests[#digests + 2] = messages[at], ''
+  end
+  outcomes[#outcomes + 1] = present and '0' or was_copied and '2' or '1'
+end
+local added = restore(hash, zset, rows, 1, digits(server_time_ms()))
+if not has_copies then
+  reset_copies(copied, hash)
+end
+if #digests > 0 then
+  variadic('HSET', copied, digests)
+end
+redis.call('PEXPIRE', copied, lifetime)
+if channel ~= '' and added > 0 then
+  redis.call('PUBLISH', channel, redis.call('ZCARD', zset))
+end
+return table.concat(outcomes)

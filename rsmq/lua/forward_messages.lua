@@ -1,0 +1,48 @@
+-- Removes received messages from a queue and pushes them onto the left end of another system's list,
+-- each if its receive is still the latest.
+--
+-- KEYS[1] hash         hash        the queue's attributes, bodies and counters
+-- KEYS[2] zset         sorted set  the queue's message ids
+-- KEYS[3] list         list        the target
+-- KEYS[4...] own_keys  hash        a hash of each message, written with it; or none for all of them
+-- ARGV[1...] messages  strings     for each message its id, its receive count, the element, the number of
+--                                  values for its hash, and these: names and values in turn
+--
+-- returns a digit for each message: 1 it was forwarded, 0 it is not in the queue, 2 it was received again
+--         since
+-- errors  none: a missing queue has no such message
+-- source  none in Node
+-- @include full.lua
+-- @include variadic.lua
+
+local hash, zset, list = KEYS[1], KEYS[2], KEYS[3]
+local own_keys = KEYS
+local messages = ARGV
+
+allow_removal(zset, hash) -- also fails on a key of another type
+redis.call('LTRIM', list, '0', '-1')
+
+local outcomes, ids, fields, elements, at = {}, {}, {}, {}, 1
+while at <= #messages do
+  local id, number = messages[at], tonumber(messages[at + 3])
+  local present = redis.call('ZSCORE', zset, id)
+  local latest = present and redis.call('HGET', hash, id .. ':rc') == messages[at + 1]
+  if latest then
+    ids[#ids + 1] = id
+    for _, name in ipairs({'', ':rc', ':fr', ':meta'}) do
+      fields[#fields + 1] = id .. name
+    end
+    elements[#elements + 1] = messages[at + 2]
+    local values = {}
+    for each = 1, number do
+      values[each] = messages[at + 3 + each]
+    end
+    variadic('HSET', own_keys[4 + #outcomes], values)
+  end
+  outcomes[#outcomes + 1] = latest and '1' or present and '2' or '0'
+  at = at + 4 + number
+end
+variadic('LPUSH', list, elements)
+variadic('ZREM', zset, ids)
+variadic('HDEL', hash, fields)
+return table.concat(outcomes)

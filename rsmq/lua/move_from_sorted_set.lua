@@ -1,0 +1,50 @@
+-- Removes messages from another system's sorted set, and adds them to a queue, or sets them aside for
+-- another server.
+--
+-- KEYS[1] hash         hash              the queue's attributes, bodies and counters; or as zset
+-- KEYS[2] zset         sorted set, hash  the queue's message ids; or the hash of messages set aside
+-- KEYS[3] copied       hash              digests of messages that were copied before; or as zset
+-- KEYS[4] source       sorted set        the source
+-- ARGV[1] to           string            'queue' or 'aside'
+-- ARGV[2] channel      string            where to publish the number of messages; '' = don't
+-- ARGV[3...] messages  strings           for each message the element and a row as in fragments/incoming.lua
+--
+-- returns a digit for each message: 1 it was moved; 2 it was removed from the source only, since it was
+--         copied before; 0 it is not in the source any more
+-- errors  QUEUENOTFOUND; then nothing is removed
+-- source  none in Node
+-- @include time_ms.lua
+-- @include digits.lua
+-- @include queue.lua
+-- @include attributes.lua
+-- @include reserved.lua
+-- @include full.lua
+-- @include totals.lua
+-- @include variadic.lua
+-- @include restoring.lua
+-- @include copies.lua
+-- @include incoming.lua
+
+local hash, zset, copied, source = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local to, channel = ARGV[1], ARGV[2]
+local messages = ARGV
+
+if to == 'queue' and not queue(hash) then
+  return queue_not_found(hash)
+end
+allow_when_full(source)
+
+local has_copies = to == 'queue' and is_of_queue(copied, hash)
+local outcomes, rows, elements = {}, {}, {}
+for at = 3, #messages, 7 do
+  local outcome = '0'
+  if redis.call('ZSCORE', source, messages[at]) then
+    outcome = append_unless_copied(rows, messages, at + 1, has_copies, copied)
+    elements[#elements + 1] = messages[at]
+  end
+  outcomes[#outcomes + 1] = outcome
+end
+local added = store(to, hash, zset, rows)
+variadic('ZREM', source, elements)
+publish_count(channel, zset, added)
+return table.concat(outcomes)
