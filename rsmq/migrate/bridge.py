@@ -45,6 +45,8 @@ _BATCH_SIZE, _VT_SECONDS = 100, 60.0
 
 
 class _Side(Protocol):
+    """A direction of a bridge: ``Inward`` or ``Outward``."""
+
     def begin(self) -> None: ...
 
     def step(self) -> int: ...
@@ -74,7 +76,7 @@ class Bridge:
             tell: is called with the number of messages moved so far.
         """
         self._side = side
-        self._tell = tell
+        self._report_progress = tell
         self._stopped = Flag()
         self.moved = 0
 
@@ -118,8 +120,8 @@ class Bridge:
                 self._stopped.wait(_RECONNECT_SECONDS)
                 continue
             self.moved += moved
-            if moved and self._tell is not None:
-                self._tell(self.moved)
+            if moved and self._report_progress is not None:
+                self._report_progress(self.moved)
 
 
 class Inward:

@@ -159,7 +159,9 @@ class _Copier:
             copied, new = self._split_copied(messages)
             outcomes = target_queue.add_messages(self._target, self.keys, new)
             report.arrived += outcomes.count(ADDED)
-            copied += [each for each, out in zip(new, outcomes, strict=True) if out != ADDED]
+            copied += [
+                each for each, outcome in zip(new, outcomes, strict=True) if outcome != ADDED
+            ]
             before += self._compare(copied)
             done += len(items)
             self._report_progress(Progress(phase, done, max(self.total, done)))

@@ -180,7 +180,7 @@ def list_field(queue: str) -> bytes:
 
 
 def has_copy_record(target: Server, keys: QueueKeys) -> bool:
-    """Return whether there is a record of a copy, and not of a deleted queue of the same name."""
+    """Return whether the queue has a record of copies. That of a deleted queue does not count."""
     created: bytes | None = target.raw.hget(keys.copied, "created")
     return created is not None and created == (target.raw.hget(keys.hash, "created") or b"")
 

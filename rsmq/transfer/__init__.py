@@ -1,5 +1,5 @@
 """
-Queues as files of JSON Lines, and back: for backups, bug reports and tests.
+Export of queues to files of JSON Lines, and import: for backups, bug reports and tests.
 
     with files.writing("orders.jsonl.gz") as file:
         export_queues(rsmq, ["orders"], file)
@@ -7,8 +7,9 @@ Queues as files of JSON Lines, and back: for backups, bug reports and tests.
     with files.reading("orders.jsonl.gz") as file:
         import_queues(other, file, queues={"orders": "orders-of-yesterday"})
 
-``exporting.py`` and ``importing.py`` are the two ways; ``records.py`` and ``lines.py`` are the
-format, which compat/EXPORT.md describes for programs in other languages; ``files.py`` opens files.
+``exporting.py`` and ``importing.py`` have the two functions. ``records.py`` and ``lines.py`` define
+the format, which compat/EXPORT.md describes for programs in other languages. ``files.py`` opens
+files.
 """
 
 from rsmq.transfer.exporting import Exported, ExportedQueue, export_queues

@@ -1,5 +1,5 @@
 """
-Export: queues into a file, as they are at one moment.
+Export: writes queues and their messages to a file.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from rsmq.transfer import lines, records
 from rsmq.transport.retry import is_of_these_keys
 from rsmq.wire.keys import QueueKeys
 
-#: Ids that are looked up at a time.
-_PAGE = 1000
+#: The number of ids that are looked up at a time.
+_PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedQueue:
     """
-    What was written of a queue.
+    The result of the export of one queue.
 
     Attributes:
-        queue: its name.
-        messages: how many of its messages.
-        ghosts: ids without a body that it has; they are no messages, and not written.
-        deleted: whether somebody deleted the queue meanwhile.
+        queue: the name of the queue.
+        messages: the number of messages that were written.
+        ghosts: the number of ids without a body in the queue; they are not written.
+        deleted: whether the queue was deleted during the export.
     """
 
     queue: str
@@ -44,12 +44,12 @@ class ExportedQueue:
 @dataclass(frozen=True, slots=True)
 class Exported:
     """
-    What an export has written.
+    The result of an export.
 
     Attributes:
-        queues: each of the queues, in order.
-        messages: how many messages, of all of them.
-        left_out: listed queues that can't be read, each with the reason.
+        queues: the queues, in the order in which they were written.
+        messages: the number of messages that were written, of all queues.
+        left_out: the listed queues that can't be read, each with the reason.
     """
 
     queues: tuple[ExportedQueue, ...]
@@ -65,26 +65,30 @@ def export_queues(
     tell: Callable[[int], None] | None = None,
 ) -> Exported:
     """
-    Write queues with their attributes and all their messages; nothing in Redis is changed.
+    Write queues with their attributes and all their messages. Nothing in Redis changes.
 
-    Producers and consumers may go on. A message that is in its queue all the time is written, and
-    none is twice, wherever its visibility timeout moves it meanwhile; one that comes or goes during
-    the export may be written or not. Redis is asked in steps of about a thousand messages or 1 MiB.
-    The ids of a queue are held in memory while it is written, some 200 bytes each.
+    Producers and consumers may run during the export. A message that is in its queue during the
+    whole export is written once, also if its visibility timeout changes meanwhile. A message that
+    is added or removed during the export may be written or not. Redis is read in steps of about a
+    thousand messages or 1 MiB. The ids of one queue are held in memory, about 200 bytes each.
 
     Args:
         rsmq: a client of the namespace.
-        names: of the queues, in this order; None takes all that are listed.
-        file: where to, as bytes.
-        tell: is told how many more messages have been written.
+        names: the names of the queues, which are written in this order; None writes all that are
+            listed.
+        file: the binary file to write to.
+        tell: is called after each step with the number of messages that it has written.
+
+    Returns:
+        The result.
 
     Raises:
         MissingParameter: a name is None or empty.
-        InvalidFormat: a name has other characters.
+        InvalidFormat: a name has characters that are not allowed.
         InvalidValue: another client stored a vt or delay that is not a number.
-        QueueNotFound: there is no queue of a name; nothing has been written then.
+        QueueNotFound: a queue does not exist; nothing has been written then.
     """
-    found, left_out = _found(rsmq, names)
+    found, left_out = _read_queues(rsmq, names)
     writer = lines.Writer(file)
     now = None
     if found:
@@ -100,19 +104,19 @@ def export_queues(
         }
     )
     for name, attributes in found.items():
-        writer.write(records.of_queue(name, attributes))
+        writer.write(records.make_queue_record(name, attributes))
     queues = [_write_messages(rsmq, name, writer, tell or (lambda _: None)) for name in found]
     messages = sum(each.messages for each in queues)
     writer.end(len(queues), messages)
     return Exported(tuple(queues), messages, left_out)
 
 
-def _found(
+def _read_queues(
     rsmq: RSMQ, names: Iterable[str] | None
 ) -> tuple[dict[str, QueueAttributes], dict[str, str]]:
     if names is not None:
-        given = dict.fromkeys([names] if isinstance(names, str) else names)
-        return {name: rsmq.get_queue_attributes(name) for name in given}, {}
+        distinct = dict.fromkeys([names] if isinstance(names, str) else names)
+        return {name: rsmq.get_queue_attributes(name) for name in distinct}, {}
     found, left_out = {}, {}
     for name in rsmq.list_queues():
         try:
@@ -127,25 +131,25 @@ def _found(
 
 
 def _write_messages(
-    rsmq: RSMQ, name: str, writer: lines.Writer, tell: Callable[[int], None]
+    rsmq: RSMQ, name: str, writer: lines.Writer, report_progress: Callable[[int], None]
 ) -> ExportedQueue:
     keys = rsmq.namespace.queue(name)
     written = ghosts = 0
     try:
-        for looked_up in look_up(rsmq, keys, _ids(rsmq, keys)):
+        for looked_up in look_up(rsmq, keys, _read_ids(rsmq, keys)):
             messages = [message for message in looked_up.messages if message is not None]
             for message in messages:
-                writer.write(records.of_message(message))
+                writer.write(records.make_message_record(message))
             written += len(messages)
             ghosts += looked_up.ghosts
-            tell(len(messages))
+            report_progress(len(messages))
     except QueueNotFound:
         return ExportedQueue(name, written, ghosts, deleted=True)
     return ExportedQueue(name, written, ghosts, deleted=False)
 
 
-def _ids(rsmq: RSMQ, keys: QueueKeys) -> list[bytes]:
-    """All ids of a queue, in its order."""
+def _read_ids(rsmq: RSMQ, keys: QueueKeys) -> list[bytes]:
+    """Return all ids of a queue, sorted by score and id."""
     scores: dict[bytes, float] = {}
     cursor = b"0"
     while True:
@@ -156,9 +160,9 @@ def _ids(rsmq: RSMQ, keys: QueueKeys) -> list[bytes]:
 
 
 def look_up(rsmq: RSMQ, keys: QueueKeys, ids: list[bytes]) -> Iterator[LookedUp]:
-    """Look up messages by their ids, page by page."""
-    at = 0
-    while at < len(ids):
-        looked_up = rsmq.run(get_messages(keys, ids[at : at + _PAGE]))
-        at += len(looked_up.messages)
+    """Look up messages by their ids, and yield them in pages."""
+    start = 0
+    while start < len(ids):
+        looked_up = rsmq.run(get_messages(keys, ids[start : start + _PAGE_SIZE]))
+        start += len(looked_up.messages)
         yield looked_up

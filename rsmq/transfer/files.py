@@ -1,5 +1,5 @@
 """
-The files of exports: compressed by name, and complete or absent.
+The files of exports: opened for reading and writing, with gzip, and replaced atomically.
 """
 
 from __future__ import annotations
@@ -14,41 +14,43 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-_MAGIC = b"\x1f\x8b"  # of gzip
-_BUFFER = 1024 * 1024
+_GZIP_MAGIC = b"\x1f\x8b"
+_BUFFER_BYTES = 1024 * 1024
 
 
 @contextmanager
 def writing(path: str | None) -> Iterator[BinaryIO]:
     """
-    Open a file to be written, which appears under its name once it is whole.
+    Open a file for writing, which gets its name when it is complete.
+
+    If writing fails, an existing file stays as it was.
 
     Args:
-        path: packed with gzip if it ends in ``.gz``; a file that is there is replaced. None or
-            ``-`` is the standard output. What is not a file (a pipe, a device) is written to
+        path: the path; an existing file is replaced. The file is compressed with gzip if the path
+            ends in ``.gz``. None or ``-`` is the standard output. A pipe or a device is written
             directly.
 
     Raises:
-        OSError: it can't be written.
+        OSError: the file can't be written.
     """
     if path in {None, "-"}:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    place = Path(os.path.realpath(str(path)))  # a link stays, and its target is replaced
+    place = Path(os.path.realpath(str(path)))  # a link stays: its target is replaced
     if place.exists() and not place.is_file():
-        with place.open("wb") as raw, _packed(raw, str(path)) as file:
+        with place.open("wb") as raw, _compressing(raw, str(path)) as file:
             yield file
         return
     partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
     try:
         try:
             opened = partial.open("xb")
-        except OSError as error:  # who named the file knows nothing of this one
+        except OSError as error:  # the caller does not know the name of this file
             error.filename = str(path)
             raise
         with opened as raw:
-            with _packed(raw, str(path)) as file:
+            with _compressing(raw, str(path)) as file:
                 yield file
             raw.flush()
             os.fsync(raw.fileno())
@@ -59,60 +61,66 @@ def writing(path: str | None) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _packed(raw: BinaryIO, path: str) -> Iterator[BinaryIO]:
+def _compressing(raw: BinaryIO, path: str) -> Iterator[BinaryIO]:
     if not path.endswith(".gz"):
         yield raw
         return
-    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-        buffered = io.BufferedWriter(cast("io.RawIOBase", packed), _BUFFER)
+    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as compressed:
+        buffered = io.BufferedWriter(cast("io.RawIOBase", compressed), _BUFFER_BYTES)
         yield buffered
         buffered.flush()
 
 
 @contextmanager
-def reading(path: str | None, tell: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
+def reading(
+    path: str | None, report_progress: Callable[[int], None] | None = None
+) -> Iterator[BinaryIO]:
     """
-    Open a file to be read, packed with gzip or not, as its first bytes say.
+    Open a file for reading, compressed with gzip or not, as its first bytes show.
 
     Args:
-        path: None or ``-`` is the standard input.
-        tell: is told how many more bytes of the file have been read.
+        path: the path; None or ``-`` is the standard input.
+        report_progress: is called after each read with the number of bytes read from the file.
 
     Raises:
-        OSError: it can't be read.
+        OSError: the file can't be read.
     """
     if path in {None, "-"}:
-        with _unpacked(sys.stdin.buffer, tell) as file:
+        with _decompressing(sys.stdin.buffer, report_progress) as file:
             yield file
         return
-    with Path(str(path)).open("rb") as raw, _unpacked(raw, tell) as file:
+    with Path(str(path)).open("rb") as raw, _decompressing(raw, report_progress) as file:
         yield file
 
 
 @contextmanager
-def _unpacked(raw: BinaryIO, tell: Callable[[int], None] | None) -> Iterator[BinaryIO]:
-    buffered = io.BufferedReader(_Told(raw, tell or (lambda _: None)), _BUFFER)
-    if buffered.peek(len(_MAGIC))[: len(_MAGIC)] != _MAGIC:
+def _decompressing(
+    raw: BinaryIO, report_progress: Callable[[int], None] | None
+) -> Iterator[BinaryIO]:
+    buffered = io.BufferedReader(
+        _ProgressReader(raw, report_progress or (lambda _: None)), _BUFFER_BYTES
+    )
+    if buffered.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
         yield buffered
         return
-    with gzip.GzipFile(fileobj=buffered, mode="rb") as unpacked:
-        yield cast("BinaryIO", io.BufferedReader(unpacked, _BUFFER))
+    with gzip.GzipFile(fileobj=buffered, mode="rb") as decompressed:
+        yield cast("BinaryIO", io.BufferedReader(decompressed, _BUFFER_BYTES))
 
 
-class _Told(io.RawIOBase):
-    """A file of which somebody is told how far it has been read."""
+class _ProgressReader(io.RawIOBase):
+    """A reader of a file that reports the number of bytes of each read."""
 
-    def __init__(self, raw: BinaryIO, tell: Callable[[int], None]) -> None:
+    def __init__(self, raw: BinaryIO, report_progress: Callable[[int], None]) -> None:
         super().__init__()
         self._raw = raw
-        self._tell = tell
+        self._report_progress = report_progress
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        # What has come already, so that a pipe's other end is not waited for longer than needed.
+        # Returns what a pipe has already, instead of waiting until the buffer is full.
         data = self._raw.read1(len(buffer))  # type: ignore[attr-defined]
         buffer[: len(data)] = data
-        self._tell(len(data))
+        self._report_progress(len(data))
         return len(data)

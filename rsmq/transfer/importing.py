@@ -1,5 +1,5 @@
 """
-Import: the queues of an export file into Redis.
+Import: adds the queues and messages of an export file to Redis.
 """
 
 from __future__ import annotations
@@ -25,34 +25,36 @@ from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import MAX_MAXSIZE, MIN_MAXSIZE, UNLIMITED
 from rsmq.wire.names import encode_name
 
-#: Messages, and bytes of bodies but for a single one, that are added at a time.
-_PAGE = 1000
-_ROOM = 1024 * 1024
+#: The number of messages that are added at a time, and the bytes of their bodies after which a page
+#: is full.
+_PAGE_SIZE = 1000
+_PAGE_BYTES = 1024 * 1024
 
-#: Redis counts higher, but clients in JavaScript and scores don't.
-_LARGEST = 2**53
+#: The largest number that is imported. Redis counts higher, but scores and JavaScript clients have
+#: no exact larger integers.
+_LARGEST_NUMBER = 2**53
 
-#: What an existing queue keeps, and what is told if the export has another.
-_ATTRIBUTES = ("vt", "delay", "maxsize", "dead_letter_queue", "max_receives", "paused")
+#: The attributes that an existing queue keeps. Differences from the export are noted.
+_COMPARED_ATTRIBUTES = ("vt", "delay", "maxsize", "dead_letter_queue", "max_receives", "paused")
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedQueue:
     """
-    What became of a queue of the export.
+    The result of the import of one queue.
 
     Attributes:
-        source: its name in the export.
-        queue: its name here.
-        created: whether it was made, with its attributes; else there was one, which has kept its
-            own.
-        messages: how many of its messages the file has.
-        added: how many were added.
-        present: how many were there already, by their ids, and have stayed as they are.
-        left_out: how many can't be added, since no client could name them, or Redis could not
-            count their receives on.
+        source: the name of the queue in the export.
+        queue: its name in Redis.
+        created: whether the queue was created, with the attributes of the export; if not, it
+            existed and has kept its own.
+        messages: the number of its messages in the file.
+        added: the number of messages that were added.
+        present: the number of messages whose ids were in the queue already; those stay unchanged.
+        left_out: the number of messages that can't be added: clients can't name their ids, their
+            ids are names of other fields, or their counts or times are too large.
         without_policy: whether the dead-letter policy of the export could not be set.
-        notes: what is otherwise than in the export.
+        notes: the differences from the export.
     """
 
     source: str
@@ -69,13 +71,14 @@ class ImportedQueue:
 @dataclass(frozen=True, slots=True)
 class Imported:
     """
-    What an import has done, or would do.
+    The result of an import; of a dry run, what it would be.
 
     Attributes:
-        queues: each of the queues that were taken, in order.
-        added: how many messages were added, to all of them.
-        fault: why the file is not what was exported; None if it is. What it has was added.
-        missing: names that were asked for and are not in the file.
+        queues: the queues that were imported, in the order of the file.
+        added: the number of messages that were added, to all queues.
+        fault: why the file is not what was exported; None if it is. Its messages were added all the
+            same.
+        missing: the names that were requested and are not in the file.
     """
 
     queues: tuple[ImportedQueue, ...]
@@ -85,14 +88,32 @@ class Imported:
 
     @property
     def complete(self) -> bool:
-        """Whether all that was asked for is there now."""
-        lacking = any(each.left_out or each.without_policy for each in self.queues)
-        return not (self.fault or self.missing or lacking)
+        """Return whether all requested queues and messages are in Redis now."""
+        has_gaps = any(each.left_out or each.without_policy for each in self.queues)
+        return not (self.fault or self.missing or has_gaps)
 
 
 @dataclass(slots=True)
-class _Target:
-    """A queue that is being filled."""
+class _ImportTarget:
+    """
+    A queue that is being imported.
+
+    Attributes:
+        source: the name of the queue in the export.
+        keys: the keys of the queue in Redis.
+        exported: its attributes in the export.
+        created: whether the import has created it.
+        messages: the number of its messages in the file so far.
+        added: the number of messages added so far.
+        present: the number of messages whose ids were in the queue already.
+        unfit: the ids of messages that can't be added, by the reason.
+        without_policy: whether its dead-letter policy could not be set.
+        cut_times: the number of messages whose times were cut to whole milliseconds.
+        lost_reasons: the number of dead letters whose reason is not imported.
+        notes: differences from the export.
+        pending: the messages of the next page, by their ids.
+        pending_bytes: the bytes of their bodies.
+    """
 
     source: str
     keys: QueueKeys
@@ -103,20 +124,21 @@ class _Target:
     present: int = 0
     unfit: dict[str, list[str]] = field(default_factory=dict)
     without_policy: bool = False
-    cut: int = 0
-    reasons: int = 0
+    cut_times: int = 0
+    lost_reasons: int = 0
     notes: list[str] = field(default_factory=list)
-    waiting: dict[str, Restored] = field(default_factory=dict)
-    size: int = 0
+    pending: dict[str, Restored] = field(default_factory=dict)
+    pending_bytes: int = 0
 
     def result(self) -> ImportedQueue:
+        """Return the result for the caller."""
         notes = list(self.notes)
-        for why, ids in self.unfit.items():
-            notes.append(f"left out: {why}, {show(ids[0])} first")
-        if self.cut:
-            notes.append(f"messages whose times were cut to whole milliseconds: {self.cut}")
-        if self.reasons:
-            notes.append(f"dead letters of which it is not kept why they died: {self.reasons}")
+        for reason, ids in self.unfit.items():
+            notes.append(f"left out: {reason}, {show(ids[0])} first")
+        if self.cut_times:
+            notes.append(f"messages whose times were cut to whole milliseconds: {self.cut_times}")
+        if self.lost_reasons:
+            notes.append(f"dead letters of which it is not kept why they died: {self.lost_reasons}")
         return ImportedQueue(
             source=self.source,
             queue=self.keys.name,
@@ -141,43 +163,50 @@ def import_queues(
     """
     Add the messages of an export to queues, which are created if they are missing.
 
-    A message keeps its id, its counters and the time when it is due, whatever the queue's maxsize.
-    One whose id is in the queue already stays as it is, so that an import may be run again: it adds
-    what is missing, also what consumers have deleted meanwhile. A queue that is created gets the
-    attributes and totals of the export, its date, its dead-letter policy once the target is there,
-    and is paused if it was; one that exists keeps its own, and the differences are told. Some
-    thousand messages are held in memory at most.
+    A message keeps its id, its counters and the time when it is due, also if it is larger than the
+    queue's maxsize. A message whose id is in the queue already is not changed. So an import may be
+    run again: it adds missing messages, also those that consumers have deleted meanwhile.
+
+    A queue that is created gets the attributes, totals and creation time of the export. It is
+    paused if it was. It gets its dead-letter policy when the dead-letter queue exists. A queue that
+    exists keeps its own attributes; the differences are noted. Up to a page of messages for each
+    queue is held in memory: 1000 messages or about 1 MiB.
 
     Args:
         rsmq: a client of the namespace.
-        file: what was exported, as bytes, not packed.
-        queues: which ones, by their names in the export, and how they are called here; None takes
-            all of them.
-        new_ids: True sends the messages anew instead, in the order of the file: with new ids, no
-            counters, each after the queue's delay. Run again, it sends them again.
-        dry_run: True changes nothing, and tells what would happen.
+        file: the binary file to read from, not compressed or opened by ``files.reading``.
+        queues: the names of the queues in the export, each with its name in Redis; None imports
+            all.
+        new_ids: True sends the messages again instead, in the order of the file: with new ids,
+            without counters, each after the queue's delay. Another run sends them once more.
+        dry_run: True changes nothing; the result says what an import would do.
+
+    Returns:
+        The result.
 
     Raises:
-        InvalidExport: a line is none of an export, or gzip is broken. What stands before it was
-            added, as the hint tells.
-        InvalidFormat: a name has characters that this client does not take.
+        InvalidExport: a line is not a record of an export, or the gzip data is broken. The messages
+            before that line were added; the hint has their number.
+        InvalidFormat: a name has characters that this client does not allow.
         InvalidValue: another client stored a vt or delay that is not a number.
-        QueueNotFound: somebody deleted a queue meanwhile.
+        QueueNotFound: a queue was deleted during the import.
     """
     for name in (queues or {}).values():
         rsmq.namespace.queue(name)
-    run = _Import(rsmq, queues, new_ids=new_ids, dry_run=dry_run)
+    importer = _Importer(rsmq, queues, new_ids=new_ids, dry_run=dry_run)
     try:
-        return run.read(lines.Reader(file))
+        return importer.run(lines.Reader(file))
     except (RSMQError, RedisError) as error:
-        before = f"Messages that were added before: {run.added}."
+        before = f"Messages that were added before: {importer.added}."
         if isinstance(error, InvalidExport):
             error.hint = f"{error.hint or ''} {before}".strip()
         error.add_note(before)
         raise
 
 
-class _Import:
+class _Importer:
+    """One run of an import."""
+
     def __init__(
         self, rsmq: RSMQ, queues: Mapping[str, str] | None, *, new_ids: bool, dry_run: bool
     ) -> None:
@@ -185,39 +214,39 @@ class _Import:
         self._names = queues
         self._new_ids = new_ids
         self._dry_run = dry_run
-        self._targets: dict[str, _Target | None] = {}  # None is not asked for
-        self._without_policy: list[_Target] = []
+        self._targets: dict[str, _ImportTarget | None] = {}  # None: not requested
+        self._without_policy: list[_ImportTarget] = []
 
     @property
     def added(self) -> int:
-        return sum(target.added for target in self._taken())
+        return sum(target.added for target in self._requested_targets())
 
-    def _taken(self) -> list[_Target]:
+    def _requested_targets(self) -> list[_ImportTarget]:
         return [target for target in self._targets.values() if target is not None]
 
-    def read(self, reader: lines.Reader) -> Imported:
+    def run(self, reader: lines.Reader) -> Imported:
         try:
             for record in reader:
                 if record["type"] == lines.QUEUE:
-                    self._take_queue(reader.line, record)
+                    self._import_queue(reader.line, record)
                 elif record["type"] == lines.MESSAGE:
-                    self._take_message(reader.line, record)
+                    self._import_message(reader.line, record)
         except InvalidExport:
             self._finish()
             raise
         self._finish()
         return Imported(
-            queues=tuple(target.result() for target in self._taken()),
+            queues=tuple(target.result() for target in self._requested_targets()),
             added=self.added,
             fault=reader.fault,
             missing=tuple(name for name in self._names or () if name not in self._targets),
         )
 
     def _finish(self) -> None:
-        for target in self._taken():
-            self._add(target)
+        for target in self._requested_targets():
+            self._add_pending(target)
             if target.created and not self._new_ids and not self._dry_run:
-                # Last: what was added has raised the total.
+                # Last, since each message that is added raises the total.
                 self._rsmq.run(restore_totals(target.keys, target.exported))
         self._set_policies()
         for target in self._without_policy:
@@ -229,72 +258,76 @@ class _Import:
 
     # Queues.
 
-    def _take_queue(self, line: int, record: dict[str, Any]) -> None:
-        name = records.queue_name(line, record)
+    def _import_queue(self, line: int, record: dict[str, Any]) -> None:
+        name = records.parse_queue_name(line, record)
         if name in self._targets:
             raise InvalidExport(line, f"tells of queue {show(name)} a second time")
         if self._names is not None and name not in self._names:
             self._targets[name] = None
             return
-        keys = self._rsmq.namespace.queue(self._name_here(name))
-        exported = records.to_attributes(line, record)
+        keys = self._rsmq.namespace.queue(self._target_name(name))
+        exported = records.parse_attributes(line, record)
         if exported.dead_letter_queue is not None:
-            letters = self._name_here(exported.dead_letter_queue)
-            exported = dataclasses.replace(exported, dead_letter_queue=letters)
-        target = self._targets[name] = _Target(name, keys, exported)
+            dead_letter_queue = self._target_name(exported.dead_letter_queue)
+            exported = dataclasses.replace(exported, dead_letter_queue=dead_letter_queue)
+        target = self._targets[name] = _ImportTarget(name, keys, exported)
         if self._dry_run:
-            target.created = self._attributes_here(target) is None
+            target.created = self._read_attributes(target) is None
         else:
             target.created = self._create(target)
         if not target.created:
-            self._compare(target)
+            self._note_differences(target)
         elif exported.dead_letter_queue is not None:
             self._without_policy.append(target)
 
-    def _name_here(self, name: str) -> str:
+    def _target_name(self, name: str) -> str:
         return (self._names or {}).get(name, name)
 
-    def _create(self, target: _Target) -> bool:
+    def _create(self, target: _ImportTarget) -> bool:
         exported, name = target.exported, target.keys.name
-        # Rather longer than shorter: a queue's are whole seconds.
+        # A queue has whole seconds; they are rounded up, so that none becomes shorter.
         vt, delay = math.ceil(exported.vt), math.ceil(exported.delay)
         maxsize = exported.maxsize
         if maxsize != UNLIMITED:
             maxsize = min(max(maxsize, MIN_MAXSIZE), MAX_MAXSIZE)
         created = self._rsmq.create_queue(name, vt=vt, delay=delay, maxsize=maxsize, exist_ok=True)
         if created:
-            for item, is_now in (("vt", vt), ("delay", delay), ("maxsize", maxsize)):
-                was = getattr(exported, item)
-                if was != is_now:
-                    target.notes.append(f"{item} is {is_now}, for {was}, which is no value for it")
+            for attribute, value in (("vt", vt), ("delay", delay), ("maxsize", maxsize)):
+                old_value = getattr(exported, attribute)
+                if old_value != value:
+                    target.notes.append(
+                        f"{attribute} is {value}, for {old_value}, which is no value for it"
+                    )
             if exported.paused:
                 self._rsmq.pause_queue(name)
         return created
 
-    def _attributes_here(self, target: _Target) -> QueueAttributes | None:
+    def _read_attributes(self, target: _ImportTarget) -> QueueAttributes | None:
         try:
             return self._rsmq.get_queue_attributes(target.keys.name)
         except QueueNotFound:
             return None
 
-    def _compare(self, target: _Target) -> None:
-        here = self._rsmq.get_queue_attributes(target.keys.name)
-        for item in _ATTRIBUTES:
-            was, is_now = getattr(target.exported, item), getattr(here, item)
-            if was != is_now:
-                target.notes.append(f"{item} stays {_told(is_now)}; the export has {_told(was)}")
+    def _note_differences(self, target: _ImportTarget) -> None:
+        stored = self._rsmq.get_queue_attributes(target.keys.name)
+        for attribute in _COMPARED_ATTRIBUTES:
+            exported, value = getattr(target.exported, attribute), getattr(stored, attribute)
+            if exported != value:
+                target.notes.append(
+                    f"{attribute} stays {_format(value)}; the export has {_format(exported)}"
+                )
 
     def _set_policies(self) -> None:
-        """Set the dead-letter policies whose target is there."""
+        """Set the dead-letter policies whose dead-letter queue exists."""
         if self._dry_run:
             self._without_policy = [
                 target
                 for target in self._without_policy
-                if not self._will_be_there(str(target.exported.dead_letter_queue))
+                if not self._will_exist(str(target.exported.dead_letter_queue))
             ]
             return
-        waiting, self._without_policy = self._without_policy, []
-        for target in waiting:
+        pending, self._without_policy = self._without_policy, []
+        for target in pending:
             exported = target.exported
             try:
                 self._rsmq.set_dead_letter_policy(
@@ -306,8 +339,8 @@ class _Import:
                 target.without_policy = True
                 target.notes.append(f"no dead-letter policy: {error}. {error.hint}")
 
-    def _will_be_there(self, name: str) -> bool:
-        if any(target.keys.name == name for target in self._taken()):
+    def _will_exist(self, name: str) -> bool:
+        if any(target.keys.name == name for target in self._requested_targets()):
             return True
         try:
             self._rsmq.get_queue_attributes(name)
@@ -317,8 +350,8 @@ class _Import:
 
     # Messages.
 
-    def _take_message(self, line: int, record: dict[str, Any]) -> None:
-        name = records.queue_name(line, record)
+    def _import_message(self, line: int, record: dict[str, Any]) -> None:
+        name = records.parse_queue_name(line, record)
         if name not in self._targets:
             raise InvalidExport(
                 line, f"has a message of queue {show(name)}, of which no line before tells"
@@ -326,30 +359,33 @@ class _Import:
         target = self._targets[name]
         if target is None:
             return
-        if self._without_policy and not any(each.messages for each in self._taken()):
-            self._set_policies()  # all queues are there by now, and consumers may be, too
-        message = records.to_restored(line, record)
+        # All queues exist now. Before the first message is added, as consumers may be running.
+        if self._without_policy and not any(each.messages for each in self._requested_targets()):
+            self._set_policies()
+        message = records.parse_message(line, record)
         target.messages += 1
-        why = None if self._new_ids else _unfit(message)
-        if why is not None:
-            target.unfit.setdefault(why, []).append(message.id)
+        reason = None if self._new_ids else _find_obstacle(message)
+        if reason is not None:
+            target.unfit.setdefault(reason, []).append(message.id)
             return
-        target.reasons += "reason" in record
-        target.cut += not self._new_ids and message.visible_at_ms != record.get("visible_at_ms")
-        target.waiting.setdefault(message.id, message)
-        target.size += len(message.raw)
-        if len(target.waiting) >= _PAGE or target.size >= _ROOM:
-            self._add(target)
+        target.lost_reasons += "reason" in record
+        target.cut_times += not self._new_ids and message.visible_at_ms != record.get(
+            "visible_at_ms"
+        )
+        target.pending.setdefault(message.id, message)
+        target.pending_bytes += len(message.raw)
+        if len(target.pending) >= _PAGE_SIZE or target.pending_bytes >= _PAGE_BYTES:
+            self._add_pending(target)
 
-    def _add(self, target: _Target) -> None:
-        messages = list(target.waiting.values())
-        target.waiting.clear()
-        target.size = 0
+    def _add_pending(self, target: _ImportTarget) -> None:
+        messages = list(target.pending.values())
+        target.pending.clear()
+        target.pending_bytes = 0
         if not messages:
             return
         keys = target.keys
         if self._dry_run:
-            added = len(messages) - (0 if self._new_ids else self._present(target, messages))
+            added = len(messages) - (0 if self._new_ids else self._count_present(target, messages))
         elif self._new_ids:
             raws = [message.raw for message in messages]
             steps = send_raws(keys, raws, largest=0, wait=b"", channel=b"")
@@ -359,8 +395,8 @@ class _Import:
         target.added += added
         target.present += len(messages) - added
 
-    def _present(self, target: _Target, messages: list[Restored]) -> int:
-        if target.created:  # it would be
+    def _count_present(self, target: _ImportTarget, messages: list[Restored]) -> int:
+        if target.created:  # a dry run: it would be
             return 0
         ids = [encode_name(message.id) for message in messages]
         return sum(
@@ -370,8 +406,8 @@ class _Import:
         )
 
 
-def _unfit(message: Restored) -> str | None:
-    """Why a message would do harm where it is put back; None if it would not."""
+def _find_obstacle(message: Restored) -> str | None:
+    """Return the reason why a message can't be restored without harm; None if it can."""
     try:
         check_id(message.id)
     except RSMQError:
@@ -379,12 +415,14 @@ def _unfit(message: Restored) -> str | None:
     if encode_name(message.id).endswith(MESSAGE_SUFFIXES):
         return "ids that are names of what belongs to other messages"
     times = (message.visible_at_ms or 0, message.first_received_ms or 0)
-    if message.receive_count > _LARGEST or any(abs(time) > _LARGEST for time in times):
-        return f"receive counts and times beyond {_LARGEST}"
+    if message.receive_count > _LARGEST_NUMBER or any(
+        abs(time) > _LARGEST_NUMBER for time in times
+    ):
+        return f"receive counts and times beyond {_LARGEST_NUMBER}"
     return None
 
 
-def _told(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None else str(value)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from rsmq.errors import InvalidExport, show
 
-#: What the first line says of the format; a reader refuses another number.
+#: The number of the format in the first line. A reader refuses any other number.
 FORMAT = 1
 
 #: The types of lines.
@@ -27,30 +27,30 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _encode_ascii = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def encoded(record: dict[str, Any]) -> bytes:
-    """A record as a line."""
+def encode_record(record: dict[str, Any]) -> bytes:
+    """Return a record as a line."""
     try:
         return _encode(record).encode() + b"\n"
     except UnicodeEncodeError:  # a name that is not UTF-8 is escaped
         return _encode_ascii(record).encode() + b"\n"
 
 
-def body_of(raw: bytes) -> dict[str, str]:
-    """A body as a record has it: text if it is UTF-8, else base64."""
+def encode_body(raw: bytes) -> dict[str, str]:
+    """Return the field of a record for a body: text if it is UTF-8, else base64."""
     try:
         return {"body": raw.decode()}
     except UnicodeDecodeError:
         return {"body_base64": base64.b64encode(raw).decode()}
 
 
-def raw_of(record: dict[str, Any]) -> bytes | None:
-    """The body of a record; None if it has none, or one that is neither."""
-    text, coded = record.get("body"), record.get("body_base64")
+def decode_body(record: dict[str, Any]) -> bytes | None:
+    """Return the body of a record; None if it has none, two, or one that can't be decoded."""
+    text, base64_text = record.get("body"), record.get("body_base64")
     try:
-        if isinstance(text, str) and coded is None:
+        if isinstance(text, str) and base64_text is None:
             return text.encode()
-        if isinstance(coded, str) and text is None:
-            return base64.b64decode(coded, validate=True)
+        if isinstance(base64_text, str) and text is None:
+            return base64.b64decode(base64_text, validate=True)
     except (UnicodeEncodeError, binascii.Error, ValueError):
         pass
     return None
@@ -58,61 +58,72 @@ def raw_of(record: dict[str, Any]) -> bytes | None:
 
 class Writer:
     """
-    Writes lines, and at the end what tells whether all of them are there.
+    A writer of records as lines. The last line has counts and a checksum of the others.
 
     Args:
-        file: where to.
+        file: the binary file to write to.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._sum = hashlib.sha256()
+        self._checksum = hashlib.sha256()
 
     def write(self, record: dict[str, Any]) -> None:
-        """Write a line."""
-        line = encoded(record)
-        self._sum.update(line)
+        """Write a record as a line."""
+        line = encode_record(record)
+        self._checksum.update(line)
         self._file.write(line)
 
     def end(self, queues: int, messages: int) -> None:
-        """Write the last line."""
+        """
+        Write the last line.
+
+        Args:
+            queues: the number of queues that were written.
+            messages: the number of messages that were written.
+        """
         self._file.write(
-            encoded({
-                "type": END, "queues": queues, "messages": messages, "sha256": self._sum.hexdigest()
-            })
-        )  # fmt: skip
+            encode_record(
+                {
+                    "type": END,
+                    "queues": queues,
+                    "messages": messages,
+                    "sha256": self._checksum.hexdigest(),
+                }
+            )
+        )
 
 
 class Reader:
     """
-    Reads lines, and finds out whether all of them are there, as they were written.
+    A reader of records, which checks whether the file is complete and unchanged.
 
     Args:
-        file: where from.
+        file: the binary file to read from, not compressed or opened by ``files.reading``.
 
     Attributes:
-        line: the number of the last line, from 1.
-        fault: once the lines are at their end: why they are not all there; None if they are.
+        line: the number of the line that was read last, from 1.
+        fault: after the last record: why the file is not what was written; None if it is.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._sum = hashlib.sha256()
+        self._checksum = hashlib.sha256()
         self._counts = {QUEUE: 0, MESSAGE: 0}
         self.line = 0
         self.fault: str | None = "it has no end"
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """
-        The records but for the last, which tells of the others.
+        Yield the records, without that of the last line, which is checked.
 
         Raises:
-            InvalidExport: a line is not a record, or gzip is broken.
+            InvalidExport: a line is not a record of an export, or the gzip data is broken.
         """
         for raw in self._lines():
             self.line += 1
-            record = self._record(raw)
-            if record is None:  # the file ends within a line
+            record = self._parse(raw)
+            if record is None:  # the file was cut off within a line
                 return
             kind = record.get("type")
             if self.line == 1:
@@ -128,21 +139,22 @@ class Reader:
                     f"has the type {show(kind)}",
                     hint=f"A line is one of {HEADER}, {QUEUE}, {MESSAGE} and {END}.",
                 )
-            self._sum.update(raw)
+            self._checksum.update(raw)
             yield record
 
     def _lines(self) -> Iterator[bytes]:
         try:
             while raw := self._file.readline():
                 yield raw
-        except EOFError:  # gzip's, of a file that was cut off
+        except EOFError:  # raised by gzip if the file was cut off
             return
         except (gzip.BadGzipFile, zlib.error) as error:
             raise InvalidExport(
                 self.line + 1, "can't be unpacked", hint=f"gzip: {error}."
             ) from error
 
-    def _record(self, raw: bytes) -> dict[str, Any] | None:
+    def _parse(self, raw: bytes) -> dict[str, Any] | None:
+        """Return the record of a line; None if the file was cut off within it."""
         try:
             record = json.loads(raw)
         except (ValueError, RecursionError) as error:
@@ -168,14 +180,14 @@ class Reader:
             )
 
     def _check_end(self, record: dict[str, Any]) -> None:
-        told = record.get("queues"), record.get("messages")
+        expected = record.get("queues"), record.get("messages")
         found = self._counts[QUEUE], self._counts[MESSAGE]
-        if told != found:
+        if expected != found:
             self.fault = (
-                f"its end tells of {told[0]} queues and {told[1]} messages; {found[0]} and "
+                f"its end tells of {expected[0]} queues and {expected[1]} messages; {found[0]} and "
                 f"{found[1]} are there"
             )
-        elif record.get("sha256") != self._sum.hexdigest():
+        elif record.get("sha256") != self._checksum.hexdigest():
             self.fault = "it was changed: its checksum is another"
         elif next(self._lines(), None) is not None:
             self.fault = f"it goes on behind its end, line {self.line}"

@@ -16,20 +16,21 @@ from rsmq.transfer import lines
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, UNLIMITED
 from rsmq.wire.stored import parse_time
 
-#: Above it Redis could not count a total on, and clients in JavaScript could not read it.
-_LARGEST = 2**53
+#: The largest number of a record. Redis counts higher, but JavaScript clients can't read larger
+#: integers exactly.
+_LARGEST_NUMBER = 2**53
 
 
-def of_queue(name: str, attributes: QueueAttributes) -> dict[str, Any]:
-    """The record of a queue."""
+def make_queue_record(name: str, attributes: QueueAttributes) -> dict[str, Any]:
+    """Return the record of a queue."""
     return {
         "type": lines.QUEUE,
         "queue": name,
         "vt": attributes.vt,
         "delay": attributes.delay,
         "maxsize": attributes.maxsize,
-        "created": _seconds(attributes.created),
-        "modified": _seconds(attributes.modified),
+        "created": _unix_seconds(attributes.created),
+        "modified": _unix_seconds(attributes.modified),
         "total_sent": attributes.total_sent,
         "total_received": attributes.total_received,
         "dead_letter_queue": attributes.dead_letter_queue,
@@ -39,17 +40,17 @@ def of_queue(name: str, attributes: QueueAttributes) -> dict[str, Any]:
     }
 
 
-def _seconds(moment: datetime | None) -> int | None:
+def _unix_seconds(moment: datetime | None) -> int | None:
     return None if moment is None else int(moment.timestamp())
 
 
-def of_message(message: StoredMessage) -> dict[str, Any]:
-    """The record of a message; what it does not have is left out."""
+def make_message_record(message: StoredMessage) -> dict[str, Any]:
+    """Return the record of a message, without the fields that the message does not have."""
     record: dict[str, Any] = {
         "type": lines.MESSAGE,
         "queue": message.queue,
         "id": message.id,
-        **lines.body_of(message.raw),
+        **lines.encode_body(message.raw),
         "visible_at_ms": message.visible_at_ms if math.isfinite(message.visible_at_ms) else None,
         "receive_count": message.receive_count,
     }
@@ -62,30 +63,38 @@ def of_message(message: StoredMessage) -> dict[str, Any]:
     return record
 
 
-def queue_name(line: int, record: dict[str, Any]) -> str:
+def parse_queue_name(line: int, record: dict[str, Any]) -> str:
     """
-    The name of the queue that a record is about.
+    Return the name of the queue of a record.
+
+    Args:
+        line: the number of the line, for the error.
+        record: the record.
 
     Raises:
-        InvalidExport: it has none.
+        InvalidExport: the record has no name of a queue.
     """
-    return _text(line, record, "queue")
+    return _parse_text(line, record, "queue")
 
 
-def to_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
+def parse_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
     """
-    The attributes of a queue; what the record does not have is the default.
+    Return the attributes of a queue, with defaults for missing fields.
+
+    Args:
+        line: the number of the line, for the error.
+        record: the record of a queue.
 
     Raises:
-        InvalidExport: a value is not what it must be.
+        InvalidExport: a value has a wrong type or is out of range.
     """
 
-    def number(item: str, default: float = 0, *, low: float = 0) -> Any:
-        value = _number(line, record, item, low=low, high=_LARGEST)
+    def number(field: str, default: float = 0, *, low: float = 0) -> Any:
+        value = _parse_number(line, record, field, low=low, high=_LARGEST_NUMBER)
         return default if value is None else value
 
-    created = _number(line, record, "created", low=0, high=_LARGEST)
-    letters = record.get("dead_letter_queue")
+    created = _parse_number(line, record, "created", low=0, high=_LARGEST_NUMBER)
+    dead_letter_queue = record.get("dead_letter_queue")
     messages = int(number("messages"))
     return QueueAttributes(
         vt=number("vt", DEFAULT_VT),
@@ -99,46 +108,52 @@ def to_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
         hidden_messages=0,
         visible_messages=messages,
         next_due_ms=None,
-        dead_letter_queue=None if letters is None else _text(line, record, "dead_letter_queue"),
-        max_receives=_number(line, record, "max_receives", high=_LARGEST),
+        dead_letter_queue=None
+        if dead_letter_queue is None
+        else _parse_text(line, record, "dead_letter_queue"),
+        max_receives=_parse_number(line, record, "max_receives", high=_LARGEST_NUMBER),
         paused=record.get("paused") is True,
     )
 
 
-def to_restored(line: int, record: dict[str, Any]) -> Restored:
+def parse_message(line: int, record: dict[str, Any]) -> Restored:
     """
-    A message to be put back; its time is cut to whole milliseconds.
+    Return a message to restore. Its times are cut to whole milliseconds.
+
+    Args:
+        line: the number of the line, for the error.
+        record: the record of a message.
 
     Raises:
-        InvalidExport: a value is not what it must be, or there is no id or body.
+        InvalidExport: a value has a wrong type or is out of range, or there is no id or body.
     """
-    raw = lines.raw_of(record)
+    raw = lines.decode_body(record)
     if raw is None:
         raise InvalidExport(
             line, "has no body", hint='A message has "body", a text, or "body_base64".'
         )
-    visible_at = _number(line, record, "visible_at_ms")
-    first = _number(line, record, "first_received_ms")
+    visible_at = _parse_number(line, record, "visible_at_ms")
+    first = _parse_number(line, record, "first_received_ms")
     return Restored(
-        id=_text(line, record, "id"),
+        id=_parse_text(line, record, "id"),
         raw=raw,
         visible_at_ms=None if visible_at is None else math.floor(visible_at),
-        receive_count=int(_number(line, record, "receive_count", low=0) or 0),
+        receive_count=int(_parse_number(line, record, "receive_count", low=0) or 0),
         first_received_ms=None if first is None else int(first),
     )
 
 
-def _text(line: int, record: dict[str, Any], item: str) -> str:
-    value = record.get(item)
+def _parse_text(line: int, record: dict[str, Any], field: str) -> str:
+    value = record.get(field)
     if not isinstance(value, str):
-        raise InvalidExport(line, f"has {_shown(record, item)}", hint=f"{item} is a text.")
+        raise InvalidExport(line, f"has {_describe(record, field)}", hint=f"{field} is a text.")
     return value
 
 
-def _number(
-    line: int, record: dict[str, Any], item: str, *, low: float = -math.inf, high: float = math.inf
+def _parse_number(
+    line: int, record: dict[str, Any], field: str, *, low: float = -math.inf, high: float = math.inf
 ) -> Any:
-    value = record.get(item)
+    value = record.get(field)
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -146,10 +161,10 @@ def _number(
         least = "" if low == -math.inf else f" from {low:g}"
         least += "" if high == math.inf else f" to {high}"
         raise InvalidExport(
-            line, f"has {_shown(record, item)}", hint=f"{item} is a number{least}, or null."
+            line, f"has {_describe(record, field)}", hint=f"{field} is a number{least}, or null."
         )
     return value
 
 
-def _shown(record: dict[str, Any], item: str) -> str:
-    return f"{item} {show(record[item])}" if item in record else f"no {item}"
+def _describe(record: dict[str, Any], field: str) -> str:
+    return f"{field} {show(record[field])}" if field in record else f"no {field}"
