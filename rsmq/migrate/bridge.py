@@ -129,7 +129,7 @@ class Inward:
 
     def __init__(self, source: Source, queue: str, target: Server, to: str) -> None:
         """
-        Name the source and the target.
+        Set the source and the target.
 
         Args:
             source: the source.
@@ -261,7 +261,7 @@ class Outward:
 
     def __init__(self, source: Server, queue: str, target: Server, to: ToList | ToRFQ) -> None:
         """
-        Name the source and the target.
+        Set the source and the target.
 
         Args:
             source: the server of the queue.

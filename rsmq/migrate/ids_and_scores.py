@@ -161,14 +161,14 @@ class OldestFirst:
 
 class CopyConverter:
     """
-    Converts messages of a source that is copied.
+    A converter of the messages of a source that is copied.
 
     They are read from the last to the first. Each run gives a message the same id.
     """
 
     def __init__(self, kind: str, begun_us: int) -> None:
         """
-        Begin at the last message.
+        Create a converter, which begins at the last message.
 
         Args:
             kind: the kind of source.
@@ -206,7 +206,11 @@ class CopyConverter:
 
 
 class MoveConverter:
-    """Converts messages of a source that is moved, from the first to the last, in batches."""
+    """
+    A converter of the messages of a source that is moved.
+
+    They are removed from the first to the last, in batches.
+    """
 
     def __init__(self, kind: str) -> None:
         self._kind = kind

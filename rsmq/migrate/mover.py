@@ -154,7 +154,7 @@ def _preview(
 
 class Mover:
     """
-    Moves messages of a queue, batch by batch.
+    A run of a move, which moves messages in batches.
 
     Attributes:
         removed: the number of messages that it has removed from the source.

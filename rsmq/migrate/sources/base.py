@@ -121,7 +121,7 @@ class Source(Protocol):
         """Yield the messages set aside, in pages; each page is sorted by score and id."""
 
     def wait(self, queue: str, seconds: float) -> None:
-        """Wait until there may be messages to move, at most so many seconds."""
+        """Wait until there may be messages to move, or until so many seconds have passed."""
 
     def may_have_arrived(self, queue: str) -> Iterator[list[IncomingMessage]]:
         """Yield messages that are still at the source, but that an earlier run may have added."""
@@ -309,5 +309,5 @@ class KeyedSource(ABC):
             self.server.raw.hdel(self.aside_key(queue), *ids)
 
     def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[bytes]:
-        """Yield the keys that match a pattern, of a type of key if given; each at least once."""
+        """Yield the keys that match a pattern, of one type or of any; each at least once."""
         return iter(self.server.raw.scan_iter(match=pattern, count=SCAN_COUNT, _type=kind))

@@ -30,7 +30,7 @@ class Lists(KeyedSource):
 
     def __init__(self, server: Server, *, processing: Sequence[str] = ()) -> None:
         """
-        Name the server and the processing lists.
+        Create the source.
 
         Args:
             server: the server of the lists.

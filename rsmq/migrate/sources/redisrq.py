@@ -40,7 +40,7 @@ class RedisRQ:
 
     def __init__(self, server: Server) -> None:
         """
-        Name the server.
+        Create the source.
 
         Args:
             server: the server where the module is loaded.

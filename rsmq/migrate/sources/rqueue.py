@@ -48,7 +48,7 @@ class Rqueue(KeyedSource):
 
     def __init__(self, server: Server, *, unwrap: bool = False) -> None:
         """
-        Name the server.
+        Create the source.
 
         Args:
             server: the server of the queues.

@@ -61,7 +61,7 @@ class Queues(KeyedSource):
 
     def __init__(self, server: Server, *, colon: bool = True, milliseconds: bool = False) -> None:
         """
-        Name the server.
+        Create the source.
 
         Args:
             server: the server and the namespace of the queues.
