@@ -17,9 +17,9 @@ from rsmq.errors import ClientClosed, RSMQError
 from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
 from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.operation import Operation
-from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE, check_deadline
-from rsmq.transport.sync import Caller, caller_of, open_caller
-from rsmq.transport.url import MEMORY, check_url
+from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE_SECONDS, check_deadline
+from rsmq.transport.sync import Caller, caller_from_client, caller_from_url
+from rsmq.transport.url import MEMORY_SCHEME, check_url
 from rsmq.waiting.sync import Watcher, Watchers
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import (
@@ -85,7 +85,7 @@ class RSMQ:
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float = DEFAULT_RETRY_DEADLINE,
+        retry_deadline: float = DEFAULT_RETRY_DEADLINE_SECONDS,
     ) -> None:
         """
         Use an existing client, whatever its decode_responses and protocol version.
@@ -107,7 +107,7 @@ class RSMQ:
         """
         self._settle(ns, codec, realtime=realtime, strict_names=strict_names)
         deadline = check_deadline(retry_deadline)
-        self._use(caller_of(client, self._namespace, deadline))
+        self._use(caller_from_client(client, self._namespace, deadline))
 
     @classmethod
     def from_url(
@@ -118,7 +118,7 @@ class RSMQ:
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float = DEFAULT_RETRY_DEADLINE,
+        retry_deadline: float = DEFAULT_RETRY_DEADLINE_SECONDS,
         **options: Any,
     ) -> Self:
         """
@@ -146,12 +146,12 @@ class RSMQ:
         self = cls.__new__(cls)
         self._settle(ns, codec, realtime=realtime, strict_names=strict_names)
         deadline = check_deadline(retry_deadline)
-        if check_url(url).startswith(MEMORY):
+        if check_url(url).startswith(MEMORY_SCHEME):
             from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
 
-            self._use(caller_of(memory.client(url), self._namespace, deadline))
+            self._use(caller_from_client(memory.client(url), self._namespace, deadline))
         else:
-            self._use(open_caller(url, deadline, options))
+            self._use(caller_from_url(url, deadline, options))
         return self
 
     def _use(self, caller: Caller) -> None:

@@ -26,10 +26,10 @@ NAMES = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "aio": "sync",
-    "async_caller_of": "caller_of",
+    "async_caller_from_client": "caller_from_client",
+    "async_caller_from_url": "caller_from_url",
     "async_client": "client",
     "asyncio": "",
-    "open_async_caller": "open_caller",
 }
 
 #: Texts of the asyncio client, each of which occurs once, and of the synchronous one.

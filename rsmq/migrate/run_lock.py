@@ -12,7 +12,7 @@ from redis.exceptions import RedisError, WatchError
 
 from rsmq.errors import NotPossible
 from rsmq.migrate.server import Server
-from rsmq.transport.process_identity import died, facts
+from rsmq.transport.process_identity import describe_process, has_died
 from rsmq.wire.keys import lock_of_aside
 
 #: Seconds after its last step for which a run holds the lock, unless its process is seen to have
@@ -22,7 +22,7 @@ _LOCK_SECONDS = 10.0
 
 @cache
 def _own_identity() -> bytes:
-    return json.dumps(facts()).encode()
+    return json.dumps(describe_process()).encode()
 
 
 class RunLock:
@@ -55,7 +55,7 @@ class RunLock:
             with self._raw.pipeline() as pipeline, suppress(WatchError):
                 pipeline.watch(self._key)
                 holder = pipeline.get(self._key)
-                if holder not in {None, _own_identity()} and not died(holder.decode()):
+                if holder not in {None, _own_identity()} and not has_died(holder.decode()):
                     raise NotPossible(
                         f"Another run is moving {self._source}, of process {_describe(holder)}",
                         hint="Two at a time would bring messages twice. End it first; if it was "

@@ -16,7 +16,7 @@ from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.model import QueueAttributes
 from rsmq.operations.reading import LookedUp, get_messages, scan_ids
 from rsmq.transfer import lines, records
-from rsmq.transport.retry import is_of_these_keys
+from rsmq.transport.retry import is_limited_to_keys
 from rsmq.wire.keys import QueueKeys
 
 #: The number of ids that are looked up at a time.
@@ -124,7 +124,7 @@ def _read_queues(
         except (InvalidFormat, InvalidValue, QueueNotFound) as error:
             left_out[name] = f"{error}. {error.hint}"
         except ResponseError as error:
-            if not is_of_these_keys(error):
+            if not is_limited_to_keys(error):
                 raise
             left_out[name] = " ".join([f"{error}.", *getattr(error, "__notes__", ())])
     return found, left_out

@@ -1,3 +1,3 @@
 """
-Runs operations on Redis: URLs, connections, and what a failure means.
+Execution of operations on Redis: URLs, connections, retries, cancellation and signals.
 """

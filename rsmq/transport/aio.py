@@ -18,18 +18,30 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from rsmq.errors import ClientClosed, InvalidFormat, RSMQError
 from rsmq.operations.operation import Operation
-from rsmq.transport.cancellation import Persistent, call_or_undo, read_reply
-from rsmq.transport.commands import call_by_name, call_by_text, last_of, transaction
-from rsmq.transport.multiplexed import Line, NotSent, Pipeline, Request, State, is_readable
-from rsmq.transport.pools import checked_pool, without_retries
+from rsmq.transport.cancellation import CancellationGuard, call_or_undo, read_reply
+from rsmq.transport.commands import (
+    eval_command,
+    evalsha_command,
+    script_reply,
+    transaction_commands,
+)
+from rsmq.transport.multiplexed import (
+    MultiplexedConnection,
+    NotSent,
+    ReconnectingConnection,
+    Request,
+    State,
+    is_readable,
+)
+from rsmq.transport.pools import add_default_options, create_pool
 from rsmq.transport.redis_py import socket_of_asyncio
 from rsmq.transport.retry import (
     Attempt,
     Failure,
     classify,
-    explain,
+    convert_error,
     needs_check,
-    retries,
+    plan_retries,
 )
 from rsmq.wire.keys import Namespace, require_hash_tag
 
@@ -37,73 +49,78 @@ T = TypeVar("T")
 
 
 class AsyncCaller(Protocol):
-    """Runs operations on one server."""
+    """An object that runs operations on one server or cluster."""
 
     async def run(self, operation: Operation[T]) -> T:
-        """Send the operation, and return what its reply means."""
+        """Send the operation, retry it if its retry class permits that, and return its result."""
 
     async def close(self) -> None:
         """Close the connections that this object opened."""
 
-    def watched_pool(self) -> Any:
-        """Where a connection that tracks keys can be made; None if nowhere."""
+    def tracking_pool(self) -> Any:
+        """Return the connection pool for connections that track keys; None if they can't."""
 
 
 class _RetryingCaller(ABC):
-    """What the callers of single servers have in common."""
+    """The base class of callers for one server: makes attempts, and undoes cancelled receives."""
 
     def __init__(self, retry_deadline: float) -> None:
         self._retry_deadline = retry_deadline
 
     @abstractmethod
     async def _exchange(
-        self, operation: Operation[Any], persistent: Persistent, *, check: bool
+        self, operation: Operation[Any], guard: CancellationGuard, *, check: bool
     ) -> Any:
-        """The reply; an operation that gives back has done so if this raises a cancellation."""
+        """
+        Send an operation once, and return its reply.
+
+        Raises:
+            CancelledError: the call was cancelled; an operation with ``undo`` is undone.
+        """
 
     async def run(self, operation: Operation[T]) -> T:
-        persistent = Persistent()
+        guard = CancellationGuard()
         try:
-            return await self._attempt(operation, operation.parse, persistent)
+            return await self._attempt(operation, operation.parse, guard)
         except (RedisError, OSError) as error:
             failure = error
         try:
-            return await self._run_again(operation, failure, persistent)
+            return await self._run_again(operation, failure, guard)
         finally:
-            del failure  # as it keeps this frame, the frame would keep it
+            del failure  # its traceback refers to this frame: a reference cycle
 
     async def _run_again(
-        self, operation: Operation[T], error: Exception, persistent: Persistent
+        self, operation: Operation[T], error: Exception, guard: CancellationGuard
     ) -> T:
         deadline = self._retry_deadline
-        steps = retries(operation, error, sent=persistent.sent, deadline=deadline)
+        steps = plan_retries(operation, error, is_sent=guard.is_sent, deadline=deadline)
         step = None
         try:
             while True:
-                if persistent.cancelled is not None:
-                    raise persistent.cancelled
+                if guard.cancellation is not None:
+                    raise guard.cancellation
                 step = next(steps) if not isinstance(step, Attempt) else steps.throw(error)
                 if not isinstance(step, Attempt):
                     await asyncio.sleep(step)
                     continue
-                persistent.sent = False
+                guard.is_sent = False
                 try:
-                    return await self._attempt(step.operation, step.parse, persistent)
+                    return await self._attempt(step.operation, step.parse, guard)
                 except (RedisError, OSError) as failure:
                     error = failure
-                step.sent = persistent.sent
+                step.is_sent = guard.is_sent
         finally:
             del error  # as in run
 
     async def _attempt(
-        self, operation: Operation[T], parse: Callable[[Any], T], persistent: Persistent
+        self, operation: Operation[T], parse: Callable[[Any], T], guard: CancellationGuard
     ) -> T:
-        reply = await self._exchange(operation, persistent, check=needs_check(operation))
-        persistent.look_for_what_was_swallowed()
-        if persistent.cancelled is not None:
-            # It came after the reply, while the connection went back to its pool.
+        reply = await self._exchange(operation, guard, check=needs_check(operation))
+        guard.detect_swallowed_cancellation()
+        if guard.cancellation is not None:
+            # The cancellation came after the reply, while the connection was released.
             await self._undo(operation, reply)
-            raise persistent.cancelled
+            raise guard.cancellation
         return parse(reply)
 
     async def _undo(self, operation: Operation[T], reply: Any) -> None:
@@ -113,126 +130,132 @@ class _RetryingCaller(ABC):
                 await self.run(undo)
 
 
-class AsyncOwnCaller(_RetryingCaller):
+class AsyncMultiplexedCaller(_RetryingCaller):
     """
-    Runs operations over connections of our own: one an event loop, which all calls share.
+    A caller with one connection for each event loop, which all calls of the loop share.
 
-    It is made when first needed: a connection belongs to the loop that it began in.
+    A connection belongs to the loop in which it was opened. It is opened for the first call in that
+    loop.
     """
 
     def __init__(self, pool: Any, retry_deadline: float) -> None:
         super().__init__(retry_deadline)
         self._pool = pool
-        self._lines: dict[asyncio.AbstractEventLoop, Line] = {}
+        self._loop_connections: dict[asyncio.AbstractEventLoop, ReconnectingConnection] = {}
         self._closed = False
 
-    def watched_pool(self) -> Any:
+    def tracking_pool(self) -> Any:
         return self._pool
 
     async def close(self) -> None:
         """
-        Close the connection of each loop, at the latest after INTERRUPTED_SECONDS seconds.
+        Close the connection of each loop, at the latest after INTERRUPTION_GRACE_SECONDS.
 
-        Calls under way may end before that. The others raise ClientClosed; they may have run.
+        Running calls may end before that. The others raise ClientClosed; they may have run.
         """
         self._closed = True
         running = asyncio.get_running_loop()
-        for loop in list(self._lines):  # one step, for loops of other threads come meanwhile
-            line = self._lines.pop(loop, None)
-            if line is not None and loop is running:
-                await line.close()
-            elif line is not None:
-                with suppress(RuntimeError):  # that loop is closed, and its connection with it
-                    loop.call_soon_threadsafe(line.end)
+        # A copy, because loops of other threads may be added meanwhile; list() is atomic.
+        for loop in list(self._loop_connections):
+            connection = self._loop_connections.pop(loop, None)
+            if connection is not None and loop is running:
+                await connection.close()
+            elif connection is not None:
+                with suppress(RuntimeError):  # the loop is closed, and with it its connection
+                    loop.call_soon_threadsafe(connection.start_closing)
 
     async def _exchange(
-        self, operation: Operation[Any], persistent: Persistent, *, check: bool
+        self, operation: Operation[Any], guard: CancellationGuard, *, check: bool
     ) -> Any:
-        line = self._lines.get(asyncio.get_running_loop())
-        pipeline = await (line or self._new_line()).get(check=check)
-        pipeline.calls += 1
-        persistent.sent = True
+        loop_connection = self._loop_connections.get(asyncio.get_running_loop())
+        connection = await (loop_connection or self._create_loop_connection()).get(check=check)
+        connection.calls += 1
+        guard.is_sent = True
         try:
             if operation.undo is None:
-                return await _call_over(pipeline, operation, Request.wait)
+                return await _call_multiplexed(connection, operation, Request.wait)
             return await call_or_undo(
-                operation, persistent, lambda each: _call_over(pipeline, each, persistent.wait)
+                operation, guard, lambda each: _call_multiplexed(connection, each, guard.wait)
             )
         except NotSent:
-            persistent.sent = False
+            guard.is_sent = False
             raise
         except ResponseError as error:
-            # A server that refuses all, as one that was demoted, is looked up anew.
-            if classify(error, sent=True) is Failure.NOTHING_RAN:
-                pipeline.retire()
+            # A server that rejects every command may have been demoted. A new connection finds the
+            # current master.
+            if classify(error, is_sent=True) is Failure.NOTHING_RAN:
+                connection.retire()
             raise
         finally:
-            pipeline.calls -= 1
-            if pipeline.state is not State.OPEN:
-                pipeline.close_if_unused()
+            connection.calls -= 1
+            if connection.state is not State.OPEN:
+                connection.close_if_unused()
 
-    def _new_line(self) -> Line:
+    def _create_loop_connection(self) -> ReconnectingConnection:
         if self._closed:
             raise ClientClosed
-        for other in list(self._lines):
+        for other in list(self._loop_connections):
             if other.is_closed():
-                self._lines.pop(other, None)
-        return self._lines.setdefault(asyncio.get_running_loop(), Line(self._pool))
+                self._loop_connections.pop(other, None)
+        return self._loop_connections.setdefault(
+            asyncio.get_running_loop(), ReconnectingConnection(self._pool)
+        )
 
 
 class AsyncPoolCaller(_RetryingCaller):
-    """Runs operations over connections of a pool that somebody else made, one a call."""
+    """A caller that uses the pool of a handed-in client, with one connection for each attempt."""
 
     def __init__(self, pool: Any, retry_deadline: float) -> None:
         super().__init__(retry_deadline)
         self._pool = pool
 
     async def close(self) -> None:
-        """Nothing: whoever made the pool closes it."""
+        """Do nothing: the program that created the pool closes it."""
 
-    def watched_pool(self) -> Any:
+    def tracking_pool(self) -> Any:
         return self._pool
 
     async def _exchange(
-        self, operation: Operation[Any], persistent: Persistent, *, check: bool
+        self, operation: Operation[Any], guard: CancellationGuard, *, check: bool
     ) -> Any:
         pool = self._pool
         connection = await pool.get_connection()
-        if check and _has_data(connection):
-            await _give_up(pool, connection)
+        if check and _is_unusable(connection):
+            await _discard(pool, connection)
             connection = await pool.get_connection()
-        persistent.sent = True
-        usable = False
+        guard.is_sent = True
+        is_usable = False
         try:
             if operation.undo is None:
                 reply = await _call(connection, operation)
             else:
                 reply = await call_or_undo(
                     operation,
-                    persistent,
-                    lambda each: _call(connection, each, persistent.send, persistent.read),
+                    guard,
+                    lambda each: _call(connection, each, guard.send, guard.read),
                 )
-            usable = True
+            is_usable = True
         except ResponseError as error:
-            # As above.
-            usable = classify(error, sent=True) is not Failure.NOTHING_RAN
+            # As in AsyncMultiplexedCaller.
+            is_usable = classify(error, is_sent=True) is not Failure.NOTHING_RAN
             raise
         except asyncio.CancelledError:
-            usable = persistent.done
+            is_usable = guard.is_answered
             raise
         finally:
-            if not usable:
-                await _give_up(pool, connection)
+            if not is_usable:
+                await _discard(pool, connection)
             elif operation.undo is None:
                 await pool.release(connection)
             else:
-                # Cancelled while it waits for the pool's lock, it would lose what was received.
-                await persistent.finish(lambda: pool.release(connection))
+                # If the release were cancelled while it waits for the lock of the pool, the
+                # received messages would be lost.
+                await guard.finish(lambda: pool.release(connection))
         return reply
 
 
 class AsyncClusterCaller:
-    """Runs operations on a Redis Cluster; redis-py finds the nodes, and repeats by its rules."""
+    """A caller for a Redis Cluster; redis-py finds the nodes, and retries by its own rules."""
 
     def __init__(self, client: RedisCluster) -> None:
         self._client: Any = client
@@ -244,46 +267,48 @@ class AsyncClusterCaller:
             if operation.undo is None:
                 reply = await self._execute(operation)
             else:
-                persistent = Persistent()
+                guard = CancellationGuard()
                 reply = await call_or_undo(
                     operation,
-                    persistent,
-                    lambda each: persistent.finish_task(self._execute(each)),
+                    guard,
+                    lambda each: guard.finish_task(self._execute(each)),
                 )
         except ResponseError as error:
-            ours = explain(error, operation.queues)
-            if ours is not None:
-                raise ours from None
+            converted = convert_error(error, operation.queues)
+            if converted is not None:
+                raise converted from None
             raise
         return operation.parse(reply)
 
     async def close(self) -> None:
-        """Nothing: whoever made the client closes it."""
+        """Do nothing: the program that created the client closes it."""
 
-    def watched_pool(self) -> Any:
-        """None: which node has the keys may change while somebody waits."""
+    def tracking_pool(self) -> Any:
+        """Return None: the keys may move to another node during a waiting receive."""
 
     async def _execute(self, operation: Operation[Any]) -> Any:
         try:
-            return await self._send(call_by_name(operation))
+            return await self._send(evalsha_command(operation))
         except NoScriptError:
-            return await self._send(call_by_text(operation))
+            return await self._send(eval_command(operation))
 
     async def _send(self, command: tuple[bytes, ...]) -> Any:
-        # redis-py looks for the command's name, and for the number of keys, as text.
-        name, script, count, *rest = command
+        # To find the node, redis-py compares the name with str values and reads the number of keys.
+        name, script, key_count, *arguments = command
         return await self._client.execute_command(
-            name.decode(), script, int(count), *rest, NEVER_DECODE=True
+            name.decode(), script, int(key_count), *arguments, NEVER_DECODE=True
         )
 
 
-def async_caller_of(client: object, namespace: Namespace, retry_deadline: float) -> AsyncCaller:
+def async_caller_from_client(
+    client: object, namespace: Namespace, retry_deadline: float
+) -> AsyncCaller:
     """
-    The way to run operations over a client that somebody else made and will close.
+    Return a caller that uses an asyncio client of redis-py; it does not close the client.
 
     Raises:
-        InvalidFormat: it is not an asyncio client of redis-py, or it is one of a Redis Cluster
-            and the namespace has no hash tag.
+        InvalidFormat: the client is not an asyncio client of redis-py, or it is a RedisCluster and
+            the namespace has no hash tag.
     """
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
@@ -300,30 +325,37 @@ def async_caller_of(client: object, namespace: Namespace, retry_deadline: float)
     )
 
 
-def open_async_caller(url: str, retry_deadline: float, options: dict[str, Any]) -> AsyncCaller:
+def async_caller_from_url(url: str, retry_deadline: float, options: dict[str, Any]) -> AsyncCaller:
     """
-    The way to run operations over connections of our own.
+    Return a caller that opens its own connections when they are needed.
+
+    Args:
+        url: the URL of the server.
+        retry_deadline: seconds for retries.
+        options: options of connections for redis-py.
 
     Raises:
-        InvalidFormat: redis-py refuses the URL or an option.
+        InvalidFormat: redis-py rejects the URL or an option.
     """
-    known = without_retries(options, RedisRetry(NoBackoff(), 0))
+    pool_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
 
-    pool = checked_pool(url, lambda: redis.asyncio.Redis.from_url(url, **known).connection_pool)
-    return AsyncOwnCaller(pool, retry_deadline)
+    pool = create_pool(
+        url, lambda: redis.asyncio.Redis.from_url(url, **pool_options).connection_pool
+    )
+    return AsyncMultiplexedCaller(pool, retry_deadline)
 
 
-async def _give_up(pool: Any, connection: Any) -> None:
-    """Close a connection that is of no more use, and tell the pool."""
+async def _discard(pool: Any, connection: Any) -> None:
+    """Close a connection that is not usable any more, and return it to its pool."""
     await connection.disconnect(nowait=True)
     await pool.release(connection)
 
 
-def _has_data(connection: Any) -> bool:
+def _is_unusable(connection: Any) -> bool:
     """
-    Whether an idle connection is of no more use: closed by the server, or out of step.
+    Return whether an idle connection is unusable: closed by the server, or with unexpected data.
 
-    The pool knows only what the event loop has read so far; the socket may know more.
+    The pool checks only data that the event loop has read already; this checks the socket.
     """
     return is_readable(socket_of_asyncio(connection))
 
@@ -332,21 +364,21 @@ async def _send(connection: Any, *command: Any) -> None:
     await connection.send_command(*command)
 
 
-async def _call_over(
-    pipeline: Pipeline,
+async def _call_multiplexed(
+    connection: MultiplexedConnection,
     operation: Operation[Any],
     wait: Callable[[Request], Awaitable[list[Any]]],
 ) -> Any:
     if operation.prelude is not None:
-        return last_of(await wait(pipeline.send(transaction(operation))))
-    replies = await wait(pipeline.send((call_by_name(operation),)))
+        return script_reply(await wait(connection.send(transaction_commands(operation))))
+    replies = await wait(connection.send((evalsha_command(operation),)))
     if isinstance(replies[0], NoScriptError):
-        replies = await wait(pipeline.send((call_by_text(operation),)))
-    return last_of(replies)
+        replies = await wait(connection.send((eval_command(operation),)))
+    return script_reply(replies)
 
 
 async def _transact(connection: Any, operation: Operation[Any]) -> Any:
-    commands = transaction(operation)
+    commands = transaction_commands(operation)
     await connection.send_packed_command(connection.pack_commands(commands))
     replies = []
     for _ in commands:
@@ -354,7 +386,7 @@ async def _transact(connection: Any, operation: Operation[Any]) -> Any:
             replies.append(await connection.read_response(disable_decoding=True))
         except ResponseError as error:
             replies.append(error)
-    return last_of(replies)
+    return script_reply(replies)
 
 
 async def _call(
@@ -365,9 +397,9 @@ async def _call(
 ) -> Any:
     if operation.prelude is not None:
         return await _transact(connection, operation)
-    await send(connection, *call_by_name(operation))
+    await send(connection, *evalsha_command(operation))
     try:
         return await read(connection)
     except NoScriptError:
-        await send(connection, *call_by_text(operation))
+        await send(connection, *eval_command(operation))
         return await read(connection)

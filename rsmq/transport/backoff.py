@@ -14,14 +14,14 @@ def exponential_seconds(
     Return the pause after an attempt, in seconds, without jitter.
 
     Args:
-        attempt: its number, from 1.
+        attempt: the number of the attempt, from 1.
         first: the pause after the first attempt, seconds.
         longest: the longest pause, seconds.
-        factor: how many times as long each pause is as the one before, from 1 to 1,000.
+        factor: the factor by which each pause is longer than the one before, from 1 to 1,000.
     """
     return min(first * factor ** min(attempt - 1, 100), longest)
 
 
 def with_jitter(seconds: float, low: float = 0.5, high: float = 1.0) -> float:
-    """Return a random part of a pause, so that many clients do not act at the same time."""
+    """Return a pause times a random factor, so that many clients do not act at the same time."""
     return seconds * random.uniform(low, high)  # noqa: S311 - spreads load, keeps no secret

@@ -1,5 +1,5 @@
 """
-Cancellation of a call that may have received a message: the call is finished, or undone.
+Cancellation of calls that may receive messages: such a call is finished or undone.
 """
 
 from __future__ import annotations
@@ -12,48 +12,55 @@ from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
 from rsmq.operations.operation import Operation
-from rsmq.transport.multiplexed import Request, look_at_error
-from rsmq.transport.retry import INTERRUPTED_SECONDS
+from rsmq.transport.multiplexed import Request, retrieve_exception
+from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
 
 T = TypeVar("T")
 
 
-class Persistent:
+class CancellationGuard:
     """
-    Goes on through cancellations, for at most INTERRUPTED_SECONDS seconds after the first.
+    A guard that continues the steps of a call after a cancellation.
+
+    It continues them for at most INTERRUPTION_GRACE_SECONDS after the first cancellation.
 
     Attributes:
-        cancelled: the last cancellation, None if there was none.
-        sent: True once any part of a command may have been on its way.
-        done: True once all that was sent has been answered in spite of it.
+        cancellation: the last cancellation; None if there was none.
+        is_sent: whether any part of a command may have been sent.
+        is_answered: whether the call was cancelled, and all its commands were still answered.
     """
 
     def __init__(self) -> None:
-        self.cancelled: asyncio.CancelledError | None = None
-        self.sent = False
-        self.done = False
-        self._until = 0.0
+        self.cancellation: asyncio.CancelledError | None = None
+        self.is_sent = False
+        self.is_answered = False
+        self._deadline = 0.0
         self._task = asyncio.current_task()
-        self._requests = self._task.cancelling() if self._task else 0
+        self._initial_cancel_requests = self._task.cancelling() if self._task else 0
 
-    def note(self, cancelled: asyncio.CancelledError) -> None:
-        """Begin to count the time, if this is the first cancellation."""
-        if self.cancelled is None:
-            self._until = asyncio.get_running_loop().time() + INTERRUPTED_SECONDS
-        self.cancelled = cancelled
+    def note_cancellation(self, cancellation: asyncio.CancelledError) -> None:
+        """Store a cancellation. The first one starts the grace period."""
+        if self.cancellation is None:
+            self._deadline = asyncio.get_running_loop().time() + INTERRUPTION_GRACE_SECONDS
+        self.cancellation = cancellation
 
-    def look_for_what_was_swallowed(self) -> None:
+    def detect_swallowed_cancellation(self) -> None:
         """
-        Note a cancellation that was asked for during the call and that nobody has seen.
+        Store a cancellation that was requested during the call and was not raised.
 
-        On Python 3.11 asyncio.wait_for, by which redis-py sends, returns instead of raising if
-        what it waits for is done in the same moment.
+        redis-py sends with asyncio.wait_for. On Python 3.11, wait_for returns instead of raising
+        CancelledError if the awaited future becomes done at the same moment.
         """
-        if self.cancelled is None and self._task and self._task.cancelling() > self._requests:
-            self.note(asyncio.CancelledError())
+        if (
+            self.cancellation is None
+            and self._task
+            and self._task.cancelling() > self._initial_cancel_requests
+        ):
+            self.note_cancellation(asyncio.CancelledError())
 
     async def send(self, connection: Any, *command: Any) -> None:
-        # redis-py closes a connection whose send is cancelled, with the command on its way.
+        # If the send itself were cancelled, redis-py would close the connection, although the
+        # command may have been sent.
         await self.finish_task(connection.send_command(*command))
 
     async def read(self, connection: Any) -> Any:
@@ -63,58 +70,69 @@ class Persistent:
         return await self.finish(request.wait)
 
     async def finish_task(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that must not be cancelled itself."""
+        """Run a coroutine that must not be cancelled itself, and return its result."""
         task = asyncio.ensure_future(coroutine)
-        # Where the time is over, nobody waits for it any more.
-        task.add_done_callback(look_at_error)
+        # After the grace period nothing awaits the task any more.
+        task.add_done_callback(retrieve_exception)
 
         async def wait() -> T:
-            await asyncio.wait((task,))  # unlike shield, it leaves the task as it is
+            await asyncio.wait(
+                (task,)
+            )  # unlike shield, it can be awaited again after a cancellation
             return task.result()
 
         return await self.finish(wait)
 
     async def finish(self, step: Callable[[], Awaitable[T]]) -> T:
-        """The result of a step that can be taken up again after a cancellation."""
+        """Run a step that can be run again after a cancellation, and return its result."""
         while True:
             try:
-                if self.cancelled is None:
+                if self.cancellation is None:
                     return await step()
-                async with asyncio.timeout_at(self._until):
+                async with asyncio.timeout_at(self._deadline):
                     return await step()
-            except asyncio.CancelledError as cancelled:
-                self.note(cancelled)
-                if asyncio.get_running_loop().time() >= self._until:
+            except asyncio.CancelledError as cancellation:
+                self.note_cancellation(cancellation)
+                if asyncio.get_running_loop().time() >= self._deadline:
                     raise
 
 
 async def call_or_undo(
     operation: Operation[Any],
-    persistent: Persistent,
+    guard: CancellationGuard,
     call: Callable[[Operation[Any]], Awaitable[Any]],
 ) -> Any:
     """
-    Call; if cancelled meanwhile, undo what was done before the cancellation goes on.
+    Call, and return the reply. If cancelled during the call, undo its effect, then raise.
 
-    The cancellation stands in any case: if the undoing fails, the message comes back with its
-    visibility timeout.
+    The cancellation is raised even if the undo operation fails. In that case the messages become
+    visible when their visibility timeout ends.
+
+    Args:
+        operation: the operation.
+        guard: the guard of the call, which ``call`` uses too.
+        call: sends an operation, and returns its reply.
+
+    Raises:
+        CancelledError: the call was cancelled.
+        RedisError, OSError: the call failed and was not cancelled.
     """
     try:
         reply = await call(operation)
-        persistent.look_for_what_was_swallowed()
-        if persistent.cancelled is None:
+        guard.detect_swallowed_cancellation()
+        if guard.cancellation is None:
             return reply
         undo = operation.undo and operation.undo(operation.parse(reply))
         if undo:
             await call(undo)
-        persistent.done = True
+        guard.is_answered = True
     except (RedisError, OSError, RSMQError):
-        if persistent.cancelled is None:
+        if guard.cancellation is None:
             raise
-    raise persistent.cancelled
+    raise guard.cancellation
 
 
 async def read_reply(connection: Any) -> Any:
     """Return the next reply, undecoded."""
-    # Reading can be taken up again after a cancellation, if the connection stays open.
+    # The connection stays open, so that it can be read again after a cancellation.
     return await connection.read_response(disable_decoding=True, disconnect_on_error=False)

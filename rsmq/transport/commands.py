@@ -1,5 +1,5 @@
 """
-The commands that an operation sends, and the reply that counts.
+The commands that an operation sends, and the reply of its script.
 """
 
 from __future__ import annotations
@@ -9,33 +9,37 @@ from typing import Any
 from rsmq.operations.operation import Operation
 
 
-def call_by_name(operation: Operation[Any]) -> tuple[bytes, ...]:
-    """Return the command that runs a script by its SHA-1, if the server knows it."""
-    count = b"%d" % len(operation.keys)
-    return (b"EVALSHA", operation.script.sha1, count, *operation.keys, *operation.args)
+def evalsha_command(operation: Operation[Any]) -> tuple[bytes, ...]:
+    """Return the command that runs a script by its SHA-1, if the server has cached it."""
+    key_count = b"%d" % len(operation.keys)
+    return (b"EVALSHA", operation.script.sha1, key_count, *operation.keys, *operation.args)
 
 
-def call_by_text(operation: Operation[Any]) -> tuple[bytes, ...]:
-    """Return the command that runs a script by its text, which the server then knows."""
-    count = b"%d" % len(operation.keys)
-    return (b"EVAL", operation.script.source, count, *operation.keys, *operation.args)
+def eval_command(operation: Operation[Any]) -> tuple[bytes, ...]:
+    """Return the command that runs a script by its text; the server then caches the script."""
+    key_count = b"%d" % len(operation.keys)
+    return (b"EVAL", operation.script.source, key_count, *operation.keys, *operation.args)
 
 
-def transaction(operation: Operation[Any]) -> list[tuple[bytes, ...]]:
+def transaction_commands(operation: Operation[Any]) -> list[tuple[bytes, ...]]:
     """
     Return the commands of an operation that is sent in one MULTI.
 
-    The script is sent with its text: EVALSHA of an unknown script would fail alone.
+    The script is sent as text: if EVALSHA failed on an unknown script, the other commands would
+    run without it.
     """
-    return [(b"MULTI",), *(operation.prelude or ()), call_by_text(operation), (b"EXEC",)]
+    return [(b"MULTI",), *(operation.prelude or ()), eval_command(operation), (b"EXEC",)]
 
 
-def last_of(replies: list[Any]) -> Any:
+def script_reply(replies: list[Any]) -> Any:
     """
-    Return the reply of the script, of the replies to its commands.
+    Return the reply of the script: the last one, or the last one of a transaction.
+
+    Args:
+        replies: the replies to the commands of one operation, errors included.
 
     Raises:
-        ResponseError: the first error of all.
+        ResponseError: the first error among the replies.
     """
     if len(replies) > 1 and isinstance(replies[-1], list):
         replies = replies[-1]

@@ -1,8 +1,8 @@
 """
 ``memory://``: a Redis inside this process, for development and tests (fakeredis).
 
-Its data live as long as the process; its time is the process's time, so that freezegun moves it.
-Imported only when such a URL is opened.
+Its data exist as long as the process. Its clock is that of the process, so that freezegun can set
+it. The module is imported only when such a URL is opened.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rsmq.errors import MissingExtra
 
 try:
     import fakeredis
-    import lupa  # noqa: F401 - fakeredis runs scripts with it, and misses it only then
+    import lupa  # noqa: F401 - fakeredis needs it for scripts, and fails only when it runs one
 except ImportError as error:
     raise MissingExtra("embedded", "memory://") from error
 
@@ -24,7 +24,10 @@ _lock = threading.Lock()
 
 def server(url: str) -> Any:
     """
-    The server of a URL: ``memory://NAME`` is shared by all who name it, ``memory://`` by none.
+    Return the server of a URL.
+
+    ``memory://NAME`` is the same server for all clients in this process; ``memory://`` is a new
+    server for each call.
 
     Args:
         url: a URL that starts with ``memory://``.
@@ -37,10 +40,10 @@ def server(url: str) -> Any:
 
 
 def client(url: str) -> Any:
-    """A synchronous client of a memory:// URL."""
+    """Return a new synchronous client of a memory:// URL."""
     return fakeredis.FakeRedis(server=server(url))
 
 
 def async_client(url: str) -> Any:
-    """An asyncio client of a memory:// URL."""
+    """Return a new asyncio client of a memory:// URL."""
     return fakeredis.FakeAsyncRedis(server=server(url))

@@ -1,10 +1,10 @@
 """
 One connection for all calls of an event loop.
 
-Commands of calls that run at the same time go out together, and their replies come back in order:
-a call that waits for its reply holds up no other, and a cancelled one leaves the connection as it
-was. redis-py makes the connection (TLS, user, database); its reading and writing a command at a
-time, which takes longer than Redis does, is not used.
+Commands of concurrent calls are sent together, and their replies arrive in the same order. A call
+that waits for its reply does not delay other calls, and a cancelled call leaves the connection
+intact. redis-py opens the connection (TLS, user, database). Its own reading and writing of single
+commands is not used, because it takes more time than Redis needs for a command.
 """
 
 from __future__ import annotations
@@ -22,119 +22,120 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.errors import ClientClosed
-from rsmq.transport.redis_py import make_reader, take_writer
-from rsmq.transport.retry import INTERRUPTED_SECONDS
-from rsmq.transport.signals import Held
-from rsmq.transport.socket import LARGE_SEND, LOOKS_A_TIMEOUT, pack, unsent_bytes
+from rsmq.transport.redis_py import detach_writer, make_reader
+from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
+from rsmq.transport.signals import DeferredSignals
+from rsmq.transport.socket import CHECKS_PER_TIMEOUT, LARGE_SEND_BYTES, pack, unsent_bytes
 
-_NOTHING = object()
+_INCOMPLETE = object()
 
-#: Bytes that are handed to the transport at once: a transport that is full says so after each.
+#: The number of bytes in one write to the transport, which reports after each write whether its
+#: buffer is full.
 _WRITE_BYTES = 65_536
 
 
 class NotSent(RedisConnectionError):
-    """The connection was closed before anything of the command was sent."""
+    """The connection was closed before any part of the command was sent."""
 
 
 class State(Enum):
-    """What a connection may be used for."""
+    """The state of a connection: which calls may use it."""
 
-    OPEN = "open"  # for all calls
-    RETIRED = "retired"  # for the calls that use it already; it closes when they have ended
-    CLOSED = "closed"  # for nothing
+    OPEN = "open"  # all calls
+    RETIRED = "retired"  # the calls that use it already; it is closed when they have ended
+    CLOSED = "closed"  # no calls
 
 
 class Request:
     """
-    Commands that were sent, and the replies to them.
+    Commands that were sent together, and their replies.
 
     Attributes:
-        began: the loop's time when they were sent.
-        replies: those that have come, errors as they are.
+        sent_at: the time of the event loop when they were sent.
+        replies: the replies that have arrived, error replies as exceptions.
     """
 
-    __slots__ = ("_done", "_future", "_loop", "_number", "began", "replies")
+    __slots__ = ("_future", "_is_done", "_loop", "_reply_count", "replies", "sent_at")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, reply_count: int) -> None:
         self._loop = loop
-        self._number = number
+        self._reply_count = reply_count
         self._future = loop.create_future()
-        self._done = False
-        self.began = loop.time()
+        self._is_done = False
+        self.sent_at = loop.time()
         self.replies: list[Any] = []
 
     async def wait(self) -> list[Any]:
-        """The replies; can be taken up again after a cancellation."""
+        """Wait for all replies, and return them. May be called again after a cancellation."""
         if self._future.cancelled():
             self._future = self._loop.create_future()
-            if self._done:
+            if self._is_done:
                 self._future.set_result(self.replies)
         await self._future
         return self.replies
 
-    def add(self, reply: Any) -> bool:
-        """Take in the next reply; True if it was the last."""
+    def add_reply(self, reply: Any) -> bool:
+        """Add the next reply, and return whether it was the last one."""
         self.replies.append(reply)
-        self._done = len(self.replies) == self._number
-        if self._done and not self._future.done():
+        self._is_done = len(self.replies) == self._reply_count
+        if self._is_done and not self._future.done():
             self._future.set_result(None)
-        return self._done
+        return self._is_done
 
     def fail(self, error: Exception) -> None:
-        """No more replies will come."""
-        self.replies = [error] * self._number
-        self._done = True
+        """Replace all replies by an error: no more replies will arrive."""
+        self.replies = [error] * self._reply_count
+        self._is_done = True
         if not self._future.done():
             self._future.set_result(None)
 
 
-class Pipeline(asyncio.Protocol):
+class MultiplexedConnection(asyncio.Protocol):
     """
-    A connection of one event loop.
+    An open connection that the calls of one event loop share.
 
     Attributes:
-        state: what it may be used for.
+        state: which calls may use it.
         calls: the number of calls that use the connection. After a call ends, the caller runs
             ``close_if_unused`` unless the state is OPEN.
     """
 
     def __init__(self, connection: Any) -> None:
-        """Take over a connection that redis-py has opened in the running loop."""
+        """Take over the socket of a connection that redis-py has opened in the running loop."""
         self.state = State.OPEN
         self._loop = asyncio.get_running_loop()
-        self._replies = make_reader(connection, _NOTHING)
+        self._reader = make_reader(connection, _INCOMPLETE)
         self._timeout = connection.socket_timeout
         self.calls = 0
-        self._waiting: deque[Request] = deque()
+        self._pending: deque[Request] = deque()
         self._unsent: list[bytes | memoryview] = []
-        self._flushing = False  # or about to
-        self._full = False  # the transport takes nothing more
+        self._is_flush_scheduled = False
+        self._is_write_paused = False  # the buffer of the transport is full
         self._progress_at = 0.0
-        self._written = 0  # bytes, all in all
-        self._taken = 0  # of these, what the peer has taken for sure
-        self._look: asyncio.TimerHandle | None = None
-        self._watch: asyncio.TimerHandle | None = None
-        self._lost = asyncio.Event()
-        # Kept, for it closes the socket when nobody keeps it; not by redis-py, but here.
-        self._writer = take_writer(connection)
+        self._written_bytes = 0  # since the connection was opened
+        self._confirmed_bytes = 0  # of these, the bytes that the peer has certainly received
+        self._send_check_timer: asyncio.TimerHandle | None = None
+        self._timeout_timer: asyncio.TimerHandle | None = None
+        self._connection_lost = asyncio.Event()
+        # A reference is kept here, because the writer closes the socket when it is freed.
+        self._writer = detach_writer(connection)
         self._transport = self._writer.transport
         self._transport.set_protocol(self)
         self._transport.set_write_buffer_limits(high=_WRITE_BYTES)
 
     @property
-    def idle(self) -> bool:
-        """Whether every request has been answered."""
-        return not self._waiting
+    def is_idle(self) -> bool:
+        """Whether all requests have been answered."""
+        return not self._pending
 
     @property
     def socket(self) -> Any:
-        """Where the connection's bytes come from."""
+        """The socket of the connection; None if the transport has none."""
         return self._transport.get_extra_info("socket")
 
     def send(self, commands: Sequence[tuple[bytes, ...]]) -> Request:
         """
-        Send commands, together with all others of this turn of the loop.
+        Send commands, together with all others of this iteration of the event loop.
 
         Raises:
             NotSent: the connection is closed.
@@ -142,133 +143,136 @@ class Pipeline(asyncio.Protocol):
         if self.state is State.CLOSED:
             raise NotSent("Connection is closed.")
         request = Request(self._loop, len(commands))
-        with Held():  # see signals.py
+        with DeferredSignals():  # see signals.py
             self._unsent += [piece for command in commands for piece in pack(command)]
-        if not self._flushing:
-            self._flushing = True
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
             self._loop.call_soon(self._flush)
-        self._waiting.append(request)
-        if self._timeout and self._watch is None:
-            self._watch = self._loop.call_later(self._timeout, self._check_progress)
+        self._pending.append(request)
+        if self._timeout and self._timeout_timer is None:
+            self._timeout_timer = self._loop.call_later(self._timeout, self._check_timeout)
         return request
 
     def retire(self) -> None:
-        """Take no new calls; close when those that use the connection have ended."""
+        """Accept no new calls; close when the calls that use the connection have ended."""
         if self.state is State.OPEN:
             self.state = State.RETIRED
         self.close_if_unused()
 
     def close_if_unused(self) -> None:
-        """Close a connection that was retired, if no call uses it."""
+        """Close the connection if it is retired and no call uses it."""
         if self.state is State.RETIRED and not self.calls:
             self.close()
 
     def close(self, error: Exception | None = None) -> None:
         """
-        Close the connection now; calls that wait for a reply end with an error.
+        Close the connection now. Calls that wait for a reply raise an error.
 
         Args:
-            error: theirs; after one, what is not sent yet is dropped.
+            error: the error of these calls. With an error, data that is not sent yet is dropped;
+                with None, the data in the buffer of the transport is still sent.
         """
         if self.state is State.CLOSED:
             return
         self.state = State.CLOSED
-        for timer in (self._watch, self._look):
+        for timer in (self._timeout_timer, self._send_check_timer):
             if timer is not None:
                 timer.cancel()
         if error is None and not self._unsent:
             self._writer.close()
-        else:  # closing would first wait until all is sent
+        else:  # close() would first wait until all data is sent
             self._transport.abort()
         self._unsent.clear()
-        waiting, self._waiting = self._waiting, deque()
-        for request in waiting:
+        pending, self._pending = self._pending, deque()
+        for request in pending:
             request.fail(error or RedisConnectionError("Connection closed by this client."))
 
     async def wait_closed(self, seconds: float) -> None:
-        """Wait until the socket is closed, for some seconds at most; then it is cut off."""
+        """Wait until the socket is closed. After ``seconds``, drop unsent data and close it."""
         try:
             async with asyncio.timeout(seconds):
-                await self._lost.wait()
+                await self._connection_lost.wait()
         except TimeoutError:
             self._transport.abort()
-            await self._lost.wait()
+            await self._connection_lost.wait()
 
     def data_received(self, data: bytes) -> None:
         self._progress_at = self._loop.time()
         try:
-            self._replies.feed(data)
-            while (reply := self._replies.gets()) is not _NOTHING:
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not _INCOMPLETE:
                 if not isinstance(reply, hiredis.PushNotification):
-                    self._answer(reply)
-        except RedisError as error:  # what came is not a reply of Redis
+                    self._handle_reply(reply)
+        except RedisError as error:  # the data is not a reply of Redis
             self.close(RedisConnectionError(str(error)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         text = f"Error while reading: {exc}" if exc else "Connection closed by server."
-        self._lost.set()
+        self._connection_lost.set()
         self.close(RedisConnectionError(text))
 
     def pause_writing(self) -> None:
-        self._full = True
+        self._is_write_paused = True
 
     def resume_writing(self) -> None:
-        self._full = False
+        self._is_write_paused = False
         self._progress_at = self._loop.time()
         if self._unsent:
             self._flush()
 
     def _flush(self) -> None:
-        self._flushing = False
-        if self._full or self.state is State.CLOSED:
-            return  # if it is full, resume_writing continues
+        self._is_flush_scheduled = False
+        if self._is_write_paused or self.state is State.CLOSED:
+            return  # resume_writing calls this again
         unsent, self._unsent = self._unsent, []
         size = sum(map(len, unsent))
-        self._written += size
-        if size > LARGE_SEND and self._timeout and self._look is None:
-            self._look_soon()
+        self._written_bytes += size
+        if size > LARGE_SEND_BYTES and self._timeout and self._send_check_timer is None:
+            self._schedule_send_check()
         if size <= _WRITE_BYTES:  # nearly always
             self._transport.write(b"".join(unsent))
             return
-        rest: deque[bytes | memoryview] = deque(unsent)
-        while rest and not self._full:
-            self._transport.write(_first_bytes(rest, _WRITE_BYTES))
-        self._unsent = list(rest)
-        self._written -= sum(map(len, self._unsent))
+        remaining: deque[bytes | memoryview] = deque(unsent)
+        while remaining and not self._is_write_paused:
+            self._transport.write(_take_first_bytes(remaining, _WRITE_BYTES))
+        self._unsent = list(remaining)
+        self._written_bytes -= sum(map(len, self._unsent))
 
-    def _answer(self, reply: Any) -> None:
-        if self._waiting and self._waiting[0].add(reply):
-            self._waiting.popleft()
+    def _handle_reply(self, reply: Any) -> None:
+        if self._pending and self._pending[0].add_reply(reply):
+            self._pending.popleft()
 
-    def _look_soon(self) -> None:
-        self._look = self._loop.call_later(self._timeout / LOOKS_A_TIMEOUT, self._look_at_sending)
+    def _schedule_send_check(self) -> None:
+        self._send_check_timer = self._loop.call_later(
+            self._timeout / CHECKS_PER_TIMEOUT, self._check_send_progress
+        )
 
-    def _look_at_sending(self) -> None:
-        """Note when the peer takes something, until it has all that was written."""
-        self._look = None
+    def _check_send_progress(self) -> None:
+        """Store the time if the peer has received data, until it has received all written data."""
+        self._send_check_timer = None
         unsent = self._transport.get_write_buffer_size() + unsent_bytes(self.socket)
-        if self._written - unsent > self._taken:
-            self._taken = self._written - unsent
+        if self._written_bytes - unsent > self._confirmed_bytes:
+            self._confirmed_bytes = self._written_bytes - unsent
             self._progress_at = self._loop.time()
         if unsent:
-            self._look_soon()
+            self._schedule_send_check()
 
-    def _check_progress(self) -> None:
-        """Give the connection up if for the whole timeout nothing came, and nothing was sent."""
-        self._watch = None
-        if not self._waiting:
+    def _check_timeout(self) -> None:
+        """Close the connection if nothing was received or sent for the whole timeout."""
+        self._timeout_timer = None
+        if not self._pending:
             return
-        left = max(self._waiting[0].began, self._progress_at) + self._timeout - self._loop.time()
+        left = max(self._pending[0].sent_at, self._progress_at) + self._timeout - self._loop.time()
         if left <= 0:
             self.close(RedisTimeoutError("Timeout reading from server."))
             return
-        self._watch = self._loop.call_later(left, self._check_progress)
+        self._timeout_timer = self._loop.call_later(left, self._check_timeout)
 
 
-def _first_bytes(pieces: deque[bytes | memoryview], most: int) -> bytes:
-    """Remove so many bytes from the front of pieces, and return them as one."""
+def _take_first_bytes(pieces: deque[bytes | memoryview], max_bytes: int) -> bytes:
+    """Remove at most ``max_bytes`` bytes from the front of the pieces, and return them joined."""
     taken: list[bytes | memoryview] = []
-    left = most
+    left = max_bytes
     while pieces and left > 0:
         piece = memoryview(pieces.popleft())
         taken.append(piece[:left])
@@ -278,42 +282,46 @@ def _first_bytes(pieces: deque[bytes | memoryview], most: int) -> bytes:
     return b"".join(taken)
 
 
-class Line:
-    """The connection of one event loop, made again when it has failed."""
+class ReconnectingConnection:
+    """The connection of one event loop, which is opened again after it failed."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._pipeline: Pipeline | None = None
-        #: Those that are not closed: the one above, and those that were retired.
-        self._pipelines: set[Pipeline] = set()
+        self._current: MultiplexedConnection | None = None
+        #: The connections that are not closed: the current one and retired ones.
+        self._connections: set[MultiplexedConnection] = set()
         self._opening: asyncio.Task[None] | None = None
-        self._ended = False
+        self._is_closing = False
 
-    async def get(self, *, check: bool) -> Pipeline:
+    async def get(self, *, check: bool) -> MultiplexedConnection:
         """
-        Return the connection; if asked, one that was idle is looked at before.
+        Return the open connection; open it if necessary.
+
+        Args:
+            check: if the connection is idle, check that it is not broken, and replace a broken one.
 
         Raises:
-            ClientClosed: it was closed for good.
+            ClientClosed: close() or start_closing() was called.
+            RedisError, OSError: the connection can't be opened.
         """
-        while not self._ended:
-            pipeline = self._pipeline
-            if pipeline is not None and pipeline.state is State.OPEN:
-                if not (check and pipeline.idle and is_readable(pipeline.socket)):
-                    return pipeline
-                pipeline.close()
+        while not self._is_closing:
+            connection = self._current
+            if connection is not None and connection.state is State.OPEN:
+                if not (check and connection.is_idle and is_readable(connection.socket)):
+                    return connection
+                connection.close()
             opening = self._opening
             if opening is None:
                 opening = self._opening = asyncio.ensure_future(self._open())
-                opening.add_done_callback(look_at_error)  # all calls that wait may be cancelled
+                opening.add_done_callback(retrieve_exception)  # if all waiting calls are cancelled
             await asyncio.wait((opening,))
             if opening.cancelled():
-                if not self._ended:  # as by a program that cancels all tasks
+                if not self._is_closing:  # by a program that cancels all tasks, for example
                     raise RedisConnectionError("Connecting was cancelled.")
             elif (error := opening.exception()) is not None:
                 if not isinstance(error, (RedisError, OSError)):
                     raise error
-                # Each call that waits for it gets an error of its own.
+                # Each waiting call raises its own copy of the error.
                 raise type(error)(*error.args) from error
         raise ClientClosed
 
@@ -325,38 +333,40 @@ class Line:
             await connection.disconnect(nowait=True)
             raise
         else:
-            if self._ended:  # redis-py may swallow a cancellation that comes as it connects
+            if self._is_closing:  # redis-py may have swallowed the cancellation
                 await connection.disconnect(nowait=True)
                 return
-            self._pipelines = {each for each in self._pipelines if each.state is not State.CLOSED}
-            self._pipeline = Pipeline(connection)
-            self._pipelines.add(self._pipeline)
+            self._connections = {
+                each for each in self._connections if each.state is not State.CLOSED
+            }
+            self._current = MultiplexedConnection(connection)
+            self._connections.add(self._current)
         finally:
             self._opening = None
 
-    def end(self) -> None:
-        """Close the connection for good: when its calls have ended, or soon."""
-        self._ended = True
+    def start_closing(self) -> None:
+        """Close the connection when its calls have ended, at the latest after the grace period."""
+        self._is_closing = True
         if self._opening is not None:
             self._opening.cancel()
-        for pipeline in self._pipelines:
-            pipeline.retire()
+        for connection in self._connections:
+            connection.retire()
             asyncio.get_running_loop().call_later(
-                INTERRUPTED_SECONDS, pipeline.close, ClientClosed()
+                INTERRUPTION_GRACE_SECONDS, connection.close, ClientClosed()
             )
 
     async def close(self) -> None:
-        """End it, and wait until no connection is left."""
+        """Close the connection when its calls have ended, and wait until it is closed."""
         opening = self._opening
-        self.end()
+        self.start_closing()
         if opening is not None:
             await asyncio.wait((opening,))
-        for pipeline in self._pipelines:
-            await pipeline.wait_closed(2 * INTERRUPTED_SECONDS)
+        for connection in self._connections:
+            await connection.wait_closed(2 * INTERRUPTION_GRACE_SECONDS)
 
 
 def is_readable(socket: Any) -> bool:
-    """Return whether a socket, if there is one, has something to read, its end included."""
+    """Return whether a socket has data to read or was closed by the peer; False for None."""
     if socket is None:
         return False
     if not hasattr(select, "poll"):
@@ -366,7 +376,7 @@ def is_readable(socket: Any) -> bool:
     return bool(poll.poll(0))
 
 
-def look_at_error(task: asyncio.Task[Any]) -> None:
-    """Look at what a task raised, so that the event loop does not report it as unseen."""
+def retrieve_exception(task: asyncio.Task[Any]) -> None:
+    """Retrieve the exception of a task, so that the event loop does not log it as unretrieved."""
     if not task.cancelled():
         task.exception()

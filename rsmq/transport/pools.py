@@ -10,97 +10,102 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from rsmq.errors import InvalidFormat
-from rsmq.transport.socket import OwnConnection
-from rsmq.transport.url import ENCODED_RULE, bad_url
+from rsmq.transport.socket import SocketConnection
+from rsmq.transport.url import ENCODING_RULE, invalid_url_error
 
-#: How many connections are kept that threads have left.
-_SPARE = 8
+#: The largest number of idle connections that are kept for any thread.
+_MAX_SPARE_CONNECTIONS = 8
 
 
-class Connections(Protocol):
-    """Lends out connections, one for each call."""
+class ConnectionProvider(Protocol):
+    """
+    A provider of connections, one for each call.
+
+    Attributes:
+        pool: the connection pool of redis-py, with the class and the options of connections.
+    """
 
     pool: Any
 
-    def take(self, *, check: bool) -> Any:
-        """Lend out a connection that is ready; checked for being alive if asked."""
+    def acquire(self, *, check: bool) -> Any:
+        """Return an open connection for one call; with ``check``, only one that is not broken."""
 
-    def put(self, connection: Any, *, usable: bool) -> None:
-        """Take a lent connection back."""
+    def release(self, connection: Any, *, is_usable: bool) -> None:
+        """Return a connection after its call; it is closed if it is not usable."""
 
-    def rest(self) -> None:
-        """Leave what is kept for this thread to others."""
+    def release_idle_connection(self) -> None:
+        """Make the idle connection of this thread available to other threads."""
 
     def close(self) -> None:
-        """Close what was opened here."""
+        """Close the connections that this object opened."""
 
 
-class Pooled:
-    """Connections of a redis-py pool, taken and given back for each call."""
+class PooledConnections:
+    """Connections of a redis-py pool, acquired and released for each call."""
 
-    def __init__(self, pool: Any, *, owned: bool) -> None:
+    def __init__(self, pool: Any, *, is_owned: bool) -> None:
         self.pool = pool
-        self._owned = owned
+        self._is_owned = is_owned
         self._closed = False
 
-    def take(self, *, check: bool) -> Any:  # noqa: ARG002 - a pool always checks
+    def acquire(self, *, check: bool) -> Any:  # noqa: ARG002 - a pool always checks
         return self.pool.get_connection()
 
-    def put(self, connection: Any, *, usable: bool) -> None:
-        if not usable or self._closed:
+    def release(self, connection: Any, *, is_usable: bool) -> None:
+        if not is_usable or self._closed:
             connection.disconnect()
         self.pool.release(connection)
 
-    def rest(self) -> None:
-        """Nothing is kept for a thread."""
+    def release_idle_connection(self) -> None:
+        """Do nothing: no connection belongs to a thread."""
 
     def close(self) -> None:
-        """Close the idle connections, if the pool is ours; those that are lent out follow."""
-        if self._owned:
+        """Close idle connections now and others when released, if this object owns the pool."""
+        if self._is_owned:
             self._closed = True
             self.pool.disconnect(inuse_connections=False)
 
 
-class PerThread:
+class ThreadConnections:
     """
-    One idle connection a thread, of a pool that is ours: it saves a pool's cost for each call.
+    Connections with one idle connection for each thread, which avoids the cost of a pool.
 
-    A thread's connection closes when the thread ends. A connection is never in its slot while it
-    is lent out, so that a signal handler or a nested call gets another one. A child process
-    leaves its parent's connections alone. Threads that sleep leave theirs to others, who keep a
-    few.
+    The connection of a thread is closed when the thread ends. While a call uses a connection, it
+    is not stored as the idle one, so that a signal handler or a nested call gets another one. A
+    child process does not use the connections of its parent. Before a thread sleeps, it makes its
+    connection available to other threads; at most _MAX_SPARE_CONNECTIONS of these are kept.
     """
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
-        self._thread = threading.local()
-        self._slots: weakref.WeakSet[_Slot] = weakref.WeakSet()
+        self._local = threading.local()
+        self._states: weakref.WeakSet[_ThreadState] = weakref.WeakSet()
         self._spare: list[Any] = []
         self._closed = False
 
-    def take(self, *, check: bool) -> Any:
-        slot = getattr(self._thread, "slot", None) or self._slot()
-        connection = slot.take() or self._take_spare()
+    def acquire(self, *, check: bool) -> Any:
+        state = getattr(self._local, "state", None) or self._current_state()
+        connection = state.take() or self._take_spare()
         if connection is not None:
             if not connection.is_inherited() and (not check or connection.is_idle()):
                 return connection
-            connection.disconnect()  # a parent's is closed on this side only
+            connection.disconnect()  # if the parent opened it, the parent can still use it
         opened = self.pool.connection_class(**self.pool.connection_kwargs)
         opened.connect()
-        return OwnConnection(opened)
+        return SocketConnection(opened)
 
-    def put(self, connection: Any, *, usable: bool) -> None:
-        slot = getattr(self._thread, "slot", None) or self._slot()
-        if usable and slot.connection is None and not self._closed:
-            slot.connection = connection
+    def release(self, connection: Any, *, is_usable: bool) -> None:
+        state = getattr(self._local, "state", None) or self._current_state()
+        if is_usable and state.connection is None and not self._closed:
+            state.connection = connection
         else:
             connection.disconnect()
 
-    def rest(self) -> None:
-        connection = self._slot().take()
+    def release_idle_connection(self) -> None:
+        connection = self._current_state().take()
         if connection is None:
             return
-        if len(self._spare) < _SPARE:
+        if len(self._spare) < _MAX_SPARE_CONNECTIONS:
             self._spare.append(connection)
         else:
             connection.disconnect()
@@ -110,14 +115,14 @@ class PerThread:
     def close(self) -> None:
         self._closed = True
         self._close_spare()
-        for slot in self._all_slots():
-            connection = slot.take()
+        for state in self._all_states():
+            connection = state.take()
             if connection is not None:
                 connection.disconnect()
 
     def _take_spare(self) -> Any:
         try:
-            return self._spare.pop()  # one step, for other threads
+            return self._spare.pop()  # one atomic step, because other threads do the same
         except IndexError:
             return None
 
@@ -125,60 +130,67 @@ class PerThread:
         while connection := self._take_spare():
             connection.disconnect()
 
-    def _slot(self) -> _Slot:
-        slot: _Slot | None = getattr(self._thread, "slot", None)
-        if slot is None:
-            slot = self._thread.slot = _Slot()
-            self._slots.add(slot)
-        return slot
+    def _current_state(self) -> _ThreadState:
+        state: _ThreadState | None = getattr(self._local, "state", None)
+        if state is None:
+            state = self._local.state = _ThreadState()
+            self._states.add(state)
+        return state
 
-    def _all_slots(self) -> list[_Slot]:
+    def _all_states(self) -> list[_ThreadState]:
         # Without a lock, which a fork could leave locked forever in the child.
         while True:
             try:
-                return list(self._slots)
-            except RuntimeError:  # a thread began meanwhile
+                return list(self._states)
+            except RuntimeError:  # a thread has started meanwhile
                 continue
 
 
-class _Slot:
-    """The place of one thread's idle connection."""
+class _ThreadState:
+    """The idle connection of one thread; None while it has none."""
 
     connection: Any = None
 
     def take(self) -> Any:
-        # One step, so that close() in another thread can't take the same connection.
+        # One atomic step, so that close() in another thread can't get the same connection.
         return self.__dict__.pop("connection", None)
 
     def __del__(self) -> None:
-        # The thread has ended. The connection itself is in reference cycles, and would wait.
+        # The thread has ended. Without this, the connection would stay open until the garbage
+        # collection, because it is part of reference cycles.
         connection = self.take()
         if connection is not None:
             connection.disconnect()
 
 
-def checked_pool(url: str, make: Callable[[], Any]) -> Any:
+def create_pool(url: str, create: Callable[[], Any]) -> Any:
     """
-    The pool that ``make`` makes, if it can make connections; none is opened yet.
+    Create a pool, and check that it can create connections. No connection is opened.
+
+    Args:
+        url: the URL that an error shows, without its secrets.
+        create: creates the pool.
 
     Raises:
-        InvalidFormat: redis-py refuses the URL, or an option of it or beside it.
+        InvalidFormat: redis-py rejects the URL, one of its options or one of the other options.
     """
-    wrong: InvalidFormat
+    invalid: InvalidFormat
     try:
-        pool = make()
+        pool = create()
         pool.connection_class(**pool.connection_kwargs)
     except ValueError:
-        rule = f"The port, the database or an option is not what it must be; {ENCODED_RULE}"
-        wrong = bad_url(url, rule)
+        rule = f"The port, the database or an option is not what it must be; {ENCODING_RULE}"
+        invalid = invalid_url_error(url, rule)
     except TypeError as error:
-        refused = str(error).partition(" got ")[2]
-        wrong = InvalidFormat("options", hint=f"redis-py does not take these options: {refused}.")
+        rejected = str(error).partition(" got ")[2]
+        invalid = InvalidFormat(
+            "options", hint=f"redis-py does not take these options: {rejected}."
+        )
     else:
         return pool
-    raise wrong  # as above
+    raise invalid  # here: as its context, the other error would show the password
 
 
-def without_retries(options: dict[str, Any], retry: object) -> dict[str, Any]:
-    """Options of redis-py for connections of our own; what the caller gives goes first."""
+def add_default_options(options: dict[str, Any], retry: object) -> dict[str, Any]:
+    """Return options of redis-py for our own connections; ``options`` take precedence."""
     return {"retry": retry, "socket_timeout": 5.0, "socket_connect_timeout": 5.0, **options}

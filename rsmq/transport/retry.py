@@ -1,10 +1,11 @@
 """
 The meaning of a failed attempt: which error is raised, and whether to try again.
 
-Pure but for the clock in ``Attempts``. There are three kinds of failures:
+Without I/O; only ``FailedAttempts`` reads the clock. There are three kinds of failures:
 
-- Nothing ran (refused, loading, read-only, out of connections): tried again until the deadline.
-- Ambiguous (the connection broke after the command was sent): as the operation's retry class says.
+- Nothing ran (refused, loading, read-only, out of connections): retried until the deadline.
+- Ambiguous (the connection broke after the command was sent): retried if the retry class of the
+  operation permits it.
 - Any other: raised at once.
 """
 
@@ -27,18 +28,19 @@ from rsmq.wire.refusals import from_script
 
 T = TypeVar("T")
 
-#: How long a call whose attempts never reached the server is tried again, seconds.
-DEFAULT_RETRY_DEADLINE = 5.0
+#: How long a call is retried if none of its attempts reached the server.
+DEFAULT_RETRY_DEADLINE_SECONDS = 5.0
 
-#: How long a receive that is interrupted waits for its reply, seconds.
-INTERRUPTED_SECONDS = 1.0
+#: How long an interrupted or cancelled receive waits for its reply, and how long a client that is
+#: closed waits for running calls.
+INTERRUPTION_GRACE_SECONDS = 1.0
 
-_LONGEST_DEADLINE = 86_400
-_FIRST_PAUSE = 0.01
-_LONGEST_PAUSE = 0.5
+_MAX_DEADLINE_SECONDS = 86_400
+_FIRST_PAUSE_SECONDS = 0.01
+_LONGEST_PAUSE_SECONDS = 0.5
 
-_CODES: dict[type[Exception], str] = {
-    # redis-py cuts the code off the texts of these.
+_CODES_BY_TYPE: dict[type[Exception], str] = {
+    # redis-py removes the code from the texts of these errors.
     redis_errors.BusyLoadingError: "LOADING",
     redis_errors.ReadOnlyError: "READONLY",
     redis_errors.TryAgainError: "TRYAGAIN",
@@ -51,19 +53,19 @@ _CODES: dict[type[Exception], str] = {
     redis_errors.OutOfMemoryError: "OOM",
     redis_errors.NoScriptError: "NOSCRIPT",
 }
-_NOTHING_RAN = {"LOADING", "READONLY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN", "BUSY"}
+_NOTHING_RAN_CODES = {"LOADING", "READONLY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN", "BUSY"}
 
 # Redis 6.2 wraps the error of a command that a script called; 7.0 appends the script's name.
-_WRAPPED = re.compile(
+_WRAPPED_ERROR = re.compile(
     r"(?:ERR )?Error running script \(call to f_\w+\): @user_script:\s?\d+: "
     r"(?:@user_script: \d+: )?-?(?P<error>.*)",
     re.DOTALL,
 )
 
-# A Sentinel connection turns READONLY into a ConnectionError of this text, after closing itself.
-_DEMOTED = "The previous master is now a slave"
+# On READONLY, a Sentinel connection closes itself and raises a ConnectionError with this text.
+_DEMOTED_MASTER_TEXT = "The previous master is now a slave"
 
-_NOT_PERMITTED_IN_SCRIPT = "The user executing the script can't"
+_NOT_PERMITTED_TEXT = "The user executing the script can't"
 
 _ADVICE = {
     "WRONGTYPE": "A key of queue {queue} holds another type than RSMQ's: another program uses it. "
@@ -81,12 +83,12 @@ _ADVICE = {
 }
 
 
-#: Codes of what is wrong with single keys: others are not concerned.
-_OF_KEYS = frozenset({"WRONGTYPE", "ERR", "NOPERM"})
+#: The codes of errors that concern single keys; operations on other keys may succeed.
+_KEY_ERROR_CODES = frozenset({"WRONGTYPE", "ERR", "NOPERM"})
 
 
 class Failure(Enum):
-    """What is known about the attempt."""
+    """The kind of a failed attempt."""
 
     NOTHING_RAN = "nothing ran"
     AMBIGUOUS = "ambiguous"
@@ -94,59 +96,66 @@ class Failure(Enum):
 
 
 def code_of(error: BaseException) -> str:
-    """The code that Redis put first in its error reply, also where a script called for it."""
-    for kind, code in _CODES.items():
-        if isinstance(error, kind):
+    """Return the code of an error reply, also if a command in a script failed with it."""
+    for error_type, code in _CODES_BY_TYPE.items():
+        if isinstance(error, error_type):
             return code
     text = str(error)
-    wrapped = _WRAPPED.match(text)
+    wrapped = _WRAPPED_ERROR.match(text)
     if wrapped:
         text = wrapped["error"]
-    if text.startswith(_NOT_PERMITTED_IN_SCRIPT):
+    if text.startswith(_NOT_PERMITTED_TEXT):
         return "NOPERM"
     return text.partition(" ")[0]
 
 
-def is_of_these_keys(error: BaseException) -> bool:
-    """Whether the server refused for what stands in these keys, or for rights on them."""
+def is_limited_to_keys(error: BaseException) -> bool:
+    """Return whether the server rejected a call because of the values of its keys, or of rights."""
     if not isinstance(error, redis_errors.ResponseError):
         return False
     code = code_of(error)
-    return code in _OF_KEYS or not code.isupper()  # redis-py cuts ERR off
+    return code in _KEY_ERROR_CODES or not code.isupper()  # redis-py removes ERR
 
 
-def classify(error: BaseException, *, sent: bool) -> Failure:
+def classify(error: BaseException, *, is_sent: bool) -> Failure:
     """
-    What this error tells about the attempt.
+    Return the kind of a failed attempt.
 
     Args:
-        error: what redis-py raised.
-        sent: True once any part of the command may have been on its way.
+        error: the error that redis-py raised.
+        is_sent: whether any part of the command may have been sent.
     """
     if isinstance(error, redis_errors.ResponseError | redis_errors.BusyLoadingError):
-        return Failure.NOTHING_RAN if code_of(error) in _NOTHING_RAN else Failure.FINAL
-    if type(error) is redis_errors.ConnectionError and str(error) == _DEMOTED:
+        return Failure.NOTHING_RAN if code_of(error) in _NOTHING_RAN_CODES else Failure.FINAL
+    if type(error) is redis_errors.ConnectionError and str(error) == _DEMOTED_MASTER_TEXT:
         return Failure.NOTHING_RAN
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         return Failure.FINAL
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError):
-        return Failure.AMBIGUOUS if sent else Failure.NOTHING_RAN
+        return Failure.AMBIGUOUS if is_sent else Failure.NOTHING_RAN
     return Failure.FINAL
 
 
 def pause_before_next(
-    retry: Retry, failure: Failure, *, attempts: int, ambiguous: int, left: float, chance: float
+    retry: Retry,
+    failure: Failure,
+    *,
+    failed_attempts: int,
+    ambiguous_attempts: int,
+    seconds_left: float,
+    random_fraction: float,
 ) -> float | None:
     """
-    How long to wait before the next attempt.
+    Return the pause before the next attempt.
 
     Args:
-        retry: what the operation allows after an ambiguous failure.
-        failure: what happened last.
-        attempts: attempts that failed, this one included; from 1.
-        ambiguous: those of them that were ambiguous.
-        left: seconds until the deadline.
-        chance: a random number from 0 to 1, so that many clients don't come back at once.
+        retry: the retry class of the operation.
+        failure: the kind of the last failure.
+        failed_attempts: the number of failed attempts, the last one included; from 1.
+        ambiguous_attempts: the number of these that failed ambiguously.
+        seconds_left: seconds until the deadline.
+        random_fraction: a random number from 0 to 1, so that many clients do not retry at the same
+            time.
 
     Returns:
         Seconds, or None if there is no next attempt.
@@ -154,154 +163,166 @@ def pause_before_next(
     if failure is Failure.FINAL:
         return None
     if failure is Failure.AMBIGUOUS and (
-        retry is Retry.NEVER or (retry is Retry.ONCE and ambiguous > 1)
+        retry is Retry.NEVER or (retry is Retry.ONCE and ambiguous_attempts > 1)
     ):
         return None
-    longest = exponential_seconds(attempts, _FIRST_PAUSE, _LONGEST_PAUSE)
-    pause = longest * (0.5 + chance / 2)
-    return pause if pause < left else None
+    pause_limit = exponential_seconds(failed_attempts, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+    pause = pause_limit * (0.5 + random_fraction / 2)
+    return pause if pause < seconds_left else None
 
 
-class Attempts:
+class FailedAttempts:
     """
     The failed attempts of one call.
 
     Attributes:
-        ambiguous: how many of them may have run on the server.
+        ambiguous_attempts: the number of these that may have run on the server.
     """
 
     def __init__(self, retry: Retry, deadline: float) -> None:
-        self.ambiguous = 0
-        self._failed = 0
+        self.ambiguous_attempts = 0
+        self._count = 0
         self._retry = retry
-        # From the first failure on, so that one that took long leaves time for another attempt.
-        self._until = time.monotonic() + deadline
+        # From the first failure on, so that there is time to retry a first attempt that took long.
+        self._retry_until = time.monotonic() + deadline
 
-    def note(self, error: BaseException) -> None:
-        """Add to the error how often it was tried, if that was more than once."""
-        if self._failed > 1:
-            error.add_note(f"Tried {self._failed} times; retry_deadline bounds the time for that.")
+    def add_attempt_note(self, error: BaseException) -> None:
+        """Add a note with the number of attempts to an error, if there was more than one."""
+        if self._count > 1:
+            error.add_note(f"Tried {self._count} times; retry_deadline bounds the time for that.")
 
-    def pause(self, error: BaseException, *, sent: bool) -> float | None:
-        """Seconds to wait before the next attempt, or None if this error is the caller's."""
-        failure = classify(error, sent=sent)
-        self._failed += 1
-        self.ambiguous += failure is Failure.AMBIGUOUS
+    def record_failure(self, error: BaseException, *, is_sent: bool) -> float | None:
+        """
+        Count a failed attempt, and return the pause before the next one.
+
+        Args:
+            error: the error that redis-py raised.
+            is_sent: whether any part of the command may have been sent.
+
+        Returns:
+            Seconds, or None if the error is raised.
+        """
+        failure = classify(error, is_sent=is_sent)
+        self._count += 1
+        self.ambiguous_attempts += failure is Failure.AMBIGUOUS
         return pause_before_next(
             self._retry,
             failure,
-            attempts=self._failed,
-            ambiguous=self.ambiguous,
-            left=self._until - time.monotonic(),
-            chance=random.random(),  # noqa: S311 - spreads load, keeps no secret
+            failed_attempts=self._count,
+            ambiguous_attempts=self.ambiguous_attempts,
+            seconds_left=self._retry_until - time.monotonic(),
+            random_fraction=random.random(),  # noqa: S311 - spreads load, keeps no secret
         )
 
 
 @dataclass(slots=True, eq=False)
 class Attempt(Generic[T]):
     """
-    One more attempt that is to be made.
+    A further attempt to make.
 
     Attributes:
-        operation: what is to be sent.
-        parse: the meaning of its reply.
-        sent: whether any part of it may have reached the server; set by whoever makes it.
+        operation: the operation to send.
+        parse: converts its reply to the result.
+        is_sent: whether any part of it may have been sent; the caller sets it before it throws the
+            error of the attempt into ``plan_retries``.
     """
 
     operation: Operation[T]
     parse: Callable[[Any], T]
-    sent: bool = False
+    is_sent: bool = False
 
 
-def retries(
-    operation: Operation[T], error: Exception, *, sent: bool, deadline: float
+def plan_retries(
+    operation: Operation[T], error: Exception, *, is_sent: bool, deadline: float
 ) -> Generator[float | Attempt[T], None, None]:
     """
-    Decide what follows a first attempt that failed.
+    Plan the retries after a first attempt that failed.
 
     Args:
-        operation: what was sent.
-        error: why it failed, as redis-py raised it.
-        sent: whether any part of it may have reached the server.
+        operation: the operation that was sent.
+        error: the error that redis-py raised.
+        is_sent: whether any part of the operation may have been sent.
         deadline: seconds for further attempts.
 
     Yields:
-        Seconds to sleep, or an attempt to make. If the attempt fails, its error is to be thrown
-        in here; if it succeeds, this generator is not asked again.
+        Seconds to sleep, or an attempt to make. If the attempt fails, the caller throws its error
+        into the generator. If it succeeds, the caller drops the generator.
 
     Raises:
-        RSMQError: the script refused the call.
+        RSMQError: the script rejected the call.
         RedisError, OSError: the last error, if there is no further attempt.
     """
-    attempts = Attempts(operation.retry, deadline)
+    failed_attempts = FailedAttempts(operation.retry, deadline)
     while True:
         if operation.fallback is not None and code_of(error) == "NOPERM":
             operation = operation.fallback
-            attempts = Attempts(operation.retry, deadline)
+            failed_attempts = FailedAttempts(operation.retry, deadline)
         else:
-            pause = attempts.pause(error, sent=sent)
+            pause = failed_attempts.record_failure(error, is_sent=is_sent)
             if pause is None:
-                ours = explain(error, operation.queues)
+                converted = convert_error(error, operation.queues)
                 try:
-                    if ours is not None:
-                        raise ours from None
-                    attempts.note(error)
+                    if converted is not None:
+                        raise converted from None
+                    failed_attempts.add_attempt_note(error)
                     raise error
                 finally:
-                    del error, ours  # as they keep this frame, it would keep them
+                    del error, converted  # their tracebacks refer to this frame: a reference cycle
             yield pause
-        parse = operation.parse_retried if attempts.ambiguous else None
+        parse = operation.parse_retried if failed_attempts.ambiguous_attempts else None
         attempt = Attempt(operation, parse or operation.parse)
         try:
             yield attempt
         except (redis_errors.RedisError, OSError) as failure:
-            error, sent = failure, attempt.sent
+            error, is_sent = failure, attempt.is_sent
 
 
 def needs_check(operation: Operation[Any]) -> bool:
     """
-    Return whether an idle connection is to be checked before an operation is sent on it.
+    Return whether an idle connection must be checked before an operation is sent on it.
 
-    A connection that died while idle makes the attempt ambiguous. Where that changes neither what
-    is done nor what is returned, the check is not worth its time.
+    If the connection broke while it was idle, the failure of the attempt is ambiguous. The check is
+    not worth its time for operations where that changes neither the retries nor the result.
     """
     return operation.parse_retried is not None or operation.retry is not Retry.ALWAYS
 
 
-def explain(error: BaseException, queues: tuple[str, ...]) -> RSMQError | None:
+def convert_error(error: BaseException, queues: tuple[str, ...]) -> RSMQError | None:
     """
-    Our error for a script's refusal; for others, a note on redis-py's own error.
+    Return the RSMQError for an error with which a script rejected a call; None for other errors.
+
+    Add a note with advice to an error of Redis that has a known remedy.
 
     Args:
-        error: what redis-py raised.
-        queues: the queues that the call was about; empty where it was about none.
+        error: the error that redis-py raised.
+        queues: the names of the queues of the call; empty for a call without a queue.
     """
     if not isinstance(error, redis_errors.ResponseError):
         return None
-    ours = from_script(str(error), queues)
+    converted = from_script(str(error), queues)
     advice = _ADVICE.get(code_of(error))
-    if ours is None and advice:
+    if converted is None and advice:
         error.add_note(advice.format(queue=show_all(queues) or "(the index of queues)"))
-    return ours
+    return converted
 
 
 def check_deadline(seconds: object) -> float:
     """
-    The deadline itself.
+    Check a deadline, and return it as a float.
 
     Raises:
-        InvalidValue: it is not a number of seconds from 0 to a day.
+        InvalidValue: the value is not a number of seconds from 0 to 86,400 (a day).
     """
     if (
         isinstance(seconds, int | float)
         and not isinstance(seconds, bool)
-        and 0 <= seconds <= _LONGEST_DEADLINE
+        and 0 <= seconds <= _MAX_DEADLINE_SECONDS
     ):
         return float(seconds)
     raise InvalidValue(
         "retry_deadline",
         0,
-        _LONGEST_DEADLINE,
+        _MAX_DEADLINE_SECONDS,
         value=seconds,
         hint=f"It is the number of seconds for which a call is tried again; got {show(seconds)}.",
     )

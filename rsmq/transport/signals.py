@@ -1,13 +1,17 @@
 """
-Signals during calls: Ctrl-C is held back, and an event that signal handlers may set.
+Signals during calls: deferred until the call ends, and an event that signal handlers may set.
 
-``Held`` holds Ctrl-C back for the moments in which it would do harm. A reply that has been read
-from the socket but not yet stored would be gone, and a message with it, if a signal handler raised
-just then; and hiredis (3.5.0) crashes the process if one raises while it packs a command. So
-signals that programs are stopped with are noted during an attempt, and delivered right after it.
-An attempt that takes longer than a second after the first signal seems to hang: then the next
+``DeferredSignals`` defers the signals that stop programs (Ctrl-C, for example) during an attempt,
+and delivers them right after it, for two reasons:
+
+- If a signal handler raised after a reply was read from the socket and before it was stored, the
+  reply would be lost, and with it a received message.
+- hiredis (3.5.0) crashes the process if a signal handler raises while it packs a command.
+
+If an attempt runs for more than a second after the first signal, it probably hangs. Then the next
 signal is delivered at once.
-``Flag`` is what threads wait for where a handler may come between.
+
+``Flag`` is an event for threads in which a signal handler may run at any point.
 """
 
 from __future__ import annotations
@@ -22,68 +26,71 @@ from threading import TIMEOUT_MAX, Lock, get_ident, main_thread
 from types import FrameType, MappingProxyType, MethodType, TracebackType
 from typing import Any, Self
 
-# signal's own functions take ten times as long, to make enums of numbers.
-_get, _set = _signal.getsignal, _signal.signal
+# The functions of the module signal take ten times as long, because they convert numbers to enums.
+_get_handler, _set_handler = _signal.getsignal, _signal.signal
 
-_HELD = tuple(
+_DEFERRED_SIGNALS = tuple(
     getattr(_signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(_signal, name)
 )
 
-#: How long signals are held back, from the first one on.
-HOLD_SECONDS = 1.0
+#: The longest time for which signals are deferred, counted from the first one.
+MAX_DEFERRAL_SECONDS = 1.0
 
-# What the main thread of a subinterpreter is told, as under some web servers.
-_NOT_HERE = "signal only works in main thread"
+# The text of the ValueError in the main thread of a subinterpreter, as in some web servers.
+_WRONG_THREAD_TEXT = "signal only works in main thread"
 
 
 _main_thread = main_thread().ident
 
 
-def _in_child() -> None:
-    global _main_thread  # noqa: PLW0603 - the thread that forked is the child's main one
+def _update_main_thread() -> None:
+    global _main_thread  # noqa: PLW0603 - the thread that forked is the main thread of the child
     _main_thread = get_ident()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_update_main_thread)
 
 
-class Held:
+class DeferredSignals:
     """
-    Signals that come inside the block are delivered at its end, to the handlers set before it.
+    A block at whose end the signals that arrived in it are delivered.
 
-    Only the main thread gets signals; elsewhere, and for signals without a Python handler, this
-    does nothing. Each signal is delivered once, as the system does with one that is pending. A
-    signal that comes HOLD_SECONDS after the first is delivered at once, should the block hang.
+    They are delivered to the handlers that were set before the block. A signal that arrives several
+    times is delivered once, as the operating system does with pending signals. If the block hangs,
+    a signal that arrives MAX_DEFERRAL_SECONDS or more after the first is delivered at once.
 
-    ``deliver`` does it earlier, for a block that has something to do when a handler raises, and is
-    not to be disturbed at that.
+    Only the main thread receives signals. The block has no effect in other threads, and on signals
+    without a Python handler.
+
+    A block that must do something when a handler raises calls ``deliver`` before its end. Further
+    signals are still deferred while it does that.
 
     Attributes:
-        noted: the signals that have come and are not delivered, in their order.
+        pending: the signals that have arrived and are not delivered, in the order of arrival.
     """
 
-    # Of the class, until they change: every call makes a block.
+    # Defaults are attributes of the class, because every call creates a block.
     _handlers: Mapping[int, Any] = MappingProxyType({})
-    noted: Mapping[int, FrameType | None] = MappingProxyType({})
-    _held_until = math.inf
-    _ended = False
+    pending: Mapping[int, FrameType | None] = MappingProxyType({})
+    _deferred_until = math.inf
+    _has_ended = False
 
     def __enter__(self) -> Self:
         if get_ident() != _main_thread:
             return self
         handlers = self._handlers = {}
         try:
-            for number in _HELD:
-                handler = _get(number)
-                if handler.__class__ is int or handler is None:  # not Python's
+            for number in _DEFERRED_SIGNALS:
+                handler = _get_handler(number)
+                if handler.__class__ is int or handler is None:  # without a Python handler
                     continue
-                if handler.__class__ is MethodType:  # perhaps one of ours
-                    handler = _unwrapped(number, handler)
+                if handler.__class__ is MethodType:  # perhaps of another block
+                    handler = _program_handler(number, handler)
                 handlers[number] = handler
-                _set(number, self._note)
-        except BaseException as error:  # a signal's, that came before its handler was replaced
-            if isinstance(error, ValueError) and str(error).startswith(_NOT_HERE):
+                _set_handler(number, self._handle)
+        except BaseException as error:  # the old handler raised, on a signal before it was replaced
+            if isinstance(error, ValueError) and str(error).startswith(_WRONG_THREAD_TEXT):
                 handlers.clear()
                 return self
             self._restore()
@@ -94,20 +101,20 @@ class Held:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        trace: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         try:
             self._restore()
         finally:
-            if self.noted:
+            if self.pending:
                 self.deliver()
 
     def deliver(self) -> None:
-        """Call the handlers in the order in which the signals came, all of them if one raises."""
-        while self.noted:
-            number, *others = self.noted
-            frame = self.noted[number]
-            self.noted = {other: self.noted[other] for other in others}
+        """Call the handlers in the order of the signals, and all of them even if one raises."""
+        while self.pending:
+            number, *later = self.pending
+            frame = self.pending[number]
+            self.pending = {each: self.pending[each] for each in later}
             try:
                 self._handlers[number](number, frame)
             except BaseException:
@@ -115,83 +122,85 @@ class Held:
                 raise
 
     def _restore(self) -> None:
-        # From here on a signal is passed on, also by what an exception leaves unrestored.
-        self._ended = True
+        # If an exception ends the loop early, the handlers that it left pass signals on.
+        self._has_ended = True
         for number, handler in self._handlers.items():
-            _set(number, handler)
+            _set_handler(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._ended or time.monotonic() >= self._held_until:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._has_ended or time.monotonic() >= self._deferred_until:
             self._handlers[number](number, frame)
-        elif number not in self.noted:
-            if self._held_until == math.inf:
-                self._held_until = time.monotonic() + HOLD_SECONDS
-            self.noted = {**self.noted, number: frame}
+        elif number not in self.pending:
+            if self._deferred_until == math.inf:
+                self._deferred_until = time.monotonic() + MAX_DEFERRAL_SECONDS
+            self.pending = {**self.pending, number: frame}
 
-    def original(self, number: int) -> Any:
-        """The handler that was set before the block, if the block has ended."""
-        return self._handlers.get(number) if self._ended else None
+    def original_handler(self, number: int) -> Any:
+        """Return the handler that was set before the block; None if the block has not ended."""
+        return self._handlers.get(number) if self._has_ended else None
 
 
-def _unwrapped(number: int, handler: Any) -> Any:
-    """The program's own handler, where a block that ended could not set it again."""
-    while isinstance(owner := getattr(handler, "__self__", None), Held):
-        original = owner.original(number)
-        if original is None:
+def _program_handler(number: int, handler: Any) -> Any:
+    """Return the handler of the program, if a block that has ended could not restore it."""
+    while isinstance(owner := getattr(handler, "__self__", None), DeferredSignals):
+        original_handler = owner.original_handler(number)
+        if original_handler is None:
             break
-        handler = original
+        handler = original_handler
     return handler
 
 
 class Flag:
     """
-    ``threading.Event``, for threads whose signal handlers raise, or set it.
+    An event like ``threading.Event``, for threads whose signal handlers may raise or set it.
 
-    Event takes a lock in Python code. An exception just after that leaves it taken, and whoever
-    sets the event waits forever; so does a handler that sets it while its own thread is in there.
-    Here nobody holds anything while Python code runs.
+    ``threading.Event`` acquires a lock in Python code. If a signal handler raises just after that,
+    the lock stays acquired, and a thread that sets the event waits forever. A handler that sets the
+    event while its own thread holds the lock waits forever too. This class holds no lock while
+    Python code runs.
     """
 
     __slots__ = ("_gate", "_is_set")
 
     def __init__(self) -> None:
         self._is_set = False
-        self._gate = Lock()  # taken while it is not set
+        self._gate = Lock()  # locked while the flag is not set
         self._gate.acquire()
 
     def is_set(self) -> bool:
-        """Whether it is."""
+        """Return whether the flag is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Let all through who wait, or will; from anywhere."""
+        """Set the flag and wake all waiting threads; from any thread or signal handler."""
         self._is_set = True
-        self._open()
+        self._open_gate()
 
     def clear(self) -> None:
-        """Let nobody through any more. Where it is set meanwhile, the next wait may end early."""
+        """Clear the flag. If it is set at the same time, the next wait may end early."""
         self._is_set = False
         self._gate.acquire(blocking=False)
 
     def wait(self, seconds: float | None = None) -> bool:
         """
-        Wait until it is set.
+        Wait until the flag is set.
 
-        Several may wait for a flag that is set for good, each for a time that is not endless: one
-        whom a signal ends may take the place of the next.
+        Several threads may wait only if the flag is never cleared after it was set, and if each of
+        them waits for a limited time: if a signal handler raises in a thread just after it was
+        woken, it does not wake the next one.
 
         Args:
-            seconds: the longest time; None is forever.
+            seconds: the longest wait; None is forever.
 
         Returns:
-            Whether it is set.
+            Whether the flag is set.
         """
-        longest = TIMEOUT_MAX if seconds is None else min(max(seconds, 0.0), TIMEOUT_MAX)
-        if not self._is_set and self._gate.acquire(timeout=longest) and self._is_set:
-            self._open()  # for the next who waits
+        timeout = TIMEOUT_MAX if seconds is None else min(max(seconds, 0.0), TIMEOUT_MAX)
+        if not self._is_set and self._gate.acquire(timeout=timeout) and self._is_set:
+            self._open_gate()  # wakes the next waiting thread
         return self._is_set
 
-    def _open(self) -> None:
+    def _open_gate(self) -> None:
         if self._gate.locked():
-            with suppress(RuntimeError):  # another was faster
+            with suppress(RuntimeError):  # another thread was faster
                 self._gate.release()

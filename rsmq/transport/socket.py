@@ -1,7 +1,7 @@
 """
 Reading and writing on the open socket of a synchronous connection.
 
-It has those methods of redis-py's connections that ``sync.py`` uses.
+The class has the methods of redis-py's connections that ``sync.py`` uses.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ with suppress(ImportError):  # not on Windows
     import fcntl
     import termios
 
-_NOTHING = object()
-_process = object()
+_INCOMPLETE = object()
+_process_token = object()
 
 
-def _in_child() -> None:
-    global _process  # noqa: PLW0603 - another one, without a call of the system for each command
-    _process = object()
+def _renew_process_token() -> None:
+    global _process_token  # noqa: PLW0603 - shows a fork without a system call for each command
+    _process_token = object()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_renew_process_token)
 
-_SOCKET = socket.socket if socket.socket.__module__ == "socket" else None
-_ROOM = 65536
-_MANY = 32
-_LARGE = 131_072
-_PIECE = 32_768
-#: What is larger, bytes, may take long on a slow link: it is watched until it is sent.
-LARGE_SEND = 16_384
-#: How often a timeout it is looked how much is left.
-LOOKS_A_TIMEOUT = 10
+_PLAIN_SOCKET_TYPE = socket.socket if socket.socket.__module__ == "socket" else None
+_BUFFER_BYTES = 65536
+_MANY_ARGUMENTS = 32
+_LARGE_COMMAND_BYTES = 131_072
+_PIECE_BYTES = 32_768
+#: Larger sends may take long on a slow link: their progress is checked until the peer has received
+#: them.
+LARGE_SEND_BYTES = 16_384
+#: The number of checks of that progress in the time of one timeout.
+CHECKS_PER_TIMEOUT = 10
 
 
 def unsent_bytes(connected: Any) -> int:
-    """Return how many bytes the peer has not confirmed; 0 where the system does not say."""
+    """Return the number of written bytes that the peer has not confirmed; 0 if it is unknown."""
     try:
         queued = fcntl.ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4))
     except (OSError, NameError):  # NameError: on Windows
@@ -58,51 +59,53 @@ def unsent_bytes(connected: Any) -> int:
 
 
 def pack(command: tuple[bytes, ...]) -> Iterable[bytes]:
-    """A command as it goes over the wire."""
-    if len(command) < _MANY or sum(map(len, command)) < _LARGE:
+    """Return a command as it is sent: in one piece, or as an iterator of pieces if it is large."""
+    if len(command) < _MANY_ARGUMENTS or sum(map(len, command)) < _LARGE_COMMAND_BYTES:
         return (hiredis.pack_command(command),)  # type: ignore[arg-type]
     return _pieces(command)
 
 
 def _pieces(command: tuple[bytes, ...]) -> Iterator[bytes]:
-    # One after the other: the same small memory serves for all, and large memory is slow to get.
+    # Pieces are created one after another: they reuse the same small block of memory, and large
+    # blocks are slow to allocate.
     parts, size = [b"*%d\r\n" % len(command)], 0
     for argument in command:
         parts += b"$%d\r\n" % len(argument), argument, b"\r\n"
         size += len(argument)
-        if size > _PIECE:
+        if size > _PIECE_BYTES:
             yield b"".join(parts)
             parts, size = [], 0
     yield b"".join(parts)
 
 
-class OwnConnection:
+class SocketConnection:
     """
-    An open connection.
+    An open connection whose socket is read and written directly.
 
     Attributes:
-        connection: redis-py's, which opened it and will close it.
+        connection: the connection of redis-py that opened the socket, and closes it.
     """
 
     def __init__(self, connection: Any) -> None:
-        """Read and write what a connection of redis-py has opened."""
-        self._process = _process
+        """Use the socket of an open connection of redis-py."""
+        self._process_token = _process_token
         self.connection = connection
         self._socket = socket_of(connection)
-        # Not one of TLS or gevent: to be written without a poll() first, as Python's methods make,
-        # which takes as long as the writing. (To let the system time the reading would save
-        # another, but signals that come often would put its timeout off forever.)
-        self._plain = os.name == "posix" and type(self._socket) is _SOCKET
-        #: What TLS has decoded and not given out.
-        self._pending: Callable[[], int] | None = getattr(self._socket, "pending", None)
+        # Whether it is a socket without TLS or gevent. It is written with os.write, because the
+        # methods of Python's sockets call poll() first, which takes as long as the write. (A read
+        # timeout of the operating system would save the poll() before a read too. But each signal
+        # would start that timeout again, so that frequent signals would delay it forever.)
+        self._is_plain = os.name == "posix" and type(self._socket) is _PLAIN_SOCKET_TYPE
+        #: Returns the number of bytes that TLS has decrypted and that are not read yet.
+        self._pending_bytes: Callable[[], int] | None = getattr(self._socket, "pending", None)
         self._poll: Callable[[float], Any] | None = None
         if hasattr(select, "poll"):
             poll = select.poll()
             poll.register(self._socket, select.POLLIN)
             self._poll = poll.poll
-        self._buffer = bytearray(_ROOM)
-        self._sending = False  # perhaps still, something large
-        self._replies = make_reader(connection, _NOTHING)
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._is_sending = False  # whether a large send may not be confirmed yet
+        self._reader = make_reader(connection, _INCOMPLETE)
 
     def disconnect(self) -> None:
         self.connection.disconnect()
@@ -117,13 +120,13 @@ class OwnConnection:
         size = 0
         try:
             for piece in pieces:
-                if self._plain:
+                if self._is_plain:
                     self._write(piece)
                 else:
-                    for at in range(0, len(piece), _ROOM):  # a timeout for each
-                        self._socket.sendall(memoryview(piece)[at : at + _ROOM])
+                    for start in range(0, len(piece), _BUFFER_BYTES):  # the timeout applies to each
+                        self._socket.sendall(memoryview(piece)[start : start + _BUFFER_BYTES])
                 size += len(piece)
-            self._sending = size > LARGE_SEND
+            self._is_sending = size > LARGE_SEND_BYTES
         except TimeoutError:
             raise RedisTimeoutError("Timeout writing to socket") from None
         except OSError as error:
@@ -137,17 +140,22 @@ class OwnConnection:
         push_request: bool = False,
     ) -> Any:
         """
-        The next reply; reading can be taken up again after an interruption.
+        Return the next reply. May be called again after an interruption.
 
         Args:
-            disable_decoding: for redis-py's connections; here nothing is decoded.
-            disconnect_on_error: for redis-py's connections; here who asks also closes.
-            push_request: True also gives out what the server says unasked.
+            disable_decoding: only for redis-py's connections: replies are never decoded here.
+            disconnect_on_error: only for redis-py's connections: the caller disconnects here.
+            push_request: whether push messages of the server are returned too.
+
+        Raises:
+            ResponseError: the reply is an error.
+            RedisConnectionError: the connection is broken.
+            RedisTimeoutError: no data arrived in the time of the socket's timeout.
         """
         del disable_decoding, disconnect_on_error
         while True:
-            reply = self._replies.gets()
-            if reply is _NOTHING:
+            reply = self._reader.gets()
+            if reply is _INCOMPLETE:
                 self._read_more()
             elif isinstance(reply, Exception):
                 raise reply
@@ -156,8 +164,8 @@ class OwnConnection:
 
     def _read_more(self) -> None:
         try:
-            if self._sending:  # the timeout begins when all is sent
-                self._sending = self._wait_while_sending(self._is_readable)
+            if self._is_sending:  # the timeout starts when all data is sent
+                self._is_sending = self._wait_while_sending(self._is_readable)
             size = self._socket.recv_into(self._buffer)
         except TimeoutError:
             raise RedisTimeoutError("Timeout reading from socket") from None
@@ -165,7 +173,7 @@ class OwnConnection:
             raise RedisConnectionError(f"Error while reading from socket: {error}") from None
         if size == 0:
             raise RedisConnectionError("Connection closed by server.")
-        self._replies.feed(self._buffer, 0, size)  # type: ignore[arg-type]
+        self._reader.feed(self._buffer, 0, size)  # type: ignore[arg-type]
 
     def _write(self, piece: bytes) -> None:
         try:
@@ -174,30 +182,31 @@ class OwnConnection:
             written = 0
         if written == len(piece):
             return
-        rest = memoryview(piece)[written:]
+        remaining = memoryview(piece)[written:]
         poll = select.poll()
         poll.register(self._socket, select.POLLOUT)
-        while rest:  # not sendall, whose timeout is one for all of it
+        while remaining:  # not sendall, whose timeout applies to all data together
             self._wait_while_sending(lambda seconds: poll.poll(seconds * 1000))
-            rest = rest[self._socket.send(rest) :]
+            remaining = remaining[self._socket.send(remaining) :]
 
     def _wait_while_sending(self, is_ready: Callable[[float], Any]) -> bool:
         """
-        Wait until the peer has taken all that was written, or something else is ready.
+        Wait until the peer has confirmed all written data, or until ``is_ready`` returns true.
 
         Args:
-            is_ready: waits for so many seconds, and says whether it is.
+            is_ready: waits at most the given number of seconds for another event, and returns
+                whether it has occurred.
 
         Returns:
-            Whether it is; False if all is sent.
+            Whether ``is_ready`` returned true; False if all data is confirmed.
 
         Raises:
-            TimeoutError: it has taken nothing for the whole timeout.
+            TimeoutError: the peer confirmed nothing for the whole timeout.
         """
         timeout = self._socket.gettimeout()
         unsent, progress_at = unsent_bytes(self._socket), time.monotonic()
         while timeout and unsent:
-            if is_ready(timeout / LOOKS_A_TIMEOUT):
+            if is_ready(timeout / CHECKS_PER_TIMEOUT):
                 return True
             before, unsent = unsent, unsent_bytes(self._socket)
             now = time.monotonic()
@@ -208,19 +217,19 @@ class OwnConnection:
         return False
 
     def is_idle(self) -> bool:
-        """Whether nothing has come unasked, not even the connection's end."""
-        return not (self._poll(0) if self._plain and self._poll else self.can_read())
+        """Return whether there is no unexpected data and the peer has not closed the connection."""
+        return not (self._poll(0) if self._is_plain and self._poll else self.can_read())
 
     def is_inherited(self) -> bool:
-        """Whether it is one of the process that this one was forked from."""
-        return self._process is not _process
+        """Return whether the parent process opened this connection before a fork."""
+        return self._process_token is not _process_token
 
     def can_read(self, timeout: float = 0) -> bool:
-        """Whether there is something to read, the connection's end included."""
-        return self._replies.has_data() or self._is_readable(timeout)
+        """Return whether there is data to read, or the peer has closed the connection."""
+        return self._reader.has_data() or self._is_readable(timeout)
 
     def _is_readable(self, timeout: float) -> bool:
-        if self._pending and self._pending():
+        if self._pending_bytes and self._pending_bytes():
             return True
         if self._poll is None:
             return bool(select.select([self._socket], [], [], timeout)[0])

@@ -1,9 +1,9 @@
 """
 Runs an operation on Redis, for the synchronous client.
 
-Connections are taken from the pool and used directly, below the level where redis-py repeats
-commands by itself: only this module knows which operation may be repeated. ``retry.py`` classifies
-failures. The package ``operations`` builds what is sent. ``aio.py`` is the asyncio twin.
+Connections are acquired and used directly, below the level at which redis-py retries commands by
+itself: only this module knows which operation may be retried. ``retry.py`` classifies failures.
+The package ``operations`` builds the commands. ``aio.py`` does the same for asyncio.
 """
 
 from __future__ import annotations
@@ -21,73 +21,85 @@ from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.operations.operation import Operation, Retry
-from rsmq.transport.commands import call_by_name, call_by_text, last_of, transaction
-from rsmq.transport.pools import Connections, PerThread, Pooled, checked_pool, without_retries
+from rsmq.transport.commands import (
+    eval_command,
+    evalsha_command,
+    script_reply,
+    transaction_commands,
+)
+from rsmq.transport.pools import (
+    ConnectionProvider,
+    PooledConnections,
+    ThreadConnections,
+    add_default_options,
+    create_pool,
+)
 from rsmq.transport.retry import (
-    INTERRUPTED_SECONDS,
+    INTERRUPTION_GRACE_SECONDS,
     Attempt,
     Failure,
     classify,
-    explain,
+    convert_error,
     needs_check,
-    retries,
+    plan_retries,
 )
-from rsmq.transport.signals import Held
+from rsmq.transport.signals import DeferredSignals
 from rsmq.transport.socket import pack
 from rsmq.wire.keys import Namespace, require_hash_tag
 
 T = TypeVar("T")
 
-_NOT_ANSWERED = object()
-_ALWAYS = Retry.ALWAYS  # a name less to look up in each call
+_NO_REPLY = object()
+_ALWAYS = Retry.ALWAYS  # saves the lookup of an attribute in each call
 
 
 class Caller(Protocol):
-    """Runs operations on one server."""
+    """An object that runs operations on one server or cluster."""
 
     def run(self, operation: Operation[T]) -> T:
-        """Send the operation, and return what its reply means."""
+        """Send the operation, retry it if its retry class permits that, and return its result."""
 
     def close(self) -> None:
         """Close the connections that this object opened."""
 
-    def watched_pool(self) -> Any:
-        """Where a connection that tracks keys can be made; None if nowhere."""
+    def tracking_pool(self) -> Any:
+        """Return the connection pool for connections that track keys; None if they can't."""
 
-    def rest(self) -> None:
-        """Leave the connection that is kept for this thread to others: it will sleep."""
+    def release_idle_connection(self) -> None:
+        """Make the idle connection of this thread available to other threads, before it sleeps."""
 
 
 class PoolCaller:
-    """Runs operations over connections that this process takes one at a time."""
+    """A caller for one server, which acquires a connection for each attempt."""
 
-    def __init__(self, connections: Connections, retry_deadline: float) -> None:
+    def __init__(self, connections: ConnectionProvider, retry_deadline: float) -> None:
         self._connections = connections
         self._retry_deadline = retry_deadline
 
     def run(self, operation: Operation[T]) -> T:
-        sent: list[bool] = []
+        is_sent: list[bool] = []
         check = (
             operation.parse_retried is not None or operation.retry is not _ALWAYS
         )  # as needs_check
         try:
             if operation.undo is not None:
-                return self._receive(operation, check, sent)
-            # Also while it connects: redis-py keeps a connection whose greeting was broken off,
-            # and would take its answer for that of the next command.
-            with Held():
-                reply = self._exchange(self._connections.take(check=check), operation, sent)
+                return self._receive(operation, check, is_sent)
+            # Signals are deferred also while it connects. If a handler raised during the handshake,
+            # redis-py would keep the connection, and read a reply of the handshake as that of the
+            # next command.
+            with DeferredSignals():
+                reply = self._exchange(self._connections.acquire(check=check), operation, is_sent)
         except RedisError as error:
             failure = error
         else:
             return operation.parse(reply)
         try:
-            return self._run_again(operation, failure, sent=bool(sent))
+            return self._run_again(operation, failure, is_sent=bool(is_sent))
         finally:
-            del failure  # as it keeps this frame, the frame would keep it
+            del failure  # its traceback refers to this frame: a reference cycle
 
-    def _run_again(self, operation: Operation[T], error: RedisError, *, sent: bool) -> T:
-        steps = retries(operation, error, sent=sent, deadline=self._retry_deadline)
+    def _run_again(self, operation: Operation[T], error: RedisError, *, is_sent: bool) -> T:
+        steps = plan_retries(operation, error, is_sent=is_sent, deadline=self._retry_deadline)
         try:
             step = next(steps)
             while True:
@@ -95,18 +107,20 @@ class PoolCaller:
                     time.sleep(step)
                     step = next(steps)
                     continue
-                again, begun = step.operation, list[bool]()
+                next_operation, is_attempt_sent = step.operation, list[bool]()
                 try:
-                    if again.undo is not None:
-                        return self._receive(again, needs_check(again), begun)
-                    with Held():
-                        connection = self._connections.take(check=needs_check(again))
-                        reply = self._exchange(connection, again, begun)
+                    if next_operation.undo is not None:
+                        return self._receive(
+                            next_operation, needs_check(next_operation), is_attempt_sent
+                        )
+                    with DeferredSignals():
+                        connection = self._connections.acquire(check=needs_check(next_operation))
+                        reply = self._exchange(connection, next_operation, is_attempt_sent)
                 except RedisError as failure:
                     error = failure
                 else:
                     return step.parse(reply)
-                step.sent = bool(begun)
+                step.is_sent = bool(is_attempt_sent)
                 step = steps.throw(error)
         finally:
             del error  # as in run
@@ -114,33 +128,34 @@ class PoolCaller:
     def close(self) -> None:
         self._connections.close()
 
-    def watched_pool(self) -> Any:
+    def tracking_pool(self) -> Any:
         return self._connections.pool
 
-    def rest(self) -> None:
-        self._connections.rest()
+    def release_idle_connection(self) -> None:
+        self._connections.release_idle_connection()
 
-    def _receive(self, operation: Operation[T], check: bool, sent: list[bool]) -> T:  # noqa: FBT001
-        """Exchange; if interrupted by a signal, undo what was done before that goes on."""
+    def _receive(self, operation: Operation[T], check: bool, is_sent: list[bool]) -> T:  # noqa: FBT001
+        """Run an operation with ``undo``; undo it if a signal handler raises before the return."""
         received: T | None = None
         try:
-            with Held() as held:
-                connection = self._connections.take(check=check)
-                received = operation.parse(self._exchange(connection, operation, sent))
-                if held.noted:
+            with DeferredSignals() as deferred:
+                connection = self._connections.acquire(check=check)
+                received = operation.parse(self._exchange(connection, operation, is_sent))
+                if deferred.pending:
                     try:
-                        held.deliver()
+                        deferred.deliver()
                     except BaseException:
-                        # The next signal is held back while what was received is undone.
-                        undone, received = received, None
-                        self._undo(operation, undone)
+                        # Signals are still deferred here, while the receive is undone.
+                        unreturned, received = received, None
+                        self._undo(operation, unreturned)
                         raise
-            # Until here a signal may raise, and what was received must be known then.
+            # Not in an else block: until the return, a signal handler may raise, and the receive
+            # must then be undone.
             return received  # noqa: TRY300
         except RedisError:
             raise
         except BaseException:
-            with Held():  # so that the next signal does not break it off
+            with DeferredSignals():  # so that another signal does not interrupt it
                 self._undo(operation, received)
             raise
 
@@ -150,29 +165,32 @@ class PoolCaller:
             with suppress(RedisError, RSMQError):
                 self.run(undo)
 
-    def _exchange(self, connection: Any, operation: Operation[T], sent: list[bool]) -> Any:
-        sent.append(True)
-        usable = False
-        reply = _NOT_ANSWERED
+    def _exchange(self, connection: Any, operation: Operation[T], is_sent: list[bool]) -> Any:
+        is_sent.append(True)
+        is_usable = False
+        reply = _NO_REPLY
         try:
             reply = _call(connection, operation)
-            usable = True
+            is_usable = True
         except ResponseError as error:
-            # A server that refuses all, as one that was demoted, is looked up anew.
-            usable = classify(error, sent=True) is not Failure.NOTHING_RAN
+            # A server that rejects every command may have been demoted. A new connection finds the
+            # current master.
+            is_usable = classify(error, is_sent=True) is not Failure.NOTHING_RAN
             raise
         except RedisError:
             raise
         except BaseException:
-            usable = operation.undo is not None and _give_back(connection, operation, reply)
+            is_usable = operation.undo is not None and _undo_interrupted(
+                connection, operation, reply
+            )
             raise
         finally:
-            self._connections.put(connection, usable=usable)
+            self._connections.release(connection, is_usable=is_usable)
         return reply
 
 
 class ClusterCaller:
-    """Runs operations on a Redis Cluster; redis-py finds the nodes, and repeats by its rules."""
+    """A caller for a Redis Cluster; redis-py finds the nodes, and retries by its own rules."""
 
     def __init__(self, client: RedisCluster) -> None:
         self._client: Any = client
@@ -182,46 +200,46 @@ class ClusterCaller:
             return self.run(operation.fallback)
         try:
             try:
-                reply = self._execute(call_by_name(operation))
+                reply = self._execute(evalsha_command(operation))
             except NoScriptError:
-                reply = self._execute(call_by_text(operation))
+                reply = self._execute(eval_command(operation))
         except ResponseError as error:
-            ours = explain(error, operation.queues)
-            if ours is not None:
-                raise ours from None
+            converted = convert_error(error, operation.queues)
+            if converted is not None:
+                raise converted from None
             raise
         return operation.parse(reply)
 
     def _execute(self, command: tuple[bytes, ...]) -> Any:
-        # redis-py looks for the command's name, and for the number of keys, as text.
-        name, script, count, *rest = command
+        # To find the node, redis-py compares the name with str values and reads the number of keys.
+        name, script, key_count, *arguments = command
         return self._client.execute_command(
-            name.decode(), script, int(count), *rest, NEVER_DECODE=True
+            name.decode(), script, int(key_count), *arguments, NEVER_DECODE=True
         )
 
     def close(self) -> None:
-        """Nothing: whoever made the client closes it."""
+        """Do nothing: the program that created the client closes it."""
 
-    def watched_pool(self) -> Any:
-        """None: which node has the keys may change while somebody waits."""
+    def tracking_pool(self) -> Any:
+        """Return None: the keys may move to another node during a waiting receive."""
 
-    def rest(self) -> None:
-        """Nothing is kept for a thread."""
+    def release_idle_connection(self) -> None:
+        """Do nothing: no connection belongs to a thread."""
 
 
-def caller_of(client: object, namespace: Namespace, retry_deadline: float) -> Caller:
+def caller_from_client(client: object, namespace: Namespace, retry_deadline: float) -> Caller:
     """
-    The way to run operations over a client that somebody else made and will close.
+    Return a caller that uses a client of redis-py; it does not close the client.
 
     Raises:
-        InvalidFormat: it is not a synchronous client of redis-py, or it is one of a Redis
-            Cluster and the namespace has no hash tag.
+        InvalidFormat: the client is not a synchronous client of redis-py, or it is a RedisCluster
+            and the namespace has no hash tag.
     """
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
         return ClusterCaller(client)
     if isinstance(client, redis.Redis) and not isinstance(client, redis.client.Pipeline):
-        return PoolCaller(Pooled(client.connection_pool, owned=False), retry_deadline)
+        return PoolCaller(PooledConnections(client.connection_pool, is_owned=False), retry_deadline)
     raise InvalidFormat(
         "client",
         value=type(client).__name__,
@@ -230,22 +248,30 @@ def caller_of(client: object, namespace: Namespace, retry_deadline: float) -> Ca
     )
 
 
-def open_caller(url: str, retry_deadline: float, options: dict[str, Any]) -> Caller:
+def caller_from_url(url: str, retry_deadline: float, options: dict[str, Any]) -> Caller:
     """
-    The way to run operations over connections of our own.
+    Return a caller that opens its own connections when they are needed.
+
+    Args:
+        url: the URL of the server.
+        retry_deadline: seconds for retries.
+        options: options of connections for redis-py.
 
     Raises:
-        InvalidFormat: redis-py refuses the URL or an option.
+        InvalidFormat: redis-py rejects the URL or an option.
     """
-    known = without_retries(options, RedisRetry(NoBackoff(), 0))
-    pool = checked_pool(url, lambda: redis.Redis.from_url(url, **known).connection_pool)
-    # Who sets a limit wants the threads to share; without one each may keep its connection.
-    limited = "max_connections" in options or "max_connections=" in url
-    return PoolCaller(Pooled(pool, owned=True) if limited else PerThread(pool), retry_deadline)
+    pool_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
+    pool = create_pool(url, lambda: redis.Redis.from_url(url, **pool_options).connection_pool)
+    # With a limit the threads must share connections; without one each thread has its own.
+    has_limit = "max_connections" in options or "max_connections=" in url
+    return PoolCaller(
+        PooledConnections(pool, is_owned=True) if has_limit else ThreadConnections(pool),
+        retry_deadline,
+    )
 
 
 def _transact(connection: Any, operation: Operation[Any]) -> Any:
-    commands = transaction(operation)
+    commands = transaction_commands(operation)
     connection.send_packed_command(connection.pack_commands(commands))
     replies = []
     for _ in commands:
@@ -253,39 +279,45 @@ def _transact(connection: Any, operation: Operation[Any]) -> Any:
             replies.append(connection.read_response(disable_decoding=True))
         except ResponseError as error:
             replies.append(error)
-    return last_of(replies)
+    return script_reply(replies)
 
 
 def _call(connection: Any, operation: Operation[Any]) -> Any:
     if operation.prelude is not None:
         return _transact(connection, operation)
-    # An interrupted receive reads on, so an interruption alone must not close the connection.
+    # After an interruption the reply of a receive is still read, to undo the receive. So the
+    # interruption must not close the connection.
     close_on_error = operation.undo is None
-    connection.send_packed_command(operation.packed or _packed(operation))
+    connection.send_packed_command(operation.packed or _pack_operation(operation))
     try:
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
     except NoScriptError:
-        connection.send_command(*call_by_text(operation))
+        connection.send_command(*eval_command(operation))
         return connection.read_response(disable_decoding=True, disconnect_on_error=close_on_error)
 
 
-def _packed(operation: Operation[Any]) -> Iterable[bytes]:
-    packed = pack(call_by_name(operation))
+def _pack_operation(operation: Operation[Any]) -> Iterable[bytes]:
+    packed = pack(evalsha_command(operation))
     if packed.__class__ is tuple:
         operation.packed = packed
     return packed
 
 
-def _give_back(connection: Any, operation: Operation[Any], reply: Any) -> bool:
+def _undo_interrupted(connection: Any, operation: Operation[Any], reply: Any) -> bool:
     """
-    Undo a receive that was interrupted, as by Ctrl-C; True if the connection is still usable.
+    Undo a receive that a signal interrupted, and return whether the connection is usable.
 
-    The interruption stands in any case: what fails here fails silently, and the message comes
-    back with its visibility timeout.
+    Errors are ignored, so that the interruption is raised: the messages then become visible when
+    their visibility timeout ends.
+
+    Args:
+        connection: the connection on which the operation was sent.
+        operation: the receive.
+        reply: its reply; _NO_REPLY if it was not read yet.
     """
     try:
-        if reply is _NOT_ANSWERED:
-            if not connection.can_read(timeout=INTERRUPTED_SECONDS):
+        if reply is _NO_REPLY:
+            if not connection.can_read(timeout=INTERRUPTION_GRACE_SECONDS):
                 return False
             reply = connection.read_response(disable_decoding=True)
         undo = operation.undo and operation.undo(operation.parse(reply))

@@ -11,20 +11,21 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from rsmq.errors import InvalidFormat
 
-#: The scheme of a server inside the process.
-MEMORY = "memory://"
+#: The scheme of a server inside this process.
+MEMORY_SCHEME = "memory://"
 _DATABASE = re.compile(r"/?\d*/?")
 _HOST = re.compile(r"[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]*\]")
-ENCODED_RULE = "/ # ? @ : [ and ] in a password are percent-encoded, letters of other scripts too."
-_SCHEMES = (MEMORY, "redis://", "rediss://", "unix://")
+ENCODING_RULE = "/ # ? @ : [ and ] in a password are percent-encoded, letters of other scripts too."
+_SCHEMES = (MEMORY_SCHEME, "redis://", "rediss://", "unix://")
 
 
 def check_url(url: object) -> str:
     """
-    The URL itself.
+    Check a URL, and return it unchanged.
 
     Raises:
-        InvalidFormat: it is not a str, or none of the schemes that are known.
+        InvalidFormat: the URL is not a str, has an unknown scheme, can't be parsed, or has a path
+            that is not a database number.
     """
     if not isinstance(url, str):
         raise InvalidFormat(
@@ -34,52 +35,52 @@ def check_url(url: object) -> str:
             "a client goes to the constructor.",
         )
     if not url.startswith(_SCHEMES):
-        raise bad_url(url, "A URL begins with redis://, rediss://, unix:// or memory://.")
+        raise invalid_url_error(url, "A URL begins with redis://, rediss://, unix:// or memory://.")
     path = None
     with suppress(ValueError):
         path = urlsplit(url).path
     if path is None:  # raised here: as its context, the other error would show the password
-        raise bad_url(url, ENCODED_RULE)
-    # redis-py takes a path that is not a number for database 0.
+        raise invalid_url_error(url, ENCODING_RULE)
+    # redis-py uses database 0 if the path is not a number.
     if url.startswith(("redis://", "rediss://")) and not _DATABASE.fullmatch(path):
-        raise bad_url(url, "What follows the last slash is the number of the database.")
+        raise invalid_url_error(url, "What follows the last slash is the number of the database.")
     return url
 
 
-def bad_url(url: str, rule: str) -> InvalidFormat:
-    """The error for a URL; whatever may be part of a password is not shown."""
-    shown = _without_secrets(url)
+def invalid_url_error(url: str, rule: str) -> InvalidFormat:
+    """Return the error for a URL; it shows nothing that may be part of a password."""
+    masked = _mask_secrets(url)
     return InvalidFormat(
         "url",
-        value=shown,
-        hint=f"{rule} User, password and options left out, it is {shown!r}.",
+        value=masked,
+        hint=f"{rule} User, password and options left out, it is {masked!r}.",
     )
 
 
-def _without_secrets(url: str) -> str:
-    """Scheme, host, port and database, as far as they are such; stars for all else."""
+def _mask_secrets(url: str) -> str:
+    """Return the scheme, host, port and database of a URL, with stars for invalid parts."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return "***"
-    before, _, place = rest.rpartition("@")
-    if "?" in before or "#" in before:  # in an option or in a password: nobody can tell
+    before, _, location = rest.rpartition("@")
+    if "?" in before or "#" in before:  # the @ may be in an option or in a password
         return f"{scheme}://***"
-    place = place.partition("?")[0]
+    location = location.partition("?")[0]
     if scheme == "unix":
-        return f"{scheme}://{place}"
-    address, slash, database = place.partition("/")
+        return f"{scheme}://{location}"
+    address, slash, database = location.partition("/")
     host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
-    shown = host if _HOST.fullmatch(host) else "***"
-    shown += colon + (port if port.isdecimal() else "***") if colon else ""
-    return f"{scheme}://{shown}{slash}{database if _DATABASE.fullmatch(database) else '***'}"
+    masked = host if _HOST.fullmatch(host) else "***"
+    masked += colon + (port if port.isdecimal() else "***") if colon else ""
+    return f"{scheme}://{masked}{slash}{database if _DATABASE.fullmatch(database) else '***'}"
 
 
 def split_password(url: str) -> tuple[str, str | None]:
     """
-    Return a URL without its password, and the password; None if it has none.
+    Return a URL without its password, and the decoded password; None if it has none.
 
     Raises:
-        InvalidFormat: it is not a URL of Redis.
+        InvalidFormat: ``check_url`` rejects the URL.
     """
     parts = urlsplit(check_url(url))
     user, colon, password = parts.netloc.rpartition("@")[0].partition(":")
@@ -92,10 +93,10 @@ def split_password(url: str) -> tuple[str, str | None]:
 
 def has_password(url: str) -> bool:
     """
-    Return whether a URL holds a password, also as an option.
+    Return whether a URL contains a password, as part of the address or as an option.
 
     Raises:
-        ValueError: it can't be parsed; its context may show the password.
+        ValueError: the URL can't be parsed; the traceback may show the password.
     """
     parts = urlsplit(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
@@ -103,20 +104,20 @@ def has_password(url: str) -> bool:
 
 
 def without_options(url: str, names: Container[str]) -> str:
-    """Return a URL without the options of these names."""
+    """Return a URL without the options that have one of the names."""
     parts = urlsplit(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    kept = [(name, value) for name, value in options if name not in names]
-    return urlunsplit(parts._replace(query=urlencode(kept)))
+    kept_options = [(name, value) for name, value in options if name not in names]
+    return urlunsplit(parts._replace(query=urlencode(kept_options)))
 
 
-#: In a text: a URL from its slashes to the last @, or to the … of a shortened text; and a password
-#: that is an option.
+#: The secrets in a text: of a URL, all from its slashes to the last @, or to the … of a shortened
+#: text; and a password that is an option.
 _SECRETS = re.compile(
     r"(\w:/{1,2}|//)(?:.*(?=@)|\S*…)|(password=)[^\s&'\"]*", re.DOTALL | re.IGNORECASE
 )
 
 
 def redact(text: str) -> str:
-    """Return a text without what may be the password of a URL; it rather removes too much."""
+    """Return a text in which stars replace all that may be the password of a URL, or more."""
     return _SECRETS.sub(lambda found: f"{found[1] or found[2]}***", text)

@@ -1,3 +1,3 @@
 """
-Blocking receive: who waits for which queue, and what wakes them.
+Waiting receives: the schedule of waiters, and the watchers that wake them.
 """

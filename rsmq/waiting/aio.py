@@ -245,7 +245,7 @@ class AsyncWatchers:
             for other in list(self._watchers):
                 if other.is_closed():
                     self._watchers.pop(other, None)
-            watcher = AsyncWatcher(self._caller.watched_pool(), self._namespace)
+            watcher = AsyncWatcher(self._caller.tracking_pool(), self._namespace)
             self._watchers[loop] = watcher
         return watcher
 

@@ -22,8 +22,8 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import ClientClosed
-from rsmq.transport.signals import Flag, Held
-from rsmq.transport.socket import OwnConnection
+from rsmq.transport.signals import DeferredSignals, Flag
+from rsmq.transport.socket import SocketConnection
 from rsmq.transport.sync import Caller
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.tracking import REPLY_TIMEOUT_SECONDS, tracking_options
@@ -44,7 +44,9 @@ now = partial(time.monotonic)
 class Watcher:
     """A thread that wakes waiting receives when there may be a message."""
 
-    def __init__(self, pool: Any, namespace: Namespace, rest: Callable[[], object]) -> None:
+    def __init__(
+        self, pool: Any, namespace: Namespace, release_idle_connection: Callable[[], object]
+    ) -> None:
         """
         Create a watcher; nothing is opened before the first wait.
 
@@ -52,10 +54,11 @@ class Watcher:
             pool: a connection pool for the tracking connection; None if no connection can report
                 changes.
             namespace: the namespace of the queues.
-            rest: called by a waiting thread before it sleeps.
+            release_idle_connection: called by a waiting thread before it sleeps; makes its
+                connection available to other threads.
         """
         self._pool = pool
-        self._rest = rest
+        self._release_idle_connection = release_idle_connection
         self._pid = os.getpid()
         self._lock = threading.Condition()
         self._state = WatcherState(namespace, now(), can_track=pool is not None)
@@ -91,12 +94,12 @@ class Watcher:
         received = nothing
         try:
             while True:
-                with Held():
+                with DeferredSignals():
                     flag.clear()
                     self.add(waiter)
-                self._rest()
+                self._release_idle_connection()
                 flag.wait(None if until is None else until - now())
-                with Held(), self._lock:
+                with DeferredSignals(), self._lock:
                     self._state.schedule.remove(waiter)
                 if not waiter.is_awake and not self._closed:
                     return nothing
@@ -134,14 +137,14 @@ class Watcher:
 
     def note_receive(self, waiter: Waiter) -> None:
         """Note that a woken waiter received messages."""
-        with Held(), self._lock:
+        with DeferredSignals(), self._lock:
             waiter.is_awake = False
             self._state.schedule.note_receive(waiter, now())
             self._wake_thread()
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter; if it was woken and has not received, another one is woken instead."""
-        with Held(), self._lock:
+        with DeferredSignals(), self._lock:
             self._state.schedule.remove(waiter)
             if waiter.is_awake:
                 self._state.schedule.note_interruption(waiter, now())
@@ -151,7 +154,7 @@ class Watcher:
         """End all waits with ClientClosed, and end the thread."""
         if self._pid != os.getpid():
             return
-        with Held(), self._lock:
+        with DeferredSignals(), self._lock:
             self._closed = True
             self._state.schedule.wake_all()
             thread, self._thread = self._thread, None
@@ -247,7 +250,7 @@ class Watcher:
         except BaseException:
             connection.disconnect()
             raise
-        return OwnConnection(connection)
+        return SocketConnection(connection)
 
     def _read(self, connection: Any, seconds: float) -> None:
         """Read and process what the server sends within that time."""
@@ -269,7 +272,7 @@ class Watcher:
                 self._send_due_request()
 
 
-def _read_available(connection: OwnConnection) -> list[Any]:
+def _read_available(connection: SocketConnection) -> list[Any]:
     """Return the replies and reports that have arrived, at least one; errors are not raised."""
     answers: list[Any] = []
     while len(answers) < MAX_REPLIES and (not answers or connection.can_read()):
@@ -306,7 +309,9 @@ class Watchers:
         process = os.getpid()
         watcher = self._watchers.get(process)
         if watcher is None:
-            new = Watcher(self._caller.watched_pool(), self._namespace, self._caller.rest)
+            new = Watcher(
+                self._caller.tracking_pool(), self._namespace, self._caller.release_idle_connection
+            )
             watcher = self._watchers.setdefault(process, new)  # atomic among threads
         if self._closed:  # another thread may have closed the client since
             watcher.close()

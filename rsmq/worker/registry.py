@@ -16,7 +16,7 @@ from rsmq.client import RSMQ
 from rsmq.errors import WorkerExists
 from rsmq.operations import worker as worker_operations
 from rsmq.operations.worker import Identity, Predecessor, enter_worker, held_messages
-from rsmq.transport.process_identity import died
+from rsmq.transport.process_identity import has_died
 
 #: Seconds between two signs of life, and without one until a worker counts as dead.
 BEAT = 1.0
@@ -125,7 +125,7 @@ def enter(rsmq: RSMQ, worker: Identity, info: dict[str, Any], look: Callable[[],
         other = rsmq.run(enter_worker(worker, info, ttl=TTL, dead=dead))
         if other is None:
             return
-        if died(other.says):
+        if has_died(other.says):
             dead = other.token
             continue
         if first is None:

@@ -24,7 +24,7 @@ from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, RSMQError, show
 from rsmq.operations.worker import Identity, held_messages, leave_worker
-from rsmq.transport.process_identity import facts
+from rsmq.transport.process_identity import describe_process
 from rsmq.wire.limits import check_whole_number, to_milliseconds
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
@@ -409,7 +409,7 @@ class Worker:
         if self.name is None:
             self.name = self._made_up = _made_up_name()
         identity = Identity(self.rsmq.namespace, self.name, secrets.token_hex(8))
-        about = facts()
+        about = describe_process()
         self._identity = identity
         says = {**about, "queues": dict.fromkeys(self.queues, 0)}
         enter(self.rsmq, identity, says, self._raise_if_told)

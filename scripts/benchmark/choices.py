@@ -111,7 +111,7 @@ def main(rounds: int) -> None:
             ),
             "own socket, from_url": (
                 ours,
-                lambda: mock.patch.object(pools, "OwnConnection", _Plain),
+                lambda: mock.patch.object(pools, "SocketConnection", _Plain),
             ),
         }
         for name, (make, off) in choices.items():

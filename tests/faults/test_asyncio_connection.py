@@ -342,10 +342,10 @@ def test_a_request_on_a_closed_connection_fails_at_once(server):
     async def main():
         client = AsyncRSMQ.from_url(server.url, socket_timeout=None)
         await client.list_queues()
-        pipeline = client._caller._lines[asyncio.get_running_loop()]._pipeline
-        pipeline.close()
+        connection = client._caller._loop_connections[asyncio.get_running_loop()]._current
+        connection.close()
         with pytest.raises(NotSent):
-            pipeline.send([(b"PING",)])
+            connection.send([(b"PING",)])
         assert isinstance(await client.list_queues(), list)  # over another one
         await client.close()
 
@@ -354,7 +354,7 @@ def test_a_request_on_a_closed_connection_fails_at_once(server):
 
 @pytest.fixture
 def unseen():
-    """Run a coroutine; what the loop had to report of exceptions that nobody looked at."""
+    """Run a coroutine, and return the unretrieved exceptions that the event loop reported."""
 
     def run(main):
         reported = []
@@ -375,7 +375,7 @@ def unseen():
 
 
 def test_a_cancelled_receive_leaves_no_exception_unseen(server, ns, monkeypatch, unseen):
-    monkeypatch.setattr(cancellation, "INTERRUPTED_SECONDS", 0.05)
+    monkeypatch.setattr(cancellation, "INTERRUPTION_GRACE_SECONDS", 0.05)
     send = redis.asyncio.Connection.send_command
 
     async def slow_and_broken(self, *args, **options):

@@ -49,7 +49,7 @@ def test_an_asyncio_connection_has_its_streams_and_its_handler_of_invalidations(
         ]
         assert [b"invalidate", [f"{ns}:k".encode()]] in read, ADVICE
 
-        writer = redis_py.take_writer(connection)
+        writer = redis_py.detach_writer(connection)
         assert connection._reader is None
         writer.close()
         await writer.wait_closed()

@@ -17,7 +17,7 @@ from rsmq.migrate import (
     copy,
     move,
 )
-from rsmq.transport.process_identity import facts
+from rsmq.transport.process_identity import describe_process
 from tests.expect import refused
 from tests.migrate.stored import bodies, numbers, stored
 
@@ -141,12 +141,12 @@ def test_two_servers_are_moved_between_by_one_run_at_a_time(here, there, raw, ns
     """Another one would bring what stands aside a second time."""
     raw.lpush(f"{ns}-work", "a")
     held = Lists(here).aside_key(f"{ns}-work") + b":held"
-    raw.set(held, json.dumps({**facts(), "place": "elsewhere", "pid": 5, "host": "h"}))
+    raw.set(held, json.dumps({**describe_process(), "place": "elsewhere", "pid": 5, "host": "h"}))
     with refused(NotPossible, f"Another run is moving list:{ns}-work, of process 5 on h"):
         move(Lists(here), f"{ns}-work", there, "to")
     assert raw.llen(f"{ns}-work") == 1
 
-    raw.set(held, json.dumps({**facts(), "born": "1"}))  # one of this place that is seen to be dead
+    raw.set(held, json.dumps({**describe_process(), "born": "1"}))  # a dead one
     assert move(Lists(here), f"{ns}-work", there, "to").arrived == 1
     assert not raw.exists(held)
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from rsmq.transport import signals
-from rsmq.transport.signals import Held
+from rsmq.transport.signals import DeferredSignals
 
 
 class Raised(Exception):
@@ -34,7 +34,7 @@ def handlers():
 
 def test_a_signal_comes_at_the_end_of_the_block(seen):
     before = handlers()
-    with Held():
+    with DeferredSignals():
         signal.raise_signal(signal.SIGTERM)
         assert seen == []
 
@@ -43,7 +43,7 @@ def test_a_signal_comes_at_the_end_of_the_block(seen):
 
 
 def test_more_signals_come_at_the_end_too_each_once_and_in_their_order(seen):
-    with Held():
+    with DeferredSignals():
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGINT):
             signal.raise_signal(number)
         assert seen == []
@@ -54,9 +54,9 @@ def test_more_signals_come_at_the_end_too_each_once_and_in_their_order(seen):
 def test_a_signal_comes_at_once_if_the_block_seems_to_hang(seen, monkeypatch):
     now = 5.0
     monkeypatch.setattr(signals.time, "monotonic", lambda: now)
-    with Held():
+    with DeferredSignals():
         signal.raise_signal(signal.SIGINT)
-        now += signals.HOLD_SECONDS - 0.01
+        now += signals.MAX_DEFERRAL_SECONDS - 0.01
         signal.raise_signal(signal.SIGINT)
         assert seen == []
         now += 0.01
@@ -71,7 +71,7 @@ def test_all_signals_come_although_the_handler_of_one_raises(seen):
         raise Raised
 
     signal.signal(signal.SIGINT, fail)
-    with pytest.raises(Raised), Held():
+    with pytest.raises(Raised), DeferredSignals():
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
 
@@ -79,7 +79,7 @@ def test_all_signals_come_although_the_handler_of_one_raises(seen):
 
 
 def test_a_signal_comes_although_the_block_fails(seen):
-    with pytest.raises(Raised), Held():
+    with pytest.raises(Raised), DeferredSignals():
         signal.raise_signal(signal.SIGINT)
         raise Raised
 
@@ -88,8 +88,8 @@ def test_a_signal_comes_although_the_block_fails(seen):
 
 def test_blocks_inside_blocks(seen):
     before = handlers()
-    with Held():
-        with Held():
+    with DeferredSignals():
+        with DeferredSignals():
             signal.raise_signal(signal.SIGINT)
         assert seen == []
 
@@ -98,7 +98,7 @@ def test_blocks_inside_blocks(seen):
 
 
 def test_blocks_that_overlap_as_greenlets_make_them(seen):
-    first, second = Held(), Held()
+    first, second = DeferredSignals(), DeferredSignals()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -106,7 +106,7 @@ def test_blocks_that_overlap_as_greenlets_make_them(seen):
 
     signal.raise_signal(signal.SIGINT)
     assert seen == [signal.SIGINT]
-    with Held():
+    with DeferredSignals():
         signal.raise_signal(signal.SIGINT)
         assert len(seen) == 1
     assert len(seen) == 2
@@ -116,7 +116,7 @@ def test_other_threads_and_signals_without_a_handler_are_left_alone(seen):
     found = []
 
     def work():
-        with Held():
+        with DeferredSignals():
             found.append(handlers())
 
     before = handlers()
@@ -126,7 +126,7 @@ def test_other_threads_and_signals_without_a_handler_are_left_alone(seen):
     assert found == [before]
 
     previous = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with Held():
+    with DeferredSignals():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     signal.signal(signal.SIGTERM, previous)
 
@@ -137,8 +137,8 @@ def test_where_signals_cannot_be_set_nothing_is_held(seen, monkeypatch):
 
     before = handlers()
     with monkeypatch.context() as patched:
-        patched.setattr(signals, "_set", refuse)
-        with Held():
+        patched.setattr(signals, "_set_handler", refuse)
+        with DeferredSignals():
             signal.raise_signal(signal.SIGINT)
             assert seen == [signal.SIGINT]
 
@@ -148,7 +148,7 @@ def test_where_signals_cannot_be_set_nothing_is_held(seen, monkeypatch):
 def test_a_signal_that_came_before_is_the_programs(seen, monkeypatch):
     """Setting a handler delivers what waits; what that raises leaves no handler replaced."""
     before = handlers()
-    set_handler = signals._set
+    set_handler = signals._set_handler
     calls = []
 
     def deliver(number, handler):
@@ -158,8 +158,8 @@ def test_a_signal_that_came_before_is_the_programs(seen, monkeypatch):
         return set_handler(number, handler)
 
     with monkeypatch.context() as patched:
-        patched.setattr(signals, "_set", deliver)
-        with pytest.raises(Raised), Held():
+        patched.setattr(signals, "_set_handler", deliver)
+        with pytest.raises(Raised), DeferredSignals():
             pytest.fail("the block must not begin")
 
     assert handlers() == before

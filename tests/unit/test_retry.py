@@ -10,14 +10,14 @@ from rsmq.lua.load import load
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.retry import (
     Attempt,
-    Attempts,
+    FailedAttempts,
     Failure,
     check_deadline,
     classify,
     code_of,
-    explain,
+    convert_error,
     pause_before_next,
-    retries,
+    plan_retries,
 )
 from tests.expect import refused
 
@@ -68,8 +68,8 @@ def raised_while_the_caller_handled_read_only():
     ],
 )
 def test_what_an_error_tells_about_the_attempt(error, unsent, sent):
-    assert classify(error, sent=False) is unsent
-    assert classify(error, sent=True) is sent
+    assert classify(error, is_sent=False) is unsent
+    assert classify(error, is_sent=True) is sent
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,12 @@ def test_what_an_error_tells_about_the_attempt(error, unsent, sent):
 def test_what_is_tried_again(retry, failure, ambiguous, again):
     def pause(left):
         return pause_before_next(
-            retry, failure, attempts=3, ambiguous=ambiguous, left=left, chance=0.5
+            retry,
+            failure,
+            failed_attempts=3,
+            ambiguous_attempts=ambiguous,
+            seconds_left=left,
+            random_fraction=0.5,
         )
 
     assert (pause(5) is not None) is again
@@ -102,7 +107,12 @@ def test_what_is_tried_again(retry, failure, ambiguous, again):
 def test_pauses_grow_to_half_a_second_and_are_spread():
     def pause(attempts, chance):
         return pause_before_next(
-            Retry.ALWAYS, NOTHING_RAN, attempts=attempts, ambiguous=0, left=9, chance=chance
+            Retry.ALWAYS,
+            NOTHING_RAN,
+            failed_attempts=attempts,
+            ambiguous_attempts=0,
+            seconds_left=9,
+            random_fraction=chance,
         )
 
     assert [pause(attempts, 1) for attempts in (1, 2, 3, 6, 7, 50)] == [
@@ -112,16 +122,16 @@ def test_pauses_grow_to_half_a_second_and_are_spread():
 
 
 def test_attempts_are_counted_until_the_deadline():
-    attempts = Attempts(Retry.ALWAYS, 5)
+    attempts = FailedAttempts(Retry.ALWAYS, 5)
     lost = redis_errors.ConnectionError("lost")
 
-    assert attempts.pause(lost, sent=False) <= 0.01
-    assert attempts.ambiguous == 0
-    assert 0.01 <= attempts.pause(lost, sent=True) <= 0.02
-    assert attempts.ambiguous == 1
-    attempts.note(lost)
+    assert attempts.record_failure(lost, is_sent=False) <= 0.01
+    assert attempts.ambiguous_attempts == 0
+    assert 0.01 <= attempts.record_failure(lost, is_sent=True) <= 0.02
+    assert attempts.ambiguous_attempts == 1
+    attempts.add_attempt_note(lost)
     assert lost.__notes__ == ["Tried 2 times; retry_deadline bounds the time for that."]
-    assert Attempts(Retry.ALWAYS, 0).pause(lost, sent=False) is None
+    assert FailedAttempts(Retry.ALWAYS, 0).record_failure(lost, is_sent=False) is None
 
 
 @pytest.mark.parametrize(
@@ -157,14 +167,19 @@ def test_the_caller_gets_our_error_or_a_note_on_redis_pys():
     lost = redis_errors.ConnectionError("lost")
 
     assert isinstance(
-        explain(redis_errors.ResponseError("QUEUENOTFOUND rsmq:q:Q"), ("q",)), QueueNotFound
+        convert_error(redis_errors.ResponseError("QUEUENOTFOUND rsmq:q:Q"), ("q",)), QueueNotFound
     )
-    assert explain(foreign, ("q",)) is explain(full, ("q",)) is explain(lost, ("q",)) is None
+    assert (
+        convert_error(foreign, ("q",))
+        is convert_error(full, ("q",))
+        is convert_error(lost, ("q",))
+        is None
+    )
     assert "queue 'q'" in foreign.__notes__[0]
     assert "maxmemory" in full.__notes__[0]
     assert not hasattr(lost, "__notes__")
     cross = redis_errors.ClusterCrossSlotError("Keys in request don't hash to the same slot")
-    explain(cross, ())
+    convert_error(cross, ())
     assert "ns='{rsmq}'" in cross.__notes__[0]
 
 
@@ -188,48 +203,52 @@ def operation(retry, **parts):
 
 def test_an_ambiguous_failure_of_a_send_is_raised_as_it_is():
     with pytest.raises(redis_errors.ConnectionError) as caught:
-        next(retries(operation(Retry.NEVER), LOST, sent=True, deadline=5))
+        next(plan_retries(operation(Retry.NEVER), LOST, is_sent=True, deadline=5))
 
     assert caught.value is LOST
 
 
 def test_a_failure_before_the_send_is_followed_by_a_pause_and_an_attempt():
-    steps = retries(operation(Retry.NEVER), LOST, sent=False, deadline=5)
+    steps = plan_retries(operation(Retry.NEVER), LOST, is_sent=False, deadline=5)
 
     assert 0 < next(steps) <= 0.01
     attempt = next(steps)
     assert attempt.parse is str
-    assert attempt.sent is False
+    assert attempt.is_sent is False
     assert 0 < steps.throw(LOST) <= 0.02
     assert isinstance(next(steps), Attempt)
 
 
 def test_attempt_after_an_ambiguous_failure_uses_parse_retried():
-    steps = retries(operation(Retry.ALWAYS, parse_retried=repr), LOST, sent=True, deadline=5)
+    steps = plan_retries(
+        operation(Retry.ALWAYS, parse_retried=repr), LOST, is_sent=True, deadline=5
+    )
     next(steps)
     attempt = next(steps)
 
     assert attempt.parse is repr
-    attempt.sent = True
+    attempt.is_sent = True
     steps.throw(LOST)
     assert next(steps).parse is repr
 
 
 def test_attempt_after_an_unsent_one_uses_parse():
-    steps = retries(operation(Retry.ALWAYS, parse_retried=repr), LOST, sent=False, deadline=5)
+    steps = plan_retries(
+        operation(Retry.ALWAYS, parse_retried=repr), LOST, is_sent=False, deadline=5
+    )
     next(steps)
     attempt = next(steps)
 
     assert attempt.parse is str
-    attempt.sent = True
+    attempt.is_sent = True
     steps.throw(LOST)
     assert next(steps).parse is repr
 
 
 def test_a_receive_is_tried_again_once():
-    steps = retries(operation(Retry.ONCE), LOST, sent=True, deadline=5)
+    steps = plan_retries(operation(Retry.ONCE), LOST, is_sent=True, deadline=5)
     next(steps)
-    next(steps).sent = True
+    next(steps).is_sent = True
 
     with pytest.raises(redis_errors.TimeoutError):
         steps.throw(redis_errors.TimeoutError("lost again"))
@@ -238,11 +257,13 @@ def test_a_receive_is_tried_again_once():
 def test_where_multi_is_not_permitted_the_other_operation_is_sent_at_once():
     other = operation(Retry.NEVER)
     refused_one = redis_errors.NoPermissionError("no permission")
-    steps = retries(operation(Retry.NEVER, fallback=other), refused_one, sent=True, deadline=5)
+    steps = plan_retries(
+        operation(Retry.NEVER, fallback=other), refused_one, is_sent=True, deadline=5
+    )
     attempt = next(steps)
 
     assert attempt.operation is other
-    attempt.sent = True
+    attempt.is_sent = True
     with pytest.raises(redis_errors.ConnectionError):
         steps.throw(LOST)
 
@@ -251,5 +272,5 @@ def test_a_refusal_of_a_script_is_our_error_without_a_context():
     refusal = redis_errors.ResponseError("QUEUENOTFOUND rsmq:q:Q")
 
     with pytest.raises(QueueNotFound) as caught:
-        next(retries(operation(Retry.ALWAYS), refusal, sent=True, deadline=5))
+        next(plan_retries(operation(Retry.ALWAYS), refusal, is_sent=True, deadline=5))
     assert caught.value.__context__ is None

@@ -98,7 +98,7 @@ def test_a_stop_is_obeyed_whose_exception_a_destructor_swallows(
     worker.listener("q")(nothing)
     if where == "wait":
         rsmq.run(enter_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=4, dead=""))
-        monkeypatch.setattr(registry, "died", lambda _: bool(Swallows()) and False)
+        monkeypatch.setattr(registry, "has_died", lambda _: bool(Swallows()) and False)
     else:
         monkeypatch.setattr(
             worker_module, "WorkerLoop", lambda *a, **k: bool(Swallows()) and WorkerLoop(*a, **k)

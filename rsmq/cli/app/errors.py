@@ -12,7 +12,7 @@ from redis import exceptions as redis_errors
 
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.errors import QueueExists, QueueNotFound, RSMQError, SourceNotFound
-from rsmq.transport.retry import code_of, is_of_these_keys
+from rsmq.transport.retry import code_of, is_limited_to_keys
 from rsmq.transport.url import redact
 
 
@@ -136,7 +136,7 @@ def why_odd(error: Exception) -> str | None:
     """Why a queue among others can't be read; None if more is wrong than that queue."""
     if isinstance(error, QueueNotFound):
         return "It is listed, and there is no such queue; rsmq doctor tells more"
-    if isinstance(error, RSMQError) or is_of_these_keys(error):
+    if isinstance(error, RSMQError) or is_limited_to_keys(error):
         ending = ending_of(error)
         return None if ending is None else f"{ending.text}; rsmq doctor tells more"
     return None

@@ -130,7 +130,7 @@ def _broken_off(error: BaseException, batch: Batch) -> BaseException:
     first, last = batch.first, batch.first + len(batch.bodies) - 1
     where = f"Sent before: {counted(first - 1)}; "
     unknown = isinstance(error, KeyboardInterrupt) or (
-        isinstance(error, Exception) and classify(error, sent=True) is Failure.AMBIGUOUS
+        isinstance(error, Exception) and classify(error, is_sent=True) is Failure.AMBIGUOUS
     )
     if unknown:
         where += f"lines {first} to {last} may have been sent or not, those after them were not"

@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from rsmq.client import RSMQ
 from rsmq.operations.worker import Group, Identity, settle_messages
-from rsmq.transport.retry import is_of_these_keys
+from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import Again, HandlerTimedOut, decide
 from rsmq.worker.runtime.executor import Executor
@@ -77,7 +77,7 @@ class Heartbeat:
         try:
             told = self._rsmq.run(settle_messages(self._identity, groups))
         except ResponseError as error:
-            if not is_of_these_keys(error):
+            if not is_limited_to_keys(error):
                 raise
             for lease in leases:
                 self._settler.lose(lane, lease, f"its queue is broken: {error}")

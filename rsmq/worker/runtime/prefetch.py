@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from rsmq.client import RSMQ
 from rsmq.operations.worker import Identity, Taken, held_messages, take_messages
-from rsmq.transport.retry import is_of_these_keys
+from rsmq.transport.retry import is_limited_to_keys
 from rsmq.waiting.schedule import Waiter
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.runtime.message_state import Batch, Job, Lane, Single
@@ -86,7 +86,7 @@ class Prefetcher:
         try:
             taken = self._rsmq.run(operation)
         except (RedisError, OSError) as error:
-            if not is_of_these_keys(error):
+            if not is_limited_to_keys(error):
                 self.astray = True
                 raise
             return self._find_what_is_broken(asked, slots, error)
@@ -105,7 +105,7 @@ class Prefetcher:
                 try:
                     (taken,) = self._rsmq.run(operation)
                 except (RedisError, OSError) as its_own:
-                    if not is_of_these_keys(its_own):
+                    if not is_limited_to_keys(its_own):
                         self.astray = True
                         break  # what was received is handled; the next call will say what is wrong
                     error = its_own

@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 
 from rsmq.client import RSMQ
 from rsmq.operations.worker import begin_alone
-from rsmq.transport.retry import is_of_these_keys
+from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.outcome import TookItsProcessDown
 from rsmq.worker.runtime.executor import Executor
 from rsmq.worker.runtime.message_state import Job
@@ -109,7 +109,7 @@ class Quarantine:
         try:
             return self._rsmq.run(begin_alone(keys, lease.id, lease.count))
         except ResponseError as error:
-            if not is_of_these_keys(error):
+            if not is_limited_to_keys(error):
                 raise
             _log.error("%s: who is handled alone can't be noted: %s", keys.name, error)
             return 0

@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 from rsmq.client import RSMQ
 from rsmq.errors import BodyNotDecodable, QueueNotFound
 from rsmq.operations.worker import Group, Identity, Receipt, bury_messages, settle_messages
-from rsmq.transport.retry import is_of_these_keys
+from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import (
@@ -200,7 +200,7 @@ class Settler:
         try:
             told = self._rsmq.run(settle_messages(self._identity, groups))
         except ResponseError as error:
-            if not is_of_these_keys(error):
+            if not is_limited_to_keys(error):
                 raise
             if len(groups) > 1:
                 return [each for group in groups for each in self._run([group])]
@@ -309,7 +309,7 @@ class Settler:
             self._dead_letter_queue_missing(together, queue, error)
             return
         except ResponseError as error:
-            if not is_of_these_keys(error):
+            if not is_limited_to_keys(error):
                 raise
             self._dead_letter_queue_missing(together, queue, error)
             return
