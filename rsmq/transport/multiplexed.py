@@ -125,7 +125,7 @@ class MultiplexedConnection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether all requests have been answered."""
+        """Return whether all requests have been answered."""
         return not self._pending
 
     @property
@@ -169,8 +169,8 @@ class MultiplexedConnection(asyncio.Protocol):
         Close the connection now. Calls that wait for a reply raise an error.
 
         Args:
-            error: the error of these calls. With an error, data that is not sent yet is dropped;
-                with None, the data in the buffer of the transport is still sent.
+            error: the error of these calls. Unsent data is dropped if there is an error, or if the
+                buffer of the transport was too small for the data; else it is still sent.
         """
         if self.state is State.CLOSED:
             return
@@ -262,11 +262,12 @@ class MultiplexedConnection(asyncio.Protocol):
         self._timeout_timer = None
         if not self._pending:
             return
-        left = max(self._pending[0].sent_at, self._progress_at) + self._timeout - self._loop.time()
-        if left <= 0:
+        quiet_since = max(self._pending[0].sent_at, self._progress_at)
+        seconds_left = quiet_since + self._timeout - self._loop.time()
+        if seconds_left <= 0:
             self.close(RedisTimeoutError("Timeout reading from server."))
             return
-        self._timeout_timer = self._loop.call_later(left, self._check_timeout)
+        self._timeout_timer = self._loop.call_later(seconds_left, self._check_timeout)
 
 
 def _take_first_bytes(pieces: deque[bytes | memoryview], max_bytes: int) -> bytes:

@@ -28,7 +28,7 @@ from rsmq.wire.refusals import from_script
 
 T = TypeVar("T")
 
-#: How long a call is retried if none of its attempts reached the server.
+#: How long a call is retried by default, counted from its first failure.
 DEFAULT_RETRY_DEADLINE_SECONDS = 5.0
 
 #: How long an interrupted or cancelled receive waits for its reply, and how long a client that is
@@ -110,7 +110,7 @@ def code_of(error: BaseException) -> str:
 
 
 def is_limited_to_keys(error: BaseException) -> bool:
-    """Return whether the server rejected a call because of the values of its keys, or of rights."""
+    """Return whether a call was rejected because of its keys: their values, or missing rights."""
     if not isinstance(error, redis_errors.ResponseError):
         return False
     code = code_of(error)

@@ -38,9 +38,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_process_token)
 
 _PLAIN_SOCKET_TYPE = socket.socket if socket.socket.__module__ == "socket" else None
+#: The size of the receive buffer, and of each write to a socket with TLS or gevent.
 _BUFFER_BYTES = 65536
+#: A command with at least this number of arguments and of bytes is packed in pieces.
 _MANY_ARGUMENTS = 32
 _LARGE_COMMAND_BYTES = 131_072
+#: The size at which a piece ends.
 _PIECE_BYTES = 32_768
 #: Larger sends may take long on a slow link: their progress is checked until the peer has received
 #: them.
@@ -49,10 +52,10 @@ LARGE_SEND_BYTES = 16_384
 CHECKS_PER_TIMEOUT = 10
 
 
-def unsent_bytes(connected: Any) -> int:
+def unsent_bytes(open_socket: Any) -> int:
     """Return the number of written bytes that the peer has not confirmed; 0 if it is unknown."""
     try:
-        queued = fcntl.ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4))
+        queued = fcntl.ioctl(open_socket.fileno(), termios.TIOCOUTQ, bytes(4))
     except (OSError, NameError):  # NameError: on Windows
         return 0
     return int.from_bytes(queued, sys.byteorder)
