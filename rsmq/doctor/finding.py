@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsmq.doctor.catalogue import FAULTS, Severity
+from rsmq.printable import escape_unprintable
 
 #: The maximum number of examples of a finding.
 MAX_EXAMPLES = 5
@@ -105,12 +106,6 @@ def _quote_name(queue: str | None) -> str:
     if queue is None or _NODE_NAME.fullmatch(queue):
         return queue or ""
     return f"--any-names -- {shlex.quote(queue)}"
-
-
-def escape_unprintable(value: str | bytes) -> str:
-    """Return a name or id as text, with everything that is not printable escaped."""
-    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
-    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 @dataclass(frozen=True, slots=True)

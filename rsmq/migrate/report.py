@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from rsmq.migrate.sources.item import STATES, Item, ItemState
+from rsmq.printable import escape_unprintable
 
 Way: TypeAlias = Literal["copy", "move"]
 
@@ -130,12 +131,12 @@ class Report:
 
     def as_text(self) -> str:
         """Return a few lines for people."""
-        return "\n".join(map(_escape_unprintable, _lines(self)))
+        return "\n".join(map(escape_unprintable, _lines(self)))
 
     def as_bridge_text(self) -> list[str]:
         """Return the lines for people on what a bridge has moved, with the notes."""
         lines = [f"{self.arrived:,} messages moved", *_number_lines(self), *_note_lines(self)]
-        return list(map(_escape_unprintable, lines))
+        return list(map(escape_unprintable, lines))
 
 
 def _lines(report: Report) -> Iterable[str]:
@@ -178,11 +179,6 @@ def _note_lines(report: Report) -> Iterable[str]:
     for note in report.notes.values():
         messages = f" ({note.number:,}: {', '.join(note.examples)}{_ellipsis(note)})"
         yield f"  note: {note.text}{messages if note.number else ''}"
-
-
-def _escape_unprintable(line: str) -> str:
-    """Escape characters that a terminal would obey: a name may have any characters."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
 
 
 def _ellipsis(note: Note) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -16,9 +15,13 @@ from redis.retry import Retry
 
 from rsmq.client import RSMQ
 from rsmq.errors import NotPossible
+from rsmq.transport.url import without_options
 from rsmq.wire.keys import DEFAULT_NS
 
 T = TypeVar("T")
+
+#: The options of a URL that change the form of replies.
+_REPLY_OPTIONS = {"protocol", "decode_responses", "encoding", "encoding_errors"}
 
 _PROBE_MS = 60_000
 
@@ -68,7 +71,7 @@ class Server:
         rsmq = RSMQ.from_url(url, ns=ns, realtime=realtime, strict_names=False)
         # Few retries, soon after each other: a run that breaks off continues when it is run again.
         retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), 2)
-        raw = redis.Redis.from_url(_without_reply_options(url), protocol=2, retry=retry)
+        raw = redis.Redis.from_url(without_options(url, _REPLY_OPTIONS), protocol=2, retry=retry)
         return cls(rsmq, raw, realtime=realtime)
 
     def close(self) -> None:
@@ -127,14 +130,3 @@ class Server:
             return bool(other.raw.exists(key))
         finally:
             self.raw.delete(key)
-
-
-def _without_reply_options(url: str) -> str:
-    """Remove the options that change the form of replies."""
-    parts = urlsplit(url)
-    options = [
-        (name, value)
-        for name, value in parse_qsl(parts.query, keep_blank_values=True)
-        if name not in {"protocol", "decode_responses", "encoding", "encoding_errors"}
-    ]
-    return urlunsplit(parts._replace(query=urlencode(options)))

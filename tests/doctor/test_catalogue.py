@@ -59,8 +59,3 @@ def test_queue_name_is_quoted_for_a_shell():
 
     assert result.remedy.endswith("rsmq delete-queue --any-names -- 'größe 1'.")
     assert "--any-names" not in finding.make_finding("unlisted-queue", "n", "a-b").remedy
-
-
-def test_unprintable_name_is_escaped():
-    assert finding.escape_unprintable(b"\xffa\n") == r"\\xffa\n"
-    assert finding.escape_unprintable("größe") == "größe"

@@ -12,6 +12,7 @@ from redis import exceptions as redis_errors
 
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.errors import QueueExists, QueueNotFound, RSMQError, SourceNotFound
+from rsmq.printable import escape_unprintable
 from rsmq.transport.retry import code_of, is_limited_to_keys
 from rsmq.transport.url import redact
 
@@ -60,8 +61,7 @@ class Ending:
         hint = f" {hint}" if hint else ""
         dot = "" if text.endswith((".", "?", "!")) or not hint else "."
         line = " ".join(f"{program}: {text}{dot}{hint}".split())
-        # What was given may hold what a terminal would obey.
-        return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
+        return escape_unprintable(line)
 
 
 #: What Redis adds to the error of a command that a script called.

@@ -1,0 +1,62 @@
+"""URLs: their passwords, their options, and texts without secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from rsmq import InvalidFormat
+from rsmq.transport.url import has_password, redact, split_password, without_options
+
+
+@pytest.mark.parametrize(
+    ("url", "without", "password"),
+    [
+        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0", None),
+        ("redis://user@host/1", "redis://user@host/1", None),
+        ("redis://user:a%3Ab@host:1/2?protocol=3", "redis://user@host:1/2?protocol=3", "a:b"),
+        ("rediss://:p@host/0", "rediss://host/0", "p"),
+        ("redis://user:@host/0", "redis://user@host/0", ""),
+    ],
+)
+def test_password_is_split_from_the_url(url, without, password):
+    assert split_password(url) == (without, password)
+
+
+def test_split_of_another_text_is_refused_without_showing_it():
+    with pytest.raises(InvalidFormat) as caught:
+        split_password("http://user:secret@host")
+    assert "secret" not in str(caught.value) + caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://host/0", False),
+        ("redis://user@host/0", False),
+        ("redis://user:p@host/0", True),
+        ("unix:///run/redis.sock?password=p", True),
+        ("redis://host/0?ssl_Password=", True),
+        ("redis://host/0?protocol=3", False),
+    ],
+)
+def test_password_of_a_url_is_found(url, expected):
+    assert has_password(url) is expected
+
+
+def test_options_are_removed_by_name():
+    url = "redis://u:p@host:1/2?protocol=3&db=4&encoding="
+    assert without_options(url, {"protocol", "encoding"}) == "redis://u:p@host:1/2?db=4"
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("no url here", "no url here"),
+        ("at redis://u:geheim@h/0.", "at redis://***@h/0."),
+        ("option password=geheim&x", "option password=***&x"),
+        ("cut redis://u:gehei… off", "cut redis://*** off"),
+        ("a@b //x@y", "a@b //***@y"),
+    ],
+)
+def test_text_is_redacted(text, redacted):
+    assert redact(text) == redacted
