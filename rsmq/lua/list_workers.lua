@@ -1,8 +1,8 @@
--- Who is alive, and who was lately.
+-- Lists workers: those that are alive, and those that died not long ago.
 --
--- KEYS[1] workers  hash  who is alive
+-- KEYS[1] workers  hash  workers by name, as in fragments/workers.lua
 --
--- returns {ms now, {name, 'ms until when:token:what it says of itself', name ...}}
+-- returns {ms now, {name, 'expiry ms:token:description as JSON', name ...}}
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua

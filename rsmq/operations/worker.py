@@ -1,8 +1,8 @@
 """
 Operations of workers: receive, settle, dead-letter, and the worker's sign of life.
 
-Whatever a worker takes is noted beside the queues, in the same step, under the worker's name: so a
-successor of that name knows what a dead one held.
+Each script that receives messages also records them as in flight, under the worker's name, in the
+same step. A successor with that name reads these records to find the messages of a dead worker.
 """
 
 from __future__ import annotations
@@ -22,75 +22,75 @@ from rsmq.wire.stored import parse_integer
 
 T = TypeVar("T")
 
-#: How many reasons are kept beside a dead-letter queue, and for how long at least, seconds.
+#: Maximum number of reasons stored beside a dead-letter queue, and their minimum lifetime.
 MAX_REASONS = 10_000
-REASONS_LIVE = 30 * 86_400
-#: How long a worker is remembered after its death, with what it held, seconds.
-DEAD_LIVE = 86_400
-#: How long it is known that a message was handled alone and never ended, seconds.
-ALONE_LIVES = 7 * 86_400
+REASONS_TTL_SECONDS = 30 * 86_400
+#: How long a dead worker and its messages in flight are remembered.
+DEAD_WORKER_TTL_SECONDS = 86_400
+#: How long it is stored that a message ran in quarantine without a known outcome.
+QUARANTINE_TTL_SECONDS = 7 * 86_400
 
-_ROOM = digits(4 * 1024 * 1024)
+#: Maximum total bytes of the bodies of one reply; the first body may be larger.
+_MAX_BODY_BYTES = digits(4 * 1024 * 1024)
 
-#: What the script says of a queue: nothing more is due, there may be more, paused, missing, and not
-#: looked at for want of slots.
-State: TypeAlias = Literal[".", "+", "p", "m", "-"]
-
+#: The state of a queue in a reply: nothing more is due, more may be due, paused, missing, and not
+#: read because no slot or no room for bodies was left.
+QueueState: TypeAlias = Literal[".", "+", "p", "m", "-"]
 
 #: A receipt: id and receive count.
 Receipt: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ReceiveResult:
     """
-    What a worker received of a queue.
+    The messages that a worker received from one queue.
 
     Attributes:
-        state: what is known of the queue.
+        state: the queue's state after the receive.
         ids: the messages' ids.
         raws: their bodies.
-        now: the server's time in ms.
-        again: of those that were received before, by their places: receive count, and ms of the
-            first receive.
+        now_ms: the server's time, Unix ms.
+        redelivered: the messages that were received before, by their index in ``ids``: receive
+            count, and Unix ms of the first receive (None if another client stored none).
     """
 
-    state: State
+    state: QueueState
     ids: list[str]
     raws: list[bytes]
-    now: int
-    again: dict[int, tuple[int, int | None]]
+    now_ms: int
+    redelivered: dict[int, tuple[int, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class ReceiveRequest:
     """
-    What a worker wants of a queue.
+    A worker's request for messages of one queue.
 
     Attributes:
-        keys: the queue's.
-        vt_ms: how long its messages are hidden, ms.
-        size: messages of a job.
-        ahead: messages that may wait for a slot.
-        most: messages at most.
+        keys: the queue's keys.
+        vt_ms: the visibility timeout of the messages, ms.
+        size: messages of one handler call.
+        prefetch: messages that may wait for a slot.
+        max_messages: maximum number of messages.
     """
 
     keys: QueueKeys
     vt_ms: int
     size: int
-    ahead: int
-    most: int
+    prefetch: int
+    max_messages: int
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """
-    A worker, as Redis knows it.
+    The identity of a worker in Redis.
 
     Attributes:
-        namespace: where it works.
+        namespace: the namespace that it works in.
         name: its name.
-        token: which of the workers that ever had the name.
+        token: a unique token: it distinguishes this worker from all others that had the name.
     """
 
     namespace: Namespace
@@ -98,48 +98,62 @@ class Identity:
     token: str
 
     @property
-    def held(self) -> bytes:
-        """The key of what it holds."""
+    def in_flight_key(self) -> bytes:
+        """The key of the worker's messages in flight."""
         return self.namespace.held(self.name)
 
 
-def take_messages(worker: Identity, wants: Sequence[Want], slots: int) -> Operation[list[Taken]]:
-    """Receive messages that are due, of earlier queues first; what came of each."""
-    args = [worker.token.encode(), digits(slots), _ROOM]
-    for want in wants:
+def receive_for_worker(
+    worker: Identity, requests: Sequence[ReceiveRequest], slots: int
+) -> Operation[list[ReceiveResult]]:
+    """
+    Receive due messages, from earlier queues first. The result has one entry for each request.
+
+    Args:
+        worker: the worker that receives.
+        requests: the requests, one for each queue.
+        slots: number of handler calls that can start at once.
+    """
+    args = [worker.token.encode(), digits(slots), _MAX_BODY_BYTES]
+    for request in requests:
         args += (
-            digits(want.vt_ms),
-            digits(want.size),
-            digits(want.ahead),
-            digits(want.most),
-            encode_name(want.keys.name),
+            digits(request.vt_ms),
+            digits(request.size),
+            digits(request.prefetch),
+            digits(request.max_messages),
+            encode_name(request.keys.name),
         )
     return Operation(
-        load("take_messages"),
-        (worker.held, *(key for want in wants for key in (want.keys.hash, want.keys.zset))),
+        load("receive_for_worker"),
+        (
+            worker.in_flight_key,
+            *(key for request in requests for key in (request.keys.hash, request.keys.zset)),
+        ),
         tuple(args),
-        _taken,
-        # A second run could not tell what the first one took; held_messages does.
+        _parse_results,
+        # A retry could not return the messages of the first run; list_in_flight can.
         Retry.NEVER,
-        tuple(want.keys.name for want in wants),
+        tuple(request.keys.name for request in requests),
     )
 
 
-def _taken(reply: Any) -> list[Taken]:
-    told = iter(reply)
-    now, states = int(next(told)), next(told).decode()
+def _parse_results(reply: Any) -> list[ReceiveResult]:
+    results = iter(reply)
+    now, states = int(next(results)), next(results).decode()
     return [
-        Taken(
+        ReceiveResult(
             state,
             decode_names(bodies[::2]),
             bodies[1::2],
             now,
             {
                 place - 1: (count, parse_integer(first))
-                for place, count, first in zip(again[::3], again[1::3], again[2::3], strict=True)
+                for place, count, first in zip(
+                    redelivered[::3], redelivered[1::3], redelivered[2::3], strict=True
+                )
             },
         )
-        for state, bodies, again in zip(states, told, told, strict=True)
+        for state, bodies, redelivered in zip(states, results, results, strict=True)
     ]
 
 
@@ -148,12 +162,12 @@ class Group(NamedTuple):
     Messages of one queue and one receive count that are settled in the same way.
 
     Attributes:
-        keys: the queue's.
-        action: what is done with them.
+        keys: the queue's keys.
+        action: how they are settled.
         receive_count: their receive count.
-        ids: their ids; to hide and to extend, pairs of id and ms.
+        ids: their ids; for hide and extend, pairs of id and ms.
         quarantined: whether they ran in quarantine and the outcome of that is known. Then the
-            counter of those runs is removed of each message whose receipt still fits.
+            quarantine record is deleted of each message whose receipt still fits.
     """
 
     keys: QueueKeys
@@ -168,13 +182,14 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
     Delete, hide, release and extend messages.
 
     Args:
-        worker: who holds them.
-        groups: the messages, and what is done with them.
+        worker: the worker that received them.
+        groups: the messages, and how they are settled.
 
     Returns:
-        A digit for each: 1 it was done, 0 it is gone, 2 somebody has received it since.
+        A digit for each message: 1 it was settled, 0 it is not in the queue, 2 it was received
+        again since.
     """
-    keys: list[bytes] = [worker.held]
+    keys: list[bytes] = [worker.in_flight_key]
     args: list[bytes] = [worker.token.encode()]
     for queue, action, count, ids, quarantined in groups:
         keys += queue.hash, queue.zset
@@ -193,12 +208,12 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
         lambda reply: reply,
         Retry.ALWAYS,
         tuple(group.keys.name for group in groups),
-        # What the attempt did whose reply was lost stands: who was deleted is gone.
+        # The attempt whose reply was lost may have deleted messages: then a 0 means success.
         parse_retried=lambda reply: reply.replace(b"0", b"1"),
     )
 
 
-def bury_messages(
+def dead_letter_messages(
     worker: Identity,
     queue: QueueKeys,
     target: QueueKeys,
@@ -207,17 +222,19 @@ def bury_messages(
     quarantined: bool = False,
 ) -> Operation[bytes]:
     """
-    Move messages to a dead-letter queue, with why they died.
+    Move messages to a dead-letter queue, and store why each became a dead letter.
 
     Args:
-        worker: who holds them.
-        queue: where they are.
-        target: where they go.
-        messages: of each id, receive count, and the reason as ``DeadLetterReason`` has it.
+        worker: the worker that received them.
+        queue: their queue.
+        target: the dead-letter queue.
+        messages: for each message its id, its receive count, and the reason with the fields of
+            ``DeadLetterReason``.
         quarantined: whether they ran in quarantine; see ``Group``.
 
     Returns:
-        A digit for each, as of ``settle_messages``.
+        A digit for each message: 1 it was moved, 0 it is not in the queue or has no body, 2 it was
+        received again since.
 
     Raises:
         InvalidFormat: both are the same queue.
@@ -232,17 +249,17 @@ def bury_messages(
         worker.token.encode(),
         encode_name(queue.name),
         digits(MAX_REASONS),
-        digits(REASONS_LIVE * 1000),
+        digits(REASONS_TTL_SECONDS * 1000),
         b"1" if quarantined else b"",
     ]
     for id, count, reason in messages:
         args += encode_name(id), digits(count), json.dumps(reason).encode()
     return Operation(
-        load("bury_messages"),
-        (worker.held, target.hash, target.zset, target.reasons, queue.hash, queue.zset),
+        load("dead_letter_messages"),
+        (worker.in_flight_key, target.hash, target.zset, target.reasons, queue.hash, queue.zset),
         tuple(args),
         lambda reply: reply,
-        # A message that was moved is not in its queue any more: a second run moves nothing twice.
+        # A moved message is no longer in its queue, so a retry moves nothing twice.
         Retry.ALWAYS,
         (queue.name, target.name),
         parse_retried=lambda reply: reply.replace(b"0", b"1"),
@@ -250,51 +267,59 @@ def bury_messages(
 
 
 @dataclass(frozen=True, slots=True)
-class Predecessor:
+class RegisteredWorker:
     """
-    Who has a worker's name.
+    The live worker that has a name.
 
     Attributes:
-        left_ms: for how long it counts as alive without another sign of life.
-        token: which it is.
-        says: what it says of itself, JSON.
+        remaining_ms: ms for which it still counts as alive without another heartbeat.
+        token: its token.
+        info: its description of itself, JSON.
     """
 
-    left_ms: int
+    remaining_ms: int
     token: str
-    says: str
+    info: str
 
 
-def enter_worker(
+def register_worker(
     worker: Identity, info: dict[str, Any], *, ttl: float, dead: str
-) -> Operation[Predecessor | None]:
-    """Take a worker's name; or who has it, unless its token is that of a dead one."""
+) -> Operation[RegisteredWorker | None]:
+    """
+    Register a worker under its name. The result is the live worker that has the name, or None.
+
+    Args:
+        worker: the worker to be registered.
+        info: its description of itself.
+        ttl: seconds for which it counts as alive without a heartbeat.
+        dead: the token of a worker that is known to have died: its name is free. '' is none.
+    """
     return Operation(
-        load("enter_worker"),
-        (worker.namespace.workers, worker.held),
+        load("register_worker"),
+        (worker.namespace.workers, worker.in_flight_key),
         (
             worker.name.encode(),
             worker.token.encode(),
             dead.encode(),
             digits(round(ttl * 1000)),
-            digits(DEAD_LIVE * 1000),
+            digits(DEAD_WORKER_TTL_SECONDS * 1000),
             json.dumps(info).encode(),
         ),
-        lambda reply: reply and Predecessor(reply[0], reply[1].decode(), reply[2].decode()),
+        lambda reply: reply and RegisteredWorker(reply[0], reply[1].decode(), reply[2].decode()),
         Retry.ALWAYS,
     )
 
 
-def beat_worker(worker: Identity, info: dict[str, Any], *, ttl: float) -> Operation[None]:
-    """Say that a worker is alive."""
+def send_heartbeat(worker: Identity, info: dict[str, Any], *, ttl: float) -> Operation[None]:
+    """Renew a worker's sign of life."""
     return Operation(
-        load("beat_worker"),
-        (worker.namespace.workers, worker.held),
+        load("send_heartbeat"),
+        (worker.namespace.workers, worker.in_flight_key),
         (
             worker.name.encode(),
             worker.token.encode(),
             digits(round(ttl * 1000)),
-            digits(DEAD_LIVE * 1000),
+            digits(DEAD_WORKER_TTL_SECONDS * 1000),
             json.dumps(info).encode(),
         ),
         lambda _: None,
@@ -302,11 +327,11 @@ def beat_worker(worker: Identity, info: dict[str, Any], *, ttl: float) -> Operat
     )
 
 
-def leave_worker(worker: Identity) -> Operation[int]:
-    """Say that a worker has ended; how many messages it still holds."""
+def unregister_worker(worker: Identity) -> Operation[int]:
+    """Unregister a worker that has ended. The result is the number of messages still in flight."""
     return Operation(
-        load("leave_worker"),
-        (worker.namespace.workers, worker.held),
+        load("unregister_worker"),
+        (worker.namespace.workers, worker.in_flight_key),
         (worker.name.encode(), worker.token.encode()),
         int,
         Retry.ALWAYS,
@@ -314,7 +339,7 @@ def leave_worker(worker: Identity) -> Operation[int]:
 
 
 def list_workers(namespace: Namespace) -> Operation[tuple[int, dict[str, bytes]]]:
-    """The server's time in ms, and of each worker what is stored."""
+    """Return the server's time in ms, and the stored entry of each worker by its name."""
     return Operation(
         load("list_workers"),
         (namespace.workers,),
@@ -330,19 +355,19 @@ def list_workers(namespace: Namespace) -> Operation[tuple[int, dict[str, bytes]]
     )
 
 
-def held_messages(namespace: Namespace, name: str) -> Steps[dict[str, list[Receipt]]]:
-    """What a worker holds, by queue."""
-    return _held(namespace.held(name))
+def list_in_flight(namespace: Namespace, name: str) -> Steps[dict[str, list[Receipt]]]:
+    """Return the receipts of the messages that a worker has in flight, by queue."""
+    return _walk_in_flight(namespace.held(name))
 
 
-def _held(key: bytes) -> Steps[dict[str, list[Receipt]]]:
+def _walk_in_flight(key: bytes) -> Steps[dict[str, list[Receipt]]]:
     found: dict[bytes, bytes] = {}
     cursor = b"0"
     while True:
-        cursor, told = yield Operation(
-            load("held_messages"), (key,), (cursor,), lambda reply: reply, Retry.ALWAYS
+        cursor, results = yield Operation(
+            load("list_in_flight"), (key,), (cursor,), lambda reply: reply, Retry.ALWAYS
         )
-        found |= dict(zip(told[::2], told[1::2], strict=True))
+        found |= dict(zip(results[::2], results[1::2], strict=True))
         if cursor == b"0":
             break
     by_queue: dict[str, list[Receipt]] = {}
@@ -354,12 +379,16 @@ def _held(key: bytes) -> Steps[dict[str, list[Receipt]]]:
     return by_queue
 
 
-def begin_alone(keys: QueueKeys, id: str, count: int) -> Operation[int]:
-    """Note that a message will be handled alone; how often it was so before and never ended."""
+def record_quarantine_run(keys: QueueKeys, id: str, count: int) -> Operation[int]:
+    """
+    Record that a message is about to run in quarantine.
+
+    The result is the number of its earlier runs whose outcome is unknown.
+    """
     return Operation(
-        load("begin_alone"),
+        load("record_quarantine_run"),
         (keys.quarantined,),
-        (encode_name(id), digits(count), digits(ALONE_LIVES * 1000)),
+        (encode_name(id), digits(count), digits(QUARANTINE_TTL_SECONDS * 1000)),
         int,
         Retry.ALWAYS,
         (keys.name,),

@@ -1,5 +1,5 @@
 """
-Workers: write a function and have it called with the messages of a queue.
+Workers: register a function as a handler, and have it called with the messages of a queue.
 
     worker = Worker(RSMQ.from_url("redis://127.0.0.1:6379/0"), name="orders-1", concurrency=8)
 
@@ -7,16 +7,6 @@ Workers: write a function and have it called with the messages of a queue.
     def handle(order, message): ...
 
     worker.run()
-
-The life of a message in a worker:
-
-    visible ──take──> held ──slot free──> handler runs ──returns──> deleted
-       ^               │                     │   │
-       │   a third of vt without a slot,     │   ├──raises──> hidden until its next attempt ──┐
-       │   or the worker stops               │   │                                            │
-       ├───────────────┘                     │   └──raises for the last time──> dead letter   │
-       │                                     │                                                │
-       └── killed: vt is over, or the next worker of the name starts ─────────────────────────┘
 """
 
 from rsmq.worker.delivery import Delivery

@@ -1,5 +1,5 @@
 """
-A message as a worker hands it to its handler.
+A message as a worker passes it to its handler.
 """
 
 from __future__ import annotations
@@ -14,35 +14,37 @@ from rsmq.model import Message, fill_message
 
 class DeliveredLease(Protocol):
     """
-    What a delivery reads and notes of its lease.
+    The attributes of a lease that a delivery reads and sets.
 
     Attributes:
         id: the message's id.
         raw: its body.
         count: its receive count.
         first_received_ms: Unix ms of its first receive; None if another client stored none.
-        ends: monotonic seconds at which its visibility timeout ends.
-        lost: whether another consumer may have the message by now.
-        told: whether the handler has seen that the lease is lost.
-        error: the error that the handler noted with ``fail``; None for nothing.
+        expires_at: monotonic seconds at which its visibility timeout ends.
+        is_lost: whether the lease is lost: another consumer may have received the message.
+        is_loss_reported: whether ``Delivery.lease_lost`` was True for the handler, or the message
+            was left out of a batch because its lease was lost.
+        error: the error that the handler passed to ``fail``; for a message that is not in a batch
+            also the error of its call. None if there is none.
     """
 
     id: str
     raw: bytes
     count: int
     first_received_ms: int | None
-    ends: float
-    lost: bool
-    told: bool
+    expires_at: float
+    is_lost: bool
+    is_loss_reported: bool
     error: BaseException | None
 
 
 class Delivery(Message):
     """
-    A message as a worker hands it to its handler: a ``Message``, so a receipt for it too.
+    A message as a worker passes it to its handler: a ``Message``, so it is also a receipt.
 
-    The worker deletes it when the handler returns, hides it until the next attempt when it raises,
-    and meanwhile extends its visibility timeout.
+    The worker extends its visibility timeout while the handler runs. If the handler returns, the
+    worker deletes the message. If it raises, the worker hides the message until the next attempt.
     """
 
     __slots__ = ("_lease",)
@@ -52,40 +54,52 @@ class Delivery(Message):
     @property
     def lease_lost(self) -> bool:
         """
-        Whether the message may be somebody else's by now.
+        Return whether the lease is lost: another consumer may have received the message.
 
-        So it is when the visibility timeout could not be extended in time, when somebody received
-        or deleted the message, when max_runtime is over, and when the worker has stopped without
-        waiting any longer. What the handler does from then on may be done twice; its message is
-        left alone. A long-running handler looks here now and then, and ends when it is True.
+        The lease is lost in these cases:
+
+        - The visibility timeout could not be extended in time.
+        - Another client received or deleted the message.
+        - The call exceeded max_runtime.
+        - The worker stopped without waiting any longer for the handler.
+
+        From then on the handler's result is ignored: it does not delete or retry the message.
+        Another consumer may repeat the handler's work. A long-running handler checks this property
+        from time to time, and ends when it is True. Once True, it stays True.
         """
         lease = self._lease
-        if not lease.told and (lease.lost or time.monotonic() > lease.ends):
-            lease.told = True  # that stays so: the handler may have ended for it
-        return lease.told
+        if not lease.is_loss_reported and (lease.is_lost or time.monotonic() > lease.expires_at):
+            lease.is_loss_reported = True  # it stays True: the handler may have ended because of it
+        return lease.is_loss_reported
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For another process it is a message like any other.
+        # In another process there is no lease: there it is an ordinary message.
         parts = (self.queue, self.id, self.raw, self.receive_count, self.first_received_ms)
         return Message, (*parts, self._codec)
 
     @property
     def error(self) -> BaseException | None:
-        """What was said to ``fail``, or could not be done with it; None for nothing."""
+        """
+        The error of this message; None if there is none.
+
+        It was passed to ``fail``, or was raised when the message was decoded or in
+        ``before_handle``. For a message that is not in a batch it may also be the handler's
+        exception.
+        """
         return self._lease.error
 
     @property
     def attempt(self) -> int:
-        """The receive count under its other name: from 1."""
+        """The receive count under another name: from 1."""
         return self.receive_count
 
     def fail(self, error: BaseException) -> None:
         """
-        Say that this message of a batch has failed; those of which nothing is said are done.
+        Mark this message of a batch as failed. Messages that are not marked count as handled.
 
         Args:
-            error: treated as if a handler of this message alone had raised it: Retry, Discard and
-                DeadLetter too.
+            error: treated as if a handler had raised it for this message only. Retry, Discard and
+                DeadLetter work too.
 
         Raises:
             InvalidFormat: it is not an exception.
@@ -98,7 +112,7 @@ class Delivery(Message):
 
 
 def make_delivery(lease: DeliveredLease, queue: str, codec: Codec) -> Delivery:
-    """Return the message of a lease as its handler sees it."""
+    """Return the message of a lease as its handler receives it."""
     delivery = _new(Delivery)
     fill_message(delivery, queue, lease.id, lease.raw, lease.count, lease.first_received_ms, codec)
     _set_lease(delivery, lease)

@@ -19,15 +19,15 @@ from rsmq.wire.limits import (
     check_whole_number,
     to_milliseconds,
 )
-from rsmq.worker.outcome import Policy, Unroutable, checked_backoff, exponential
+from rsmq.worker.outcome import Policy, Unroutable, exponential, parse_backoff
 from rsmq.worker.routing import Route
 
-#: Retries where there is a dead-letter queue, or leave to drop, and nothing else is said.
-MAX_RETRIES = 5
-#: The longest time a handler may run where nothing else is said, seconds.
-MAX_RUNTIME = 3600.0
-#: The shortest visibility timeout: a third of it is the time between two heartbeats.
-SHORTEST_VT = 0.1
+#: Retries if the listener sets a dead-letter queue or ``drop``, but not max_retries.
+DEFAULT_MAX_RETRIES = 5
+#: The longest time a handler may run if the listener does not set max_runtime.
+DEFAULT_MAX_RUNTIME_SECONDS = 3600.0
+#: The shortest visibility timeout. It is extended after a third of it.
+MIN_VT_SECONDS = 0.1
 MAX_CONCURRENCY = 10_000
 
 Handler = Callable[..., Any]
@@ -39,9 +39,10 @@ class Handlers:
     The functions of a listener: one, or one for each type of message.
 
     Attributes:
-        route: tells the type of a message; None where there is one handler for all.
-        by_type: the handlers by type; under '' the one for all.
-        is_async: whether they are coroutine functions, which all of them are or none.
+        route: returns the type of a message; None if there is one handler for all.
+        by_type: by type, each handler and whether it takes the message too; '' is the type of a
+            handler for all.
+        is_async: whether they are coroutine functions; either all of them are or none.
     """
 
     route: Route | None = None
@@ -50,17 +51,17 @@ class Handlers:
 
     def add(self, kind: str, handler: Handler) -> None:
         """
-        Take in a handler.
+        Add a handler.
 
         Raises:
-            InvalidFormat: it is not a function of one or two arguments, there is one of its type,
-                or it is a coroutine function and others of this queue are not.
+            InvalidFormat: it is not a function of one or two arguments; it is a generator function;
+                its type has a handler already; or plain and async functions are mixed in one queue.
         """
         if not callable(handler):
             raise InvalidFormat(
                 "handler", value=show(handler), hint=f"It is a function; got {show(handler)}."
             )
-        self.check([kind])
+        self.refuse_registered([kind])
         if _is_generator(handler):
             raise InvalidFormat(
                 "handler",
@@ -77,36 +78,36 @@ class Handlers:
         self.by_type[kind] = (handler, _takes_message(handler))
         self.is_async = is_async
 
-    def check(self, kinds: Iterable[str]) -> None:
+    def refuse_registered(self, types: Iterable[str]) -> None:
         """
-        Hold types against those that have a handler.
+        Raise an error if one of the types has a handler already.
 
         Raises:
             InvalidFormat: one has.
         """
-        for kind in kinds:
+        for kind in types:
             if kind in self.by_type:
                 raise InvalidFormat(
                     "handler", value=kind, hint=f"There is a handler for {show(kind)} already."
                 )
 
-    def of(self, body: Any) -> tuple[Handler, bool, Any]:
+    def find(self, body: Any) -> tuple[Handler, bool, Any]:
         """
-        The handler for a body, whether it takes the message too, and what it gets of the body.
+        Return the handler for a body, whether it takes the message too, and its first argument.
 
         Raises:
-            Unroutable: there is none.
+            Unroutable: there is no handler for the body.
         """
         if self.route is None:
             handler, takes_message = self.by_type[""]
             return handler, takes_message, body
         kind, payload = self.route(body)
-        found = None if kind is None else self.by_type.get(kind)
-        if found is None:
+        handler_of_type = None if kind is None else self.by_type.get(kind)
+        if handler_of_type is None:
             raise Unroutable(
                 "the message has no type" if kind is None else f"there is no handler for {kind!r}"
             )
-        return *found, payload
+        return *handler_of_type, payload
 
 
 def _is_generator(handler: Handler) -> bool:
@@ -119,15 +120,19 @@ def _is_async(handler: Handler) -> bool:
     while isinstance(handler, functools.partial):
         handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - an object's own, which may be async
+        getattr(handler, "__call__", None)  # noqa: B004 - an object's __call__ may be async
     )
 
 
 def _takes_message(handler: Handler) -> bool:
-    """Whether a handler takes a second argument, or can do with one and does not call it so."""
+    """
+    Return whether a handler is called with the message as its second argument.
+
+    It is if the second parameter has no default, or is named ``message`` or ``messages``.
+    """
     try:
         signature = inspect.signature(handler)
-    except (TypeError, ValueError):  # one written in C
+    except (TypeError, ValueError):  # a function written in C
         return False
     try:
         bound = signature.bind(None, None)
@@ -149,19 +154,19 @@ def _takes_message(handler: Handler) -> bool:
 @dataclass(frozen=True, slots=True, eq=False)
 class Listener:
     """
-    A queue, and what is to be done with its messages.
+    A queue with its handlers and their settings.
 
     Attributes:
         queue: the queue's name.
         handlers: the functions that are called.
         vt: the visibility timeout, seconds; None is the queue's.
-        codec: how bodies become values; None is the client's.
-        batch: messages of a call; None calls with one message.
-        concurrency: calls at once at most; None is the worker's.
-        priority: messages of a higher one go first.
-        policy: what becomes of messages that fail.
+        codec: decodes bodies; None is the client's.
+        batch: maximum number of messages of a call; None calls with one message.
+        concurrency: maximum number of concurrent calls; None is the worker's.
+        priority: messages of queues with a higher number are handled first.
+        policy: the rules for messages that fail.
         max_runtime: the longest time a call may take, seconds.
-        create: whether the queues are created where they are missing.
+        create: whether missing queues are created.
     """
 
     queue: str
@@ -176,13 +181,13 @@ class Listener:
     create: bool
 
     @property
-    def others(self) -> tuple[str, ...]:
-        """The queues that its messages may go to."""
+    def target_queues(self) -> tuple[str, ...]:
+        """The queues that its messages may be moved to."""
         named = self.policy.dead_letter_queue, self.policy.unroutable
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
-def listener(
+def make_listener(
     queue: str,
     handlers: Handlers,
     *,
@@ -201,12 +206,12 @@ def listener(
     create: bool,
 ) -> Listener:
     """
-    A listener from what its user said, checked.
+    Return a listener with checked settings; for the arguments see ``Worker.listener``.
 
     Raises:
-        InvalidFormat, InvalidValue: something is not what it must be.
+        InvalidFormat, InvalidValue: a setting is invalid.
     """
-    ends = dead_letter_queue is not None or drop
+    has_target = dead_letter_queue is not None or drop
     if drop and dead_letter_queue is not None:
         raise InvalidFormat(
             "drop",
@@ -215,10 +220,10 @@ def listener(
             "one of them.",
         )
     if max_retries is None:
-        retries = MAX_RETRIES if ends else None
+        retries = DEFAULT_MAX_RETRIES if has_target else None
     else:
         retries = check_whole_number("max_retries", max_retries, 0, MAX_RECEIVES)
-        if not ends:
+        if not has_target:
             raise InvalidFormat(
                 "max_retries",
                 value=max_retries,
@@ -239,35 +244,35 @@ def listener(
     return Listener(
         queue,
         handlers,
-        None if vt is None else checked_vt(vt),
+        None if vt is None else check_vt(vt),
         None if codec is None else check_codec(codec),
         batch,
         concurrency,
         check_whole_number("priority", priority, -(10**6), 10**6),
         Policy(
             retries,
-            exponential() if backoff is None else checked_backoff(backoff),
-            _exceptions(no_retry),
+            exponential() if backoff is None else parse_backoff(backoff),
+            _check_exceptions(no_retry),
             dead_letter_queue,
             unroutable,
             drop,
         ),
-        _runtime(max_runtime),
+        _check_max_runtime(max_runtime),
         create,
     )
 
 
-def checked_vt(vt: object) -> float:
+def check_vt(vt: object) -> float:
     """
-    A visibility timeout of a listener, or of its queue.
+    Return the visibility timeout of a listener or its queue as a float, if it is valid.
 
     Raises:
-        InvalidValue: it is too short, or no number of seconds.
+        InvalidValue: it is too short, or not a number of seconds.
     """
-    if to_milliseconds("vt", vt) < SHORTEST_VT * 1000:
+    if to_milliseconds("vt", vt) < MIN_VT_SECONDS * 1000:
         raise InvalidValue(
             "vt",
-            SHORTEST_VT,
+            MIN_VT_SECONDS,
             MAX_SECONDS,
             value=vt,
             hint="A worker's messages must be hidden for a while, and are for longer while their "
@@ -276,22 +281,22 @@ def checked_vt(vt: object) -> float:
     return float(vt)  # type: ignore[arg-type]
 
 
-def _runtime(value: object) -> float:
+def _check_max_runtime(value: object) -> float:
     if to_milliseconds("max_runtime", value) == 0:
         raise InvalidValue("max_runtime", 0.001, MAX_SECONDS, value=value, hint="It is in seconds.")
     return float(value)  # type: ignore[arg-type]
 
 
-def _exceptions(
-    given: type[BaseException] | Iterable[type[BaseException]],
+def _check_exceptions(
+    no_retry: type[BaseException] | Iterable[type[BaseException]],
 ) -> tuple[type[BaseException], ...]:
-    listed = isinstance(given, Iterable) and not isinstance(given, str | bytes | type)
-    kinds: tuple[Any, ...] = tuple(given) if listed else (given,)  # type: ignore[arg-type]
-    for kind in kinds:
+    listed = isinstance(no_retry, Iterable) and not isinstance(no_retry, str | bytes | type)
+    types: tuple[Any, ...] = tuple(no_retry) if listed else (no_retry,)  # type: ignore[arg-type]
+    for kind in types:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise InvalidFormat(
                 "no_retry",
                 value=show(kind),
                 hint=f"It is a class of exceptions, or several; got {show(kind)}.",
             )
-    return kinds
+    return types

@@ -18,18 +18,19 @@ from rsmq.worker.outcome import (
     Discard,
     TookItsProcessDown,
     Unroutable,
-    text_of,
+    error_text,
 )
 from rsmq.worker.runtime.invoke import current_message
 
 _log = logging.getLogger("rsmq.worker")
 
-_LONGEST = 200  # characters of an exception's text
+#: How much of an exception's text is logged.
+_MAX_TEXT_CHARACTERS = 200
 
 
 class Logging(Middleware):
     """
-    Says what went otherwise than it should: retries, dead letters, lost leases.
+    A middleware that logs what went wrong: retries, dead letters, drops, lost leases, releases.
 
     Records of the logger ``rsmq.worker`` have the fields ``queue`` and ``message_id``.
     """
@@ -41,8 +42,8 @@ class Logging(Middleware):
             message.id,
             message.receive_count,
             after,
-            brief(error),
-            extra=fields(message),
+            summarize(error),
+            extra=message_fields(message),
         )
 
     def after_dead_letter(
@@ -54,9 +55,9 @@ class Logging(Middleware):
             message.id,
             queue,
             message.receive_count,
-            whole(reason, error),
-            extra=fields(message),
-            exc_info=None if isinstance(error, SAID) else error,
+            explain(reason, error),
+            extra=message_fields(message),
+            exc_info=None if isinstance(error, SELF_EXPLAINING) else error,
         )
 
     def after_drop(self, message: Message, reason: str, error: BaseException) -> None:
@@ -65,20 +66,22 @@ class Logging(Middleware):
             message.queue,
             message.id,
             message.receive_count,
-            whole(reason, error),
-            extra=fields(message),
-            exc_info=None if isinstance(error, SAID) else error,
+            explain(reason, error),
+            extra=message_fields(message),
+            exc_info=None if isinstance(error, SELF_EXPLAINING) else error,
         )
 
     def lease_lost(self, message: Message, reason: str) -> None:
-        _log.warning("%s %s: let go: %s", message.queue, message.id, reason, extra=fields(message))
+        _log.warning(
+            "%s %s: let go: %s", message.queue, message.id, reason, extra=message_fields(message)
+        )
 
     def after_release(self, queue: str, count: int) -> None:
         _log.info("%s: %d messages given back", queue, count, extra={"queue": queue})
 
 
 class DetailedLogging(Middleware):
-    """Says each message that is received and handled, at level DEBUG."""
+    """A middleware that logs each message that is received and handled, at level DEBUG."""
 
     def after_receive(self, queue: str, messages: Sequence[Message]) -> None:
         _log.debug("%s: %d messages received", queue, len(messages), extra={"queue": queue})
@@ -86,28 +89,33 @@ class DetailedLogging(Middleware):
     def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
         ended = "handled" if error is None else f"failed, {type(error).__name__},"
         _log.debug(
-            "%s %s: %s in %.3f s", message.queue, message.id, ended, seconds, extra=fields(message)
+            "%s %s: %s in %.3f s",
+            message.queue,
+            message.id,
+            ended,
+            seconds,
+            extra=message_fields(message),
         )
 
 
-def fields(message: Message) -> dict[str, Any]:
-    """What a record says of a message."""
+def message_fields(message: Message) -> dict[str, Any]:
+    """Return the fields of a log record for a message."""
     return {"queue": message.queue, "message_id": message.id, "attempt": message.receive_count}
 
 
-#: Exceptions that say all that there is to be said.
-SAID = (BodyNotDecodable, DeadLetter, Discard, TookItsProcessDown, Unroutable)
+#: Exceptions whose text is already in the reason, and whose traceback adds nothing.
+SELF_EXPLAINING = (BodyNotDecodable, DeadLetter, Discard, TookItsProcessDown, Unroutable)
 
 
-def whole(reason: str, error: BaseException) -> str:
-    """A reason, with the exception where that says more."""
-    return reason if isinstance(error, SAID) else f"{reason}: {brief(error)}"
+def explain(reason: str, error: BaseException) -> str:
+    """Return a reason, with the exception unless the reason already contains it."""
+    return reason if isinstance(error, SELF_EXPLAINING) else f"{reason}: {summarize(error)}"
 
 
-def brief(error: BaseException | None) -> str:
-    """An exception in one line."""
-    text = " ".join(text_of(error).split()) if error is not None else ""
-    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+def summarize(error: BaseException | None) -> str:
+    """Return an exception as one line."""
+    text = " ".join(error_text(error).split()) if error is not None else ""
+    text = text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}…"
     notes = " ".join(getattr(error, "__notes__", ()))
     if notes:
         text += f" ({notes})"
@@ -116,14 +124,14 @@ def brief(error: BaseException | None) -> str:
 
 class MessageFilter(logging.Filter):
     """
-    Gives every record of a handler's thread or task the fields ``queue`` and ``message_id``.
+    A filter that sets the fields ``queue`` and ``message_id`` on each record of a handler.
 
-    To be added to a logging handler; a formatter can use both then.
+    Both are '' outside a handler. Add it to a logging handler; then its formatter can use both.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = current_message()
-        for name, value in (fields(message) if message is not None else {}).items():
+        for name, value in (message_fields(message) if message is not None else {}).items():
             if not hasattr(record, name):
                 setattr(record, name, value)
         for name in ("queue", "message_id"):
@@ -133,12 +141,12 @@ class MessageFilter(logging.Filter):
 
 
 class JSONLines(logging.Formatter):
-    """One JSON object a line: time (UTC), level, logger, text, and queue and id if there are."""
+    """One JSON object for each line: time (UTC), level, logger, text; queue, id, attempt if set."""
 
     def format(self, record: logging.LogRecord) -> str:
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        timestamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
-            "time": f"{at}.{int(record.msecs):03d}Z",
+            "time": f"{timestamp}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "text": record.getMessage(),

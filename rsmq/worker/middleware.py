@@ -1,10 +1,13 @@
 """
 Middleware: hooks into the life of messages in a worker.
 
-A middleware overrides what it needs; what it leaves alone costs nothing. The hooks around a
-handler run where the handler runs; all others in the worker's own thread, which extends visibility
-timeouts too: they must be quick. An exception in ``before_handle`` counts as the handler's, so that
-it may refuse a message with Retry, Discard or DeadLetter; others are logged.
+A middleware overrides the hooks that it needs; the other hooks cost nothing.
+
+- The hooks around a handler run in the handler's thread or task.
+- All other hooks run in the worker's own thread, which also extends visibility timeouts. They must
+  be quick.
+- An exception in ``before_handle`` counts as the handler's, so the hook can refuse a message with
+  Retry, Discard or DeadLetter. Exceptions in other hooks are logged.
 """
 
 from __future__ import annotations
@@ -20,68 +23,74 @@ _log = logging.getLogger("rsmq.worker")
 
 class Middleware:
     """
-    What can be hooked into; each method does nothing here.
+    The hooks; each method does nothing here.
 
-    A write that is repeated because Redis was away calls its ``before_`` hooks once more.
+    If Redis is unreachable, a write is repeated and its ``before_`` hooks are called again.
     ``worker`` is the ``Worker``, ``message`` a ``Delivery``, ``queue`` the name of a queue, and
     ``queues`` several names.
     """
 
     def before_start(self, worker: Any) -> None:
-        """Before a worker receives."""
+        """Run before the worker receives messages."""
 
     def before_receive(self, queues: Sequence[str]) -> None:
-        """Before a look into queues that may find nothing."""
+        """Run before a receive from queues, which may return nothing."""
 
     def after_receive(self, queue: str, messages: Sequence[Message]) -> None:
-        """Messages were received; their handlers have not been called."""
+        """Run after messages were received, before their handlers are called."""
 
     def before_handle(self, message: Message) -> None:
-        """Before the handler is called, of a batch for each message."""
+        """Run before the handler is called; for a batch once for each message."""
 
     def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
         """
-        After the handler ended, with what it raised and how long it took.
+        Run after the handler has ended, with the exception that it raised and its duration.
 
-        For every message for which before_handle was called, of whatever middleware.
+        It runs for every message for which ``before_handle`` was called, in any middleware.
         """
 
     def before_retry(self, message: Message, after: float, error: BaseException) -> None:
-        """Before a message is hidden until its next attempt."""
+        """Run before a message is hidden until its next attempt, for ``after`` seconds."""
 
     def after_retry(self, message: Message, after: float, error: BaseException) -> None:
-        """After that."""
+        """Run after a message was hidden until its next attempt."""
 
     def before_dead_letter(
         self, message: Message, queue: str, reason: str, error: BaseException
     ) -> None:
-        """Before a message is moved to a dead-letter queue, or to that of unroutable ones."""
+        """
+        Run before a message is moved to a dead-letter queue, or to the queue of unroutable ones.
+        """
 
     def after_dead_letter(
         self, message: Message, queue: str, reason: str, error: BaseException
     ) -> None:
-        """After that."""
+        """
+        Run after a message was moved to a dead-letter queue, or to the queue of unroutable ones.
+        """
 
     def before_delete(self, messages: Sequence[Message]) -> None:
-        """Before messages of one queue are deleted that were handled, or dropped."""
+        """Run before messages of one queue are deleted that were handled, or dropped."""
 
     def after_delete(self, messages: Sequence[Message]) -> None:
-        """After that."""
+        """Run after messages of one queue were deleted that were handled, or dropped."""
 
     def after_drop(self, message: Message, reason: str, error: BaseException) -> None:
-        """A message was deleted without having been handled."""
+        """Run after a message was deleted without having been handled."""
 
     def after_release(self, queue: str, count: int) -> None:
-        """So many messages were given back without having been handled."""
+        """Run after ``count`` messages were released without having been handled."""
 
     def lease_lost(self, message: Message, reason: str) -> None:
-        """A message may be somebody else's by now; its handler may still run."""
+        """
+        Run when a lease is lost: another consumer may have the message. Its handler may still run.
+        """
 
     def before_stop(self, worker: Any) -> None:
-        """The worker receives no more."""
+        """Run when the worker has stopped receiving."""
 
     def after_stop(self, worker: Any) -> None:
-        """All threads have ended, or are not waited for any longer."""
+        """Run when all threads have ended, or the worker no longer waits for them."""
 
 
 HOOKS = tuple(name for name in vars(Middleware) if not name.startswith("_"))
@@ -89,29 +98,30 @@ HOOKS = tuple(name for name in vars(Middleware) if not name.startswith("_"))
 
 class Hooks:
     """
-    All middleware of a worker: for each hook the methods to be called, in order.
+    The hooks of all middleware of a worker: for each hook the methods to be called, in order.
 
-    Hooks that begin with ``after_`` are called in the opposite order, and so is lease_lost.
+    ``before_`` hooks are called in the order of the middleware; ``after_`` hooks and lease_lost in
+    the opposite order.
     """
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
-        given = list(middleware)
-        self._called: dict[str, tuple[Callable[..., None], ...]] = {}
+        ordered = list(middleware)
+        self._methods: dict[str, tuple[Callable[..., None], ...]] = {}
         for name in HOOKS:
-            order = given if name.startswith("before_") else reversed(given)
-            self._called[name] = tuple(
+            order = ordered if name.startswith("before_") else reversed(ordered)
+            self._methods[name] = tuple(
                 getattr(each, name)
                 for each in order
                 if getattr(type(each), name, None) is not getattr(Middleware, name)
             )
 
     def __getitem__(self, name: str) -> tuple[Callable[..., None], ...]:
-        """The methods to be called; empty where nobody hooked in."""
-        return self._called[name]
+        """Return the methods of a hook; empty if no middleware overrides it."""
+        return self._methods[name]
 
     def call(self, name: str, *args: Any) -> None:
-        """Call all methods of a hook; what one raises is logged."""
-        for method in self._called[name]:
+        """Call all methods of a hook; their exceptions are logged."""
+        for method in self._methods[name]:
             try:
                 method(*args)
             except BaseException:  # noqa: BLE001 - a hook must not end a worker

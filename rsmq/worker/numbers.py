@@ -1,5 +1,5 @@
 """
-Counts of what has happened in a worker.
+Counters of a worker: what has happened to its messages.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class Numbers:
     """
-    What has happened since the worker began, in messages.
+    Counters of messages since the worker started.
 
     Attributes:
         received: received.
         handled: handled and deleted.
-        failed: whose handler raised (Discard is not a failure), or could not be called.
+        failed: the handler raised (Discard is not a failure), or could not be called.
         retried: hidden until a next attempt.
         dead: moved to a dead-letter queue, or to that of unroutable ones.
         dropped: deleted without having been handled.
-        lost: somebody else's in the end.
-        released: given back.
-        hung: whose handler ran longer than max_runtime.
+        lost: the lease was lost.
+        released: released.
+        hung: the handler ran longer than max_runtime.
     """
 
     received: int = 0

@@ -1,7 +1,7 @@
 """
 The outcome of a message when its handler has returned or raised: one pure function, ``decide``.
 
-The loops only obey it. No I/O, no clock; chance is in the back-off alone.
+The loop only carries out the outcome. No I/O and no clock; only the back-off is random.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from rsmq.errors import BodyNotDecodable, InvalidFormat, InvalidValue, show
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.wire.limits import MAX_SECONDS
 
-#: Seconds to wait before the next attempt, by the number of those that failed, from 1.
+#: Seconds to wait before the next attempt, by the number of failed attempts, from 1.
 Backoff: TypeAlias = Callable[[int], float]
 
-#: The back-off where none is given, and where a given one fails: first and longest pause, seconds.
-FIRST, CAP = 1.0, 300.0
+#: The first and the longest pause of the default back-off. It also replaces a back-off that fails.
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 300.0
 
 
 class Retry(Exception):
     """
-    Raised by a handler that wants its message again later; it counts as an attempt.
+    Raised by a handler to receive its message again later; it counts as an attempt.
 
     Attributes:
-        after: seconds; None is the listener's back-off.
+        after: seconds until the next attempt; None is the listener's back-off.
     """
 
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
@@ -35,7 +35,7 @@ class Retry(Exception):
 
         Args:
             reason: for the log.
-            after: seconds from 0 to 9,999,999.
+            after: seconds from 0 to 9,999,999; None is the listener's back-off.
 
         Raises:
             InvalidFormat: reason is a number: that is Retry(after=30).
@@ -44,19 +44,19 @@ class Retry(Exception):
         if isinstance(reason, int | float):
             raise InvalidFormat("reason", value=reason, hint=f"Say Retry(after={reason}).")
         super().__init__(reason)
-        self.after = None if after is None else _checked("after", after)
+        self.after = None if after is None else _check_seconds("after", after)
 
 
 class Discard(Exception):
-    """Raised by a handler that wants its message deleted without having handled it."""
+    """Raised by a handler to delete its message without having handled it."""
 
 
 class DeadLetter(Exception):
-    """Raised by a handler that wants its message in the dead-letter queue, with a reason."""
+    """Raised by a handler to move its message to the dead-letter queue, with a reason."""
 
 
 class Unroutable(Exception):
-    """There is no handler for a message of this type."""
+    """A message has no type, or there is no handler for its type."""
 
 
 class HandlerTimedOut(Exception):
@@ -64,68 +64,69 @@ class HandlerTimedOut(Exception):
 
 
 class TookItsProcessDown(Exception):
-    """A message never ended, not even when it was handled with nothing beside it."""
+    """A message ran in quarantine several times, and no run had a known outcome."""
 
 
-class LeaseOver(Exception):
-    """A message waited for its call until its visibility timeout was over."""
+class LeaseExpired(Exception):
+    """The visibility timeout of a message ended before its handler was called."""
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Retried:
     """
-    It comes back.
+    The message is hidden until the next attempt.
 
     Attributes:
-        after: in how many seconds.
-        why: a sentence for the log.
+        delay_seconds: seconds until the next attempt.
+        reason: a sentence for the log.
     """
 
-    after: float
-    why: str
+    delay_seconds: float
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Dead:
+class DeadLettered:
     """
-    It goes to another queue, with why.
+    The message is moved to another queue, with the reason.
 
     Attributes:
         queue: the name of that queue.
-        why: the reason, a sentence.
+        reason: why it is moved, a sentence.
     """
 
     queue: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """
-    It is deleted without having been handled.
+    The message is deleted without having been handled.
 
     Attributes:
-        why: a sentence for the log.
+        reason: a sentence for the log.
     """
 
-    why: str
+    reason: str
 
 
-Outcome: TypeAlias = Again | Dead | Dropped
+Outcome: TypeAlias = Retried | DeadLettered | Dropped
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """
-    What a listener says of messages that fail.
+    A listener's rules for messages that fail.
 
     Attributes:
         max_retries: how often a message is tried again; None is forever.
-        backoff: how long it waits before that.
-        no_retry: exceptions after which it is not tried again.
-        dead_letter_queue: where it goes after that; None is nowhere.
-        unroutable: where messages go for which there is no handler; None is the former.
-        drop: whether it is deleted where there is nowhere to go.
+        backoff: the pause before each retry.
+        no_retry: exceptions after which a message is not tried again.
+        dead_letter_queue: the queue that a message is moved to after its last attempt; None if
+            there is none.
+        unroutable: the queue for messages that have no handler; None is dead_letter_queue.
+        drop: whether a message is deleted after its last attempt if there is no dead_letter_queue.
     """
 
     max_retries: int | None
@@ -135,12 +136,15 @@ class Policy:
     unroutable: str | None = None
     drop: bool = False
 
-    def exceeded(self, attempt: int) -> bool:
+    def is_suspected_poison(self, attempt: int) -> bool:
         """
-        Whether it was received more often than there may be attempts, by more than one.
+        Return whether the receive count exceeds the allowed attempts by more than one.
 
-        One receive more than attempts is nothing to wonder at: a worker that stops gives back what
-        it has not begun.
+        One receive more than attempts is normal: a worker that stops releases the messages that it
+        has not started.
+
+        Args:
+            attempt: the message's receive count.
         """
         return self.max_retries is not None and attempt > self.max_retries + 2
 
@@ -154,95 +158,101 @@ def decide(  # noqa: PLR0911 - a table, line by line
     Args:
         error: the exception of its handler.
         attempt: its receive count.
-        policy: its listener's.
+        policy: its listener's policy.
     """
     if isinstance(error, Discard):
         return Dropped(f"discarded by its handler{_reason(error)}")
     if isinstance(error, Unroutable) and policy.unroutable is not None:
-        return Dead(policy.unroutable, text_of(error))
+        return DeadLettered(policy.unroutable, error_text(error))
     if isinstance(error, DeadLetter):
-        return _dead(f"given up by its handler{_reason(error)}", attempt, policy)
+        return _dead_letter_or_drop(f"given up by its handler{_reason(error)}", attempt, policy)
     if isinstance(error, BodyNotDecodable | Unroutable | TookItsProcessDown):
-        return _dead(text_of(error), attempt, policy)
-    what = f"{type(error).__name__} on attempt {attempt}"
-    asked = isinstance(error, Retry)
-    if policy.no_retry and isinstance(error, policy.no_retry) and not asked:
-        return _dead(f"{what}, which is not retried", attempt, policy)
+        return _dead_letter_or_drop(error_text(error), attempt, policy)
+    summary = f"{type(error).__name__} on attempt {attempt}"
+    is_requested = isinstance(error, Retry)
+    if policy.no_retry and isinstance(error, policy.no_retry) and not is_requested:
+        return _dead_letter_or_drop(f"{summary}, which is not retried", attempt, policy)
     if policy.max_retries is not None and attempt > policy.max_retries:
-        return _dead(f"{what}, the last", attempt, policy)
+        return _dead_letter_or_drop(f"{summary}, the last", attempt, policy)
     if isinstance(error, Retry):
-        return Again(_asked(error, attempt, policy), f"asked for by its handler{_reason(error)}")
-    return Again(_pause(policy, attempt), what)
+        return Retried(
+            _requested_pause(error, attempt, policy), f"asked for by its handler{_reason(error)}"
+        )
+    return Retried(_pause(policy, attempt), summary)
 
 
-def text_of(error: BaseException) -> str:
-    """What an exception says; nothing if it can't."""
+def error_text(error: BaseException) -> str:
+    """Return the text of an exception; '' if its ``__str__`` fails."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - what a program raises must not cost its worker
+    except Exception:  # noqa: BLE001 - a handler's exception must not end the worker
         return ""
 
 
 def _reason(error: BaseException) -> str:
-    text = text_of(error)
+    text = error_text(error)
     return f": {text}" if text else ""
 
 
-def _dead(why: str, attempt: int, policy: Policy) -> Outcome:
+def _dead_letter_or_drop(reason: str, attempt: int, policy: Policy) -> Outcome:
     if policy.dead_letter_queue is not None:
-        return Dead(policy.dead_letter_queue, why)
+        return DeadLettered(policy.dead_letter_queue, reason)
     if policy.drop:
-        return Dropped(why)
-    return Again(_pause(policy, attempt), f"{why}; there is no dead_letter_queue")
+        return Dropped(reason)
+    return Retried(_pause(policy, attempt), f"{reason}; there is no dead_letter_queue")
 
 
-def _asked(error: Retry, attempt: int, policy: Policy) -> float:
+def _requested_pause(error: Retry, attempt: int, policy: Policy) -> float:
     if error.after is None:
         return _pause(policy, attempt)
     try:
-        return _checked("after", error.after)
-    except InvalidValue:  # it may have been set later
+        return _check_seconds("after", error.after)
+    except InvalidValue:  # the attribute may have been changed after __init__
         return _pause(policy, attempt)
 
 
 def _pause(policy: Policy, attempt: int) -> float:
     try:
-        return _checked("backoff", policy.backoff(attempt))
-    except Exception:  # noqa: BLE001 - what a listener gave must not cost a message
-        return exponential_seconds(attempt, FIRST, CAP)
+        return _check_seconds("backoff", policy.backoff(attempt))
+    except Exception:  # noqa: BLE001 - a faulty back-off must not lose a message
+        return exponential_seconds(attempt, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
 
 
 def fixed(seconds: float) -> Backoff:
     """
-    A back-off that is always the same.
+    Return a back-off with the same pause before each attempt.
 
     Args:
-        seconds: from 0.
+        seconds: the pause, from 0.
 
     Raises:
         InvalidValue: it is not a number of seconds from 0 to 9,999,999.
     """
-    pause = _checked("seconds", seconds)
+    pause = _check_seconds("seconds", seconds)
     return lambda _attempt: pause
 
 
 def exponential(
-    first: float = FIRST, cap: float = CAP, *, factor: float = 2.0, jitter: bool = True
+    first: float = FIRST_BACKOFF_SECONDS,
+    cap: float = MAX_BACKOFF_SECONDS,
+    *,
+    factor: float = 2.0,
+    jitter: bool = True,
 ) -> Backoff:
     """
-    A back-off that grows from attempt to attempt.
+    Return a back-off whose pause grows from attempt to attempt.
 
     Args:
         first: the first pause, seconds.
         cap: the longest pause, seconds.
-        factor: by how much a pause is longer than the one before, from 1.
-        jitter: True makes each pause a random part of itself, from a half on, so that messages
-            that failed together don't come back together.
+        factor: by how much each pause is longer than the one before, from 1.
+        jitter: True makes each pause random, between half of it and all of it, so that messages
+            that failed together are not retried together.
 
     Raises:
-        InvalidValue: first, cap or factor is not such a number.
+        InvalidValue: first, cap or factor is out of range, or not a number.
     """
-    low, high = _checked("first", first), _checked("cap", cap)
+    low, high = _check_seconds("first", first), _check_seconds("cap", cap)
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1000:  # noqa: PLR2004 - as the rule says
         raise InvalidValue("factor", 1, 1000, value=factor, hint=f"Got {show(factor)}.")
 
@@ -253,9 +263,9 @@ def exponential(
     return backoff
 
 
-def checked_backoff(value: object) -> Backoff:
+def parse_backoff(value: object) -> Backoff:
     """
-    A back-off from what a listener gave: a function, seconds, or seconds by attempt.
+    Return the back-off for a listener's option: a function, seconds, or seconds by attempt.
 
     Raises:
         InvalidFormat: it is none of these.
@@ -266,7 +276,7 @@ def checked_backoff(value: object) -> Backoff:
     if isinstance(value, int | float):
         return fixed(value)
     if isinstance(value, Sequence) and value and not isinstance(value, str | bytes):
-        pauses = [_checked("backoff", pause) for pause in value]
+        pauses = [_check_seconds("backoff", pause) for pause in value]
         return lambda attempt: pauses[min(attempt, len(pauses)) - 1]
     raise InvalidFormat(
         "backoff",
@@ -276,7 +286,7 @@ def checked_backoff(value: object) -> Backoff:
     )
 
 
-def _checked(item: str, value: object) -> float:
+def _check_seconds(item: str, value: object) -> float:
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)

@@ -1,5 +1,5 @@
 """
-Workers by name: which are alive, which messages they hold, and takeover.
+Workers by name: which are alive, which messages they have in flight, and takeover.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from rsmq.client import RSMQ
 from rsmq.errors import WorkerExists
 from rsmq.operations import worker as worker_operations
-from rsmq.operations.worker import Identity, Predecessor, enter_worker, held_messages
+from rsmq.operations.worker import Identity, RegisteredWorker, list_in_flight, register_worker
 from rsmq.transport.process_identity import has_died
 
-#: Seconds between two signs of life, and without one until a worker counts as dead.
-BEAT = 1.0
+#: Seconds between two heartbeats, and without a heartbeat until a worker counts as dead.
+HEARTBEAT_SECONDS = 1.0
 TTL = 5.0
 
 _log = logging.getLogger("rsmq.worker")
@@ -28,17 +28,17 @@ _log = logging.getLogger("rsmq.worker")
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """
-    A worker, as it said of itself last.
+    A worker, as of its last sign of life.
 
     Attributes:
         name: its name.
         alive: whether it gave a sign of life within the last five seconds.
-        since_ms: Unix ms when it began, by its own clock.
+        since_ms: Unix ms when it started, by its own clock.
         seen_ms: Unix ms of its last sign of life, by the server's clock.
         host: the name of its machine.
-        pid: its process there.
-        queues: how many messages of each of its queues it held then.
-        handled: how many it had handled.
+        pid: its process id there.
+        queues: how many messages of each of its queues it had in flight then.
+        handled: how many messages it had handled.
         failed: how often a handler had failed.
     """
 
@@ -55,9 +55,9 @@ class WorkerInfo:
 
 def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
     """
-    The workers of a namespace, by name: those that are alive, and those that died within a day.
+    Return the workers of a namespace, by name: those alive, and those that died within a day.
 
-    One that stopped in order is not among them. One atomic reading.
+    A worker that shut down gracefully is not listed. One atomic read.
 
     Args:
         rsmq: a client of the namespace.
@@ -65,16 +65,16 @@ def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
     now, stored = rsmq.run(worker_operations.list_workers(rsmq.namespace))
     found = []
     for name, entry in sorted(stored.items()):
-        until, _, rest = entry.partition(b":")
+        expires_ms, _, rest = entry.partition(b":")
         info: dict[str, Any] = {}
-        with contextlib.suppress(ValueError):  # written by somebody else
+        with contextlib.suppress(ValueError):  # another program wrote it
             info = json.loads(rest.partition(b":")[2])
         found.append(
             WorkerInfo(
                 name=name,
-                alive=int(until) > now,
+                alive=int(expires_ms) > now,
                 since_ms=int(info.get("since_ms", 0)),
-                seen_ms=int(until) - round(TTL * 1000),
+                seen_ms=int(expires_ms) - round(TTL * 1000),
                 host=str(info.get("host", "")),
                 pid=int(info.get("pid", 0)),
                 queues=dict(info.get("queues", {})),
@@ -87,7 +87,9 @@ def list_workers(rsmq: RSMQ) -> list[WorkerInfo]:
 
 def held_by(rsmq: RSMQ, name: str) -> dict[str, list[str]]:
     """
-    The ids of the messages that a worker holds now, or held when it died, by queue.
+    Return the ids of the messages that a worker has in flight, by queue.
+
+    For a dead worker these are the messages that it had in flight when it died.
 
     Args:
         rsmq: a client of the namespace.
@@ -95,54 +97,57 @@ def held_by(rsmq: RSMQ, name: str) -> dict[str, list[str]]:
 
     Raises:
         MissingParameter: the name is None or empty.
-        InvalidFormat: the name has other characters than a queue's.
+        InvalidFormat: the name has characters that a queue's name can't have.
     """
-    held = rsmq.run_steps(held_messages(rsmq.namespace, name))
-    return {queue: [id for id, _ in receipts] for queue, receipts in held.items()}
+    in_flight = rsmq.run_steps(list_in_flight(rsmq.namespace, name))
+    return {queue: [id for id, _ in receipts] for queue, receipts in in_flight.items()}
 
 
-def enter(rsmq: RSMQ, worker: Identity, info: dict[str, Any], look: Callable[[], None]) -> None:
+def register(
+    rsmq: RSMQ, worker: Identity, info: dict[str, Any], check_stop: Callable[[], None]
+) -> None:
     """
-    Take a worker's name, once it is free.
+    Register a worker under its name, once the name is free.
 
-    One that died not long ago still counts as alive: unless it can be seen to be dead, this waits
-    until its time is over. One that gives another sign of life meanwhile is alive.
+    A worker that died a short time ago still counts as alive. If its process can be checked and is
+    dead, its name is free at once; else this waits until its time to live is over. If another
+    heartbeat arrives meanwhile, that worker is alive.
 
     Args:
-        rsmq: where.
-        worker: whose name it is, and its token.
-        info: what it says of itself.
-        look: called at every look; what it raises ends the wait.
+        rsmq: a client of the namespace.
+        worker: the name, and the token of the new worker.
+        info: its description of itself.
+        check_stop: called before each attempt; its exception ends the wait.
 
     Raises:
         WorkerExists: another worker of the name is alive.
     """
-    first: Predecessor | None = None
-    dead = ""
-    until = 0.0
+    first_seen: RegisteredWorker | None = None
+    dead_token = ""
+    first_expiry = 0.0
     while True:
-        look()
-        other = rsmq.run(enter_worker(worker, info, ttl=TTL, dead=dead))
-        if other is None:
+        check_stop()
+        holder = rsmq.run(register_worker(worker, info, ttl=TTL, dead=dead_token))
+        if holder is None:
             return
-        if has_died(other.says):
-            dead = other.token
+        if has_died(holder.info):
+            dead_token = holder.token
             continue
-        if first is None:
+        if first_seen is None:
             _log.info(
                 "worker %s waits to see whether another one of its name is alive", worker.name
             )
-            first = other
-            until = time.monotonic() + other.left_ms / 1000
-        ends = time.monotonic() + other.left_ms / 1000
-        if other.token != first.token or ends > until + BEAT / 4:
-            raise WorkerExists(worker.name, _shown(other.says))
-        time.sleep(min(BEAT / 4, max(other.left_ms / 1000, 0.01)))
+            first_seen = holder
+            first_expiry = time.monotonic() + holder.remaining_ms / 1000
+        expiry = time.monotonic() + holder.remaining_ms / 1000
+        if holder.token != first_seen.token or expiry > first_expiry + HEARTBEAT_SECONDS / 4:
+            raise WorkerExists(worker.name, _describe(holder.info))
+        time.sleep(min(HEARTBEAT_SECONDS / 4, max(holder.remaining_ms / 1000, 0.01)))
 
 
-def _shown(says: str) -> str:
+def _describe(info: str) -> str:
     try:
-        info = json.loads(says)
-        return f"host {info['host']}, process {info['pid']}"
+        facts = json.loads(info)
+        return f"host {facts['host']}, process {facts['pid']}"
     except (KeyError, TypeError, ValueError):
-        return says[:80]
+        return info[:80]

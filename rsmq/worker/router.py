@@ -17,7 +17,7 @@ class Router:
     """
     The handlers of one queue, by the type of its messages.
 
-    Made by ``Worker.router``.
+    ``Worker.router`` makes it.
     """
 
     def __init__(self, handlers: Handlers) -> None:
@@ -25,14 +25,15 @@ class Router:
 
     def on(self, *types: str) -> Callable[[Function], Function]:
         """
-        A decorator: the function handles messages of these types.
+        Return a decorator that registers a function as the handler of messages of these types.
 
         Args:
-            types: one or several, as the route tells them.
+            types: one type or several, as the route returns them.
 
         Raises:
-            InvalidFormat: there is a handler of one of them already; or it is not a function of one
-                or two arguments; or others of this queue are async and it is not, or the other way.
+            InvalidFormat: no type was passed, or one is not a str; one of them has a handler
+                already; the function does not take one or two arguments; or plain and async
+                functions are mixed in one queue.
         """
         if not types or not all(isinstance(kind, str) for kind in types):
             raise InvalidFormat(
@@ -40,7 +41,7 @@ class Router:
             )
 
         def register(function: Function) -> Function:
-            self._handlers.check(types)
+            self._handlers.refuse_registered(types)
             for kind in types:
                 self._handlers.add(kind, function)
             return function

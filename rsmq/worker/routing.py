@@ -1,7 +1,7 @@
 """
 Routes: functions that return the type of a message.
 
-A route is a function of the decoded body that returns the type, and what the handler gets.
+A route is a function of the decoded body. It returns the type, and the argument of the handler.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-#: From a body to its type (None if it has none) and what its handler gets.
+#: Returns the type of a body (None if it has none) and the argument of the handler.
 Route: TypeAlias = Callable[[Any], tuple[str | None, Any]]
 
 
 def event_payload(body: Any) -> tuple[str | None, Any]:
     """
-    The route of bodies like ``created:{"id": 1}``: what stands before the first colon is the type.
+    Return type and payload of a body like ``created:{"id": 1}``: the text before the first colon.
 
-    Handlers get what stands behind it. A body without a colon has no type.
+    The handler receives the text after the colon. A body without a colon has no type.
     """
     if isinstance(body, bytes):
         body = body.decode()
@@ -30,15 +30,16 @@ def event_payload(body: Any) -> tuple[str | None, Any]:
 
 def json_field(name: str) -> Route:
     """
-    A route of bodies that are objects: a field has the type, and handlers get the whole object.
+    Return a route for bodies that are objects: a field contains the type.
 
-    Where the codec is not a codec for objects, it reads them as JSON.
+    The handler receives the whole object. Bodies that are str or bytes after decoding are parsed as
+    JSON.
 
     Args:
         name: the field's name.
 
     Raises:
-        ValueError: by the route, of a text that is not JSON.
+        ValueError: raised by the route if a text is not JSON.
     """
 
     def route(body: Any) -> tuple[str | None, Any]:

@@ -23,28 +23,28 @@ from redis.exceptions import RedisError
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, RSMQError, show
-from rsmq.operations.worker import Identity, held_messages, leave_worker
+from rsmq.operations.worker import Identity, list_in_flight, unregister_worker
 from rsmq.transport.process_identity import describe_process
 from rsmq.wire.limits import check_whole_number, to_milliseconds
 from rsmq.worker.listener import (
+    DEFAULT_MAX_RUNTIME_SECONDS,
     MAX_CONCURRENCY,
-    MAX_RUNTIME,
     Handlers,
     Listener,
-    checked_vt,
-    listener,
+    check_vt,
+    make_listener,
 )
 from rsmq.worker.logging import Logging
 from rsmq.worker.middleware import Hooks, Middleware
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import Backoff
-from rsmq.worker.registry import enter
+from rsmq.worker.registry import register
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
-from rsmq.worker.runtime.invoke import Invoker, current
+from rsmq.worker.runtime.invoke import Invoker, current_job
 from rsmq.worker.runtime.loop import WorkerLoop
 from rsmq.worker.runtime.message_state import Lane
-from rsmq.worker.runtime.settle import give_back
+from rsmq.worker.runtime.settle import release_receipts
 from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
 from rsmq.worker.runtime.tasks import Tasks
 from rsmq.worker.runtime.threads import Threads
@@ -53,33 +53,33 @@ _log = logging.getLogger("rsmq.worker")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Seconds that the end of a program leaves to a worker that nobody has stopped.
-_AT_EXIT = 2.0
-#: Seconds between two looks at whether it has ended.
-_A_LOOK = 1.0
-#: Seconds between two lines with numbers.
-_NUMBERS = 60.0
-_OTHERS = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_HOST = 100
+#: How long the end of a program waits for a worker that was not stopped.
+_AT_EXIT_SECONDS = 2.0
+#: Seconds between two checks whether the worker has ended.
+_POLL_SECONDS = 1.0
+#: Seconds between two log lines with the counters.
+_LOG_INTERVAL_SECONDS = 60.0
+_INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_HOST_CHARACTERS = 100
 
 
 class Worker:
     """
     Calls functions with the messages of queues.
 
-    A handler that returns has its message deleted; one that raises has it back after a pause, by a
-    change of visibility on the message itself, so that the receive count is the number of the
-    attempt, for other clients too. While a handler runs, the message's visibility timeout is
-    extended at a third of it. At least once: a message may be handled twice, after a crash or a
-    lost lease.
+    - If a handler returns, its message is deleted.
+    - If it raises, the message is hidden until the next attempt. This changes only the visibility
+      of the message, so its receive count is the number of the attempt, for other clients too.
+    - While a handler runs, the message's visibility timeout is extended after each third of it.
+    - Delivery is at least once: a message may be handled twice, after a crash or a lost lease.
 
     Plain functions run in threads, async ones as tasks of one event loop. One thread of the worker
-    talks to Redis; what other threads do to it is safe.
+    makes its calls to Redis. The worker's methods may be called from any thread.
 
     Attributes:
         rsmq: the client.
-        name: its name; None until it starts, if it was given none.
-        concurrency: calls of handlers at once at most.
+        name: its name; None until the worker starts if it was made without one.
+        concurrency: maximum number of concurrent handler calls.
         grace: seconds that handlers have to end when the worker stops.
     """
 
@@ -97,18 +97,18 @@ class Worker:
 
         Args:
             rsmq: a synchronous client, also for async handlers. Close it after the worker.
-            name: 1 to 160 characters of ``A-Z a-z 0-9 _ -``, the same at every start and of one
-                live worker only: what a worker of this name held when it was killed is given back
-                at once when the next one starts. None makes a name up, and such messages come back
-                with their visibility timeout.
-            concurrency: calls of handlers at once at most, in threads and tasks together, from 1
-                to 10,000.
-            grace: seconds from 0 that running handlers have to end when the worker stops; what is
-                left then is given back.
-            middleware: hooks, called in this order; ``Logging`` comes first by itself.
+            name: 1 to 160 characters of ``A-Z a-z 0-9 _ -``, the same at every start, and used by
+                one live worker only. When a worker starts, it releases the messages that a killed
+                worker of this name had in flight. None generates a name; then messages of a killed
+                worker become visible again when their visibility timeouts end.
+            concurrency: maximum number of concurrent handler calls, in threads and tasks together,
+                from 1 to 10,000.
+            grace: seconds from 0 that running handlers have to end when the worker stops. Messages
+                that are unfinished then are released.
+            middleware: hooks, called in this order; the worker adds ``Logging`` before them.
 
         Raises:
-            MissingParameter, InvalidFormat: name or client is not what it must be.
+            MissingParameter, InvalidFormat: name, client or middleware is invalid.
             InvalidValue: concurrency or grace is out of range.
         """
         if not isinstance(rsmq, RSMQ):
@@ -123,18 +123,18 @@ class Worker:
         self.concurrency = concurrency
         self.grace = grace
         self._middleware: list[Middleware] = [Logging()]
-        given = [middleware] if isinstance(middleware, Middleware) else middleware
+        middlewares = [middleware] if isinstance(middleware, Middleware) else middleware
         self._listeners: dict[str, Listener] = {}
         self._worker_loop: WorkerLoop | None = None
         self._thread: threading.Thread | None = None
         self._starter: threading.Thread | None = None
-        self._signals: Signals | None = None  # while run() begins
-        self._starting = False
-        self._stop_asked: float | None = None
+        self._signals: Signals | None = None  # while run() starts the worker
+        self._is_starting = False
+        self._requested_grace: float | None = None
         self._identity: Identity | None = None
-        self._made_up: str | None = None
+        self._generated_name: str | None = None
         self._pid = os.getpid()
-        for each in given:
+        for each in middlewares:
             self.use(each)
         self._check()
 
@@ -146,7 +146,7 @@ class Worker:
 
     def use(self, middleware: Middleware) -> None:
         """
-        Add a middleware, after the others; before the worker starts.
+        Add a middleware after the existing ones; only while the worker does not run.
 
         Args:
             middleware: hooks.
@@ -166,7 +166,7 @@ class Worker:
 
     def has(self, kind: type[Middleware]) -> bool:
         """
-        Whether it has a middleware of a kind.
+        Return whether the worker has a middleware of a class.
 
         Args:
             kind: a class.
@@ -187,46 +187,46 @@ class Worker:
         no_retry: type[BaseException] | Iterable[type[BaseException]] = (),
         dead_letter_queue: str | None = None,
         drop: bool = False,
-        max_runtime: float = MAX_RUNTIME,
+        max_runtime: float = DEFAULT_MAX_RUNTIME_SECONDS,
         create: bool = False,
     ) -> Callable[[Function], Function]:
         """
-        A decorator: the function is called with the messages of a queue.
+        Return a decorator: the function is called with the messages of a queue.
 
-        It takes the decoded body, or the body and the message (a ``Delivery``); with ``batch``
-        lists of both.
+        The function takes the decoded body, or the body and the message (a ``Delivery``); with
+        ``batch`` lists of both.
 
         Args:
-            queue: the queue's name; one listener a queue.
-            vt: the visibility timeout, seconds from 0.1: after a crash the message comes back when
-                it is over. None is the queue's own.
-            codec: how bodies are decoded; None is the client's.
-            batch: 1 to 10,000: the function takes lists of up to so many messages. All are done
-                when it returns, but those of which ``message.fail(error)`` says otherwise; when it
-                raises, the others have failed too. None is one message a call.
-            concurrency: calls of this function at once at most; None is the worker's.
-            priority: messages of a higher one go first, always; but a queue that has waited for
-                ten seconds has one call in between.
-            max_retries: how often a message is tried again, from 0: it is handled once more than
-                that. None is 5 where there is a dead_letter_queue or drop, what the queue's own
-                dead-letter policy says if it has one, and else forever.
+            queue: the queue's name; each queue has one listener.
+            vt: the visibility timeout, seconds from 0.1: after a crash the message becomes visible
+                again when it ends. None is the queue's own.
+            codec: decodes bodies; None is the client's.
+            batch: 1 to 10,000: the function takes lists of up to so many messages. If it returns,
+                all count as handled, except those for which ``message.fail(error)`` was called. If
+                it raises, the others have failed too. None is one message for each call.
+            concurrency: maximum number of concurrent calls of this function; None is the worker's.
+            priority: messages of queues with a higher number always go first. But a queue that has
+                waited for ten seconds gets one call in between.
+            max_retries: how often a message is tried again, from 0: the maximum number of attempts
+                is one more. None is 5 with a dead_letter_queue or drop; else the limit of the
+                queue's own dead-letter policy; else forever.
             backoff: the pause before the next attempt: ``exponential(first, cap)``,
                 ``fixed(seconds)``, seconds, a list of seconds by attempt (the last one repeats),
                 or a function of the attempt, from 1. None is exponential(1, 300).
             no_retry: exceptions after which a message is not tried again.
-            dead_letter_queue: where a message goes after the last attempt, with why it died. It
-                must exist, or be created. None is that of the queue's own policy.
-            drop: True deletes it instead.
-            max_runtime: the longest time a call may take, seconds, found out to a second. After
-                that the message counts as failed, and what the function does is waited for no
-                longer: a thread stays until it ends by itself, a task is cancelled.
-            create: True creates the queue, and the dead-letter queue, where they are missing.
+            dead_letter_queue: the queue that a message is moved to after the last attempt, with the
+                reason. It must exist, or be created. None is that of the queue's own policy.
+            drop: True deletes the message instead.
+            max_runtime: the longest time a call may take, seconds, checked once a second. After
+                that the message counts as failed, and the worker no longer waits for the function:
+                a thread runs until it ends by itself, a task is cancelled.
+            create: True creates the queue, and the dead-letter queue, if they are missing.
 
         Raises:
             MissingParameter: the queue's name is empty.
-            InvalidFormat: a name, the function or something else is not what it must be; or the
-                queue has a listener already; or max_retries is given and nothing says what
-                becomes of a message then.
+            InvalidFormat: a name, the function or another option is invalid; or the queue has a
+                listener already; or max_retries is set without dead_letter_queue or drop; or drop
+                and dead_letter_queue are both set.
             InvalidValue: a number is out of range.
         """
         self._check_queue(queue)
@@ -234,8 +234,8 @@ class Worker:
         def register(function: Function) -> Function:
             handlers = Handlers()
             handlers.add("", function)
-            self._listen(
-                listener(
+            self._add_listener(
+                make_listener(
                     queue,
                     handlers,
                     vt=vt,
@@ -272,18 +272,18 @@ class Worker:
         no_retry: type[BaseException] | Iterable[type[BaseException]] = (),
         dead_letter_queue: str | None = None,
         drop: bool = False,
-        max_runtime: float = MAX_RUNTIME,
+        max_runtime: float = DEFAULT_MAX_RUNTIME_SECONDS,
         create: bool = False,
     ) -> Router:
         """
-        A listener with a function for each type of message: ``router.on("created")`` decorates.
+        Add a listener with a handler for each type of message; ``router.on("created")`` decorates.
 
         Args:
-            queue: as of ``listener``, like all that is not named here.
-            by: tells the type of a decoded body and what its function gets of it:
+            queue: see ``listener``.
+            by: the route: returns the type of a decoded body and the argument of its handler.
                 ``event_payload``, ``json_field("type")``, or a function of the body that returns
                 (type, payload), with None for no type.
-            unroutable: where messages go for which there is no function, with why. It must exist,
+            unroutable: the queue for messages that have no handler, with the reason. It must exist,
                 or be created. None is the dead-letter queue.
             vt: see ``listener``.
             codec: see ``listener``.
@@ -293,12 +293,13 @@ class Worker:
             backoff: see ``listener``.
             no_retry: see ``listener``.
             dead_letter_queue: see ``listener``.
-            drop: see ``listener``; unroutable messages too.
+            drop: see ``listener``; it also deletes unroutable messages, unless unroutable is set.
             max_runtime: see ``listener``.
             create: see ``listener``.
 
         Raises:
-            As of ``listener``.
+            The errors of ``listener``.
+            InvalidFormat: by is not callable.
         """
         if not callable(by):
             raise InvalidFormat(
@@ -309,8 +310,8 @@ class Worker:
             )
         self._check_queue(queue)
         handlers = Handlers(by)
-        self._listen(
-            listener(
+        self._add_listener(
+            make_listener(
                 queue,
                 handlers,
                 vt=vt,
@@ -331,7 +332,12 @@ class Worker:
         return Router(handlers)
 
     def _check_queue(self, queue: object) -> None:
-        """Now, and not when the function is there: it never is where the brackets were left out."""
+        """
+        Raise an error if a queue's name is invalid, or is a function.
+
+        It is a function if the brackets after ``listener`` were left out. Then no decorator is ever
+        called that could raise this error.
+        """
         if callable(queue):
             raise InvalidFormat(
                 "queue",
@@ -341,14 +347,14 @@ class Worker:
         self.rsmq.namespace.queue(queue)  # type: ignore[arg-type]
 
     def _refuse_while_running(self) -> None:
-        if self._worker_loop is not None and not self._worker_loop.over.is_set():
+        if self._worker_loop is not None and not self._worker_loop.finished.is_set():
             raise InvalidFormat(
                 "worker", value=self.name, hint="It runs already: stop it before it is changed."
             )
 
-    def _listen(self, new: Listener) -> None:
+    def _add_listener(self, new: Listener) -> None:
         self._refuse_while_running()
-        for name in (new.queue, *new.others):
+        for name in (new.queue, *new.target_queues):
             self.rsmq.namespace.queue(name)
         if new.queue in self._listeners:
             raise InvalidFormat(
@@ -361,7 +367,7 @@ class Worker:
 
     @property
     def numbers(self) -> Numbers:
-        """What has happened since the last start, as it is now."""
+        """The counters since the last start, at this moment."""
         return self._worker_loop.numbers if self._worker_loop is not None else Numbers()
 
     @property
@@ -371,17 +377,17 @@ class Worker:
 
     def start(self, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """
-        Begin to receive, in threads of its own; returns when it does.
+        Start to receive, in threads of its own, and return.
 
         Args:
-            loop: the running event loop on which async handlers run; None makes one, in a thread.
+            loop: the running event loop for async handlers; None makes one in its own thread.
 
         Raises:
             QueueNotFound: a queue is missing that is not to be created.
             InvalidFormat: there are no listeners, or the worker runs already.
             InvalidValue: concurrency or grace is out of range, or a queue's own vt is too short.
-            WorkerExists: another worker of the name is alive. One that was killed counts as alive
-                for five seconds where its process can't be looked for; this waits for that.
+            WorkerExists: another worker of the name is alive. A killed worker counts as alive for
+                five seconds if its process can't be checked; this method waits for that.
             Errors of redis-py: the server can't be reached.
         """
         self._refuse_while_running()
@@ -396,52 +402,59 @@ class Worker:
                 "one of a router with router.on(type).",
             )
         self._check()
-        self._starting, self._stop_asked = True, None
+        self._is_starting, self._requested_grace = True, None
         try:
-            self._enter(loop)
+            self._register(loop)
         finally:
-            self._starting = False
+            self._is_starting = False
 
-    def _enter(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Take the worker's name, and begin."""
-        lanes = [self._lane(each) for each in self._listeners.values()]
-        named = self.name is not None and self.name != self._made_up
+    def _register(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Register the worker under its name, and start the runtime."""
+        lanes = [self._make_lane(each) for each in self._listeners.values()]
+        has_fixed_name = self.name is not None and self.name != self._generated_name
         if self.name is None:
-            self.name = self._made_up = _made_up_name()
+            self.name = self._generated_name = _generate_name()
         identity = Identity(self.rsmq.namespace, self.name, secrets.token_hex(8))
-        about = describe_process()
+        process_facts = describe_process()
         self._identity = identity
-        says = {**about, "queues": dict.fromkeys(self.queues, 0)}
-        enter(self.rsmq, identity, says, self._raise_if_told)
+        info = {**process_facts, "queues": dict.fromkeys(self.queues, 0)}
+        register(self.rsmq, identity, info, self._raise_if_signalled)
         try:
-            self._begin(lanes, identity, about, loop, named=named)
+            self._start_runtime(lanes, identity, process_facts, loop, has_fixed_name=has_fixed_name)
         except BaseException:
             self._worker_loop = self._starter = None
             self._leave_before_work()
             raise
 
-    def _begin(
+    def _start_runtime(
         self,
         lanes: list[Lane],
         identity: Identity,
-        about: dict[str, Any],
+        process_facts: dict[str, Any],
         loop: asyncio.AbstractEventLoop | None,
         *,
-        named: bool,
+        has_fixed_name: bool,
     ) -> None:
-        """Begin under a name that is this worker's."""
+        """Start the runtime; the worker is registered."""
         self._starter = threading.current_thread()
-        self._raise_if_told()
-        died_before = self._take_over(identity)
+        self._raise_if_signalled()
+        has_dead_messages = self._take_over(identity)
         hooks = Hooks(self._middleware)
         worker_loop = self._worker_loop = WorkerLoop(
-            self.rsmq, identity, lanes, hooks, self.concurrency, about, self, named=named
+            self.rsmq,
+            identity,
+            lanes,
+            hooks,
+            self.concurrency,
+            process_facts,
+            self,
+            has_fixed_name=has_fixed_name,
         )
-        if died_before:
-            worker_loop.be_careful()
-        invoker = Invoker(hooks, worker_loop.ended)
-        threads = Threads(worker_loop.run_queue, invoker, worker_loop.idle, self.concurrency)
-        tasks = Tasks(worker_loop.run_queue, invoker, worker_loop.idle, self.concurrency)
+        if has_dead_messages:
+            worker_loop.limit_prefetch()
+        invoker = Invoker(hooks, worker_loop.report_finished)
+        threads = Threads(worker_loop.run_queue, invoker, worker_loop.report_idle, self.concurrency)
+        tasks = Tasks(worker_loop.run_queue, invoker, worker_loop.report_idle, self.concurrency)
         if any(each.handlers.is_async for each in self._listeners.values()):
             tasks.start(loop)
         for lane in lanes:
@@ -461,39 +474,45 @@ class Worker:
             daemon=True,
         )
         self._thread.start()
-        self._starter, self._starting = None, False
-        if self._stop_asked is not None:
-            worker_loop.stop(self._stop_asked)
+        self._starter, self._is_starting = None, False
+        if self._requested_grace is not None:
+            worker_loop.stop(self._requested_grace)
         atexit.register(self._at_exit)
 
-    def _raise_if_told(self) -> None:
-        if self._signals is not None and self._signals.came:
+    def _raise_if_signalled(self) -> None:
+        if self._signals is not None and self._signals.has_come:
             raise StoppedAtStart
 
     def _at_exit(self) -> None:
-        """The program ends, and nobody has stopped the worker: give back what it holds."""
+        """
+        Release the messages in flight when the program ends without having stopped the worker.
+        """
         worker_loop = self._worker_loop
-        if worker_loop is not None and os.getpid() == self._pid and not worker_loop.over.is_set():
+        if (
+            worker_loop is not None
+            and os.getpid() == self._pid
+            and not worker_loop.finished.is_set()
+        ):
             _log.warning("worker %s was not stopped before the end of its program", self.name)
             worker_loop.stop(0)
-            worker_loop.over.wait(_AT_EXIT)
+            worker_loop.finished.wait(_AT_EXIT_SECONDS)
 
-    def _lane(self, each: Listener) -> Lane:
+    def _make_lane(self, each: Listener) -> Lane:
         if each.create:
-            for name in (each.queue, *each.others):
+            for name in (each.queue, *each.target_queues):
                 self.rsmq.create_queue(name, exist_ok=True)
         attributes = self.rsmq.get_queue_attributes(each.queue)
-        for name in each.others:
+        for name in each.target_queues:
             self.rsmq.get_queue_attributes(name)
         lane = Lane(
             each,
             self.rsmq.namespace.queue(each.queue),
-            checked_vt(attributes.vt) if each.vt is None else each.vt,
+            check_vt(attributes.vt) if each.vt is None else each.vt,
             each.codec or self.rsmq.codec,
             min(each.concurrency or self.concurrency, self.concurrency),
             each.policy,
         )
-        lane.adopt(attributes)
+        lane.apply_queue_attributes(attributes)
         if lane.policy.dead_letter_queue is None and not lane.policy.drop:
             _log.info(
                 "queue %s has no dead_letter_queue: what fails is tried again for ever", each.queue
@@ -501,22 +520,22 @@ class Worker:
         return lane
 
     def _take_over(self, identity: Identity) -> bool:
-        """Give back what a dead predecessor of the name held; True if there was something."""
-        held = self.rsmq.run_steps(held_messages(self.rsmq.namespace, identity.name))
-        released = give_back(self.rsmq, identity, held)
+        """Release the messages of a dead predecessor of the name. Return whether there were any."""
+        in_flight = self.rsmq.run_steps(list_in_flight(self.rsmq.namespace, identity.name))
+        released = release_receipts(self.rsmq, identity, in_flight)
         if released:
             _log.warning(
                 "worker %s: its predecessor died with %d messages, which are due again",
                 identity.name,
                 released,
             )
-        return bool(held)
+        return bool(in_flight)
 
     def stop(self, grace: float | None = None) -> None:
         """
-        Receive no more, let running handlers end, and give back what is left; returns after that.
+        Stop receiving, let running handlers end, release the other messages, and return.
 
-        In a handler or a hook of this worker it only asks for that, and returns at once.
+        In a handler or a hook of this worker it only requests the stop, and returns at once.
 
         Args:
             grace: seconds that running handlers have; None is the worker's.
@@ -526,33 +545,36 @@ class Worker:
         """
         seconds = self.grace if grace is None else to_milliseconds("grace", grace) / 1000
         worker_loop = self._worker_loop
-        if self._starting and (worker_loop is None or worker_loop.over.is_set()):
-            self._stop_asked = seconds  # it stops as soon as it has begun
-            if self._starting:
+        if self._is_starting and (worker_loop is None or worker_loop.finished.is_set()):
+            self._requested_grace = seconds  # it stops as soon as it has started
+            if self._is_starting:
                 return
             worker_loop = self._worker_loop
         if worker_loop is None:
             return
         worker_loop.stop(seconds)
-        if current.get() is not None or threading.current_thread() in (self._thread, self._starter):
+        if current_job.get() is not None or threading.current_thread() in (
+            self._thread,
+            self._starter,
+        ):
             return
-        while not worker_loop.over.wait(_A_LOOK):  # others may wait for it too
+        while not worker_loop.finished.wait(_POLL_SECONDS):  # other threads may wait for it too
             pass
 
     def run(self) -> None:
         """
-        Work until SIGTERM or SIGINT, or stop() in another thread; in the main thread.
+        Run until SIGTERM or SIGINT, or until ``stop`` is called in another thread.
 
-        The first signal stops receiving and gives running handlers ``grace`` seconds; what is left
-        is given back, in order, with its receive count as it is. A second signal ends the process
-        at once. Outside the main thread no signals are looked at.
+        Call it in the main thread; elsewhere it ignores signals. The first signal stops receiving
+        and gives running handlers ``grace`` seconds. Messages that are unfinished then are
+        released; their receive counts do not change. A second signal ends the process at once.
 
         Raises:
-            As of ``start``; and what made the worker fail, such as WorkerReplaced.
+            The errors of ``start``; and the error that ended the worker, such as WorkerReplaced.
         """
         self._refuse_while_running()
         self._worker_loop = self._identity = None
-        with Signals(self._stop_by, lambda: f"worker {self.name}") as signals:
+        with Signals(self._stop_on_signal, lambda: f"worker {self.name}") as signals:
             self._signals = signals
             try:
                 self.start()
@@ -564,17 +586,17 @@ class Worker:
                 self._signals = None
             worker_loop = self._worker_loop
             assert worker_loop is not None  # noqa: S101 - it has started
-            if signals.came:
+            if signals.has_come:
                 worker_loop.stop(self.grace)
-            said, log_at = "", time.monotonic() + _NUMBERS
-            # In short steps: after a suspension (SIGSTOP) the system may hand a signal to another
-            # thread, and Python calls its handler only when this thread wakes.
-            while not worker_loop.over.wait(_A_LOOK):
-                if time.monotonic() >= log_at:
-                    log_at = time.monotonic() + _NUMBERS
-                    if str(self.numbers) != said:
-                        said = str(self.numbers)
-                        _log.info("worker %s: %s", self.name, said)
+            logged, next_log_at = "", time.monotonic() + _LOG_INTERVAL_SECONDS
+            # Wait in short steps: after a suspension (SIGSTOP) the system may deliver a signal to
+            # another thread, and Python calls its handler only when this thread wakes.
+            while not worker_loop.finished.wait(_POLL_SECONDS):
+                if time.monotonic() >= next_log_at:
+                    next_log_at = time.monotonic() + _LOG_INTERVAL_SECONDS
+                    if str(self.numbers) != logged:
+                        logged = str(self.numbers)
+                        _log.info("worker %s: %s", self.name, logged)
         _log.info("worker %s ends: %s", self.name, self.numbers)
         if worker_loop.failure is not None:
             raise worker_loop.failure
@@ -582,38 +604,38 @@ class Worker:
     def _leave_before_work(self) -> None:
         if self._identity is not None:
             with suppress(RSMQError, RedisError, OSError):
-                self.rsmq.run(leave_worker(self._identity))
+                self.rsmq.run(unregister_worker(self._identity))
 
     async def run_async(self) -> None:
         """
-        Work inside a running event loop, on which async handlers run, until it is cancelled.
+        Run inside a running event loop, which also runs async handlers, until it is cancelled.
 
-        A cancellation stops it as stop() does. No signals are looked at.
+        A cancellation stops the worker as ``stop`` does. It ignores signals.
 
         Raises:
-            As of ``run``.
+            The errors of ``run``.
         """
         loop = asyncio.get_running_loop()
         starting = asyncio.ensure_future(asyncio.to_thread(self.start, loop=loop))
         try:
             await asyncio.shield(starting)
             worker_loop = self._worker_loop
-            while worker_loop is not None and not worker_loop.over.is_set():  # noqa: ASYNC110 - threads set it
+            while worker_loop is not None and not worker_loop.finished.is_set():  # noqa: ASYNC110 - threads set it
                 await asyncio.sleep(0.1)
             if worker_loop is not None and worker_loop.failure is not None:
                 raise worker_loop.failure
         finally:
-            # Also where it was cancelled while it began: a thread can't be called off.
+            # Also after a cancellation during the start: a thread can't be cancelled.
             await asyncio.shield(asyncio.ensure_future(self._stop_when_started(starting)))
 
     async def _stop_when_started(self, starting: asyncio.Future[None]) -> None:
         try:
             await starting
-        except Exception:  # noqa: BLE001 - told already, or nobody is there to be told
+        except Exception:  # noqa: BLE001 - raised already, unless run_async was cancelled
             return
         await asyncio.to_thread(self.stop)
 
-    def _stop_by(self, name: str) -> bool:
+    def _stop_on_signal(self, name: str) -> bool:
         worker_loop = self._worker_loop
         if worker_loop is None:
             return False
@@ -642,6 +664,8 @@ class Worker:
         return f"Worker({self.rsmq!r}, name={self.name!r}, concurrency={self.concurrency})"
 
 
-def _made_up_name() -> str:
-    host = _OTHERS.sub("-", socket.gethostname())[:_LONGEST_HOST] or "worker"
+def _generate_name() -> str:
+    host = (
+        _INVALID_NAME_CHARACTERS.sub("-", socket.gethostname())[:_MAX_HOST_CHARACTERS] or "worker"
+    )
     return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rsmq import BYTES
-from rsmq.operations.worker import Identity, bury_messages
+from rsmq.operations.worker import Identity, dead_letter_messages
 
 BODIES = {
     b"plain text": "plain text",
@@ -196,7 +196,7 @@ def test_why_a_message_died_is_shown_under_it(cli, rsmq, q):
         "worker": "w", "attempts": 3,
     }  # fmt: skip
     keys = rsmq.namespace.queue
-    rsmq.run(bury_messages(worker, keys(q), keys("dead"), [(message.id, 1, reason)]))
+    rsmq.run(dead_letter_messages(worker, keys(q), keys("dead"), [(message.id, 1, reason)]))
     _, line, why, exception = cli("peek", "dead").lines
 
     assert line.endswith("  poison")

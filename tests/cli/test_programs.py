@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rsmq.operations.worker import Identity, enter_worker
+from rsmq.operations.worker import Identity, register_worker
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_workers_are_shown(cli, rsmq):
         "failed": 1,
         "since_ms": 1e12,
     }
-    rsmq.run(enter_worker(Identity(rsmq.namespace, "w", "t"), info, ttl=5, dead=""))
+    rsmq.run(register_worker(Identity(rsmq.namespace, "w", "t"), info, ttl=5, dead=""))
     (told,) = cli("workers", "--json").json
 
     assert cli("workers").lines[1].split()[:3] == ["w", "yes", "2001-09-09T01:46:40Z"]

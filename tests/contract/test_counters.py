@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from rsmq.operations.spark.in_flight_batches import Batch, lease_messages, leased_messages
-from rsmq.operations.worker import Identity, Want, take_messages
+from rsmq.operations.worker import Identity, ReceiveRequest, receive_for_worker
 
 #: As stored, and as read.
 STORED = {
@@ -35,9 +35,9 @@ def take(rsmq, queue):
     """As a worker receives: ids and counts."""
     keys = rsmq.namespace.queue(queue)
     worker = Identity(rsmq.namespace, "w", "token")
-    wants = [Want(keys, 60_000, 1, 0, 10)]
-    (taken,) = rsmq.run(take_messages(worker, wants, 10))
-    return [(id, taken.again.get(place, (1, 0))[0]) for place, id in enumerate(taken.ids)]
+    wants = [ReceiveRequest(keys, 60_000, 1, 0, 10)]
+    (taken,) = rsmq.run(receive_for_worker(worker, wants, 10))
+    return [(id, taken.redelivered.get(place, (1, 0))[0]) for place, id in enumerate(taken.ids)]
 
 
 def lease(rsmq, queue):
@@ -65,14 +65,14 @@ RECEIVES = {
     "receive_messages": lambda rsmq, q: ids_and_counts(rsmq.receive_messages(q, 5)),
     "pop_message": lambda rsmq, q: ids_and_counts([rsmq.pop_message(q), rsmq.pop_message(q)]),
     "pop_messages": lambda rsmq, q: ids_and_counts(rsmq.pop_messages(q, 5)),
-    "take_messages": take,
+    "receive_for_worker": take,
     "lease_messages": lease,
 }
 
 
 def is_possible(env, receive):
     """Workers and streams have rights of their own; the embedded server lacks what streams need."""
-    unusual = {"acl": {"take_messages", "lease_messages"}, "memory": {"lease_messages"}}
+    unusual = {"acl": {"receive_for_worker", "lease_messages"}, "memory": {"lease_messages"}}
     return receive not in unusual.get(env.backend, ())
 
 

@@ -42,7 +42,7 @@ def test_no_receive_delivers_a_reserved_id(env, queue, odd, receive):
     if not is_possible(env, receive):
         return
     before = attributes(env, queue, odd)
-    if receive == "take_messages":
+    if receive == "receive_for_worker":
         env.rsmq.resume_queue(queue)
         del before["x:paused"]
     assert [id for id, _ in RECEIVES[receive](env.rsmq, queue)] == [odd]
@@ -76,7 +76,7 @@ def test_other_short_ids_are_delivered(env, queue, receive):
         env.raw.hset(env.hash(queue), id, f"body of {id}")
         env.raw.zadd(env.zset(queue), {id: 1000 + at})
     found = RECEIVES[receive](env.rsmq, queue)
-    if receive not in {"take_messages", "lease_messages"}:
+    if receive not in {"receive_for_worker", "lease_messages"}:
         while more := RECEIVES[receive](env.rsmq, queue):
             found += more
 

@@ -14,16 +14,16 @@ from rsmq.operations import worker as workers
 from rsmq.operations.worker import (
     Group,
     Identity,
-    Want,
-    beat_worker,
-    begin_alone,
-    bury_messages,
-    enter_worker,
-    held_messages,
-    leave_worker,
+    ReceiveRequest,
+    dead_letter_messages,
+    list_in_flight,
     list_workers,
+    receive_for_worker,
+    record_quarantine_run,
+    register_worker,
+    send_heartbeat,
     settle_messages,
-    take_messages,
+    unregister_worker,
 )
 from rsmq.wire.keys import Namespace
 from tests.contract.conftest import Env
@@ -75,7 +75,7 @@ def keys_of(env, qname):
 
 
 def want(env, qname="q", *, vt_ms=60_000, size=1, ahead=0, most=10_000):
-    return Want(keys_of(env, qname), vt_ms, size, ahead, most)
+    return ReceiveRequest(keys_of(env, qname), vt_ms, size, ahead, most)
 
 
 def take(env, who, *wants, slots=10_000):
@@ -88,11 +88,11 @@ def take_all(env, who, wants, slots):
         (
             taken.state,
             [
-                (id.encode(), raw, *taken.again.get(place, (1, taken.now)))
+                (id.encode(), raw, *taken.redelivered.get(place, (1, taken.now_ms)))
                 for place, (id, raw) in enumerate(zip(taken.ids, taken.raws, strict=True))
             ],
         )
-        for taken in env.rsmq.run(take_messages(who, wants, slots))
+        for taken in env.rsmq.run(receive_for_worker(who, wants, slots))
     ]
 
 
@@ -103,25 +103,25 @@ def settle(env, who, *groups):
 
 def bury(env, who, *receipts, qname="q", target="dead", why=WHY):
     messages = [(id, count, why) for id, count in receipts]
-    operation = bury_messages(who, keys_of(env, qname), keys_of(env, target), messages)
+    operation = dead_letter_messages(who, keys_of(env, qname), keys_of(env, target), messages)
     return env.rsmq.run(operation)
 
 
 def enter(env, who, *, info=None, ttl=10, dead=""):
-    return env.rsmq.run(enter_worker(who, info or {"pid": 1}, ttl=ttl, dead=dead))
+    return env.rsmq.run(register_worker(who, info or {"pid": 1}, ttl=ttl, dead=dead))
 
 
 def beat(env, who, *, info=None, ttl=10):
-    return env.rsmq.run(beat_worker(who, info or {"pid": 1}, ttl=ttl))
+    return env.rsmq.run(send_heartbeat(who, info or {"pid": 1}, ttl=ttl))
 
 
 def leave(env, who):
-    return env.rsmq.run(leave_worker(who))
+    return env.rsmq.run(unregister_worker(who))
 
 
 def held(env, who):
     """The whole hash of what a worker holds, as text."""
-    return {id.decode(): value.decode() for id, value in env.raw.hgetall(who.held).items()}
+    return {id.decode(): value.decode() for id, value in env.raw.hgetall(who.in_flight_key).items()}
 
 
 def reasons(env, qname="dead"):
@@ -290,7 +290,7 @@ def test_without_a_slot_and_ahead_nothing_is_taken(env, queue, me):
 
 
 def test_bodies_of_a_take_have_room_but_for_the_first(env, queue, me, monkeypatch):
-    monkeypatch.setattr(workers, "_ROOM", b"1000")
+    monkeypatch.setattr(workers, "_MAX_BODY_BYTES", b"1000")
     env.rsmq.create_queue("empty")
     env.rsmq.create_queue("p")
     large, *ids = env.rsmq.send_messages(queue, ["x" * 2000, "y" * 500, "z" * 500, "", "w"])
@@ -304,7 +304,7 @@ def test_bodies_of_a_take_have_room_but_for_the_first(env, queue, me, monkeypatc
 
 
 def test_only_the_first_body_of_all_may_be_larger_than_the_room(env, queue, me, monkeypatch):
-    monkeypatch.setattr(workers, "_ROOM", b"1000")
+    monkeypatch.setattr(workers, "_MAX_BODY_BYTES", b"1000")
     env.rsmq.create_queue("p")
     small = env.rsmq.send_message(queue, "x")
     large = env.rsmq.send_message("p", "y" * 2000)
@@ -435,7 +435,7 @@ def test_who_lost_its_name_takes_nothing(env, queue, me):
 
     with pytest.raises(WorkerReplaced) as caught:
         take(env, me)
-    assert caught.value.value == me.held.decode()
+    assert caught.value.value == me.in_flight_key.decode()
     assert env.state() == before
     assert len(take(env, successor)[0][1]) == 2
 
@@ -455,7 +455,7 @@ def test_two_workers_hold_apart(env, queue, me):
 def test_a_lost_key_of_what_is_held_is_made_anew(env, queue, me, dead, step):
     (id,) = env.rsmq.send_messages(queue, ["a"])
     ((_, ((_, _, count, _),)),) = take(env, me, want(env, vt_ms=0))
-    env.raw.delete(me.held)
+    env.raw.delete(me.in_flight_key)
     steps = {
         "take": lambda: take(env, me),
         "settle": lambda: settle(env, me, (queue, "delete", count, [id])),
@@ -467,7 +467,7 @@ def test_a_lost_key_of_what_is_held_is_made_anew(env, queue, me, dead, step):
     expected = {"": "mine", id: "2:q"} if step == "take" else {"": "mine"}
     assert held(env, me) == expected
     beat(env, me)
-    assert DAY - 5000 < env.raw.pttl(me.held) <= DAY
+    assert DAY - 5000 < env.raw.pttl(me.in_flight_key) <= DAY
 
 
 def test_what_is_settled_after_the_end_leaves_no_key_for_ever(env, queue, me):
@@ -478,7 +478,7 @@ def test_what_is_settled_after_the_end_leaves_no_key_for_ever(env, queue, me):
     assert leave(env, me) == 0
 
     assert settle(env, me, (queue, "delete", 1, [id])) == b"0"
-    assert env.raw.pttl(me.held) != -1
+    assert env.raw.pttl(me.in_flight_key) != -1
 
 
 @fillable
@@ -600,8 +600,8 @@ def test_what_was_received_since_is_left_alone(env, queue, me, taken, done):
 
     assert settle(env, me, (queue, done, 1, pairs)) == b"2"
     after = env.state()
-    assert after.pop(me.held).keys() == {b"", *(id.encode() for id in taken[1:])}
-    before.pop(me.held)
+    assert after.pop(me.in_flight_key).keys() == {b"", *(id.encode() for id in taken[1:])}
+    before.pop(me.in_flight_key)
     assert after == before
 
 
@@ -874,15 +874,15 @@ def test_a_burial_of_what_was_received_since_changes_nothing(env, queue, me, dea
 
     assert bury(env, me, (taken[0], count)) == b"2"
     after = env.state()
-    after.pop(me.held)
-    before.pop(me.held)
+    after.pop(me.in_flight_key)
+    before.pop(me.in_flight_key)
     assert after == before
     assert (taken[0] in held(env, me)) == (count == 3)
 
 
 def test_a_burial_that_is_run_twice_moves_once(env, queue, me, dead, taken):
     keys, to = keys_of(env, queue), keys_of(env, dead)
-    operation = bury_messages(me, keys, to, [(taken[0], 1, WHY)])
+    operation = dead_letter_messages(me, keys, to, [(taken[0], 1, WHY)])
     assert env.rsmq.run(operation) == b"1"
     before = env.state()
 
@@ -967,9 +967,9 @@ def test_a_free_name_is_given(env):
     assert before + 2500 <= int(until) <= env.now_ms() + 2500
     assert (token, json.loads(info)) == ("mine", {"host": "é:1", "pid": 5})
     assert held(env, me) == {"": "mine"}
-    for key in (f"{env.ns}:x:workers", me.held):
+    for key in (f"{env.ns}:x:workers", me.in_flight_key):
         assert DAY - 5000 < env.raw.pttl(key) <= DAY
-    assert sorted(env.state()) == sorted([f"{env.ns}:x:workers".encode(), me.held])
+    assert sorted(env.state()) == sorted([f"{env.ns}:x:workers".encode(), me.in_flight_key])
 
 
 def test_a_name_whose_worker_is_alive_is_not_given(env, me):
@@ -977,8 +977,8 @@ def test_a_name_whose_worker_is_alive_is_not_given(env, me):
     before = env.state()
     other = enter(env, worker(env, "theirs"), dead="somebody")
 
-    assert 5000 < other.left_ms <= 10_000
-    assert (other.token, json.loads(other.says)) == ("mine", {"pid": 7})
+    assert 5000 < other.remaining_ms <= 10_000
+    assert (other.token, json.loads(other.info)) == ("mine", {"pid": 7})
     assert env.state() == before
 
 
@@ -1001,7 +1001,7 @@ def test_a_dead_workers_name_is_given_with_what_it_held(env, queue, me, how):
     assert enter(env, successor, dead="mine" if "token" in how else "") is None
     assert held(env, me) == {"": "theirs", **dict.fromkeys(ids, "1:q")}
     assert alive(env)["w"].split(":")[1] == "theirs"
-    found = env.rsmq.run_steps(held_messages(Namespace(env.ns), "w"))
+    found = env.rsmq.run_steps(list_in_flight(Namespace(env.ns), "w"))
     assert {queue: sorted(receipts) for queue, receipts in found.items()} == {
         "q": sorted((id, 1) for id in ids)
     }
@@ -1021,7 +1021,7 @@ def test_the_same_token_enters_again(env, queue, me):
 
 def test_a_beat_says_for_how_long_and_what(env, me):
     ended(env)
-    for key in (f"{env.ns}:x:workers", me.held):
+    for key in (f"{env.ns}:x:workers", me.in_flight_key):
         env.raw.pexpire(key, 5000)
     before = env.now_ms()
     beat(env, me, info={"jobs": 3}, ttl=4)
@@ -1029,7 +1029,7 @@ def test_a_beat_says_for_how_long_and_what(env, me):
     until, token, info = alive(env)["w"].split(":", 2)
     assert before + 4000 <= int(until) <= env.now_ms() + 4000
     assert (token, json.loads(info)) == ("mine", {"jobs": 3})
-    for key in (f"{env.ns}:x:workers", me.held):
+    for key in (f"{env.ns}:x:workers", me.in_flight_key):
         assert DAY - 5000 < env.raw.pttl(key) <= DAY
 
 
@@ -1040,7 +1040,7 @@ def test_who_lost_its_name_neither_beats_nor_leaves(env, me, step):
 
     with pytest.raises(WorkerReplaced) as caught:
         step(env, me)
-    assert caught.value.value == me.held.decode()
+    assert caught.value.value == me.in_flight_key.decode()
     assert env.state() == before
 
 
@@ -1058,7 +1058,7 @@ def test_who_leaves_with_messages_leaves_a_note_of_them(env, queue, me):
     assert leave(env, me) == 3
     assert alive(env) == {}
     assert held(env, me) == {"": "mine", **dict.fromkeys(ids, "1:q")}
-    assert 0 < env.raw.pttl(me.held) <= DAY
+    assert 0 < env.raw.pttl(me.in_flight_key) <= DAY
     assert leave(env, me) == 3
 
 
@@ -1095,7 +1095,7 @@ def test_without_workers_the_list_is_empty(env):
     _, found = env.rsmq.run(list_workers(Namespace(env.ns)))
 
     assert found == {}
-    assert env.rsmq.run_steps(held_messages(Namespace(env.ns), "w")) == {}
+    assert env.rsmq.run_steps(list_in_flight(Namespace(env.ns), "w")) == {}
     assert env.state() == {}
 
 
@@ -1108,7 +1108,7 @@ def test_what_a_worker_holds_is_told_by_queue_over_many_pages(env, queue, me):
     env.rsmq.receive_messages("p", 700, vt=0)
     take(env, me, want(env), want(env, "p"))
     before = env.state()
-    found = env.rsmq.run_steps(held_messages(Namespace(env.ns), "w"))
+    found = env.rsmq.run_steps(list_in_flight(Namespace(env.ns), "w"))
 
     assert {name: sorted(receipts) for name, receipts in found.items()} == {
         queue: sorted((id, 1) for id in expected[queue]),
@@ -1121,7 +1121,7 @@ def test_what_was_begun_alone_and_never_ended_is_known(env, queue):
     keys = keys_of(env, queue)
 
     def begin(id, count):
-        return env.rsmq.run(begin_alone(keys, id, count))
+        return env.rsmq.run(record_quarantine_run(keys, id, count))
 
     assert begin("a" * 32, 2) == 0
     assert env.raw.hgetall(keys.quarantined) == {b"a" * 32: b"1:2"}
@@ -1136,7 +1136,7 @@ def test_what_was_begun_alone_and_never_ended_is_known(env, queue):
 
 def begun_in_quarantine(env, ids, count=1):
     for id in ids:
-        env.rsmq.run(begin_alone(keys_of(env, "q"), id, count))
+        env.rsmq.run(record_quarantine_run(keys_of(env, "q"), id, count))
 
 
 @pytest.mark.parametrize("action", ["delete", "hide", "release"])
@@ -1187,7 +1187,7 @@ def test_burying_removes_the_counter_of_runs_in_quarantine_of_receipts_that_fit(
     def bury_them(*, quarantined):
         messages = [(id, count, WHY) for id, count in receipts]
         keys, dead = keys_of(env, queue), keys_of(env, "dead")
-        return env.rsmq.run(bury_messages(me, keys, dead, messages, quarantined=quarantined))
+        return env.rsmq.run(dead_letter_messages(me, keys, dead, messages, quarantined=quarantined))
 
     assert bury_them(quarantined=True) == b"12"
     assert sorted(env.raw.hkeys(keys_of(env, queue).quarantined)) == sorted(
@@ -1205,10 +1205,10 @@ def test_a_counter_of_another_type_keeps_no_message_from_being_settled(env, queu
     assert env.raw.get(keys_of(env, queue).quarantined) == b"not ours"
 
 
-def test_a_later_begin_alone_lets_all_live_longer(env, queue):
+def test_later_quarantine_run_prolongs_all_records(env, queue):
     keys = keys_of(env, queue)
-    env.rsmq.run(begin_alone(keys, "a" * 32, 1))
+    env.rsmq.run(record_quarantine_run(keys, "a" * 32, 1))
     env.raw.pexpire(keys.quarantined, 1000)
-    env.rsmq.run(begin_alone(keys, "b" * 32, 1))
+    env.rsmq.run(record_quarantine_run(keys, "b" * 32, 1))
 
     assert env.raw.pttl(keys.quarantined) > 7 * DAY - 5000

@@ -27,12 +27,12 @@ from rsmq import RSMQ, WorkerReplaced
 from rsmq.operations.worker import (
     Group,
     Identity,
-    Want,
-    bury_messages,
-    enter_worker,
-    held_messages,
+    ReceiveRequest,
+    dead_letter_messages,
+    list_in_flight,
+    receive_for_worker,
+    register_worker,
     settle_messages,
-    take_messages,
 )
 from rsmq.transport import memory
 from rsmq.wire.keys import Namespace
@@ -81,12 +81,12 @@ class WorkerMachine(RuleBasedStateMachine):
         before = self.workers.get(name)
         now = Identity(self.namespace, name, f"t{next(_numbers)}")
         dead = before.token if before else ""
-        assert self.rsmq.run(enter_worker(now, {}, ttl=10, dead=dead)) is None
+        assert self.rsmq.run(register_worker(now, {}, ttl=10, dead=dead)) is None
         self.workers[name] = now
         if before is not None:
             with pytest.raises(WorkerReplaced):
-                self.rsmq.run(take_messages(before, [], 1))
-        found = self.rsmq.run_steps(held_messages(self.namespace, name))
+                self.rsmq.run(receive_for_worker(before, [], 1))
+        found = self.rsmq.run_steps(list_in_flight(self.namespace, name))
         told = {(queue, *receipt) for queue, of_queue in found.items() for receipt in of_queue}
         assert told == {
             (*value.split(":")[::-1][:1], id, int(value.split(":")[0]))
@@ -141,10 +141,13 @@ class WorkerMachine(RuleBasedStateMachine):
         vt=HIDDEN,
     )
     def take(self, name, queues, slots, ahead, vt):
-        wants = [Want(self.namespace.queue(queue), vt * 1000, 1, ahead, 100) for queue in queues]
+        wants = [
+            ReceiveRequest(self.namespace.queue(queue), vt * 1000, 1, ahead, 100)
+            for queue in queues
+        ]
         waiting = [self.due(queue) for queue in queues]
         before = self.now()
-        taken = self.rsmq.run(take_messages(self.workers[name], wants, slots))
+        taken = self.rsmq.run(receive_for_worker(self.workers[name], wants, slots))
         after = self.now()
         left, number = slots, 0
         receipts = []
@@ -154,7 +157,7 @@ class WorkerMachine(RuleBasedStateMachine):
             left, number = max(left - len(expected), 0), number + len(expected)
             scores = self.scores(queue)
             for place, (id, raw) in enumerate(zip(told.ids, told.raws, strict=True)):
-                count, _ = told.again.get(place, (1, told.now))
+                count, _ = told.redelivered.get(place, (1, told.now_ms))
                 self.was_received(queue, id, raw, count)
                 assert before <= scores[id] - vt * 1000 <= after
                 self.holds[name][id] = (queue, count)
@@ -236,7 +239,7 @@ class WorkerMachine(RuleBasedStateMachine):
         why = {"text": "why"}
         before = self.noted(name)
         reply = self.rsmq.run(
-            bury_messages(
+            dead_letter_messages(
                 self.asker(name, late=late),
                 self.namespace.queue(queue),
                 self.namespace.queue("dead"),

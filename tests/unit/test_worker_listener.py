@@ -9,7 +9,7 @@ import pytest
 
 from rsmq import JSON, RSMQ, InvalidFormat, InvalidValue, MissingParameter
 from rsmq.worker import Worker, event_payload
-from rsmq.worker.listener import MAX_RETRIES, Handlers
+from rsmq.worker.listener import DEFAULT_MAX_RETRIES, Handlers
 from tests.expect import refused
 
 
@@ -109,7 +109,7 @@ def test_a_handler_takes_the_body_or_the_message_too_and_may_be_async(
 ):
     handlers = listened(worker, function).handlers
 
-    assert handlers.of("body") == (function, takes_message, "body")
+    assert handlers.find("body") == (function, takes_message, "body")
     assert handlers.is_async is is_async
 
 
@@ -179,12 +179,12 @@ def test_a_listener_that_says_nothing_retries_for_ever_and_keeps_everything(work
     assert (said.vt, said.codec, said.batch, said.concurrency, said.priority) == (
         None, None, None, None, 0
     )  # fmt: skip
-    assert (said.max_runtime, said.create, said.others) == (3600, False, ())
+    assert (said.max_runtime, said.create, said.target_queues) == (3600, False, ())
 
 
 @pytest.mark.parametrize("way_out", [{"dead_letter_queue": "dead"}, {"drop": True}])
 def test_where_there_is_a_way_out_a_message_is_retried_some_times(worker, way_out):
-    assert listened(worker, **way_out).policy.max_retries == MAX_RETRIES == 5
+    assert listened(worker, **way_out).policy.max_retries == DEFAULT_MAX_RETRIES == 5
 
 
 def test_no_retries_are_possible(worker):
@@ -200,7 +200,7 @@ def test_what_is_said_is_kept(worker):
     assert (said.vt, said.codec, said.batch, said.concurrency, said.priority) == (
         0.1, JSON, 10, 2, -3
     )  # fmt: skip
-    assert (said.max_runtime, said.create, said.others) == (0.5, True, ("dead",))
+    assert (said.max_runtime, said.create, said.target_queues) == (0.5, True, ("dead",))
     assert (said.policy.max_retries, said.policy.backoff(1)) == (2, 9)
     assert said.policy.no_retry == (ValueError, OSError)
 
@@ -219,7 +219,7 @@ def test_a_back_off_where_none_is_said_grows_to_five_minutes(worker):
 def test_the_queues_that_messages_may_go_to_are_named_once(worker):
     worker.router("orders", by=event_payload, dead_letter_queue="dead", unroutable="dead")
 
-    assert worker._listeners["orders"].others == ("dead",)
+    assert worker._listeners["orders"].target_queues == ("dead",)
 
 
 # Refusals: each with what was given, the rule and the way out.
@@ -366,7 +366,7 @@ def test_a_function_may_handle_several_types_of_a_queue(worker):
 
     assert router.on("created", "changed")(handle) is handle
     handlers = worker._listeners["orders"].handlers
-    assert handlers.of("changed:1") == (handle, False, "1")
+    assert handlers.find("changed:1") == (handle, False, "1")
 
 
 def test_types_of_which_one_is_taken_are_refused_together(worker):

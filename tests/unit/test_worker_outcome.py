@@ -14,15 +14,15 @@ from rsmq import BodyNotDecodable, InvalidFormat, InvalidValue
 from rsmq.wire.limits import MAX_SECONDS
 from rsmq.worker import DeadLetter, Discard, HandlerTimedOut, Retry, Unroutable, exponential, fixed
 from rsmq.worker.outcome import (
-    CAP,
-    FIRST,
-    Again,
-    Dead,
+    FIRST_BACKOFF_SECONDS,
+    MAX_BACKOFF_SECONDS,
+    DeadLettered,
     Dropped,
     Policy,
+    Retried,
     TookItsProcessDown,
-    checked_backoff,
     decide,
+    parse_backoff,
 )
 from tests.expect import refused
 
@@ -54,39 +54,51 @@ LIMITED = policy()
 DROPS = policy(to=None, drop=True)
 PICKY = policy(no_retry=(ValueError,))
 ROUTED = policy(unroutable="lost")
-STEERED = Again(3, "asked for by its handler")
+STEERED = Retried(3, "asked for by its handler")
 NOWHERE = "; there is no dead_letter_queue"
 
 TABLE = [
-    ("raised", KeyError("k"), 1, LIMITED, Again(7, "KeyError on attempt 1")),
-    ("raised, the last retry", KeyError("k"), 2, LIMITED, Again(7, "KeyError on attempt 2")),
-    ("too often", KeyError(), 3, LIMITED, Dead("dead", "KeyError on attempt 3, the last")),
-    ("far too often", KeyError(), 40, LIMITED, Dead("dead", "KeyError on attempt 40, the last")),
+    ("raised", KeyError("k"), 1, LIMITED, Retried(7, "KeyError on attempt 1")),
+    ("raised, the last retry", KeyError("k"), 2, LIMITED, Retried(7, "KeyError on attempt 2")),
+    ("too often", KeyError(), 3, LIMITED, DeadLettered("dead", "KeyError on attempt 3, the last")),
+    (
+        "far too often",
+        KeyError(),
+        40,
+        LIMITED,
+        DeadLettered("dead", "KeyError on attempt 40, the last"),
+    ),
     ("too often, dropped", KeyError(), 3, DROPS, Dropped("KeyError on attempt 3, the last")),
-    ("for ever", KeyError(), 10**6, FOR_EVER, Again(7, "KeyError on attempt 1000000")),
+    ("for ever", KeyError(), 10**6, FOR_EVER, Retried(7, "KeyError on attempt 1000000")),
     (
         "a limit without a way out",
         KeyError(),
         3,
         policy(to=None),
-        Again(7, f"KeyError on attempt 3, the last{NOWHERE}"),
+        Retried(7, f"KeyError on attempt 3, the last{NOWHERE}"),
     ),
-    ("no retries", KeyError(), 1, policy(0), Dead("dead", "KeyError on attempt 1, the last")),
+    (
+        "no retries",
+        KeyError(),
+        1,
+        policy(0),
+        DeadLettered("dead", "KeyError on attempt 1, the last"),
+    ),
     (
         "not retried",
         ValueError(),
         1,
         PICKY,
-        Dead("dead", "ValueError on attempt 1, which is not retried"),
+        DeadLettered("dead", "ValueError on attempt 1, which is not retried"),
     ),
     (
         "a subclass of what is not retried",
         OfTheProgram(),
         1,
         PICKY,
-        Dead("dead", "OfTheProgram on attempt 1, which is not retried"),
+        DeadLettered("dead", "OfTheProgram on attempt 1, which is not retried"),
     ),
-    ("another than those", KeyError(), 1, PICKY, Again(7, "KeyError on attempt 1")),
+    ("another than those", KeyError(), 1, PICKY, Retried(7, "KeyError on attempt 1")),
     (
         "not retried, dropped",
         ValueError(),
@@ -99,25 +111,31 @@ TABLE = [
         ValueError(),
         1,
         policy(None, to=None, no_retry=(ValueError,)),
-        Again(7, f"ValueError on attempt 1, which is not retried{NOWHERE}"),
+        Retried(7, f"ValueError on attempt 1, which is not retried{NOWHERE}"),
     ),
-    ("Retry", Retry(), 1, LIMITED, Again(7, "asked for by its handler")),
+    ("Retry", Retry(), 1, LIMITED, Retried(7, "asked for by its handler")),
     ("Retry where nothing is", Retry(after=3), 1, policy(no_retry=(Exception,)), STEERED),
-    ("Retry with why", Retry("busy"), 1, LIMITED, Again(7, "asked for by its handler: busy")),
-    ("Retry after", Retry(after=3), 1, LIMITED, Again(3, "asked for by its handler")),
-    ("Retry at once", Retry(after=0), 1, LIMITED, Again(0, "asked for by its handler")),
-    ("Retry too often", Retry(after=3), 3, LIMITED, Dead("dead", "Retry on attempt 3, the last")),
-    ("Retry for ever", Retry(after=3), 9**9, FOR_EVER, Again(3, "asked for by its handler")),
+    ("Retry with why", Retry("busy"), 1, LIMITED, Retried(7, "asked for by its handler: busy")),
+    ("Retry after", Retry(after=3), 1, LIMITED, Retried(3, "asked for by its handler")),
+    ("Retry at once", Retry(after=0), 1, LIMITED, Retried(0, "asked for by its handler")),
+    (
+        "Retry too often",
+        Retry(after=3),
+        3,
+        LIMITED,
+        DeadLettered("dead", "Retry on attempt 3, the last"),
+    ),
+    ("Retry for ever", Retry(after=3), 9**9, FOR_EVER, Retried(3, "asked for by its handler")),
     ("Discard", Discard(), 1, LIMITED, Dropped("discarded by its handler")),
     ("Discard with why", Discard("old"), 9, LIMITED, Dropped("discarded by its handler: old")),
     ("Discard, for ever", Discard(), 1, FOR_EVER, Dropped("discarded by its handler")),
-    ("DeadLetter", DeadLetter(), 1, LIMITED, Dead("dead", "given up by its handler")),
+    ("DeadLetter", DeadLetter(), 1, LIMITED, DeadLettered("dead", "given up by its handler")),
     (
         "DeadLetter with why",
         DeadLetter("no such customer"),
         1,
         LIMITED,
-        Dead("dead", "given up by its handler: no such customer"),
+        DeadLettered("dead", "given up by its handler: no such customer"),
     ),
     ("DeadLetter, dropped", DeadLetter(), 1, DROPS, Dropped("given up by its handler")),
     (
@@ -125,33 +143,39 @@ TABLE = [
         DeadLetter(),
         1,
         FOR_EVER,
-        Again(7, f"given up by its handler{NOWHERE}"),
+        Retried(7, f"given up by its handler{NOWHERE}"),
     ),
-    ("not decodable", UNDECODABLE, 1, LIMITED, Dead("dead", UNDECODABLE_TEXT)),
+    ("not decodable", UNDECODABLE, 1, LIMITED, DeadLettered("dead", UNDECODABLE_TEXT)),
     ("not decodable, dropped", UNDECODABLE, 1, DROPS, Dropped(UNDECODABLE_TEXT)),
     (
         "not decodable, nowhere to go",
         UNDECODABLE,
         1,
         FOR_EVER,
-        Again(7, f"{UNDECODABLE_TEXT}{NOWHERE}"),
+        Retried(7, f"{UNDECODABLE_TEXT}{NOWHERE}"),
     ),
-    ("unroutable", Unroutable("no handler"), 1, ROUTED, Dead("lost", "no handler")),
-    ("unroutable, no such queue", Unroutable("none"), 1, LIMITED, Dead("dead", "none")),
+    ("unroutable", Unroutable("no handler"), 1, ROUTED, DeadLettered("lost", "no handler")),
+    ("unroutable, no such queue", Unroutable("none"), 1, LIMITED, DeadLettered("dead", "none")),
     ("unroutable, dropped", Unroutable("none"), 1, DROPS, Dropped("none")),
-    ("unroutable, nowhere", Unroutable("none"), 1, FOR_EVER, Again(7, f"none{NOWHERE}")),
-    ("DeadLetter where routed", DeadLetter(), 1, ROUTED, Dead("dead", "given up by its handler")),
-    ("took the process", TookItsProcessDown("it did"), 1, LIMITED, Dead("dead", "it did")),
-    ("ran too long", HandlerTimedOut(), 1, LIMITED, Again(7, "HandlerTimedOut on attempt 1")),
+    ("unroutable, nowhere", Unroutable("none"), 1, FOR_EVER, Retried(7, f"none{NOWHERE}")),
+    (
+        "DeadLetter where routed",
+        DeadLetter(),
+        1,
+        ROUTED,
+        DeadLettered("dead", "given up by its handler"),
+    ),
+    ("took the process", TookItsProcessDown("it did"), 1, LIMITED, DeadLettered("dead", "it did")),
+    ("ran too long", HandlerTimedOut(), 1, LIMITED, Retried(7, "HandlerTimedOut on attempt 1")),
     (
         "ran too long too often",
         HandlerTimedOut(),
         3,
         LIMITED,
-        Dead("dead", "HandlerTimedOut on attempt 3, the last"),
+        DeadLettered("dead", "HandlerTimedOut on attempt 3, the last"),
     ),
-    ("sys.exit", SystemExit(1), 1, LIMITED, Again(7, "SystemExit on attempt 1")),
-    ("Ctrl-C", KeyboardInterrupt(), 1, LIMITED, Again(7, "KeyboardInterrupt on attempt 1")),
+    ("sys.exit", SystemExit(1), 1, LIMITED, Retried(7, "SystemExit on attempt 1")),
+    ("Ctrl-C", KeyboardInterrupt(), 1, LIMITED, Retried(7, "KeyboardInterrupt on attempt 1")),
 ]
 
 
@@ -176,7 +200,7 @@ def test_retry_takes_seconds(after):
         Retry(after=after)
 
     assert refusal.error.value is after
-    assert decide(refusal.error, 1, LIMITED) == Again(7, "InvalidValue on attempt 1")
+    assert decide(refusal.error, 1, LIMITED) == Retried(7, "InvalidValue on attempt 1")
 
 
 @pytest.mark.parametrize("after", NO_SECONDS)
@@ -184,13 +208,13 @@ def test_a_retry_after_what_are_no_seconds_has_the_pause_of_the_listener(after):
     error = Retry()
     error.after = after
 
-    assert decide(error, 1, LIMITED) == Again(7, "asked for by its handler")
+    assert decide(error, 1, LIMITED) == Retried(7, "asked for by its handler")
 
 
 @pytest.mark.parametrize("error", [NoText(), DeadWithoutText()], ids=["raised", "DeadLetter"])
 @pytest.mark.parametrize("attempt", [1, 3])
 def test_an_exception_without_a_text_is_decided_on(error, attempt):
-    assert isinstance(decide(error, attempt, LIMITED), Again | Dead)
+    assert isinstance(decide(error, attempt, LIMITED), Retried | DeadLettered)
 
 
 def test_retry_says_after_how_long():
@@ -233,31 +257,31 @@ def test_jitter_takes_a_half_at_most_and_spreads():
 
 
 def test_a_list_is_by_attempt_and_its_last_repeats():
-    backoff = checked_backoff([1, 5, 0.5])
+    backoff = parse_backoff([1, 5, 0.5])
 
     assert [backoff(attempt) for attempt in (1, 2, 3, 4, 1000)] == [1, 5, 0.5, 0.5, 0.5]
 
 
 def test_a_list_that_is_changed_later_changes_nothing():
     pauses = [1, 2]
-    backoff = checked_backoff(pauses)
+    backoff = parse_backoff(pauses)
     pauses[0] = 50
 
     assert backoff(1) == 1
 
 
 def test_seconds_and_a_tuple_are_back_offs():
-    assert checked_backoff(4)(3) == 4
-    assert checked_backoff(0.25)(1) == 0.25
-    assert checked_backoff((3, 9))(2) == 9
+    assert parse_backoff(4)(3) == 4
+    assert parse_backoff(0.25)(1) == 0.25
+    assert parse_backoff((3, 9))(2) == 9
 
 
 def test_a_function_is_asked_for_each_attempt():
-    backoff = checked_backoff(lambda attempt: attempt * 10)
+    backoff = parse_backoff(lambda attempt: attempt * 10)
 
-    assert [decide(KeyError(), each, Policy(None, backoff)).after for each in (1, 2, 3)] == [
-        10, 20, 30
-    ]  # fmt: skip
+    outcomes = [decide(KeyError(), each, Policy(None, backoff)) for each in (1, 2, 3)]
+
+    assert [each.delay_seconds for each in outcomes] == [10, 20, 30]
 
 
 def _raises(_):
@@ -279,12 +303,20 @@ NONSENSE = [
 def test_a_function_that_fails_or_returns_nonsense_costs_no_message(backoff):
     outcomes = [decide(KeyError(), attempt, Policy(None, backoff)) for attempt in (1, 2, 3, 50)]
 
-    assert [each.after for each in outcomes] == [FIRST, FIRST * 2, FIRST * 4, CAP]
+    assert [each.delay_seconds for each in outcomes] == [
+        FIRST_BACKOFF_SECONDS,
+        FIRST_BACKOFF_SECONDS * 2,
+        FIRST_BACKOFF_SECONDS * 4,
+        MAX_BACKOFF_SECONDS,
+    ]
 
 
 @pytest.mark.parametrize("returned", [*NO_SECONDS, None, Fraction(1, 4)])
 def test_a_function_that_returns_no_seconds_is_not_obeyed(returned):
-    assert decide(KeyError(), 3, Policy(None, lambda _: returned)).after == FIRST * 4
+    assert (
+        decide(KeyError(), 3, Policy(None, lambda _: returned)).delay_seconds
+        == FIRST_BACKOFF_SECONDS * 4
+    )
 
 
 @pytest.mark.parametrize("value", [*NO_SECONDS, None])
@@ -316,7 +348,7 @@ def test_exponential_takes_a_factor_from_one(value):
 @pytest.mark.parametrize("value", ["5", b"5", [], (), {}, {1}, object(), 1j, iter([1])])
 def test_what_is_no_back_off_is_refused_with_what_one_is(value):
     with refused(InvalidFormat, "Invalid backoff format") as refusal:
-        checked_backoff(value)
+        parse_backoff(value)
 
     assert refusal.error.hint.startswith(
         "A back-off is exponential(...), fixed(seconds), seconds, a list of seconds by attempt, or "
@@ -327,13 +359,13 @@ def test_what_is_no_back_off_is_refused_with_what_one_is(value):
 @pytest.mark.parametrize("value", [True, -1, math.nan, math.inf])
 def test_a_number_that_is_no_pause_is_refused(value):
     with refused(InvalidValue, f"seconds must be between 0 and {MAX_SECONDS}"):
-        checked_backoff(value)
+        parse_backoff(value)
 
 
 @pytest.mark.parametrize("value", ["1", None, True, -1, math.nan])
 def test_a_list_with_something_that_is_no_pause_is_refused(value):
     with refused(InvalidValue, f"backoff must be between 0 and {MAX_SECONDS}") as refusal:
-        checked_backoff([1, value, 2])
+        parse_backoff([1, value, 2])
 
     assert refusal.error.value is value
 
@@ -354,7 +386,7 @@ pauses = st.floats(0, MAX_SECONDS)
 backoffs = st.one_of(
     pauses.map(fixed),
     st.builds(exponential, pauses, pauses, factor=st.floats(1, 1000), jitter=st.booleans()),
-    st.lists(pauses, min_size=1, max_size=5).map(checked_backoff),
+    st.lists(pauses, min_size=1, max_size=5).map(parse_backoff),
     anything.map(lambda returned: lambda _: returned),
     st.just(_raises),
 )
@@ -385,10 +417,10 @@ attempts = st.integers(1, 1000) | st.integers(1, 10**9)
 def test_an_error_is_never_done_and_a_pause_is_never_out_of_range(error, attempt, policy):
     outcome = decide(error, attempt, policy)
 
-    assert isinstance(outcome, Again | Dead | Dropped)
-    if isinstance(outcome, Again):
-        assert 0 <= outcome.after <= MAX_SECONDS
-        assert 0 <= round(outcome.after * 1000) <= MAX_SECONDS * 1000
+    assert isinstance(outcome, Retried | DeadLettered | Dropped)
+    if isinstance(outcome, Retried):
+        assert 0 <= outcome.delay_seconds <= MAX_SECONDS
+        assert 0 <= round(outcome.delay_seconds * 1000) <= MAX_SECONDS * 1000
 
 
 @given(st.lists(errors, min_size=30, max_size=30), policies)
@@ -396,10 +428,10 @@ def test_where_there_is_a_way_out_nothing_is_tried_more_often_than_it_may(raised
     if policy.max_retries is None or (policy.dead_letter_queue is None and not policy.drop):
         return
     outcomes = [decide(error, attempt, policy) for attempt, error in enumerate(raised, 1)]
-    retries = list(itertools.takewhile(lambda each: isinstance(each, Again), outcomes))
+    retries = list(itertools.takewhile(lambda each: isinstance(each, Retried), outcomes))
 
     assert len(retries) <= policy.max_retries
-    assert not any(isinstance(each, Again) for each in outcomes[policy.max_retries :])
+    assert not any(isinstance(each, Retried) for each in outcomes[policy.max_retries :])
 
 
 @given(errors, attempts, policies)
@@ -408,5 +440,5 @@ def test_nothing_is_dropped_that_was_not_discarded_or_may_be(error, attempt, pol
 
     if isinstance(outcome, Dropped):
         assert isinstance(error, Discard) or (policy.drop and policy.dead_letter_queue is None)
-    if isinstance(outcome, Dead):
+    if isinstance(outcome, DeadLettered):
         assert outcome.queue in {policy.dead_letter_queue, policy.unroutable} - {None}

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 
 from rsmq import TEXT, QueueAttributes
 from rsmq.wire.keys import Namespace
-from rsmq.worker.listener import Handlers, listener
-from rsmq.worker.runtime.message_state import AHEAD, MOST_AHEAD, Batch, Lane, Single
-from rsmq.worker.runtime.prefetch_plan import STARVED, in_order, wants
+from rsmq.worker.listener import Handlers, make_listener
+from rsmq.worker.runtime.message_state import (
+    MAX_PREFETCHED,
+    PREFETCH_SECONDS,
+    BatchJob,
+    Lane,
+    SingleJob,
+)
+from rsmq.worker.runtime.prefetch_plan import STARVATION_SECONDS, order_lanes, plan_requests
 from rsmq.worker.runtime.run_queue import RunQueue
 
 NOW = 1000.0
@@ -36,17 +42,17 @@ def lane(name="q", *, vt=30.0, limit=8, is_async=False, mean=None, asked_at=NOW,
         "max_retries": None, "backoff": None, "no_retry": (), "dead_letter_queue": None,
         "unroutable": None, "drop": False, "max_runtime": 3600, "create": False,
     }  # fmt: skip
-    made = listener(name, handlers, **said | options)
+    made = make_listener(name, handlers, **said | options)
     new = Lane(made, NAMESPACE.queue(name), vt, TEXT, limit, made.policy)
-    new.mean = mean
-    new.asked_at = asked_at
+    new.mean_seconds = mean
+    new.last_request_at = asked_at
     return new
 
 
 def some(lane, number, taken=None):
     """Calls to be made."""
     taken = time.monotonic() if taken is None else taken
-    return [Single(lane, f"id{n}", b"", 1, None, taken) for n in range(number)]
+    return [SingleJob(lane, f"id{n}", b"", 1, None, taken) for n in range(number)]
 
 
 def add(lane, number=1, *, taken=None):
@@ -59,8 +65,8 @@ def add(lane, number=1, *, taken=None):
 def run(lane, number=1, *, began=NOW):
     """Calls that are under way."""
     for n in range(number):
-        job = Single(lane, f"running{n}", b"", 1, None, began)
-        job.began = began
+        job = SingleJob(lane, f"running{n}", b"", 1, None, began)
+        job.started_at = began
         lane.calls[job] = None
 
 
@@ -69,17 +75,17 @@ def all_wants(lanes, free, now=NOW):
     for each in lanes:
         priority = each.listener.priority
         ready[priority] = ready.get(priority, 0) + len(each.ready)
-    return wants(lanes, free, ready, now)
+    return plan_requests(lanes, free, ready, now)
 
 
 def asked(lanes, free=8, now=NOW):
     """Of each queue that is asked: name, messages at most, and how many of them may wait."""
     found, _ = all_wants(lanes, free, now)
-    return [(each.lane.name, each.want.most, each.want.ahead) for each in found]
+    return [(each.lane.name, each.request.max_messages, each.request.prefetch) for each in found]
 
 
 def order(lanes, now=NOW):
-    return [each.name for each, _ in in_order(lanes, now)]
+    return [each.name for each, _ in order_lanes(lanes, now)]
 
 
 # What is asked of the queues.
@@ -109,7 +115,7 @@ def test_nothing_is_asked_where_nothing_can_begin():
 
 def test_what_is_asked_says_the_queue_its_vt_and_the_size_of_a_call():
     ((found,), slots) = all_wants([lane(vt=1.2345, batch=7)], 8)
-    want = found.want
+    want = found.request
 
     assert slots == 8
     assert (want.keys, want.vt_ms, want.size) == (NAMESPACE.queue("q"), 1234, 7)
@@ -122,7 +128,7 @@ def test_batches_are_asked_for_in_messages():
 def test_short_calls_let_messages_wait_for_a_slot():
     one = lane(limit=4, mean=0.01, vt=30)
 
-    assert one.ahead(NOW) == 40
+    assert one.prefetch_limit(NOW) == 40
     assert asked([one]) == [("q", 44, 40)]
 
 
@@ -146,7 +152,7 @@ def test_those_of_a_higher_priority_are_asked_first_whenever_they_were_asked():
 def test_of_one_priority_the_one_that_was_asked_longest_ago_is_first():
     lanes = [lane("a", asked_at=NOW), lane("b", asked_at=NOW - 2), lane("c", asked_at=NOW - 1)]
     assert order(lanes) == ["b", "c", "a"]
-    lanes[1].asked_at = NOW + 1
+    lanes[1].last_request_at = NOW + 1
 
     assert order(lanes) == ["c", "a", "b"]
 
@@ -154,14 +160,16 @@ def test_of_one_priority_the_one_that_was_asked_longest_ago_is_first():
 def test_one_that_was_not_asked_for_long_comes_first_for_one_call():
     lanes = [
         lane("high", priority=5),
-        lane("low", asked_at=NOW - STARVED, batch=10, limit=3, mean=0.001),
+        lane("low", asked_at=NOW - STARVATION_SECONDS, batch=10, limit=3, mean=0.001),
     ]
 
     assert asked(lanes) == [("low", 10, 10), ("high", 8, 0)]
 
 
 def test_one_that_was_not_asked_for_nearly_as_long_does_not():
-    assert order([lane("high", priority=5), lane("low", asked_at=NOW - STARVED + 0.01)]) == [
+    assert order(
+        [lane("high", priority=5), lane("low", asked_at=NOW - STARVATION_SECONDS + 0.01)]
+    ) == [
         "high",
         "low",
     ]
@@ -187,7 +195,7 @@ def test_one_that_starves_is_asked_although_short_calls_of_others_fill_all_slots
     high = lane("high", priority=5, limit=1, mean=0.001)
     run(high, 1)
     add(high, 100)
-    low = lane("low", limit=1, asked_at=NOW - STARVED)
+    low = lane("low", limit=1, asked_at=NOW - STARVATION_SECONDS)
 
     assert asked([high, low], free=0) == [("low", 1, 1)]
 
@@ -228,18 +236,18 @@ def test_no_more_is_asked_than_fits(shapes, free):
     assert 0 <= slots <= free
     assert len({each.lane.name for each in found}) == len(found)
     for each in found:
-        lane_, want = each.lane, each.want
-        starved = lane_.size if each.starved else 0
+        lane_, want = each.lane, each.request
+        starved = lane_.size if each.is_starved else 0
         room = max(min(lane_.limit - len(lane_.calls) - len(lane_.ready), free), 0)
-        assert 1 <= want.most <= max(room * lane_.size + lane_.ahead(NOW), starved)
-        assert want.ahead <= max(lane_.ahead(NOW), starved)
+        assert 1 <= want.max_messages <= max(room * lane_.size + lane_.prefetch_limit(NOW), starved)
+        assert want.prefetch <= max(lane_.prefetch_limit(NOW), starved)
 
 
 # How many may wait.
 
 
 def test_none_waits_before_it_is_known_how_long_a_call_takes():
-    assert lane(mean=None).ahead(NOW) == 0
+    assert lane(mean=None).prefetch_limit(NOW) == 0
 
 
 @pytest.mark.parametrize(
@@ -251,12 +259,12 @@ def test_none_waits_before_it_is_known_how_long_a_call_takes():
         (1, 30, 8, None, 0),
         (0.01, 30, 8, None, 80),
         (0.01, 30, 2, 5, 100),
-        (0, 30, 8, None, MOST_AHEAD),
-        (1e-9, 0.1, 10_000, 10_000, MOST_AHEAD),
+        (0, 30, 8, None, MAX_PREFETCHED),
+        (1e-9, 0.1, 10_000, 10_000, MAX_PREFETCHED),
     ],
 )
 def test_as_many_wait_as_can_begin_soon(mean, vt, limit, batch, expected):
-    assert lane(mean=mean, vt=vt, limit=limit, batch=batch).ahead(NOW) == expected
+    assert lane(mean=mean, vt=vt, limit=limit, batch=batch).prefetch_limit(NOW) == expected
 
 
 @given(
@@ -265,35 +273,37 @@ def test_as_many_wait_as_can_begin_soon(mean, vt, limit, batch, expected):
 def test_what_waits_is_begun_within_a_tenth_of_its_visibility_timeout(mean, vt, limit, batch):
     one = lane(mean=mean, vt=vt, limit=limit, batch=batch)
 
-    assert 0 <= one.ahead(NOW) <= MOST_AHEAD
-    assert one.ahead(NOW) / one.size / limit * mean <= min(AHEAD, vt / 10) * 1.001
+    assert 0 <= one.prefetch_limit(NOW) <= MAX_PREFETCHED
+    assert (
+        one.prefetch_limit(NOW) / one.size / limit * mean <= min(PREFETCH_SECONDS, vt / 10) * 1.001
+    )
 
 
 def test_a_call_that_takes_longer_than_those_before_lets_fewer_wait():
     one = lane(limit=1, mean=0.001)
     run(one, 1)
-    assert one.ahead(NOW) == 100
+    assert one.prefetch_limit(NOW) == 100
 
-    assert [one.ahead(NOW + seconds) for seconds in (0.01, 0.05, 0.2)] == [10, 2, 0]
+    assert [one.prefetch_limit(NOW + seconds) for seconds in (0.01, 0.05, 0.2)] == [10, 2, 0]
 
 
 def test_none_waits_while_it_is_to_be_careful():
     one = lane(limit=1, mean=0.001)
-    one.careful_until = NOW + 1
+    one.no_prefetch_until = NOW + 1
 
-    assert (one.ahead(NOW), one.ahead(NOW + 1)) == (0, 100)
+    assert (one.prefetch_limit(NOW), one.prefetch_limit(NOW + 1)) == (0, 100)
 
 
 def test_the_mean_follows_what_calls_take():
     one = lane()
-    one.took(1.0)
-    assert one.mean == 1.0
-    one.took(2.0)
-    assert one.mean == pytest.approx(1.1)
+    one.record_duration(1.0)
+    assert one.mean_seconds == 1.0
+    one.record_duration(2.0)
+    assert one.mean_seconds == pytest.approx(1.1)
     for _ in range(200):
-        one.took(0.01)
+        one.record_duration(0.01)
 
-    assert one.mean == pytest.approx(0.01, abs=1e-6)
+    assert one.mean_seconds == pytest.approx(0.01, abs=1e-6)
 
 
 # The policy of the queue.
@@ -308,17 +318,17 @@ def attributes(target=None, limit=None):
 
 def test_a_listener_that_says_nothing_obeys_the_policy_of_its_queue():
     one = lane()
-    one.adopt(attributes("dead", 3))
+    one.apply_queue_attributes(attributes("dead", 3))
 
     assert (one.policy.dead_letter_queue, one.policy.max_retries) == ("dead", 2)
 
 
 def test_a_policy_that_is_changed_or_removed_is_obeyed_too():
     one = lane()
-    one.adopt(attributes("dead", 3))
-    one.adopt(attributes("other", 1))
+    one.apply_queue_attributes(attributes("dead", 3))
+    one.apply_queue_attributes(attributes("other", 1))
     assert (one.policy.dead_letter_queue, one.policy.max_retries) == ("other", 0)
-    one.adopt(attributes())
+    one.apply_queue_attributes(attributes())
 
     assert one.policy == one.listener.policy
     assert (one.policy.dead_letter_queue, one.policy.max_retries) == (None, None)
@@ -327,7 +337,7 @@ def test_a_policy_that_is_changed_or_removed_is_obeyed_too():
 @pytest.mark.parametrize("said", [{"dead_letter_queue": "mine"}, {"drop": True}])
 def test_what_the_listener_says_comes_before_the_policy_of_its_queue(said):
     one = lane(**said)
-    one.adopt(attributes("dead", 3))
+    one.apply_queue_attributes(attributes("dead", 3))
 
     assert one.policy == one.listener.policy
     assert one.policy.max_retries == 5
@@ -335,14 +345,14 @@ def test_what_the_listener_says_comes_before_the_policy_of_its_queue(said):
 
 def test_a_policy_that_names_its_own_queue_is_none():
     one = lane("q")
-    one.adopt(attributes("q", 3))
+    one.apply_queue_attributes(attributes("q", 3))
 
     assert one.policy.dead_letter_queue is None
 
 
 def test_what_else_the_listener_says_stays():
     one = lane(backoff=9, no_retry=ValueError)
-    one.adopt(attributes("dead", 3))
+    one.apply_queue_attributes(attributes("dead", 3))
 
     assert (one.policy.backoff(1), one.policy.no_retry) == (9, (ValueError,))
 
@@ -363,7 +373,7 @@ def backlog_of(lanes, slots):
 def begun(run_queue, is_async=False):
     """Begin all that can begin; the names of their queues."""
     names = []
-    while (job := run_queue.next(is_async)) is not None:
+    while (job := run_queue.start_next(is_async)) is not None:
         names.append(job.lane.name)
     return names
 
@@ -374,7 +384,7 @@ def test_no_more_calls_begin_than_the_queue_may_have():
     run_queue = backlog_of([one], 8)
 
     assert begun(run_queue) == ["q"] * 3
-    assert (len(one.calls), run_queue.running, run_queue.ready()) == (3, 3, 2)
+    assert (len(one.calls), run_queue.running_count, run_queue.count_ready()) == (3, 3, 2)
 
 
 def test_no_more_calls_begin_than_all_may_have():
@@ -384,19 +394,19 @@ def test_no_more_calls_begin_than_all_may_have():
     run_queue = backlog_of([a, b], 4)
 
     assert sorted(begun(run_queue)) in (["a", "a", "a", "b"], ["a", "a", "b", "b"])
-    assert run_queue.running == 4
+    assert run_queue.running_count == 4
 
 
 def test_an_end_makes_room_for_one():
     one = lane(limit=1)
     first, second = add(one, 2)
     run_queue = backlog_of([one], 1)
-    assert run_queue.next(False) is first
-    assert first.began is not None
-    assert run_queue.next(False) is None
-    run_queue.end(first)
+    assert run_queue.start_next(False) is first
+    assert first.started_at is not None
+    assert run_queue.start_next(False) is None
+    run_queue.finish(first)
 
-    assert run_queue.next(False) is second
+    assert run_queue.start_next(False) is second
 
 
 def test_calls_of_a_higher_priority_begin_first():
@@ -420,7 +430,7 @@ def test_of_one_priority_no_queue_goes_before_the_other():
 def urgent(lane):
     """A call for a queue that has starved."""
     (job,) = add(lane)
-    job.urgent = True
+    job.is_urgent = True
     return job
 
 
@@ -431,7 +441,7 @@ def test_a_call_of_a_queue_that_has_starved_goes_before_those_of_a_higher_priori
     add(high, 2)
     run_queue = backlog_of([low, high], 8)
 
-    assert run_queue.next(False) is starved
+    assert run_queue.start_next(False) is starved
     assert begun(run_queue) == ["high", "high", "low"]
 
 
@@ -448,7 +458,7 @@ def test_no_call_begins_when_the_worker_may_be_dead_for_others():
     one = lane()
     add(one, 3)
     run_queue = backlog_of([one], 8)
-    run_queue.until = time.monotonic() - 0.01
+    run_queue.start_deadline = time.monotonic() - 0.01
 
     assert begun(run_queue) == []
 
@@ -459,7 +469,11 @@ def test_threads_and_tasks_make_calls_of_their_own_kind():
     add(task, 1)
     run_queue = backlog_of([plain, task], 8)
 
-    assert (run_queue.ready(), run_queue.ready(True), run_queue.ready(False)) == (2, 1, 1)
+    assert (run_queue.count_ready(), run_queue.count_ready(True), run_queue.count_ready(False)) == (
+        2,
+        1,
+        1,
+    )
     assert begun(run_queue, is_async=True) == ["task"]
     assert begun(run_queue, is_async=False) == ["plain"]
 
@@ -475,8 +489,8 @@ def test_the_slots_are_for_threads_and_tasks_together():
 
 
 def alone(lane):
-    job = Single(lane, "id", b"", 9, None, NOW)
-    job.alone = True
+    job = SingleJob(lane, "id", b"", 9, None, NOW)
+    job.is_quarantined = True
     return job
 
 
@@ -484,33 +498,33 @@ def test_while_one_is_to_be_alone_no_other_begins():
     one = lane()
     add(one, 3)
     run_queue = backlog_of([one], 8)
-    run_queue.shut = True
-    assert run_queue.next(False) is None
-    assert run_queue.worth_waking(False, 0) == 0
-    run_queue.alone = job = alone(one)
-    assert run_queue.worth_waking(False, 0) == 1
-    assert run_queue.worth_waking(True, 0) == 0
-    assert run_queue.next(True) is None
-    assert run_queue.next(False) is job
-    assert run_queue.next(False) is None
-    assert run_queue.worth_waking(False, 0) == 0
-    run_queue.end(job)
+    run_queue.is_exclusive = True
+    assert run_queue.start_next(False) is None
+    assert run_queue.count_to_wake(False, 0) == 0
+    run_queue.quarantined_job = job = alone(one)
+    assert run_queue.count_to_wake(False, 0) == 1
+    assert run_queue.count_to_wake(True, 0) == 0
+    assert run_queue.start_next(True) is None
+    assert run_queue.start_next(False) is job
+    assert run_queue.start_next(False) is None
+    assert run_queue.count_to_wake(False, 0) == 0
+    run_queue.finish(job)
 
-    assert (run_queue.alone, run_queue.running, one.calls) == (None, 0, {})
-    assert run_queue.next(False) is None
-    run_queue.shut = False
+    assert (run_queue.quarantined_job, run_queue.running_count, one.calls) == (None, 0, {})
+    assert run_queue.start_next(False) is None
+    run_queue.is_exclusive = False
     assert begun(run_queue) == ["q"] * 3
 
 
 def test_of_calls_of_unknown_length_each_is_worth_a_thread():
     one = lane(limit=4)
     run_queue = backlog_of([one], 8)
-    assert run_queue.worth_waking(False, 0) == 0
+    assert run_queue.count_to_wake(False, 0) == 0
     run_queue.add(some(one, 3))
-    assert run_queue.worth_waking(False, 0) == 3
+    assert run_queue.count_to_wake(False, 0) == 3
     run_queue.add(some(one, 3))
 
-    assert run_queue.worth_waking(False, 0) == 4
+    assert run_queue.count_to_wake(False, 0) == 4
 
 
 def test_of_long_calls_each_is_worth_a_thread_and_of_very_short_ones_all_are_worth_one():
@@ -518,10 +532,10 @@ def test_of_long_calls_each_is_worth_a_thread_and_of_very_short_ones_all_are_wor
     add(long, 5)
     add(short, 5)
 
-    assert backlog_of([long], 8).worth_waking(False, 0) == 5
-    assert backlog_of([long], 8).worth_waking(False, 4) == 5
-    assert backlog_of([short], 8).worth_waking(False, 0) == 1
-    assert backlog_of([short], 8).worth_waking(False, 1) == 0
+    assert backlog_of([long], 8).count_to_wake(False, 0) == 5
+    assert backlog_of([long], 8).count_to_wake(False, 4) == 5
+    assert backlog_of([short], 8).count_to_wake(False, 0) == 1
+    assert backlog_of([short], 8).count_to_wake(False, 1) == 0
 
 
 def test_no_more_are_worth_waking_than_there_are_slots():
@@ -529,20 +543,20 @@ def test_no_more_are_worth_waking_than_there_are_slots():
     add(a, 4)
     add(b, 4)
     run_queue = backlog_of([a, b], 5)
-    assert run_queue.worth_waking(False, 0) == 5
+    assert run_queue.count_to_wake(False, 0) == 5
     begun(run_queue)
 
-    assert run_queue.worth_waking(False, 5) == 0
+    assert run_queue.count_to_wake(False, 5) == 0
 
 
 def test_calls_that_have_not_begun_can_be_taken_back():
     one = lane()
     jobs = add(one, 3)
     run_queue = backlog_of([one], 8)
-    assert run_queue.next(False) is jobs[0]
+    assert run_queue.start_next(False) is jobs[0]
 
-    assert run_queue.take_back(jobs) == jobs[1:]
-    assert (run_queue.ready(), run_queue.next(False)) == (0, None)
+    assert run_queue.remove(jobs) == jobs[1:]
+    assert (run_queue.count_ready(), run_queue.start_next(False)) == (0, None)
 
 
 def test_when_it_is_closed_nothing_begins():
@@ -552,29 +566,29 @@ def test_when_it_is_closed_nothing_begins():
     run_queue.close()
 
     assert begun(run_queue) == []
-    assert (run_queue.ready(), run_queue.worth_waking(False, 0)) == (0, 0)
+    assert (run_queue.count_ready(), run_queue.count_to_wake(False, 0)) == (0, 0)
 
 
 def test_a_message_that_is_handled_by_itself_is_its_own_call():
     one = lane(vt=30)
-    single = Single(one, "id", b"raw", 3, 17, NOW)
+    single = SingleJob(one, "id", b"raw", 3, 17, NOW)
 
     assert single.job is single
     assert list(single.leases) == [single]
-    assert (single.renew_at, single.ends) == (NOW + 10, NOW + 30)
+    assert (single.renew_at, single.expires_at) == (NOW + 10, NOW + 30)
 
 
 def test_the_messages_of_a_batch_know_their_call_and_end_by_themselves():
     one = lane(vt=30, batch=2)
-    singles = [Single(one, f"id{n}", b"raw", n, 17, NOW) for n in (1, 2)]
-    batch = Batch(one, singles, NOW)
+    singles = [SingleJob(one, f"id{n}", b"raw", n, 17, NOW) for n in (1, 2)]
+    batch = BatchJob(one, singles, NOW)
 
     assert [(each.id, each.count, each.job) for each in batch.leases] == [
         ("id1", 1, batch),
         ("id2", 2, batch),
     ]
-    assert [(each.renew_at, each.ends, each.error) for each in batch.leases] == [
+    assert [(each.renew_at, each.expires_at, each.error) for each in batch.leases] == [
         (NOW + 10, NOW + 30, None)
     ] * 2
-    batch.leases[0].message("q", TEXT).fail(ValueError("v"))
+    batch.leases[0].to_delivery("q", TEXT).fail(ValueError("v"))
     assert (str(batch.leases[0].error), batch.leases[1].error, batch.error) == ("v", None, None)

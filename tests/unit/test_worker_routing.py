@@ -73,8 +73,8 @@ def test_a_message_goes_to_the_handler_of_its_type():
 
     handlers = routed(created=created, gone=gone)
 
-    assert handlers.of("created:1") == (created, False, "1")
-    assert handlers.of("gone:2") == (gone, True, "2")
+    assert handlers.find("created:1") == (created, False, "1")
+    assert handlers.find("gone:2") == (gone, True, "2")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_message_goes_to_the_handler_of_its_type():
 )
 def test_a_message_without_a_handler_says_why(body, why):
     with refused(Unroutable, why):
-        routed(created=lambda payload: None).of(body)
+        routed(created=lambda payload: None).find(body)
 
 
 def test_what_a_route_raises_is_the_handlers_error():
@@ -98,7 +98,7 @@ def test_what_a_route_raises_is_the_handlers_error():
     handlers.add("a", lambda body: None)
 
     with pytest.raises(KeyError):
-        handlers.of("x")
+        handlers.find("x")
 
 
 def test_handlers_of_one_queue_are_all_plain_or_all_async():

@@ -122,7 +122,7 @@ def rsmq(place):
 @pytest.fixture
 def beating(monkeypatch):
     """What workers do each second they do at once."""
-    monkeypatch.setattr(loop, "BEAT", 0.02)
+    monkeypatch.setattr(loop, "HEARTBEAT_SECONDS", 0.02)
 
 
 class Noted(Middleware):

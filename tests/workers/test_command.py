@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rsmq.operations.worker import Identity, enter_worker
+from rsmq.operations.worker import Identity, register_worker
 from rsmq.worker import list_workers
 from tests.servers import free_port
 from tests.workers.until import until
@@ -219,7 +219,7 @@ def test_a_worker_that_is_told_to_stop_while_it_waits_for_its_name_ends_in_order
     place, rsmq, command
 ):
     place.queues("q", "dead")
-    rsmq.run(enter_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=4, dead=""))
+    rsmq.run(register_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=4, dead=""))
     command.app(name="w")
     process = command.start(f"{command.module}:worker")
     until(lambda: catches(process, signal.SIGTERM))
@@ -238,7 +238,7 @@ def test_workers_are_listed(place, rsmq, command):
     command.app(name="w")
     process = command.start(f"{command.module}:worker")
     until(lambda: alive(rsmq))
-    rsmq.run(enter_worker(Identity(rsmq.namespace, "dead", "t"), {}, ttl=0.01, dead=""))
+    rsmq.run(register_worker(Identity(rsmq.namespace, "dead", "t"), {}, ttl=0.01, dead=""))
     time.sleep(0.02)
     code, out, _ = command.ends("--list", *where)
 

@@ -388,7 +388,7 @@ def test_one_whose_handler_gives_up_on_its_lost_lease_each_time_is_a_dead_letter
     @worker.listener("q", max_retries=1, dead_letter_queue="dead")
     def handle(body, message):
         begun.append(message.attempt)
-        message._lease.ends = 0  # as after a suspension for longer than vt
+        message._lease.expires_at = 0  # as after a suspension for longer than vt
         assert message.lease_lost
 
     rsmq.send_message("q", "x")

@@ -17,7 +17,7 @@ from contextlib import suppress
 import pytest
 
 from rsmq import JSON, InvalidFormat, Message, WorkerExists, WorkerReplaced
-from rsmq.operations.worker import Identity, Want, enter_worker, take_messages
+from rsmq.operations.worker import Identity, ReceiveRequest, receive_for_worker, register_worker
 from rsmq.worker import (
     DeadLetter,
     DetailedLogging,
@@ -97,7 +97,7 @@ def test_a_stop_is_obeyed_whose_exception_a_destructor_swallows(
     worker = place.worker(name="w")
     worker.listener("q")(nothing)
     if where == "wait":
-        rsmq.run(enter_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=4, dead=""))
+        rsmq.run(register_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=4, dead=""))
         monkeypatch.setattr(registry, "has_died", lambda _: bool(Swallows()) and False)
     else:
         monkeypatch.setattr(
@@ -186,7 +186,7 @@ def test_a_stop_lets_handlers_end_and_gives_back_what_has_not_begun(place, rsmq,
     gate.wait_for(2)
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
-    until(lambda: worker._worker_loop._stopping)
+    until(lambda: worker._worker_loop._is_stopping)
     time.sleep(0.05)
     assert stopping.is_alive()
     gate.open()
@@ -257,8 +257,8 @@ def test_a_handler_and_a_hook_may_ask_for_the_stop(place, rsmq):
     began = time.monotonic()
     rsmq.publish(["q", "r"], "x")
 
-    assert worker._worker_loop.over.wait(5)
-    assert other._worker_loop.over.wait(5)
+    assert worker._worker_loop.finished.wait(5)
+    assert other._worker_loop.finished.wait(5)
     assert time.monotonic() - began < 3
     assert place.empty("r")
     assert other.numbers.handled == 1
@@ -351,7 +351,7 @@ def test_a_list_of_workers_says_who_is_alive_and_what_each_holds(place, rsmq, ga
 
 
 def test_a_worker_that_gives_no_sign_of_life_is_dead(place, rsmq):
-    place.rsmq.run(enter_worker(Identity(rsmq.namespace, "w", "token"), {}, ttl=0.01, dead=""))
+    place.rsmq.run(register_worker(Identity(rsmq.namespace, "w", "token"), {}, ttl=0.01, dead=""))
     info = until(lambda: next((w for w in list_workers(rsmq) if not w.alive), None))
 
     assert (info.name, info.host, info.pid, info.queues) == ("w", "", 0, {})
@@ -360,10 +360,10 @@ def test_a_worker_that_gives_no_sign_of_life_is_dead(place, rsmq):
 def test_what_a_dead_predecessor_held_is_handled_at_once(place, rsmq, caplog):
     place.queues("q")
     dead = Identity(rsmq.namespace, "w", "token")
-    rsmq.run(enter_worker(dead, {}, ttl=0.05, dead=""))
-    want = Want(rsmq.namespace.queue("q"), 500_000, 1, 0, 10)
+    rsmq.run(register_worker(dead, {}, ttl=0.05, dead=""))
+    want = ReceiveRequest(rsmq.namespace.queue("q"), 500_000, 1, 0, 10)
     ids = rsmq.send_messages("q", ["a", "b", "c"])
-    (taken,) = rsmq.run(take_messages(dead, [want], 10))
+    (taken,) = rsmq.run(receive_for_worker(dead, [want], 10))
     assert taken.ids == ids
     # One was handled by somebody else since: that is fenced.
     place.raw.hincrby(f"{place.ns}:q:Q", f"{ids[2]}:rc", 1)
@@ -394,7 +394,7 @@ def test_one_whose_name_was_taken_stops_and_deletes_nothing(place, rsmq, gate, b
     worker.start()
     gate.wait_for(1)
     place.raw.hset(f"{place.ns}:x:held:w", "", "another")
-    assert worker._worker_loop.over.wait(5)
+    assert worker._worker_loop.finished.wait(5)
     assert isinstance(worker._worker_loop.failure, WorkerReplaced)
     assert seen[0].lease_lost
     gate.open()
@@ -501,7 +501,7 @@ def test_run_async_leaves_a_worker_alone_that_runs_already(place, rsmq):
 
 def test_a_worker_that_is_cancelled_while_it_starts_does_not_run_on(place, rsmq):
     place.queues("q")
-    rsmq.run(enter_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=0.5, dead=""))
+    rsmq.run(register_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=0.5, dead=""))
     worker = place.worker(name="w")
     worker.listener("q")(nothing)
 
@@ -514,7 +514,7 @@ def test_a_worker_that_is_cancelled_while_it_starts_does_not_run_on(place, rsmq)
 
     asyncio.run(main())
 
-    assert worker._worker_loop is None or worker._worker_loop.over.is_set()
+    assert worker._worker_loop is None or worker._worker_loop.finished.is_set()
     assert not any(each.alive for each in list_workers(rsmq) if each.name == "w")
 
 
@@ -861,7 +861,7 @@ def test_a_hook_that_would_end_the_program_is_logged_like_any_other(place, rsmq,
     until(lambda: worker.numbers.handled == 3, 3)
 
     assert place.empty("q")
-    assert not worker._worker_loop.over.is_set()
+    assert not worker._worker_loop.finished.is_set()
 
 
 def test_a_batch_that_runs_too_long_is_counted_and_tried_again_by_message(place, rsmq, beating):
@@ -928,7 +928,7 @@ def test_stop_in_a_hook_only_asks_for_it(place, rsmq, hook, is_async):
     worker.listener("q")(handle if is_async else lambda body: None)
     id = rsmq.send_message("q", "x")
     worker.start()
-    until(worker._worker_loop.over.is_set)
+    until(worker._worker_loop.finished.is_set)
 
     assert worker.numbers.lost == 0
     if hook == "before_start":
@@ -941,12 +941,12 @@ def test_stop_in_a_hook_only_asks_for_it(place, rsmq, hook, is_async):
 def test_a_stop_that_comes_while_the_worker_begins_is_obeyed(place, rsmq):
     place.queues("q")
     other = Identity(rsmq.namespace, "w", "other")
-    rsmq.run(enter_worker(other, {}, ttl=0.6, dead=""))
+    rsmq.run(register_worker(other, {}, ttl=0.6, dead=""))
     worker = place.worker(name="w")
     worker.listener("q")(lambda body: None)
     running = threading.Thread(target=worker.run)
     running.start()
-    until(lambda: worker._starting)
+    until(lambda: worker._is_starting)
     worker.stop()
     running.join(10)
 

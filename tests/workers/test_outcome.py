@@ -506,7 +506,7 @@ def test_whatever_a_handler_raises_the_worker_goes_on(place, rsmq, error, handle
     expected = {"dead": 1} if max_retries == 0 else {"retried": 1}
     numbers(worker, **expected)
 
-    assert not worker._worker_loop.over.is_set()
+    assert not worker._worker_loop.finished.is_set()
     assert place.scores("dead" if max_retries == 0 else "q").keys() != set()
 
 
@@ -531,7 +531,7 @@ def test_whatever_a_back_off_returns_the_worker_goes_on(place, rsmq, backoff):
     rsmq.send_message("q", "x")
     numbers(worker, retried=1)
 
-    assert not worker._worker_loop.over.is_set()
+    assert not worker._worker_loop.finished.is_set()
 
 
 async def _fails(body):

@@ -85,7 +85,7 @@ def test_never_more_run_at_once_than_each_queue_and_the_worker_may(place, rsmq, 
     worker.start()
     until(lambda: inside.now.get("all") == 5)
     # Nothing more is taken while all slots are.
-    assert sum(len(lane.held) for lane in worker._worker_loop._lanes) == 5
+    assert sum(len(lane.in_flight) for lane in worker._worker_loop._lanes) == 5
     inside.open.set()
     settled(place, "a", "b", "c")
 
@@ -207,7 +207,7 @@ def test_what_waits_too_long_for_a_slot_is_given_back_and_left_to_others(place, 
 
     worker.start()
     rsmq.send_messages("a", ["x"] * 300)
-    until(lambda: worker._worker_loop._lanes[0].ahead(time.monotonic()) > 20)
+    until(lambda: worker._worker_loop._lanes[0].prefetch_limit(time.monotonic()) > 20)
     settled(place, "a")
     rsmq.send_messages("a", ["slow", *["y"] * 20])
     assert slow.wait(10)
@@ -255,7 +255,7 @@ def test_what_comes_later_to_a_queue_of_a_higher_priority_goes_before_what_waits
     rsmq.send_messages("low", ["x"] * 3)
     until(lambda: got == ["low"])
     rsmq.send_messages("high", ["x"] * 3)
-    until(lambda: not worker._worker_loop._lanes[1].waits)  # it has been woken
+    until(lambda: not worker._worker_loop._lanes[1].is_waiting)  # it has been woken
     gate.release(10)
     settled(place, "low", "high")
 
@@ -263,7 +263,7 @@ def test_what_comes_later_to_a_queue_of_a_higher_priority_goes_before_what_waits
 
 
 def test_a_queue_of_a_lower_priority_that_starves_has_a_call_now_and_then(place, rsmq, monkeypatch):
-    monkeypatch.setattr(prefetch_plan, "STARVED", 0.1)
+    monkeypatch.setattr(prefetch_plan, "STARVATION_SECONDS", 0.1)
     place.queues("low", "high")
     worker = place.worker(concurrency=1)
     got = []
@@ -322,7 +322,7 @@ def test_a_paused_queue_is_left_alone_until_it_is_resumed(place, rsmq, beating):
     rsmq.send_message("a", "a1")
     rsmq.send_message("b", "b1")
     until(lambda: got == ["b1"])
-    until(lambda: worker._worker_loop._lanes[0].closed == "p")
+    until(lambda: worker._worker_loop._lanes[0].closed_reason == "p")
     rsmq.send_message("b", "b2")
     until(lambda: got == ["b1", "b2"])
     assert len(place.scores("a")) == 1
@@ -342,7 +342,7 @@ def test_a_queue_that_is_paused_before_the_start_is_left_alone(place, rsmq, beat
     got = []
     worker.listener("a")(got.append)
     worker.start()
-    until(lambda: worker._worker_loop._lanes[0].closed == "p")
+    until(lambda: worker._worker_loop._lanes[0].closed_reason == "p")
     assert got == []
     rsmq.resume_queue("a")
 
@@ -359,7 +359,7 @@ def test_what_is_held_when_a_queue_is_paused_is_finished(place, rsmq, gate, beat
     rsmq.pause_queue("a")
     gate.open()
     until(lambda: worker.numbers.handled == 2)
-    until(lambda: worker._worker_loop._lanes[0].closed == "p")
+    until(lambda: worker._worker_loop._lanes[0].closed_reason == "p")
 
     assert len(place.scores("a")) == 3
 
@@ -676,7 +676,7 @@ def test_a_route_that_fails_is_a_failure_of_the_message(place, rsmq, by):
     rsmq.send_message("q", "x")
     until(lambda: worker.numbers.retried == 1)
 
-    assert not worker._worker_loop.over.is_set()
+    assert not worker._worker_loop.finished.is_set()
 
 
 def test_a_message_can_be_sent_to_several_queues_at_once_and_each_is_handled(place, rsmq):
@@ -711,7 +711,7 @@ def test_handlers_send_on_with_the_client_of_the_worker(place, rsmq):
 
 
 def test_a_worker_gives_a_sign_of_life_each_second():
-    assert (loop.BEAT, loop.TTL) == (1, 5)
+    assert (loop.HEARTBEAT_SECONDS, loop.TTL) == (1, 5)
 
 
 # Queues and fields that somebody else has broken.
@@ -733,7 +733,7 @@ def test_a_queue_that_can_not_be_received_from_does_not_stop_the_others(
     rsmq.pause_queue("bad")
     rsmq.send_message("bad", "x")
     worker.start()
-    until(lambda: worker._worker_loop._lanes[0].closed == "p")
+    until(lambda: worker._worker_loop._lanes[0].closed_reason == "p")
     _of_another_type(place)
     place.raw.hdel(f"{place.ns}:bad:Q", "x:paused")
     for number in range(3):
@@ -756,7 +756,7 @@ def test_what_was_received_before_redis_went_away_is_handled_while_a_broken_queu
     run = worker.rsmq.run
 
     def failing(operation):
-        if operation.script.name == "take_messages":
+        if operation.script.name == "receive_for_worker":
             queues = len(operation.queues)
             if queues > 1 and "together" not in failed:
                 failed.append("together")
@@ -923,7 +923,7 @@ def test_a_queue_whose_vt_is_no_number_keeps_no_other_from_being_looked_at(
     place, rsmq, beating, monkeypatch
 ):
     place.queues("bad", "good", "dead")
-    monkeypatch.setattr(loop, "_A_ROUND", 1)
+    monkeypatch.setattr(loop, "_MIN_QUEUES_PER_ROUND", 1)
     worker = place.worker()
     worker.listener("bad", vt=5)(lambda body: None)
     worker.listener("good", vt=5)(lambda body: None)
@@ -932,7 +932,7 @@ def test_a_queue_whose_vt_is_no_number_keeps_no_other_from_being_looked_at(
     rsmq.set_dead_letter_policy("good", "dead", 3)
 
     until(lambda: worker._worker_loop._lanes[1].policy.dead_letter_queue == "dead")
-    assert worker._worker_loop._troubles == 0
+    assert worker._worker_loop._failures == 0
 
 
 def test_where_solitary_calls_can_not_be_noted_others_go_on(place, rsmq, caplog):

@@ -1,19 +1,20 @@
--- Who is alive: a hash of workers by name, each with 'ms until when:token:what it says of itself'.
+-- The registered workers: a hash by name, each with 'expiry ms:token:description as JSON'.
 
--- Until when, whose token, and what it says; nothing if there is none of the name.
-local function worker_of(workers, name)
+-- The ms at which it stops counting as alive, its token and its description; nothing if the name is free.
+local function registered_worker(workers, name)
   local stored = redis.call('HGET', workers, name)
-  local to, token, info = string.match(stored or '', '^(%d+):(%w*):(.*)$')
-  return tonumber(to), token, info
+  local expires, token, info = string.match(stored or '', '^(%d+):(%w*):(.*)$')
+  return tonumber(expires), token, info
 end
 
--- Whether the asker has the name. Nobody has it when the key is lost, as with the server's data.
-local function has_name(held, token)
-  local holder = redis.call('HGET', held, '')
+-- Whether the caller has the name. If the key is lost, as with the server's data, no worker has the name:
+-- then the caller gets it.
+local function has_name(in_flight, token)
+  local holder = redis.call('HGET', in_flight, '')
   if not holder then
-    redis.call('HDEL', held, ':') -- no message has this id: when memory is full, it allows the next
-    redis.call('HSET', held, '', token)
-    redis.call('PEXPIRE', held, '86400000') -- should no beat follow
+    redis.call('HDEL', in_flight, ':') -- no message has this id: when memory is full, it allows the next
+    redis.call('HSET', in_flight, '', token)
+    redis.call('PEXPIRE', in_flight, '86400000') -- in case no heartbeat follows
   end
   return not holder or holder == token
 end

@@ -1,3 +1,3 @@
 """
-The inside of a running worker.
+The runtime of a worker: its loop, the handler calls, and the messages in flight.
 """

@@ -8,13 +8,13 @@ from typing import Protocol
 
 
 class Executor(Protocol):
-    """Makes the calls in a run queue; its lock is held by the caller, but for ``stop``."""
+    """Runs the calls in a run queue. The caller holds the run queue's lock, except for ``stop``."""
 
-    def wake(self, at_least: int) -> None:
-        """There are calls to be made, by so many more at least."""
+    def wake(self, minimum: int) -> None:
+        """Wake threads or tasks, or start new ones, at least ``minimum``."""
 
-    def forget(self) -> None:
-        """Who makes a call that hangs counts no more."""
+    def replace_hung(self) -> None:
+        """Stop counting the thread or task of an abandoned call, so that another can replace it."""
 
     def stop(self) -> None:
-        """End those that are idle; without the lock."""
+        """End idle threads or tasks; the lock must not be held."""

@@ -13,83 +13,85 @@ from typing import Any
 from rsmq.errors import BodyNotDecodable
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.outcome import LeaseOver
-from rsmq.worker.runtime.message_state import Job, Lease, Single
+from rsmq.worker.outcome import LeaseExpired
+from rsmq.worker.runtime.message_state import Job, Lease, SingleJob
 
-#: The messages that are being handled here: for log lines of handlers.
-current: ContextVar[Job | None] = ContextVar("rsmq_job", default=None)
+#: The call that this thread or task runs; for the log records of handlers.
+current_job: ContextVar[Job | None] = ContextVar("rsmq_job", default=None)
 
 
 def current_message() -> Delivery | None:
-    """The message that is being handled in this thread or task; None outside, and for a batch."""
-    job = current.get()
+    """
+    Return the message that this thread or task handles; None outside a handler, and for a batch.
+    """
+    job = current_job.get()
     if job is None or job.lane.listener.batch:
         return None
-    return job.leases[0].message(job.lane.name, job.lane.codec)
+    return job.leases[0].to_delivery(job.lane.name, job.lane.codec)
 
 
 class Invoker:
-    """Makes calls, and notes their ends."""
+    """Calls handlers, and records how the calls end."""
 
-    def __init__(self, hooks: Hooks, ended: Callable[[Job], object]) -> None:
+    def __init__(self, hooks: Hooks, report_finished: Callable[[Job], object]) -> None:
         """
         Make one.
 
         Args:
-            hooks: the worker's.
-            ended: told of each call that ended.
+            hooks: the worker's middleware.
+            report_finished: called with each call that ended.
         """
         self._before = hooks["before_handle"]
         self._hooks = hooks
-        self._hooked = bool(self._before or hooks["after_handle"])
-        self._ended = ended
+        self._has_handler_hooks = bool(self._before or hooks["after_handle"])
+        self._report_finished = report_finished
 
     def call(self, job: Job) -> None:
         """Call a plain function."""
-        current.set(job)
-        seen: list[Delivery] = []
+        current_job.set(job)
+        deliveries: list[Delivery] = []
         try:
-            call = self._prepared(job, seen)
+            call = self._prepare(job, deliveries)
             if call is not None:
                 handler, args = call
                 result = handler(*args)
                 if result is not None:
-                    _refuse_what_did_not_run(result)
-        except BaseException as error:  # noqa: BLE001 - what becomes of it is decided elsewhere
+                    _reject_unrun_result(result)
+        except BaseException as error:  # noqa: BLE001 - the settler decides the outcome
             job.error = error
-        self._end(job, seen)
+        self._finish(job, deliveries)
 
-    async def await_(self, job: Job) -> None:
+    async def call_async(self, job: Job) -> None:
         """Await an async function."""
-        current.set(job)
-        seen: list[Delivery] = []
+        current_job.set(job)
+        deliveries: list[Delivery] = []
         try:
-            call = self._prepared(job, seen)
+            call = self._prepare(job, deliveries)
             if call is not None:
                 handler, args = call
                 await handler(*args)
         except BaseException as error:  # noqa: BLE001 - as above
             job.error = error
-        self._end(job, seen)
+        self._finish(job, deliveries)
 
-    def _prepared(self, job: Job, seen: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
-        """The handler and its arguments; None where there is nothing to be handled."""
+    def _prepare(self, job: Job, deliveries: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
+        """Return the handler and its arguments; None if there is nothing to handle."""
         lane = job.lane
         if lane.listener.batch is not None:
-            return self._batch(job, seen)
-        lease: Lease = job if job.__class__ is Single else job.leases[0]
-        if lease.lost or (job.began is not None and lease.ends <= job.began):
-            raise LeaseOver
+            return self._prepare_batch(job, deliveries)
+        lease: Lease = job if job.__class__ is SingleJob else job.leases[0]
+        if lease.is_lost or (job.started_at is not None and lease.expires_at <= job.started_at):
+            raise LeaseExpired
         try:
             body = lane.codec.decode(lease.raw)
         except Exception as error:
             raise BodyNotDecodable(lane.name, lease.id, lease.raw) from error
-        handler, takes_message, body = lane.listener.handlers.of(body)
-        if not takes_message and not self._hooked:
+        handler, takes_message, body = lane.listener.handlers.find(body)
+        if not takes_message and not self._has_handler_hooks:
             return handler, (body,)
-        message = lease.message(lane.name, lane.codec)
-        if self._hooked:
-            seen.append(message)
+        message = lease.to_delivery(lane.name, lane.codec)
+        if self._has_handler_hooks:
+            deliveries.append(message)
             self._call_before(message)
         return handler, (body, message) if takes_message else (body,)
 
@@ -101,47 +103,51 @@ class Invoker:
                 error.add_note(f"raised in {getattr(before, '__qualname__', before)}")
                 raise
 
-    def _batch(self, job: Job, seen: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
+    def _prepare_batch(
+        self, job: Job, deliveries: list[Delivery]
+    ) -> tuple[Any, tuple[Any, ...]] | None:
         lane = job.lane
         bodies, messages = [], []
         for lease in job.leases:
-            if lease.lost or (job.began is not None and lease.ends <= job.began):
-                lease.told = True  # it is not handled
+            if lease.is_lost or (job.started_at is not None and lease.expires_at <= job.started_at):
+                lease.is_loss_reported = True  # the handler does not receive it
                 continue
             try:
                 body = lane.codec.decode(lease.raw)
-            except Exception as error:  # noqa: BLE001 - of this message alone
+            except Exception as error:  # noqa: BLE001 - only this message fails
                 lease.error = BodyNotDecodable(lane.name, lease.id, lease.raw)
                 lease.error.__cause__ = error
                 continue
-            message = lease.message(lane.name, lane.codec)
-            seen.append(message)
+            message = lease.to_delivery(lane.name, lane.codec)
+            deliveries.append(message)
             try:
                 self._call_before(message)
-            except Exception as error:  # noqa: BLE001 - of this message alone
+            except Exception as error:  # noqa: BLE001 - only this message fails
                 lease.error = error
                 continue
             bodies.append(body)
             messages.append(message)
         if not bodies:
             return None
-        handler, takes_message, _ = lane.listener.handlers.of(None)
+        handler, takes_message, _ = lane.listener.handlers.find(None)
         return handler, (bodies, messages) if takes_message else (bodies,)
 
-    def _end(self, job: Job, seen: list[Delivery]) -> None:
-        job.ended = ended = time.monotonic()
-        if seen and self._hooked:
-            seconds = ended - (job.began or ended)
-            for message in seen:
+    def _finish(self, job: Job, deliveries: list[Delivery]) -> None:
+        job.ended_at = ended_at = time.monotonic()
+        if deliveries and self._has_handler_hooks:
+            seconds = ended_at - (job.started_at or ended_at)
+            for message in deliveries:
                 error = message.error if message.error is not None else job.error
                 self._hooks.call("after_handle", message, error, seconds)
-        self._ended(job)
-        current.set(None)
+        self._report_finished(job)
+        current_job.set(None)
 
 
-def _refuse_what_did_not_run(result: Any) -> None:
+def _reject_unrun_result(result: Any) -> None:
     """
-    Close what a function returned instead of doing its work, as an async one behind a plain one.
+    Raise an error if a plain function returned a coroutine or generator instead of running it.
+
+    The result is closed.
 
     Raises:
         TypeError: it did.
@@ -155,6 +161,6 @@ def _refuse_what_did_not_run(result: Any) -> None:
         )
 
 
-def error_of(job: Job, lease: Lease) -> BaseException | None:
-    """What was wrong with a message of a call: of its own, or of the call."""
+def get_error(job: Job, lease: Lease) -> BaseException | None:
+    """Return the error of a message: its own, or that of its call."""
     return lease.error if lease.error is not None else job.error

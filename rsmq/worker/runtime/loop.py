@@ -1,8 +1,9 @@
 """
 The worker's loop: receives messages, writes outcomes, renews leases.
 
-All calls to Redis are made here, one after the other, in one thread: so no extension can overtake
-the end of a message. Handlers run elsewhere; this loop obeys ``decide`` and ``wants``.
+One thread makes all calls to Redis, one after the other. So an extension can never be executed
+after the settlement of its message. Handlers run in other threads or in tasks. The pure functions
+``decide`` and ``plan_requests`` make the decisions.
 """
 
 from __future__ import annotations
@@ -19,45 +20,46 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.client import RSMQ
 from rsmq.errors import ClientClosed, InvalidValue, QueueNotFound, RSMQError, WorkerReplaced
-from rsmq.operations.worker import Identity, beat_worker, leave_worker
+from rsmq.operations.worker import Identity, send_heartbeat, unregister_worker
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.signals import Flag
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
-from rsmq.worker.registry import BEAT, TTL
+from rsmq.worker.registry import HEARTBEAT_SECONDS, TTL
 from rsmq.worker.runtime.executor import Executor
 from rsmq.worker.runtime.heartbeat import Heartbeat
 from rsmq.worker.runtime.message_state import Job, Lane
 from rsmq.worker.runtime.prefetch import Prefetcher
 from rsmq.worker.runtime.quarantine import Quarantine
-from rsmq.worker.runtime.run_queue import SOON, RunQueue
+from rsmq.worker.runtime.run_queue import TARGET_START_SECONDS, RunQueue
 from rsmq.worker.runtime.settle import Settler
 
 _log = logging.getLogger("rsmq.worker")
 
-#: Queues whose attributes are read in a beat, and how many beats times that a round takes at least.
-_A_BEAT = 10
-_A_ROUND = 100
-#: The longest pause after Redis could not be reached, seconds.
-_TROUBLE = 2.0
-#: Seconds after a death in which nothing is taken ahead.
-CAREFUL = 10.0
-#: Seconds without an end after which one more is woken, where calls wait and somebody is idle.
-_STUCK = 0.005
-#: Seconds between two looks at what is left, while the worker stops.
-_WINDING_UP = 0.02
-#: Ends that are written together at most where calls are short, before the loop is woken.
-_TOGETHER = 250
+#: Queues whose attributes are read in each heartbeat.
+_QUEUES_PER_HEARTBEAT = 10
+#: A round through all queues takes as many heartbeats as if there were at least so many queues.
+_MIN_QUEUES_PER_ROUND = 100
+#: The longest pause after a failed call to Redis.
+_MAX_RETRY_PAUSE_SECONDS = 2.0
+#: How long nothing is prefetched after a worker has died.
+NO_PREFETCH_SECONDS = 10.0
+#: How long no call ends before another thread or task is woken, if calls wait and slots are free.
+_STUCK_SECONDS = 0.005
+#: Seconds between two checks for unfinished work during a shutdown.
+_SHUTDOWN_POLL_SECONDS = 0.02
+#: Maximum number of short calls that end before the loop is woken to write their outcomes.
+_MAX_FINISHED_CALLS = 250
 
 
 class WorkerLoop:
     """
-    The loop, to be run in a thread of its own.
+    The loop, to be run in its own thread.
 
     Attributes:
-        run_queue: the calls to be made.
-        over: set when the loop has ended.
-        failure: why, if it was not stopped.
+        run_queue: the calls that wait for a slot.
+        finished: set when the loop has ended.
+        failure: the exception that ended it; None if it was stopped.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -70,23 +72,25 @@ class WorkerLoop:
         facts: dict[str, Any],
         worker: object,
         *,
-        named: bool,
+        has_fixed_name: bool,
     ) -> None:
         """
         Make it; nothing is received before ``run``.
 
         Args:
             rsmq: the client.
-            identity: the worker's.
+            identity: the worker's identity.
             lanes: its listeners.
             hooks: its middleware.
-            slots: calls at once at most.
-            facts: what it says of itself.
-            worker: told to hooks.
-            named: whether a successor of its name may take over, when it seems dead.
+            slots: maximum number of concurrent calls.
+            facts: facts about its process, for its sign of life.
+            worker: the argument of hooks.
+            has_fixed_name: whether the user chose the name. Then a successor of this name may take
+                over when this worker seems dead, so no call starts after its sign of life has
+                expired.
         """
         self.run_queue = RunQueue(lanes, slots)
-        self.over = Flag()
+        self.finished = Flag()
         self.failure: BaseException | None = None
         self._rsmq = rsmq
         self._identity = identity
@@ -95,235 +99,237 @@ class WorkerLoop:
         self._slots = slots
         self._facts = facts
         self._worker = worker
-        self._named = named
+        self._has_fixed_name = has_fixed_name
         self._settler = Settler(rsmq, identity, hooks)
         self._heartbeat = Heartbeat(rsmq, identity, lanes, self._settler, self.run_queue, hooks)
         self._quarantine = Quarantine(rsmq, self.run_queue, self._settler)
         self._executors: Mapping[bool, Executor] = {}
-        self._ended: deque[Job] = deque()
-        self._ends = 0
-        self._bell = Flag()
+        self._finished_jobs: deque[Job] = deque()
+        self._finished_count = 0
+        self._wake_up = Flag()
         self._prefetcher = Prefetcher(
-            rsmq, identity, lanes, slots, self.run_queue, self._settler, hooks, self._bell.set
+            rsmq, identity, lanes, slots, self.run_queue, self._settler, hooks, self._wake_up.set
         )
-        self._asleep = False
-        self._enough = 1
-        self._beat_at = 0.0
-        self._looked_at = _A_BEAT  # they were looked at when the worker began
+        self._is_asleep = False
+        self._jobs_before_wake_up = 1
+        self._next_heartbeat_at = 0.0
+        self._next_lane = _QUEUES_PER_HEARTBEAT  # the first ones were read when the worker started
         self._retry_at = 0.0
-        self._troubles = 0
-        self._stuck_since = (0.0, -1)
-        self._stopping = self._told_of_stop = False
-        self._until = math.inf
+        self._failures = 0
+        self._last_progress = (0.0, -1)
+        self._is_stopping = self._has_called_before_stop = False
+        self._stop_deadline = math.inf
 
     @property
     def numbers(self) -> Numbers:
-        """What has happened so far."""
+        """The counters of the worker."""
         return self._settler.numbers
 
-    def ended(self, job: Job) -> None:
-        """A call has ended; told by whoever made it."""
-        self._ended.append(job)
-        if self._asleep and len(self._ended) >= self._enough:
-            self._bell.set()
+    def report_finished(self, job: Job) -> None:
+        """Report that a call has ended; called by the thread or task that ran it."""
+        self._finished_jobs.append(job)
+        if self._is_asleep and len(self._finished_jobs) >= self._jobs_before_wake_up:
+            self._wake_up.set()
 
-    def idle(self) -> None:
-        """Somebody who makes calls has nothing to do."""
-        if self._asleep:
-            self._bell.set()
+    def report_idle(self) -> None:
+        """Report that a thread or task has nothing to run."""
+        if self._is_asleep:
+            self._wake_up.set()
 
     def stop(self, grace: float) -> None:
-        """Receive no more, give back what has not begun, end when the rest has, or after grace."""
-        self._until = min(self._until, time.monotonic() + grace)
-        self._stopping = True
-        self._bell.set()
+        """
+        Stop receiving and release waiting messages. End when all calls have ended, or after grace.
+        """
+        self._stop_deadline = min(self._stop_deadline, time.monotonic() + grace)
+        self._is_stopping = True
+        self._wake_up.set()
 
     def run(self, executors: Mapping[bool, Executor]) -> None:
         """
-        The loop.
+        Run the loop until it is stopped or fails.
 
         Args:
-            executors: who makes the calls of async functions (True) and of plain ones.
+            executors: the executor of async handlers (True) and of plain ones (False).
         """
         self._executors = executors
         try:
-            while not (self._stopping and self._wound_up()):
-                self._turn()
-            self._leave()
+            while not (self._is_stopping and self._can_end()):
+                self._run_once()
+            self._shut_down()
         except WorkerReplaced as error:
             self.failure = error
             _log.error("worker %s stops: %s. %s", self._identity.name, error, error.hint)
             self._fail("another worker has this one's name")
-        except BaseException as error:  # noqa: BLE001 - it is told to who runs the worker
+        except BaseException as error:  # noqa: BLE001 - Worker.run raises it again
             self.failure = error
             _log.critical("worker %s fails", self._identity.name, exc_info=True)
             self._fail("the worker has failed")
         finally:
-            self._prefetcher.wait_no_more()
+            self._prefetcher.stop_waiting()
             for executor in self._executors.values():
                 executor.stop()
             self._hooks.call("after_stop", self._worker)
-            self.over.set()
+            self.finished.set()
 
     def _fail(self, why: str) -> None:
         with self.run_queue.lock:
             self.run_queue.close()
         self._heartbeat.lose_all(why)
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         now = time.monotonic()
-        self._note_ends()
+        self._collect_finished_jobs()
         if now >= self._retry_at:
             try:
-                self._work(now)
+                self._access_redis(now)
             except (WorkerReplaced, ClientClosed):
                 raise
             except (RedisError, RSMQError, OSError) as error:
-                self._trouble(error)
+                self._handle_failure(error)
             else:
-                if self._troubles:
+                if self._failures:
                     _log.info("worker %s: Redis answers again", self._identity.name)
-                self._troubles = 0
-        self._rest()
+                self._failures = 0
+        self._sleep()
 
-    def _work(self, now: float) -> None:
-        """What is to be done in Redis."""
+    def _access_redis(self, now: float) -> None:
+        """Make the calls to Redis that are due."""
         if self._settler:
             self._settler.write()
         self._heartbeat.renew(now)
-        if self._settler:  # what had to wait for too long
+        if self._settler:  # messages that waited too long are to be released
             self._settler.write()
-        if now >= self._beat_at:
-            self._beat_at = now + BEAT
-            self._heartbeat.let_go_of_hung_calls(self._executors, now)
+        if now >= self._next_heartbeat_at:
+            self._next_heartbeat_at = now + HEARTBEAT_SECONDS
+            self._heartbeat.abandon_hung_calls(self._executors, now)
             self._send_heartbeat()
-        if self._prefetcher.astray:
+        if self._prefetcher.has_unknown_messages:
             self._prefetcher.release_unknown_messages()
-        if self._stopping:
-            self._give_back_what_waits()
+        if self._is_stopping:
+            self._release_waiting()
         else:
-            self._take(now)
+            self._receive(now)
 
-    def _note_ends(self) -> None:
-        ended, settler = self._ended, self._settler
-        while ended:
-            job = ended.popleft()
-            self._ends += 1
-            if job.began is not None and job.ended is not None:
-                job.lane.took(job.ended - job.began)
-            if not job.let_go:
-                settler.ended(job)
+    def _collect_finished_jobs(self) -> None:
+        finished, settler = self._finished_jobs, self._settler
+        while finished:
+            job = finished.popleft()
+            self._finished_count += 1
+            if job.started_at is not None and job.ended_at is not None:
+                job.lane.record_duration(job.ended_at - job.started_at)
+            if not job.is_abandoned:
+                settler.decide_outcomes(job)
 
-    def _trouble(self, error: BaseException) -> None:
-        self._troubles += 1
-        pause = exponential_seconds(self._troubles, 0.1, _TROUBLE)
+    def _handle_failure(self, error: BaseException) -> None:
+        self._failures += 1
+        pause = exponential_seconds(self._failures, 0.1, _MAX_RETRY_PAUSE_SECONDS)
         self._retry_at = time.monotonic() + with_jitter(pause)
-        if self._troubles in (1, 5) or self._troubles % 30 == 0:
+        if self._failures in (1, 5) or self._failures % 30 == 0:
             _log.warning(
                 "worker %s goes on trying: %s: %s", self._identity.name, type(error).__name__, error
             )
-        self._heartbeat.lose_what_has_ended()
+        self._heartbeat.lose_expired()
 
-    # Signs of life.
+    # Sign of life.
 
     def _send_heartbeat(self) -> None:
         sent = time.monotonic()
-        self._rsmq.run(beat_worker(self._identity, self.info(), ttl=TTL))
-        if self._named:
+        self._rsmq.run(send_heartbeat(self._identity, self.info(), ttl=TTL))
+        if self._has_fixed_name:
             with self.run_queue.lock:
-                self.run_queue.until = sent + TTL
+                self.run_queue.start_deadline = sent + TTL
                 for executor in self._executors.values():
                     executor.wake(0)
         for lane in self._lanes:
-            if lane.closed in ("p", "m"):  # perhaps it was resumed, or made again
-                lane.closed = ""
-        lanes = self._lanes[self._looked_at : self._looked_at + _A_BEAT]
-        self._looked_at += _A_BEAT
-        if self._looked_at >= max(len(self._lanes), _A_ROUND):
-            self._looked_at = 0
+            if lane.closed_reason in ("p", "m"):  # it may have been resumed, or created again
+                lane.closed_reason = ""
+        lanes = self._lanes[self._next_lane : self._next_lane + _QUEUES_PER_HEARTBEAT]
+        self._next_lane += _QUEUES_PER_HEARTBEAT
+        if self._next_lane >= max(len(self._lanes), _MIN_QUEUES_PER_ROUND):
+            self._next_lane = 0
         for lane in lanes:
-            if lane.closed:  # perhaps it was mended
-                lane.closed = ""
-            if lane.adopts:
+            if lane.closed_reason:  # it may have been repaired
+                lane.closed_reason = ""
+            if lane.uses_queue_attributes:
                 with suppress(QueueNotFound, InvalidValue, ResponseError):
-                    lane.adopt(self._rsmq.get_queue_attributes(lane.name))
+                    lane.apply_queue_attributes(self._rsmq.get_queue_attributes(lane.name))
 
     def info(self) -> dict[str, Any]:
-        """What the worker says of itself."""
+        """Return the worker's description of itself, for its sign of life."""
         return {
             **self._facts,
-            "queues": {lane.name: len(lane.held) for lane in self._lanes},
+            "queues": {lane.name: len(lane.in_flight) for lane in self._lanes},
             "handled": self.numbers.handled,
             "failed": self.numbers.failed,
         }
 
     # Receiving.
 
-    def _take(self, now: float) -> None:
+    def _receive(self, now: float) -> None:
         if self._quarantine:
-            self.be_careful()
-            if self._quarantine.begin(self._executors):
+            self.limit_prefetch()
+            if self._quarantine.run_next(self._executors):
                 return
-        jobs, alone = self._prefetcher.take(now)
-        self._quarantine.add(alone)
+        jobs, quarantined = self._prefetcher.receive(now)
+        self._quarantine.add(quarantined)
         if jobs:
             with self.run_queue.lock:
                 self.run_queue.add(jobs)
                 for executor in self._executors.values():
                     executor.wake(0)
 
-    def be_careful(self) -> None:
+    def limit_prefetch(self) -> None:
         """
-        Take nothing ahead for a while.
+        Prefetch nothing for NO_PREFETCH_SECONDS.
 
-        A worker has died here, perhaps of a message that is still there: what is held beside it
-        dies with it, and is received once more.
+        A worker has died, perhaps because of a message that is still in the queue. If that message
+        crashes this worker too, every message in flight beside it has its receive count raised.
         """
         for lane in self._lanes:
-            lane.careful_until = time.monotonic() + CAREFUL
+            lane.no_prefetch_until = time.monotonic() + NO_PREFETCH_SECONDS
 
     # Stopping, and sleeping.
 
-    def _tell_of_stop(self) -> None:
-        if not self._told_of_stop:
-            self._told_of_stop = True
+    def _call_before_stop(self) -> None:
+        if not self._has_called_before_stop:
+            self._has_called_before_stop = True
             self._hooks.call("before_stop", self._worker)
 
-    def _give_back_what_waits(self) -> None:
-        self._tell_of_stop()
-        self._prefetcher.wait_no_more()
-        self._quarantine.give_back()
+    def _release_waiting(self) -> None:
+        self._call_before_stop()
+        self._prefetcher.stop_waiting()
+        self._quarantine.release_waiting()
         for lane in self._lanes:
             if lane.ready:
-                self._heartbeat.give_back(lane, list(lane.ready))
+                self._heartbeat.release_waiting(lane, list(lane.ready))
         if self._settler:
             self._settler.write()
 
-    def _wound_up(self) -> bool:
-        """Whether nothing is left to be done, or no time."""
-        if time.monotonic() >= self._until:
+    def _can_end(self) -> bool:
+        """Return whether nothing is left to be done, or the grace period is over."""
+        if time.monotonic() >= self._stop_deadline:
             return True
         with self.run_queue.lock:
-            busy = self.run_queue.running or self.run_queue.ready()
-        return not (busy or self._ended or self._settler or self._quarantine)
+            busy = self.run_queue.running_count or self.run_queue.count_ready()
+        return not (busy or self._finished_jobs or self._settler or self._quarantine)
 
-    def _leave(self) -> None:
-        """Release what is still held, and give the name back."""
+    def _shut_down(self) -> None:
+        """Release the messages that are still in flight, and unregister the worker."""
         name = self._identity.name
-        self._tell_of_stop()
-        self._note_ends()
+        self._call_before_stop()
+        self._collect_finished_jobs()
         with self.run_queue.lock:
             self.run_queue.close()
         left = 0
         try:
             self._settler.write()
-            self._note_ends()
+            self._collect_finished_jobs()
             self._settler.write()
-            left = self._heartbeat.let_go_of_all("the worker stops")
+            left = self._heartbeat.release_all("the worker stops")
             self._settler.write()
-            self._rsmq.run(leave_worker(self._identity))
+            self._rsmq.run(unregister_worker(self._identity))
         except (RedisError, RSMQError, OSError) as error:
-            self._heartbeat.let_go_of_all("the worker stops")
+            self._heartbeat.release_all("the worker stops")
             what = f"{type(error).__name__}: {error}"
             _log.warning("worker %s could not give back what it holds: %s", name, what)
         else:
@@ -332,52 +338,59 @@ class WorkerLoop:
                     "worker %s gives back %d messages that were not handled in time", name, left
                 )
 
-    def _rest(self) -> None:
+    def _sleep(self) -> None:
         """Sleep until there is something to do."""
         now = time.monotonic()
         if now < self._retry_at:
-            self._bell.wait(min(self._retry_at, max(self._until, now)) - now)
-            self._bell.clear()
+            self._wake_up.wait(min(self._retry_at, max(self._stop_deadline, now)) - now)
+            self._wake_up.clear()
             return
-        self._asleep = True  # before anything is looked at: what changes from here on rings
-        pause, self._enough = self._how_long(now)
-        if len(self._ended) < self._enough and pause > 0:
-            self._bell.wait(pause)
-        self._asleep = False
-        self._bell.clear()
+        self._is_asleep = True  # set before any state is read: later changes set _wake_up
+        pause, self._jobs_before_wake_up = self._plan_sleep(now)
+        if len(self._finished_jobs) < self._jobs_before_wake_up and pause > 0:
+            self._wake_up.wait(pause)
+        self._is_asleep = False
+        self._wake_up.clear()
 
-    def _how_long(self, now: float) -> tuple[float, int]:
-        """How long to sleep, and how many calls may end before that is over."""
-        pause = min(self._beat_at, self._heartbeat.renew_at(), self._until) - now
-        if self._stopping:
-            return min(pause, _WINDING_UP), 1
-        if self._quarantine:  # nobody tells when the last of the others has ended
-            return pause if self._quarantine.under_way else min(pause, self._quarantine.pause), 1
-        if self._prefetcher.wanted(now)[0]:
+    def _plan_sleep(self, now: float) -> tuple[float, int]:
+        """Return how long to sleep, in seconds, and how many finished calls end the sleep."""
+        pause = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._stop_deadline) - now
+        if self._is_stopping:
+            return min(pause, _SHUTDOWN_POLL_SECONDS), 1
+        if self._quarantine:  # the end of the other calls sets no wake-up
+            return pause if self._quarantine.is_running else min(
+                pause, self._quarantine.poll_seconds
+            ), 1
+        if self._prefetcher.plan(now)[0]:
             return 0.0, 1
         with self.run_queue.lock:
-            ready, busy = self.run_queue.ready(), self.run_queue.running == self._slots
+            ready, busy = self.run_queue.count_ready(), self.run_queue.running_count == self._slots
         if not ready:
             return pause, 1
-        enough = self._ends_worth_waking_for()
+        enough = self._count_jobs_before_wake_up()
         if not busy:
-            self._wake_one_more_if_stuck(now)
-            pause = min(pause, _STUCK)
-        return min(pause, SOON) if enough > 1 else pause, enough
+            self._wake_another_if_stuck(now)
+            pause = min(pause, _STUCK_SECONDS)
+        return min(pause, TARGET_START_SECONDS) if enough > 1 else pause, enough
 
-    def _wake_one_more_if_stuck(self, now: float) -> None:
-        since, ends = self._stuck_since
-        if ends != self._ends:
-            self._stuck_since = now, self._ends
-        elif now - since >= _STUCK:
-            self._stuck_since = now, self._ends
+    def _wake_another_if_stuck(self, now: float) -> None:
+        since, ends = self._last_progress
+        if ends != self._finished_count:
+            self._last_progress = now, self._finished_count
+        elif now - since >= _STUCK_SECONDS:
+            self._last_progress = now, self._finished_count
             with self.run_queue.lock:
                 for is_async, executor in self._executors.items():
-                    if self.run_queue.ready(is_async):
+                    if self.run_queue.count_ready(is_async):
                         executor.wake(1)
 
-    def _ends_worth_waking_for(self) -> int:
-        """How many calls may end before this loop is woken: what ends soon is written together."""
-        means = [lane.mean for lane in self._lanes if lane.ready or lane.calls]
-        shortest = min((mean for mean in means if mean is not None), default=SOON)
-        return max(1, min(_TOGETHER, int(SOON / max(shortest, 1e-7))))
+    def _count_jobs_before_wake_up(self) -> int:
+        """
+        Return how many calls may end before the loop is woken, so that their outcomes share a
+        write.
+        """
+        durations = [lane.mean_seconds for lane in self._lanes if lane.ready or lane.calls]
+        shortest = min(
+            (mean for mean in durations if mean is not None), default=TARGET_START_SECONDS
+        )
+        return max(1, min(_MAX_FINISHED_CALLS, int(TARGET_START_SECONDS / max(shortest, 1e-7))))

@@ -1,7 +1,7 @@
 """
-The state of listeners, of handler calls, and of the messages that a worker holds.
+The state of listeners, of handler calls, and of the messages that a worker has in flight.
 
-Most calls are for one message: then both are one object, of which there is one a message.
+Most calls are for one message. Then one object is both the call and the lease of its message.
 """
 
 from __future__ import annotations
@@ -18,43 +18,46 @@ from rsmq.model import QueueAttributes
 from rsmq.waiting.schedule import Waiter
 from rsmq.wire.keys import QueueKeys
 from rsmq.worker.delivery import Delivery, make_delivery
-from rsmq.worker.listener import SHORTEST_VT, Listener
+from rsmq.worker.listener import MIN_VT_SECONDS, Listener
 from rsmq.worker.outcome import Policy
 
-#: Messages that wait for a slot are what is handled in this time, seconds, or in this part of the
-#: visibility timeout; at most so many.
-AHEAD = 0.1
-AHEAD_OF_VT = 0.1
-MOST_AHEAD = 1000
-#: How much of the mean duration of a call the latest one makes up.
-_WEIGHT = 0.1
+#: Prefetch as many messages as are handled in this time, or in this share of the visibility timeout
+#: if that is shorter; at most MAX_PREFETCHED messages.
+PREFETCH_SECONDS = 0.1
+PREFETCH_VT_SHARE = 0.1
+MAX_PREFETCHED = 1000
+#: The weight of the latest call in the moving average of durations.
+_LATEST_WEIGHT = 0.1
 
 
 @dataclass(slots=True, eq=False)
 class Lane:
     """
-    A listener at work.
+    The runtime state of a listener.
 
     Attributes:
-        listener: which.
-        keys: its queue's.
+        listener: the listener.
+        keys: the keys of its queue.
         vt: its visibility timeout, seconds.
-        codec: how bodies become values.
-        limit: calls at once at most.
-        policy: its listener's; where that names no dead-letter queue, the queue's own.
-        ready: calls to be made.
-        calls: calls under way, in the order in which they began.
-        turn: when it had its last turn, in a count of all turns.
-        urgent: how many of its next calls go before those of a higher priority.
-        held: all messages that are not settled, by id.
-        renew_at: when the first of them is to be extended; monotonic seconds.
-        asked_at: when the queue was looked at last.
-        closed: whether the queue is paused or missing, as far as is known.
-        mean: how long a call takes, seconds; None before the first.
-        careful_until: until when nothing is taken ahead.
-        missed: whether it was said that the queue is missing.
-        waiter: who is told of messages; None where there may be some without that.
-        cancel: ends a call, where that is possible.
+        codec: decodes bodies.
+        limit: maximum number of concurrent calls.
+        policy: its listener's policy, or the queue's own policy where the listener sets neither
+            a dead-letter queue nor ``drop``.
+        ready: calls that wait for a slot.
+        calls: running calls, in the order in which they started.
+        last_turn: the turn in which one of its calls last started; all lanes share the count.
+        urgent_count: how many of its next calls start before calls of a higher priority.
+        in_flight: all messages that are not settled, by id.
+        renew_at: monotonic seconds at which the first of them is to be extended.
+        last_request_at: monotonic seconds of the last receive, or of the wake-up after it.
+        closed_reason: why nothing is received: 'p' paused, 'm' missing, 'b' broken; '' if the
+            queue is open, as far as the worker knows.
+        mean_seconds: the moving average of a call's duration; None before the first call ends.
+        no_prefetch_until: monotonic seconds until which nothing is prefetched.
+        is_missing_logged: whether it was logged that the queue is missing.
+        waiter: woken when messages become due. None if more may be due already, or nothing is
+            to be received.
+        cancel: cancels a call, if its kind can be cancelled.
     """
 
     listener: Listener
@@ -65,16 +68,16 @@ class Lane:
     policy: Policy
     ready: deque[Job] = field(default_factory=deque)
     calls: dict[Job, None] = field(default_factory=dict)
-    turn: int = 0
-    urgent: int = 0
-    held: dict[str, Lease] = field(default_factory=dict)
+    last_turn: int = 0
+    urgent_count: int = 0
+    in_flight: dict[str, Lease] = field(default_factory=dict)
     renew_at: float = math.inf
-    asked_at: float = field(default_factory=time.monotonic)
-    closed: str = ""
-    mean: float | None = None
-    careful_until: float = 0.0
+    last_request_at: float = field(default_factory=time.monotonic)
+    closed_reason: str = ""
+    mean_seconds: float | None = None
+    no_prefetch_until: float = 0.0
     waiter: Waiter | None = None
-    missed: bool = False
+    is_missing_logged: bool = False
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
 
     @property
@@ -84,43 +87,48 @@ class Lane:
 
     @property
     def size(self) -> int:
-        """Messages of a call."""
+        """The maximum number of messages of a call."""
         return self.listener.batch or 1
 
     @property
     def is_async(self) -> bool:
-        """Whether its handlers are tasks."""
+        """Return whether its handlers run as tasks."""
         return self.listener.handlers.is_async
 
     @property
-    def adopts(self) -> bool:
-        """Whether something is as its queue says."""
+    def uses_queue_attributes(self) -> bool:
+        """Return whether one of its settings comes from the queue's attributes."""
         policy = self.listener.policy
         return self.listener.vt is None or (policy.dead_letter_queue is None and not policy.drop)
 
     @property
-    def waits(self) -> bool:
-        """Whether nothing is due in its queue, as far as is known."""
+    def is_waiting(self) -> bool:
+        """Return whether nothing is due in its queue, as far as the worker knows."""
         return self.waiter is not None and not self.waiter.is_awake
 
-    def ahead(self, now: float) -> int:
-        """How many messages may wait for a slot: few enough to be begun soon."""
-        if self.mean is None or now < self.careful_until:
+    def prefetch_limit(self, now: float) -> int:
+        """
+        Return how many messages may wait for a slot: so few that they start soon.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if self.mean_seconds is None or now < self.no_prefetch_until:
             return 0
         oldest = next(iter(self.calls), None)
-        age = 0.0 if oldest is None or oldest.began is None else now - oldest.began
-        seconds = min(AHEAD, self.vt * AHEAD_OF_VT)
-        calls = seconds / max(self.mean, age, 1e-7) * self.limit
-        return int(min(calls * self.size, MOST_AHEAD))
+        age = 0.0 if oldest is None or oldest.started_at is None else now - oldest.started_at
+        seconds = min(PREFETCH_SECONDS, self.vt * PREFETCH_VT_SHARE)
+        calls = seconds / max(self.mean_seconds, age, 1e-7) * self.limit
+        return int(min(calls * self.size, MAX_PREFETCHED))
 
-    def took(self, seconds: float) -> None:
-        """A call has taken so long."""
-        mean = self.mean
-        self.mean = seconds if mean is None else mean + _WEIGHT * (seconds - mean)
+    def record_duration(self, seconds: float) -> None:
+        """Add the duration of a finished call to the moving average."""
+        mean = self.mean_seconds
+        self.mean_seconds = seconds if mean is None else mean + _LATEST_WEIGHT * (seconds - mean)
 
-    def adopt(self, attributes: QueueAttributes) -> None:
-        """Where the listener says nothing of vt or of dead letters, do as its queue says."""
-        if self.listener.vt is None and attributes.vt >= SHORTEST_VT:
+    def apply_queue_attributes(self, attributes: QueueAttributes) -> None:
+        """Use the queue's vt and dead-letter policy where the listener does not set its own."""
+        if self.listener.vt is None and attributes.vt >= MIN_VT_SECONDS:
             self.vt = attributes.vt
         policy = self.listener.policy
         target, limit = attributes.dead_letter_queue, attributes.max_receives
@@ -132,18 +140,18 @@ class Lane:
 
 class Lease(Protocol):
     """
-    A message that this worker holds. All times are of the process's monotonic clock, seconds.
+    A message in flight. All times are monotonic seconds of this process.
 
     Attributes:
         id: the message's id.
         raw: its body.
-        count: its receive count, which is the attempt.
+        count: its receive count, which is the number of the attempt.
         first_received_ms: Unix ms of its first receive; None if another client stored none.
         renew_at: when its visibility timeout is to be extended.
-        ends: when it ends if it is not extended.
-        lost: whether it may be somebody else's by now.
-        told: whether its handler was told so.
-        error: what was wrong with it; None for nothing.
+        expires_at: when its visibility timeout ends if it is not extended.
+        is_lost: whether the lease is lost: another consumer may have received the message.
+        is_loss_reported: see ``DeliveredLease``.
+        error: the error of this message; None if there is none.
         job: the call that it is for.
     """
 
@@ -152,84 +160,84 @@ class Lease(Protocol):
     count: int
     first_received_ms: int | None
     renew_at: float
-    ends: float
-    lost: bool
-    told: bool
+    expires_at: float
+    is_lost: bool
+    is_loss_reported: bool
     error: BaseException | None
 
     @property
     def job(self) -> Job:
         """The call that it is for."""
 
-    def message(self, queue: str, codec: Codec) -> Delivery:
-        """What its handler sees."""
+    def to_delivery(self, queue: str, codec: Codec) -> Delivery:
+        """Return the message as its handler receives it."""
 
 
-class _Seen:
-    """What a handler sees of a lease."""
+class _Deliverable:
+    """A lease that can be passed to a handler."""
 
     __slots__ = ()
 
-    def message(self: Lease, queue: str, codec: Codec) -> Delivery:
-        """What its handler sees."""
+    def to_delivery(self: Lease, queue: str, codec: Codec) -> Delivery:
+        """Return the message as its handler receives it."""
         return make_delivery(self, queue, codec)
 
 
 class Job(Protocol):
     """
-    A call of a handler, to be made or under way.
+    A call of a handler: waiting for a slot, running or finished.
 
     Attributes:
-        lane: whose handler.
-        alone: whether nothing else is handled beside it.
-        taken: when its messages were received, monotonic seconds.
-        began: when the handler was called; None before.
-        ended: when it ended; None before.
-        error: what it raised; None if it returned.
-        let_go: whether nobody waits for its end any more.
-        task: what makes it, where that can be cancelled.
-        called_off: whether it has been cancelled.
-        urgent: whether it begins before what has a higher priority.
+        lane: the lane whose handler is called.
+        is_quarantined: whether it runs in quarantine.
+        received_at: monotonic seconds at which its messages were requested.
+        started_at: monotonic seconds at which the handler was called; None before.
+        ended_at: monotonic seconds at which the handler ended; None before.
+        error: the exception of the handler; None if it returned.
+        is_abandoned: whether the worker no longer waits for its end.
+        task: the task that runs it, if it can be cancelled.
+        is_cancelled: whether it was cancelled.
+        is_urgent: whether it starts before calls of a higher priority.
     """
 
     lane: Lane
-    alone: bool
-    taken: float
-    began: float | None
-    ended: float | None
+    is_quarantined: bool
+    received_at: float
+    started_at: float | None
+    ended_at: float | None
     error: BaseException | None
-    let_go: bool
+    is_abandoned: bool
     task: Any
-    called_off: bool
-    urgent: bool
+    is_cancelled: bool
+    is_urgent: bool
 
     @property
     def leases(self) -> Sequence[Lease]:
         """The messages of the call: one, or those of a batch."""
 
 
-class Single(_Seen):
-    """A message, and the call that is made for it alone."""
+class SingleJob(_Deliverable):
+    """A message and the call for it, in one object."""
 
     __slots__ = (
-        "alone",
-        "began",
-        "called_off",
         "count",
-        "ended",
-        "ends",
+        "ended_at",
         "error",
+        "expires_at",
         "first_received_ms",
         "id",
+        "is_abandoned",
+        "is_cancelled",
+        "is_loss_reported",
+        "is_lost",
+        "is_quarantined",
+        "is_urgent",
         "lane",
-        "let_go",
-        "lost",
         "raw",
+        "received_at",
         "renew_at",
-        "taken",
+        "started_at",
         "task",
-        "told",
-        "urgent",
     )
 
     def __init__(  # noqa: PLR0917 - made for every message
@@ -239,93 +247,95 @@ class Single(_Seen):
         raw: bytes,
         count: int,
         first_received_ms: int | None,
-        taken: float,
+        received_at: float,
     ) -> None:
         self.lane = lane
         self.id = id
         self.raw = raw
         self.count = count
         self.first_received_ms = first_received_ms
-        self.taken = taken
-        self.renew_at = taken + lane.vt / 3
-        self.ends = taken + lane.vt
-        self.lost = self.told = self.alone = self.let_go = self.called_off = self.urgent = False
-        self.began: float | None = None
-        self.ended: float | None = None
+        self.received_at = received_at
+        self.renew_at = received_at + lane.vt / 3
+        self.expires_at = received_at + lane.vt
+        self.is_lost = self.is_loss_reported = self.is_quarantined = self.is_abandoned = (
+            self.is_cancelled
+        ) = self.is_urgent = False
+        self.started_at: float | None = None
+        self.ended_at: float | None = None
         self.error: BaseException | None = None
         self.task: Any = None
 
     @property
-    def job(self) -> Single:
-        """Itself."""
+    def job(self) -> SingleJob:
+        """This object."""
         return self
 
     @property
     def leases(self) -> Sequence[Lease]:
-        """Itself."""
+        """This object, as the only message of the call."""
         return (self,)
 
 
-class OfBatch(_Seen):
+class BatchMessage(_Deliverable):
     """A message of a batch."""
 
     __slots__ = (
         "_job",
         "count",
-        "ends",
         "error",
+        "expires_at",
         "first_received_ms",
         "id",
-        "lost",
+        "is_loss_reported",
+        "is_lost",
         "raw",
         "renew_at",
-        "told",
     )
 
-    def __init__(self, job: Batch, single: Single) -> None:
-        """As a message that was received by itself."""
+    def __init__(self, job: BatchJob, single: SingleJob) -> None:
+        """Copy the message from a job that was made for it alone."""
         self._job = job
         self.id = single.id
         self.raw = single.raw
         self.count = single.count
         self.first_received_ms = single.first_received_ms
         self.renew_at = single.renew_at
-        self.ends = single.ends
-        self.lost = self.told = False
+        self.expires_at = single.expires_at
+        self.is_lost = self.is_loss_reported = False
         self.error: BaseException | None = None
 
     @property
-    def job(self) -> Batch:
+    def job(self) -> BatchJob:
         """The call."""
         return self._job
 
 
-class Batch:
-    """A call that is made for several messages."""
+class BatchJob:
+    """A call for several messages."""
 
     __slots__ = (
         "_leases",
-        "alone",
-        "began",
-        "called_off",
-        "ended",
+        "ended_at",
         "error",
+        "is_abandoned",
+        "is_cancelled",
+        "is_quarantined",
+        "is_urgent",
         "lane",
-        "let_go",
-        "taken",
+        "received_at",
+        "started_at",
         "task",
-        "urgent",
     )
 
-    def __init__(self, lane: Lane, singles: Sequence[Single], taken: float) -> None:
+    def __init__(self, lane: Lane, singles: Sequence[SingleJob], received_at: float) -> None:
         self.lane = lane
-        self.taken = taken
-        self.alone = self.let_go = self.called_off = self.urgent = False
-        self.began: float | None = None
-        self.ended: float | None = None
+        self.received_at = received_at
+        self.is_quarantined = self.is_abandoned = self.is_cancelled = self.is_urgent = False
+        self.started_at: float | None = None
+        self.ended_at: float | None = None
         self.error: BaseException | None = None
         self.task: Any = None
-        self._leases = [OfBatch(self, single) for single in singles]
+        self._leases = [BatchMessage(self, single) for single in singles]
 
     @property
     def leases(self) -> Sequence[Lease]:

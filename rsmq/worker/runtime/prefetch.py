@@ -1,5 +1,5 @@
 """
-Receiving: asks the queues for messages, and makes handler calls of them.
+Prefetch: requests messages from the queues, and makes handler calls of them.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from functools import partial
 from redis.exceptions import RedisError
 
 from rsmq.client import RSMQ
-from rsmq.operations.worker import Identity, Taken, held_messages, take_messages
+from rsmq.operations.worker import Identity, ReceiveResult, list_in_flight, receive_for_worker
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.waiting.schedule import Waiter
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.runtime.message_state import Batch, Job, Lane, Single
-from rsmq.worker.runtime.prefetch_plan import Asked, wants
+from rsmq.worker.runtime.message_state import BatchJob, Job, Lane, SingleJob
+from rsmq.worker.runtime.prefetch_plan import PlannedRequest, plan_requests
 from rsmq.worker.runtime.run_queue import RunQueue
-from rsmq.worker.runtime.settle import Settler, give_back
+from rsmq.worker.runtime.settle import Settler, release_receipts
 
 _log = logging.getLogger("rsmq.worker")
 
 
 class Prefetcher:
     """
-    Takes messages as there is room for them, and is told when there are some.
+    Receives as many messages as there is room for, and waits for new ones.
 
     Attributes:
-        astray: whether messages may have been received that nobody here knows of.
+        has_unknown_messages: whether a receive may have succeeded whose reply was lost. Then
+            messages may be in flight that this worker does not know.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -42,22 +43,22 @@ class Prefetcher:
         run_queue: RunQueue,
         settler: Settler,
         hooks: Hooks,
-        ring: Callable[[], object],
+        wake_up: Callable[[], object],
     ) -> None:
         """
         Make it.
 
         Args:
             rsmq: the client.
-            identity: the worker's.
+            identity: the worker's identity.
             lanes: its listeners.
-            slots: calls at once at most.
-            run_queue: where the calls are.
-            settler: where messages end.
+            slots: maximum number of concurrent calls.
+            run_queue: the calls that wait for a slot.
+            settler: settles messages.
             hooks: its middleware.
-            ring: called when there may be something to be taken, by another thread.
+            wake_up: called by another thread when messages may be due.
         """
-        self.astray = False
+        self.has_unknown_messages = False
         self._rsmq = rsmq
         self._identity = identity
         self._lanes = lanes
@@ -65,119 +66,129 @@ class Prefetcher:
         self._run_queue = run_queue
         self._settler = settler
         self._hooks = hooks
-        self._ring = ring
+        self._wake_up = wake_up
 
-    def take(self, now: float) -> tuple[list[Job], list[Job]]:
+    def receive(self, now: float) -> tuple[list[Job], list[Job]]:
         """
-        Receive what there is room for.
+        Receive as many messages as there is room for.
 
         Args:
             now: monotonic seconds.
 
         Returns:
-            Calls to be made, and those that are to be made alone.
+            Calls to be made, and calls to be made in quarantine.
         """
-        asked, slots = self.wanted(now)
-        if not asked:
+        requests, slots = self.plan(now)
+        if not requests:
             return [], []
-        self._hooks.call("before_receive", [each.lane.name for each in asked])
-        sent = time.monotonic()
-        operation = take_messages(self._identity, [each.want for each in asked], slots)
+        self._hooks.call("before_receive", [each.lane.name for each in requests])
+        sent_at = time.monotonic()
+        operation = receive_for_worker(self._identity, [each.request for each in requests], slots)
         try:
-            taken = self._rsmq.run(operation)
+            results = self._rsmq.run(operation)
         except (RedisError, OSError) as error:
             if not is_limited_to_keys(error):
-                self.astray = True
+                self.has_unknown_messages = True
                 raise
-            return self._find_what_is_broken(asked, slots, error)
-        return self._sort_in(asked, taken, sent)
+            return self._receive_one_by_one(requests, slots, error)
+        return self._process_results(requests, results, sent_at)
 
-    def _find_what_is_broken(
-        self, asked: list[Asked], slots: int, error: BaseException
+    def _receive_one_by_one(
+        self, requests: list[PlannedRequest], slots: int, error: BaseException
     ) -> tuple[list[Job], list[Job]]:
-        """Something is wrong with a queue: those that are well go on."""
+        """
+        Receive from each queue separately, because one of them is broken; close the broken ones.
+        """
         jobs: list[Job] = []
-        alone: list[Job] = []
-        for each in asked:
-            if len(asked) > 1:
-                operation = take_messages(self._identity, [each.want], slots)
-                sent = time.monotonic()
+        quarantined: list[Job] = []
+        for each in requests:
+            if len(requests) > 1:
+                operation = receive_for_worker(self._identity, [each.request], slots)
+                sent_at = time.monotonic()
                 try:
-                    (taken,) = self._rsmq.run(operation)
-                except (RedisError, OSError) as its_own:
-                    if not is_limited_to_keys(its_own):
-                        self.astray = True
-                        break  # what was received is handled; the next call will say what is wrong
-                    error = its_own
+                    (result,) = self._rsmq.run(operation)
+                except (RedisError, OSError) as own_error:
+                    if not is_limited_to_keys(own_error):
+                        self.has_unknown_messages = True
+                        break  # received messages are handled; the next call raises again
+                    error = own_error
                 else:
-                    some, some_alone = self._sort_in([each], [taken], sent)
-                    jobs += some
-                    alone += some_alone
-                    slots = max(slots - math.ceil(len(taken.ids) / each.want.size), 0)
+                    more_jobs, more_quarantined = self._process_results([each], [result], sent_at)
+                    jobs += more_jobs
+                    quarantined += more_quarantined
+                    slots = max(slots - math.ceil(len(result.ids) / each.request.size), 0)
                     continue
-            self._wait_no_more(each.lane)
-            each.lane.closed = "b"
+            self._stop_waiting(each.lane)
+            each.lane.closed_reason = "b"
             _log.error("queue %s can't be received from: %s", each.lane.name, error)
-        return jobs, alone
+        return jobs, quarantined
 
-    def _sort_in(
-        self, asked: list[Asked], taken: list[Taken], sent: float
+    def _process_results(
+        self, requests: list[PlannedRequest], results: list[ReceiveResult], sent_at: float
     ) -> tuple[list[Job], list[Job]]:
-        """What came of the queues, and their messages, which are handled next."""
+        """
+        Update the lanes by the results of a receive, and return the calls as ``receive`` does.
+        """
         jobs: list[Job] = []
-        alone: list[Job] = []
-        for of, each in zip(asked, taken, strict=True):
-            lane = of.lane
+        quarantined: list[Job] = []
+        for request, each in zip(requests, results, strict=True):
+            lane = request.lane
             if each.state in ".+":
-                lane.asked_at = sent
-                if lane.missed:
-                    lane.missed = False
+                lane.last_request_at = sent_at
+                if lane.is_missing_logged:
+                    lane.is_missing_logged = False
                     _log.info("queue %s is back", lane.name)
             elif each.state in "pm":
                 self._close(lane, each.state)
             if each.ids:
-                received, received_alone = self._received(lane, each, sent)
-                if of.starved:
+                received, received_quarantined = self._make_jobs(lane, each, sent_at)
+                if request.is_starved:
                     for job in received:
-                        job.urgent = True
+                        job.is_urgent = True
                 jobs += received
-                alone += received_alone
+                quarantined += received_quarantined
             self._wait_for_more(lane, drained=each.state == ".", found=bool(each.ids))
-        return jobs, alone
+        return jobs, quarantined
 
-    def _worth_asking(self) -> list[Lane]:
+    def _lanes_to_ask(self) -> list[Lane]:
         """
-        The lanes in whose queues there may be something, and all of a higher priority.
+        Return the lanes whose queues may have due messages, and all lanes of a higher priority.
 
-        In those it may have come just now: what is due there goes first.
+        The latter may have received messages just now, which must be handled first.
         """
-        lanes = [lane for lane in self._lanes if not lane.closed]
-        lowest = min((lane.listener.priority for lane in lanes if not lane.waits), default=math.inf)
-        return [lane for lane in lanes if not lane.waits or lane.listener.priority > lowest]
+        lanes = [lane for lane in self._lanes if not lane.closed_reason]
+        lowest = min(
+            (lane.listener.priority for lane in lanes if not lane.is_waiting), default=math.inf
+        )
+        return [lane for lane in lanes if not lane.is_waiting or lane.listener.priority > lowest]
 
-    def wanted(self, now: float) -> tuple[list[Asked], int]:
-        """What would be asked of the queues now, and how many slots there are for it."""
-        lanes = self._worth_asking()
+    def plan(self, now: float) -> tuple[list[PlannedRequest], int]:
+        """Return the requests to be made now, and the number of slots for their messages."""
+        lanes = self._lanes_to_ask()
         if not lanes:
             return [], 0
         with self._run_queue.lock:
-            if self._run_queue.shut:
+            if self._run_queue.is_exclusive:
                 return [], 0
-            free = self._slots - self._run_queue.running
-            ready = self._run_queue.ready_by_priority()
-        asked, slots = wants(lanes, free, ready, now)
-        if all(each.lane.waits for each in asked):  # those are asked only along with others
+            free = self._slots - self._run_queue.running_count
+            ready = self._run_queue.count_ready_by_priority()
+        requests, slots = plan_requests(lanes, free, ready, now)
+        if all(
+            each.lane.is_waiting for each in requests
+        ):  # lanes that wait are only asked together with others
             return [], 0
-        return asked, slots
+        return requests, slots
 
     def _close(self, lane: Lane, state: str) -> None:
-        lane.closed = state
-        if state == "m" and not lane.missed:
-            lane.missed = True
+        lane.closed_reason = state
+        if state == "m" and not lane.is_missing_logged:
+            lane.is_missing_logged = True
             _log.warning("there is no queue %s; its listener waits for it", lane.name)
 
     def _wait_for_more(self, lane: Lane, *, drained: bool, found: bool) -> None:
-        """If no more is due now, be told when there is; one who was told says what came of it."""
+        """
+        Wait for a wake-up if nothing more is due now; after a wake-up report whether it found any.
+        """
         waiter = lane.waiter
         if waiter is not None and waiter.is_awake:
             if found:
@@ -186,87 +197,94 @@ class Prefetcher:
             else:
                 waiter.empty_receives += 1
         if not drained:
-            self._wait_no_more(lane)
+            self._stop_waiting(lane)
             return
         if waiter is None:
-            waiter = lane.waiter = Waiter((lane.keys.zset,), partial(self._woken, lane))
+            waiter = lane.waiter = Waiter((lane.keys.zset,), partial(self._handle_wake_up, lane))
         self._rsmq.watcher.add(waiter)
 
-    def _woken(self, lane: Lane) -> None:
-        """There may be something in a queue; told by the watcher's thread."""
-        lane.asked_at = time.monotonic()  # until now there was nothing to be asked for
-        self._ring()
+    def _handle_wake_up(self, lane: Lane) -> None:
+        """Wake the loop, because messages may be due; called by the watcher's thread."""
+        # Before the wake-up nothing was due, so the queue did not starve.
+        lane.last_request_at = time.monotonic()
+        self._wake_up()
 
-    def wait_no_more(self) -> None:
-        """Be told of messages no more."""
+    def stop_waiting(self) -> None:
+        """Stop waiting for wake-ups."""
         for lane in self._lanes:
-            self._wait_no_more(lane)
+            self._stop_waiting(lane)
 
-    def _wait_no_more(self, lane: Lane) -> None:
+    def _stop_waiting(self, lane: Lane) -> None:
         waiter, lane.waiter = lane.waiter, None
         if waiter is not None:
             self._rsmq.watcher.remove(waiter)
 
-    def _received(
-        self, lane: Lane, taken: Taken, sent: float
+    def _make_jobs(
+        self, lane: Lane, result: ReceiveResult, sent_at: float
     ) -> tuple[Sequence[Job], Sequence[Job]]:
-        """Calls for messages that were received, and those that are made alone."""
-        held = lane.held
-        if held:
-            for id in taken.ids:
-                if id in held:
-                    self._settler.lose(lane, held[id], "it was received once more")
-        singles = self._singles(lane, taken, sent)
+        """Return the calls for received messages, and the calls in quarantine."""
+        in_flight = lane.in_flight
+        if in_flight:
+            for id in result.ids:
+                if id in in_flight:
+                    self._settler.mark_lost(lane, in_flight[id], "it was received once more")
+        singles = self._make_single_jobs(lane, result, sent_at)
         if self._hooks["after_receive"]:
-            messages = [single.message(lane.name, lane.codec) for single in singles]
+            messages = [single.to_delivery(lane.name, lane.codec) for single in singles]
             self._hooks.call("after_receive", lane.name, messages)
-        alone: list[Single] = []
-        if taken.again:
-            alone = [single for single in singles if single.alone]
-            singles = [single for single in singles if not single.alone]
+        quarantined: list[SingleJob] = []
+        if result.redelivered:
+            quarantined = [single for single in singles if single.is_quarantined]
+            singles = [single for single in singles if not single.is_quarantined]
         size = lane.listener.batch
         if size is not None:
-            return _batches(lane, singles, size, sent), _batches(lane, alone, 1, sent)
-        for single in (*singles, *alone):
-            held[single.id] = single
-        return singles, alone
+            return _make_batches(lane, singles, size, sent_at), _make_batches(
+                lane, quarantined, 1, sent_at
+            )
+        for single in (*singles, *quarantined):
+            in_flight[single.id] = single
+        return singles, quarantined
 
-    def _singles(self, lane: Lane, taken: Taken, sent: float) -> list[Single]:
-        lane.renew_at = min(lane.renew_at, sent + lane.vt / 3)
-        self._settler.numbers.received += len(taken.ids)
-        now = taken.now
+    def _make_single_jobs(
+        self, lane: Lane, result: ReceiveResult, sent_at: float
+    ) -> list[SingleJob]:
+        lane.renew_at = min(lane.renew_at, sent_at + lane.vt / 3)
+        self._settler.numbers.received += len(result.ids)
+        now = result.now_ms
         singles = [
-            Single(lane, id, raw, 1, now, sent)
-            for id, raw in zip(taken.ids, taken.raws, strict=True)
+            SingleJob(lane, id, raw, 1, now, sent_at)
+            for id, raw in zip(result.ids, result.raws, strict=True)
         ]
-        for place, (count, first) in taken.again.items():
+        for place, (count, first) in result.redelivered.items():
             single = singles[place]
             single.count, single.first_received_ms = count, first
-            single.alone = lane.policy.exceeded(count)
+            single.is_quarantined = lane.policy.is_suspected_poison(count)
         return singles
 
     def release_unknown_messages(self) -> None:
-        """Release what a take received whose reply was lost."""
-        held = self._rsmq.run_steps(held_messages(self._rsmq.namespace, self._identity.name))
-        known = {lane.name: lane.held for lane in self._lanes}
-        strays = {
+        """Release messages of receives whose replies were lost."""
+        stored = self._rsmq.run_steps(list_in_flight(self._rsmq.namespace, self._identity.name))
+        in_flight = {lane.name: lane.in_flight for lane in self._lanes}
+        unknown = {
             queue: [
                 (id, count)
                 for id, count in receipts
-                if id not in known.get(queue, {}) or known[queue][id].count != count
+                if id not in in_flight.get(queue, {}) or in_flight[queue][id].count != count
             ]
-            for queue, receipts in held.items()
+            for queue, receipts in stored.items()
         }
-        self._settler.numbers.released += give_back(self._rsmq, self._identity, strays)
-        self.astray = False
+        self._settler.numbers.released += release_receipts(self._rsmq, self._identity, unknown)
+        self.has_unknown_messages = False
 
 
-def _batches(lane: Lane, singles: list[Single], size: int, sent: float) -> list[Batch]:
+def _make_batches(
+    lane: Lane, singles: list[SingleJob], size: int, sent_at: float
+) -> list[BatchJob]:
     batches = []
     for at in range(0, len(singles), size):
-        batch = Batch(lane, singles[at : at + size], sent)
-        batch.alone = singles[at].alone
+        batch = BatchJob(lane, singles[at : at + size], sent_at)
+        batch.is_quarantined = singles[at].is_quarantined
         for lease in batch.leases:
-            lane.held[lease.id] = lease
+            lane.in_flight[lease.id] = lease
         batches.append(batch)
     return batches

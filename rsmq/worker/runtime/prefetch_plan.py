@@ -1,9 +1,9 @@
 """
-How many messages to ask of which queue, and in which order. Pure.
+How many messages to request from which queue, and in which order. Pure.
 
-Queues of a higher priority come first, and of one priority the one that was asked longest ago.
-Where those of a higher priority fill all slots, others would wait forever: so one that has not
-been asked for a time comes first, for one call.
+Queues of a higher priority come first. Among queues of one priority the one comes first that was
+asked longest ago. If queues of a higher priority fill all slots, the others would starve: so a
+queue that was not asked for STARVATION_SECONDS comes first, for one call.
 """
 
 from __future__ import annotations
@@ -11,77 +11,85 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rsmq.operations.worker import Want
+from rsmq.operations.worker import ReceiveRequest
 from rsmq.worker.runtime.message_state import Lane
 
-#: Seconds after which a queue that has not been asked comes first.
-STARVED = 10.0
+#: How long a queue is not asked before it comes first.
+STARVATION_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlannedRequest:
     """
-    A queue that is asked.
+    A request to one queue.
 
     Attributes:
-        lane: whose.
-        want: for what.
-        starved: whether it comes first because it has waited for so long.
+        lane: the lane of the queue.
+        request: the request.
+        is_starved: whether it comes first because the queue has starved.
     """
 
     lane: Lane
-    want: Want
-    starved: bool
+    request: ReceiveRequest
+    is_starved: bool
 
 
-def in_order(lanes: Sequence[Lane], now: float) -> list[tuple[Lane, bool]]:
-    """The lanes in the order in which they are asked, and whether each is starved."""
+def order_lanes(lanes: Sequence[Lane], now: float) -> list[tuple[Lane, bool]]:
+    """Return the lanes in the order in which they are asked, and whether each is starved."""
     if len(lanes) == 1:
         return [(lanes[0], False)]
-    marked = [(lane, now - lane.asked_at >= STARVED and not lane.waits) for lane in lanes]
-    if all(starved or lane.waits for lane, starved in marked):  # then none is for another's sake
+    marked = [
+        (lane, now - lane.last_request_at >= STARVATION_SECONDS and not lane.is_waiting)
+        for lane in lanes
+    ]
+    if all(
+        starved or lane.is_waiting for lane, starved in marked
+    ):  # then none starves because of another
         marked = [(lane, False) for lane, _ in marked]
     return sorted(
-        marked, key=lambda each: (not each[1], -each[0].listener.priority, each[0].asked_at)
+        marked, key=lambda each: (not each[1], -each[0].listener.priority, each[0].last_request_at)
     )
 
 
-def wants(
+def plan_requests(
     lanes: Sequence[Lane], free: int, ready: Mapping[int, int], now: float
-) -> tuple[list[Asked], int]:
+) -> tuple[list[PlannedRequest], int]:
     """
-    What is asked of the queues.
+    Return the requests to be made.
 
     Args:
-        lanes: those in whose queues there may be something.
-        free: slots in which no call is under way.
-        ready: calls that are to be made, by priority: those of a lane's priority or a higher one
-            begin before what is asked for here.
+        lanes: the lanes whose queues may have due messages.
+        free: number of free slots.
+        ready: number of calls that wait for a slot, by priority. Those of a lane's priority or a
+            higher one start before the messages that are requested here.
         now: monotonic seconds.
 
     Returns:
-        The queues that are asked, in order, none where there is nothing to be asked; and in how
-        many slots what comes of it can begin.
+        The requests in order, which may be none, and the number of slots for their messages.
     """
-    asked: list[Asked] = []
+    asked: list[PlannedRequest] = []
     slots = 0
-    highest = max((lane.listener.priority for lane in lanes if not lane.waits), default=0)
-    for lane, starved in in_order(lanes, now):
+    highest = max((lane.listener.priority for lane in lanes if not lane.is_waiting), default=0)
+    for lane, starved in order_lanes(lanes, now):
         size, waiting, priority = lane.size, len(lane.ready), lane.listener.priority
-        open_slots = free - sum(number for of, number in ready.items() if of >= priority)
-        begin = max(min(lane.limit - len(lane.calls) - waiting, open_slots), 0)
-        # What is taken ahead could begin before what comes later of a higher priority.
-        ahead = lane.ahead(now) if priority >= highest else 0
-        most = begin * size + ahead
-        if begin == 0:
-            most = ahead - waiting * size
-            if 2 * waiting * size > ahead:  # half of what may wait does: later, more at once
-                most = 0
+        open_slots = free - sum(count for of, count in ready.items() if of >= priority)
+        startable = max(min(lane.limit - len(lane.calls) - waiting, open_slots), 0)
+        # A prefetched message could start before a later one of a higher priority.
+        prefetch = lane.prefetch_limit(now) if priority >= highest else 0
+        max_messages = startable * size + prefetch
+        if startable == 0:
+            max_messages = prefetch - waiting * size
+            if 2 * waiting * size > prefetch:  # ask later for more messages at once
+                max_messages = 0
         if starved and len(lane.calls) + waiting < lane.limit:
-            most = ahead = size
-        if most > 0:
+            max_messages = prefetch = size
+        if max_messages > 0:
             if not asked or open_slots > slots:
                 slots = max(open_slots, 0)
             vt_ms = round(lane.vt * 1000)
-            asked.append(Asked(lane, Want(lane.keys, vt_ms, size, ahead, most), starved))
+            asked.append(
+                PlannedRequest(
+                    lane, ReceiveRequest(lane.keys, vt_ms, size, prefetch, max_messages), starved
+                )
+            )
     return asked, slots

@@ -1,9 +1,9 @@
 """
 The run queue: received messages that wait for a slot.
 
-Lanes of a higher priority go first, and those of one priority by turns, within the limits of each.
-A call that must be made alone is made when all others have ended, and no other begins before it has
-ended too.
+Lanes of a higher priority go first. Lanes of one priority take turns, within the limits of each.
+A call in quarantine starts when all others have ended or run for long; no other call starts before
+it has ended.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from rsmq.worker.runtime.message_state import Job, Lane
 
 _lane_of = operator.attrgetter("lane")
 
-#: Seconds within which the calls that are ready should have begun.
-SOON = 0.001
+#: The time within which waiting calls should start.
+TARGET_START_SECONDS = 0.001
 
 
 class RunQueue:
     """
-    The calls to be made, and those under way.
+    The calls that wait for a slot, and the running ones.
 
     Attributes:
-        lock: to be held by all who use anything in here.
-        running: calls under way.
-        alone: the call that is made alone; None if none is.
-        shut: whether no other call may begin.
-        until: when this worker may be dead for others, monotonic seconds: then no call begins.
+        lock: to be held during every access.
+        running_count: number of running calls.
+        quarantined_job: the call in quarantine that starts next or runs; None if there is none.
+        is_exclusive: whether no call may start except quarantined_job.
+        start_deadline: monotonic seconds after which no call starts, because other workers may
+            consider this one dead.
     """
 
     def __init__(self, lanes: Sequence[Lane], slots: int) -> None:
@@ -40,134 +41,146 @@ class RunQueue:
         Make an empty one.
 
         Args:
-            lanes: the listeners at work.
-            slots: calls at once at most.
+            lanes: the listeners.
+            slots: maximum number of concurrent calls.
         """
         self.lock = threading.Lock()
-        self.running = 0
-        self.alone: Job | None = None
-        self.shut = False
-        self.until = math.inf
+        self.running_count = 0
+        self.quarantined_job: Job | None = None
+        self.is_exclusive = False
+        self.start_deadline = math.inf
         self._slots = slots
         self._lanes = lanes
-        #: Of tasks (True) and of threads the lanes that have calls to be made.
-        self._filled: dict[bool, dict[Lane, None]] = {False: {}, True: {}}
+        #: The lanes that have waiting calls, for tasks (True) and for threads.
+        self._lanes_with_ready: dict[bool, dict[Lane, None]] = {False: {}, True: {}}
         self._turns = itertools.count(1)
 
     def add(self, jobs: Iterable[Job]) -> None:
-        """Calls to be made."""
+        """Add calls that wait for a slot."""
         for lane, of_lane in itertools.groupby(jobs, _lane_of):
             if not lane.ready:
-                self._filled[lane.is_async][lane] = None
+                self._lanes_with_ready[lane.is_async][lane] = None
             before = len(lane.ready)
             lane.ready.extend(of_lane)
-            if lane.ready[before].urgent:  # these come first, if there are any
-                lane.urgent += sum(job.urgent for job in itertools.islice(lane.ready, before, None))
+            if lane.ready[before].is_urgent:  # urgent calls come first, if there are any
+                lane.urgent_count += sum(
+                    job.is_urgent for job in itertools.islice(lane.ready, before, None)
+                )
 
-    def take_back(self, jobs: Iterable[Job]) -> list[Job]:
-        """Those of these calls that have not begun: they will not be made."""
+    def remove(self, jobs: Iterable[Job]) -> list[Job]:
+        """Remove those of these calls that have not started, and return them."""
         back = []
         for job in jobs:
-            if job.began is None and job in job.lane.ready:
+            if job.started_at is None and job in job.lane.ready:
                 job.lane.ready.remove(job)
                 back.append(job)
-                self._empty(job.lane)
+                self._remove_if_empty(job.lane)
         return back
 
     def close(self) -> None:
-        """No call will be made any more."""
-        self.shut, self.alone = True, None
+        """Remove all waiting calls; no call starts any more."""
+        self.is_exclusive, self.quarantined_job = True, None
         for lane in self._lanes:
             lane.ready.clear()
-            self._empty(lane)
+            self._remove_if_empty(lane)
 
-    def _empty(self, lane: Lane) -> None:
+    def _remove_if_empty(self, lane: Lane) -> None:
         if not lane.ready:
-            self._filled[lane.is_async].pop(lane, None)
+            self._lanes_with_ready[lane.is_async].pop(lane, None)
 
-    def next(self, is_async: bool) -> Job | None:  # noqa: FBT001 - threads or tasks
-        """The next call, which begins now; None if there is none to be made."""
+    def start_next(self, is_async: bool) -> Job | None:  # noqa: FBT001 - threads or tasks
+        """Start the next call and return it; None if none can start."""
         now = time.monotonic()
-        if self.running >= self._slots or now > self.until:
+        if self.running_count >= self._slots or now > self.start_deadline:
             return None
-        if self.shut:
-            job = self.alone
-            if job is None or job.began is not None:
+        if self.is_exclusive:
+            job = self.quarantined_job
+            if job is None or job.started_at is not None:
                 return None
-            return self._begin(job, now) if job.lane.is_async == is_async else None
-        filled = self._filled[is_async]
-        if len(filled) == 1:
-            (lane,) = filled
-            return self._first_of(lane, now) if len(lane.calls) < lane.limit else None
-        lanes = [lane for lane in filled if len(lane.calls) < lane.limit]
+            return self._start(job, now) if job.lane.is_async == is_async else None
+        with_ready = self._lanes_with_ready[is_async]
+        if len(with_ready) == 1:
+            (lane,) = with_ready
+            return self._start_first(lane, now) if len(lane.calls) < lane.limit else None
+        lanes = [lane for lane in with_ready if len(lane.calls) < lane.limit]
         if not lanes:
             return None
-        return self._first_of(
-            min(lanes, key=lambda lane: (not lane.urgent, -lane.listener.priority, lane.turn)), now
+        return self._start_first(
+            min(
+                lanes,
+                key=lambda lane: (not lane.urgent_count, -lane.listener.priority, lane.last_turn),
+            ),
+            now,
         )
 
-    def _first_of(self, lane: Lane, now: float) -> Job:
+    def _start_first(self, lane: Lane, now: float) -> Job:
         job = lane.ready.popleft()
-        if lane.urgent:
-            lane.urgent -= 1
+        if lane.urgent_count:
+            lane.urgent_count -= 1
         if not lane.ready:
-            del self._filled[lane.is_async][lane]
-        lane.turn = next(self._turns)
-        return self._begin(job, now)
+            del self._lanes_with_ready[lane.is_async][lane]
+        lane.last_turn = next(self._turns)
+        return self._start(job, now)
 
-    def _begin(self, job: Job, now: float) -> Job:
+    def _start(self, job: Job, now: float) -> Job:
         job.lane.calls[job] = None
-        self.running += 1
-        job.began = now
+        self.running_count += 1
+        job.started_at = now
         return job
 
-    def end(self, job: Job) -> None:
-        """A call has ended, or nobody waits for it any more."""
+    def finish(self, job: Job) -> None:
+        """Free the slot of a call that has ended, or is abandoned."""
         del job.lane.calls[job]
-        self.running -= 1
-        if self.alone is job:
-            self.alone = None
+        self.running_count -= 1
+        if self.quarantined_job is job:
+            self.quarantined_job = None
 
-    def ready(self, is_async: bool | None = None) -> int:  # noqa: FBT001 - as above
-        """How many calls are to be made."""
+    def count_ready(self, is_async: bool | None = None) -> int:  # noqa: FBT001 - as above
+        """Return how many calls wait for a slot."""
         kinds = (False, True) if is_async is None else (is_async,)
-        return sum(len(lane.ready) for kind in kinds for lane in self._filled[kind])
+        return sum(len(lane.ready) for kind in kinds for lane in self._lanes_with_ready[kind])
 
     @property
-    def full(self) -> bool:
-        """Whether no call more can begin."""
-        return self.running >= self._slots
+    def is_full(self) -> bool:
+        """Return whether no slot is free."""
+        return self.running_count >= self._slots
 
-    def calls(self, is_async: bool) -> list[Job]:  # noqa: FBT001 - as above
-        """The calls that are under way."""
+    def running_calls(self, is_async: bool) -> list[Job]:  # noqa: FBT001 - as above
+        """Return the running calls."""
         return [job for lane in self._lanes if lane.is_async == is_async for job in lane.calls]
 
-    def ready_by_priority(self) -> dict[int, int]:
-        """How many calls are to be made, by their priorities."""
+    def count_ready_by_priority(self) -> dict[int, int]:
+        """Return how many calls wait for a slot, by priority."""
         found: dict[int, int] = {}
-        for filled in self._filled.values():
-            for lane in filled:
+        for with_ready in self._lanes_with_ready.values():
+            for lane in with_ready:
                 priority = lane.listener.priority
                 found[priority] = found.get(priority, 0) + len(lane.ready)
         return found
 
-    def worth_waking(self, is_async: bool, busy: int) -> int:  # noqa: FBT001 - as above
+    def count_to_wake(self, is_async: bool, busy: int) -> int:  # noqa: FBT001 - as above
         """
-        How many more should make calls, beside those who are busy with it.
+        Return how many more threads or tasks should run calls, beside the busy ones.
 
-        As many as it takes to begin all that are ready soon: of very short calls one thread makes
-        more by itself than several that take turns.
+        They are as many as are needed to start all waiting calls within TARGET_START_SECONDS. One
+        thread runs very short calls faster than several that take turns.
+
+        Args:
+            is_async: whether tasks or threads are counted.
+            busy: how many of them run calls now.
         """
-        if self.shut:
-            job = self.alone
-            if job is None or job.began is not None:
+        if self.is_exclusive:
+            job = self.quarantined_job
+            if job is None or job.started_at is not None:
                 return 0
             return int(job.lane.is_async == is_async)
         wanted = 0.0
-        for lane in self._filled[is_async]:
+        for lane in self._lanes_with_ready[is_async]:
             calls = min(len(lane.ready), lane.limit - len(lane.calls))
             if calls > 0:
-                mean = lane.mean
-                soon = math.inf if mean is None else 1 + len(lane.ready) * mean / SOON
+                mean = lane.mean_seconds
+                soon = (
+                    math.inf if mean is None else 1 + len(lane.ready) * mean / TARGET_START_SECONDS
+                )
                 wanted += calls if soon >= calls else max(soon - busy, 0)
-        return min(math.ceil(wanted - 0.5), max(self._slots - self.running, 0))
+        return min(math.ceil(wanted - 0.5), max(self._slots - self.running_count, 0))

@@ -13,19 +13,20 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-#: Seconds within which two signals are one: some send it to a process, and to its group.
-_ONE = 0.3
+#: Two signals within this time count as one: some programs signal a process and its group.
+_SAME_SIGNAL_SECONDS = 0.3
 
 
 class StoppedAtStart(BaseException):
-    """A signal came before the worker had begun."""
+    """A signal arrived before the worker had started."""
 
 
 class Signals:
     """
-    In its block the first signal stops the worker in order, and the second ends the process.
+    A context in which the first signal stops the worker gracefully, and the second ends the
+    process.
 
-    Outside the main thread nothing changes.
+    It changes nothing outside the main thread.
     """
 
     def __init__(self, stop: Callable[[str], bool], describe: Callable[[], str]) -> None:
@@ -33,20 +34,20 @@ class Signals:
         Make it.
 
         Args:
-            stop: told the name of the first signal; False if there is nothing to be stopped yet.
-            describe: what is ended by the second one.
+            stop: called with the name of the first signal; False if nothing can be stopped.
+            describe: returns the subject of the message that the second signal prints.
         """
         self._stop = stop
         self._describe = describe
         self._pid = os.getpid()
-        self._got = 0
-        self._got_at = 0.0
-        self._before: dict[int, Any] = {}
+        self._signal_count = 0
+        self._last_signal_at = 0.0
+        self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._handle)
+                self._previous_handlers[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -55,31 +56,31 @@ class Signals:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
     @property
-    def came(self) -> bool:
+    def has_come(self) -> bool:
         """
-        Whether one has come.
+        Return whether a signal has arrived.
 
-        What is raised at it goes no further than a destructor or a callback of the garbage
-        collection, where one comes in there: whoever starts a worker looks here too.
+        The exception that a signal handler raises is lost if the signal arrives in a destructor or
+        in a callback of the garbage collector. So the code that starts a worker checks this too.
         """
-        return self._got > 0
+        return self._signal_count > 0
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:  # a child that a handler has forked
+        if os.getpid() != self._pid:  # a child process that a handler forked
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
         now = time.monotonic()
-        if self._got == 1 and now - self._got_at < _ONE:
+        if self._signal_count == 1 and now - self._last_signal_at < _SAME_SIGNAL_SECONDS:
             return
-        self._got += 1
-        self._got_at = now
+        self._signal_count += 1
+        self._last_signal_at = now
         name = signal.Signals(number).name
-        if self._got > 1:
+        if self._signal_count > 1:
             with suppress(OSError):  # no logging: another thread may hold its lock forever
                 os.write(2, f"{self._describe()} ends at once, by {name}\n".encode())
             os._exit(128 + number)

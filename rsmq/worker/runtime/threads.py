@@ -16,58 +16,64 @@ _log = logging.getLogger("rsmq.worker")
 
 
 class Threads:
-    """Makes the calls of plain functions in a run queue."""
+    """Runs the calls of plain handlers in a run queue."""
 
     def __init__(
-        self, run_queue: RunQueue, invoker: Invoker, idle: Callable[[], object], most: int
+        self,
+        run_queue: RunQueue,
+        invoker: Invoker,
+        report_idle: Callable[[], object],
+        max_threads: int,
     ) -> None:
         """
-        Make it; no thread begins before there is a call to be made.
+        Make it; no thread starts before there is a call to run.
 
         Args:
-            run_queue: where the calls are.
+            run_queue: the calls.
             invoker: makes a call.
-            idle: told when a thread has nothing to do.
-            most: threads at most.
+            report_idle: called when a thread has nothing to run.
+            max_threads: maximum number of threads.
         """
         self._run_queue = run_queue
         self._invoker = invoker
-        self._on_idle = idle
-        self._most = most
+        self._report_idle = report_idle
+        self._max_threads = max_threads
         self._work = threading.Condition(run_queue.lock)
-        self._idle = 0
-        self._alive = 0
+        self._idle_count = 0
+        self._alive_count = 0
         self._number = 0
-        self._stopped = False
+        self._is_stopped = False
 
-    def wake(self, at_least: int) -> None:
-        """There are calls to be made, by so many more at least; the run queue's lock is held."""
-        busy = self._alive - self._idle
-        wanted = max(self._run_queue.worth_waking(False, busy), at_least)
-        asleep = min(wanted, self._idle)
+    def wake(self, minimum: int) -> None:
+        """Wake threads or start new ones, at least ``minimum``; the run queue's lock is held."""
+        busy = self._alive_count - self._idle_count
+        wanted = max(self._run_queue.count_to_wake(False, busy), minimum)
+        asleep = min(wanted, self._idle_count)
         if asleep:
             self._work.notify(asleep)
-        for _ in range(min(wanted - asleep, self._most - self._alive)):
-            self._alive += 1
+        for _ in range(min(wanted - asleep, self._max_threads - self._alive_count)):
+            self._alive_count += 1
             self._number += 1
             thread = threading.Thread(
                 target=self._run, name=f"rsmq-handler-{self._number}", daemon=True
             )
             try:
                 thread.start()
-            except RuntimeError as error:  # the system has no more: those that there are go on
-                self._alive -= 1
-                _log.error("no thread more than %d: %s", self._alive, error)
+            except (
+                RuntimeError
+            ) as error:  # the system allows no more threads: the existing ones continue
+                self._alive_count -= 1
+                _log.error("no thread more than %d: %s", self._alive_count, error)
                 return
 
-    def forget(self) -> None:
-        """Of a call that hangs: its thread counts no more. The run queue's lock is held."""
-        self._alive -= 1
+    def replace_hung(self) -> None:
+        """Stop counting the thread of an abandoned call; the run queue's lock is held."""
+        self._alive_count -= 1
 
     def stop(self) -> None:
-        """End those that are idle, and the others when their calls have ended."""
+        """End idle threads now, and the others when their calls have ended."""
         with self._run_queue.lock:
-            self._stopped = True
+            self._is_stopped = True
             self._work.notify_all()
 
     def _run(self) -> None:
@@ -76,17 +82,17 @@ class Threads:
         while True:
             with run_queue.lock:
                 if job is not None:
-                    if job.let_go:  # another has taken this thread's place
+                    if job.is_abandoned:  # another thread replaces this one
                         return
-                    run_queue.end(job)
-                job = run_queue.next(False)
+                    run_queue.finish(job)
+                job = run_queue.start_next(False)
                 while job is None:
-                    if self._stopped:
-                        self._alive -= 1
+                    if self._is_stopped:
+                        self._alive_count -= 1
                         return
-                    self._idle += 1
-                    self._on_idle()
+                    self._idle_count += 1
+                    self._report_idle()
                     self._work.wait()
-                    self._idle -= 1
-                    job = run_queue.next(False)
+                    self._idle_count -= 1
+                    job = run_queue.start_next(False)
             self._invoker.call(job)

@@ -103,13 +103,13 @@ def test_faults_under_load_lose_and_double_nothing(own_server, worker, fault, pa
 
 
 SCRIPTS = (
-    "enter_worker",
-    "beat_worker",
-    "take_messages",
+    "register_worker",
+    "send_heartbeat",
+    "receive_for_worker",
     "settle_messages",
-    "bury_messages",
-    "begin_alone",
-    "leave_worker",
+    "dead_letter_messages",
+    "record_quarantine_run",
+    "unregister_worker",
 )
 #: What settle_messages does.
 SETTLED = {"delete", "hide", "release", "extend"}
