@@ -87,12 +87,12 @@ class DetailedLogging(Middleware):
         _log.debug("%s: %d messages received", queue, len(messages), extra={"queue": queue})
 
     def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
-        ended = "handled" if error is None else f"failed, {type(error).__name__},"
+        state = "handled" if error is None else f"failed, {type(error).__name__},"
         _log.debug(
             "%s %s: %s in %.3f s",
             message.queue,
             message.id,
-            ended,
+            state,
             seconds,
             extra=message_fields(message),
         )

@@ -99,11 +99,11 @@ class Heartbeat:
                 if lease.expires_at <= now and lease.job.ended_at is None:
                     self._settler.mark_lost(lane, lease, _NOT_EXTENDED)
 
-    def lose_all(self, why: str) -> None:
+    def lose_all(self, reason: str) -> None:
         """Mark all leases as lost."""
         for lane in self._lanes:
             for lease in list(lane.in_flight.values()):
-                self._settler.mark_lost(lane, lease, why)
+                self._settler.mark_lost(lane, lease, reason)
 
     def release_waiting(self, lane: Lane, jobs: Iterable[Job]) -> None:
         """Release the messages of calls that have not started."""
@@ -117,11 +117,11 @@ class Heartbeat:
     def abandon_hung_calls(self, executors: Mapping[bool, Executor], now: float) -> None:
         """Stop waiting for calls that exceed max_runtime, and settle their messages as failed."""
         for lane in self._lanes:
-            longest = lane.listener.max_runtime
+            max_runtime = lane.listener.max_runtime
             with self._run_queue.lock:
                 calls = list(lane.calls)
             for job in calls:
-                if job.started_at is not None and now - job.started_at > longest:
+                if job.started_at is not None and now - job.started_at > max_runtime:
                     self._abandon(lane, job, executors[lane.is_async])
 
     def _abandon(self, lane: Lane, job: Job, executor: Executor) -> None:
@@ -145,7 +145,7 @@ class Heartbeat:
             self._settler.add_decision(lane, lease, outcome, error)
         lane.cancel(job)
 
-    def release_all(self, why: str) -> int:
+    def release_all(self, reason: str) -> int:
         """Release all messages in flight, even if their handlers still run. Return how many."""
         released = 0
         for lane in self._lanes:
@@ -154,7 +154,7 @@ class Heartbeat:
                 if lease.is_lost:
                     continue
                 lease.is_lost = True
-                self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), why)
+                self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), reason)
                 self._settler.release(lane, [lease])
                 lane.cancel(job)
                 released += 1

@@ -171,10 +171,10 @@ class WorkerLoop:
             self._hooks.call("after_stop", self._worker)
             self.finished.set()
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, reason: str) -> None:
         with self.run_queue.lock:
             self.run_queue.close()
-        self._heartbeat.lose_all(why)
+        self._heartbeat.lose_all(reason)
 
     def _run_once(self) -> None:
         now = time.monotonic()
@@ -233,11 +233,11 @@ class WorkerLoop:
     # Sign of life.
 
     def _send_heartbeat(self) -> None:
-        sent = time.monotonic()
+        sent_at = time.monotonic()
         self._rsmq.run(send_heartbeat(self._identity, self.info(), ttl=TTL))
         if self._has_fixed_name:
             with self.run_queue.lock:
-                self.run_queue.start_deadline = sent + TTL
+                self.run_queue.start_deadline = sent_at + TTL
                 for executor in self._executors.values():
                     executor.wake(0)
         for lane in self._lanes:
@@ -330,8 +330,8 @@ class WorkerLoop:
             self._rsmq.run(unregister_worker(self._identity))
         except (RedisError, RSMQError, OSError) as error:
             self._heartbeat.release_all("the worker stops")
-            what = f"{type(error).__name__}: {error}"
-            _log.warning("worker %s could not give back what it holds: %s", name, what)
+            summary = f"{type(error).__name__}: {error}"
+            _log.warning("worker %s could not give back what it holds: %s", name, summary)
         else:
             if left:
                 _log.warning(
@@ -367,15 +367,15 @@ class WorkerLoop:
             ready, busy = self.run_queue.count_ready(), self.run_queue.running_count == self._slots
         if not ready:
             return pause, 1
-        enough = self._count_jobs_before_wake_up()
+        job_count = self._count_jobs_before_wake_up()
         if not busy:
             self._wake_another_if_stuck(now)
             pause = min(pause, _STUCK_SECONDS)
-        return min(pause, TARGET_START_SECONDS) if enough > 1 else pause, enough
+        return min(pause, TARGET_START_SECONDS) if job_count > 1 else pause, job_count
 
     def _wake_another_if_stuck(self, now: float) -> None:
-        since, ends = self._last_progress
-        if ends != self._finished_count:
+        since, finished_count = self._last_progress
+        if finished_count != self._finished_count:
             self._last_progress = now, self._finished_count
         elif now - since >= _STUCK_SECONDS:
             self._last_progress = now, self._finished_count

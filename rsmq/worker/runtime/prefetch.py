@@ -173,9 +173,8 @@ class Prefetcher:
             free = self._slots - self._run_queue.running_count
             ready = self._run_queue.count_ready_by_priority()
         requests, slots = plan_requests(lanes, free, ready, now)
-        if all(
-            each.lane.is_waiting for each in requests
-        ):  # lanes that wait are only asked together with others
+        # Lanes that wait are only asked together with others.
+        if all(each.lane.is_waiting for each in requests):
             return [], 0
         return requests, slots
 

@@ -42,9 +42,8 @@ def order_lanes(lanes: Sequence[Lane], now: float) -> list[tuple[Lane, bool]]:
         (lane, now - lane.last_request_at >= STARVATION_SECONDS and not lane.is_waiting)
         for lane in lanes
     ]
-    if all(
-        starved or lane.is_waiting for lane, starved in marked
-    ):  # then none starves because of another
+    # If all have starved, none starves because of another.
+    if all(starved or lane.is_waiting for lane, starved in marked):
         marked = [(lane, False) for lane, _ in marked]
     return sorted(
         marked, key=lambda each: (not each[1], -each[0].listener.priority, each[0].last_request_at)
@@ -67,12 +66,14 @@ def plan_requests(
     Returns:
         The requests in order, which may be none, and the number of slots for their messages.
     """
-    asked: list[PlannedRequest] = []
+    requests: list[PlannedRequest] = []
     slots = 0
     highest = max((lane.listener.priority for lane in lanes if not lane.is_waiting), default=0)
     for lane, starved in order_lanes(lanes, now):
         size, waiting, priority = lane.size, len(lane.ready), lane.listener.priority
-        open_slots = free - sum(count for of, count in ready.items() if of >= priority)
+        open_slots = free - sum(
+            count for priority_of_ready, count in ready.items() if priority_of_ready >= priority
+        )
         startable = max(min(lane.limit - len(lane.calls) - waiting, open_slots), 0)
         # A prefetched message could start before a later one of a higher priority.
         prefetch = lane.prefetch_limit(now) if priority >= highest else 0
@@ -84,12 +85,12 @@ def plan_requests(
         if starved and len(lane.calls) + waiting < lane.limit:
             max_messages = prefetch = size
         if max_messages > 0:
-            if not asked or open_slots > slots:
+            if not requests or open_slots > slots:
                 slots = max(open_slots, 0)
             vt_ms = round(lane.vt * 1000)
-            asked.append(
+            requests.append(
                 PlannedRequest(
                     lane, ReceiveRequest(lane.keys, vt_ms, size, prefetch, max_messages), starved
                 )
             )
-    return asked, slots
+    return requests, slots

@@ -69,13 +69,13 @@ class RunQueue:
 
     def remove(self, jobs: Iterable[Job]) -> list[Job]:
         """Remove those of these calls that have not started, and return them."""
-        back = []
+        removed = []
         for job in jobs:
             if job.started_at is None and job in job.lane.ready:
                 job.lane.ready.remove(job)
-                back.append(job)
+                removed.append(job)
                 self._remove_if_empty(job.lane)
-        return back
+        return removed
 
     def close(self) -> None:
         """Remove all waiting calls; no call starts any more."""
