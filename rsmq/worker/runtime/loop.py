@@ -385,10 +385,7 @@ class WorkerLoop:
                         executor.wake(1)
 
     def _count_jobs_before_wake_up(self) -> int:
-        """
-        Return how many calls may end before the loop is woken, so that their outcomes share a
-        write.
-        """
+        """Return how many calls may end before the loop is woken, to share one write."""
         durations = [lane.mean_seconds for lane in self._lanes if lane.ready or lane.calls]
         shortest = min(
             (mean for mean in durations if mean is not None), default=TARGET_START_SECONDS

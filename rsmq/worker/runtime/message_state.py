@@ -257,9 +257,8 @@ class SingleJob(_Deliverable):
         self.received_at = received_at
         self.renew_at = received_at + lane.vt / 3
         self.expires_at = received_at + lane.vt
-        self.is_lost = self.is_loss_reported = self.is_quarantined = self.is_abandoned = (
-            self.is_cancelled
-        ) = self.is_urgent = False
+        self.is_lost = self.is_loss_reported = self.is_quarantined = False
+        self.is_abandoned = self.is_cancelled = self.is_urgent = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.error: BaseException | None = None

@@ -185,9 +185,7 @@ class Prefetcher:
             _log.warning("there is no queue %s; its listener waits for it", lane.name)
 
     def _wait_for_more(self, lane: Lane, *, drained: bool, found: bool) -> None:
-        """
-        Wait for a wake-up if nothing more is due now; after a wake-up report whether it found any.
-        """
+        """Wait for a wake-up if nothing more is due now. Report the result of the last one."""
         waiter = lane.waiter
         if waiter is not None and waiter.is_awake:
             if found:
