@@ -63,12 +63,11 @@ def consume(name, client, account, seed, deadline):
             time.sleep(0.02)
             continue
         account.received(name, message, asked)
-        # Deleted late, a message may be someone else's by now.
         if draw.random() < 0.05 or time.monotonic() > asked + VT / 2:
             continue
         if client.delete_message("q", message["id"]):
             account.finish(message["id"])
-        else:
+        elif time.monotonic() < asked + VT:  # later, another consumer may have received it
             account.faults.append(f"{message['id']}: {name} could not delete what it held")
 
 
@@ -82,7 +81,8 @@ def test_six_consumers_of_three_languages_share_a_queue(server, ns, keys):
     sent = set()
     for number in range(MESSAGES):
         sent.add(clients[number % len(clients)].send_message("q", str(number)))
-    deadline = time.monotonic() + MESSAGES / 50
+    # Only so that a fault ends the test before pytest does; 50 messages each second are usual.
+    deadline = time.monotonic() + scaled(900, 1700)
     with ThreadPoolExecutor(len(clients)) as threads:
         running = [
             threads.submit(consume, name, client, account, seed, deadline)

@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from rsmq import RSMQ
@@ -16,6 +17,15 @@ from tests.servers import Server, redis_7, redis_62
 # Where the caller ignores it, as a script does for what it starts in the background, the programs
 # that tests start and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A busy machine stops a process for longer than the time that Hypothesis allows for one example.
+hypothesis.settings.register_profile(
+    "tests",
+    hypothesis.settings.default,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("tests")
 
 _numbers = itertools.count()
 _FOLDER = Path(__file__).parent
@@ -84,7 +94,7 @@ def cluster_server():
     started = Server(redis_7(), "--cluster-enabled", "yes")
     with started.raw() as raw:
         raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while b"cluster_state:ok" not in raw.execute_command("CLUSTER", "INFO"):
             assert time.monotonic() < deadline, "the cluster does not become ready"
             time.sleep(0.05)

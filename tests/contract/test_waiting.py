@@ -12,8 +12,9 @@ from rsmq import RSMQ, InvalidValue, QueueNotFound
 from rsmq.waiting.schedule import Schedule
 from tests.expect import refused
 
-#: Seconds that a wait may last beyond its reason, on a machine that is busy.
-SLACK = 2.0
+#: The longest time between an event and the end of the wait. Generous, because machines are busy;
+#: but less than 15 seconds, after which a waiter receives without any event (schedule.SAFETY).
+WITHIN_SECONDS = 12.0
 
 CALLS = {
     "receive_message": lambda rsmq, q, wait: rsmq.receive_message(q, wait=wait),
@@ -46,7 +47,8 @@ def test_a_message_that_is_sent_ends_the_wait(env, queue, other, call):
 
     assert message.body == "m"
     assert message.receive_count == 1
-    assert 0.04 < time.monotonic() - began < SLACK
+    # At the end of its 20 seconds the call would find the message too.
+    assert time.monotonic() - began < WITHIN_SECONDS
     assert (message.id in env.scores(queue)) is call.startswith("receive")
 
 
@@ -68,17 +70,19 @@ def test_a_wait_ends_at_its_deadline(env, queue, call):
     began = time.monotonic()
 
     assert CALLS[call](env.rsmq, queue, 0.1) is None
-    assert 0.09 <= time.monotonic() - began < SLACK
+    # The time is what the test is about. A wait cannot end too early on a busy machine.
+    assert 0.09 <= time.monotonic() - began < WITHIN_SECONDS
     assert "totalrecv" not in env.fields(queue)
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_is_there_already_is_not_waited_for(env, queue, call):
+def test_a_message_that_is_visible_is_not_waited_for(env, queue, call, monkeypatch):
+    waiters = []
+    monkeypatch.setattr(Board, "enter", lambda _, waiter, now: waiters.append(waiter))
     env.rsmq.send_message(queue, "m")
-    began = time.monotonic()
 
     assert CALLS[call](env.rsmq, queue, None).body == "m"
-    assert time.monotonic() - began < 1
+    assert waiters == []
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -87,7 +91,9 @@ def test_a_delayed_message_is_delivered_when_it_becomes_visible(env, queue, call
     env.rsmq.send_message(queue, "m", delay=0.15)
 
     assert CALLS[call](env.rsmq, queue, 20).body == "m"
-    assert 0.14 < time.monotonic() - began < SLACK
+    # The time is what the test is about: not before the delay ends, and not by the receive that
+    # a waiter makes without any event.
+    assert 0.14 < time.monotonic() - began < WITHIN_SECONDS
 
 
 def test_a_hidden_message_is_delivered_when_its_timeout_ends(env, queue):
@@ -124,7 +130,8 @@ def test_a_queue_deleted_during_the_wait(env, queue, other, call):
         CALLS[call](env.rsmq, queue, 20)
 
     assert caught.error.value == queue
-    assert time.monotonic() - began < SLACK
+    # At the end of its 20 seconds the call would notice it too.
+    assert time.monotonic() - began < WITHIN_SECONDS
 
 
 @pytest.mark.parametrize("call", CALLS)

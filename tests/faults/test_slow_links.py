@@ -115,8 +115,9 @@ def test_a_link_that_stalls_on_the_way_is_a_timeout(broken, rsmq, stalls):
     call = rsmq.send_messages if stalls == "the request" else rsmq.pop_messages
     with pytest.raises(redis_errors.TimeoutError):
         call("q", bodies if stalls == "the request" else len(bodies))
-    took = time.monotonic() - begin
+    seconds = time.monotonic() - begin
     stalling.join()
 
-    assert took > 1.5 * TIMEOUT, "it ended although there was progress"
-    assert took < 20 * TIMEOUT, "it did not end soon after the last progress"
+    # The time is what the test is about. On a busy machine it is longer, and never shorter.
+    assert seconds > 1.5 * TIMEOUT, "the call ended although there was progress"
+    assert seconds < 40 * TIMEOUT, "the call did not end after the last progress"

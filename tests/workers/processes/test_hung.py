@@ -61,17 +61,20 @@ def test_a_handler_that_hangs_costs_its_slot_for_max_runtime(
     assert sorted(attempt[:2] for attempt in attempts) == [(0, 1), (0, 2), (1, 1), (2, 1), (3, 1)]
     by = {attempt[:2]: attempt for attempt in attempts}
     hung, again = by[0, 1], by[0, 2]
-    assert by[1, 1][2] - hung[2] >= 1, "one slot, and it was free before max_runtime"
+    # The time is what the test is about. The worker counts from a moment before the handler's first
+    # line, which a busy machine delays; so the bounds are half a second less than max_runtime.
+    assert by[1, 1][2] - hung[2] >= 0.5, "one slot, and it was free before max_runtime"
     assert hung[3].lease_lost
     assert not again[3].lease_lost
     # Let go no sooner than max_runtime, and hidden for vt from then on.
-    assert again[2] - hung[2] >= 1 + VT
+    assert again[2] - hung[2] >= 0.5 + VT
     assert one.numbers.hung == 1
     assert [record.levelname for record in caplog.records if hung[3].id in record.getMessage()]
     assert "its handler ran for more than 1 s" in caplog.text
     begin = time.monotonic()
     one.stop(grace=1)
-    assert time.monotonic() - begin < 10
+    # A stop that waited for the handler would take 60 seconds.
+    assert time.monotonic() - begin < 30
     nothing_left(raw, ns, "q")
 
 
@@ -87,7 +90,8 @@ def test_a_worker_stops_though_all_its_handlers_hang(ns, rsmq, raw, worker, rele
     begin = time.monotonic()
     one.stop(grace=0.5)
 
-    assert time.monotonic() - begin < 10
+    # The time is what the test is about: the handlers hang for 60 seconds.
+    assert time.monotonic() - begin < 30
     assert [message.id for message in rsmq.receive_messages("q", 10)] == ids
     assert all(attempt[3].lease_lost for attempt in attempts)
     released.set()

@@ -269,5 +269,6 @@ def test_messages_that_are_handled_alone_do_not_wait_for_each_other(
     one.stop()
 
     assert handled == ids
-    assert seconds < 10, "that is a beat for each"
+    # The time is what the test is about. With one message for each heartbeat it would be 40 s.
+    assert seconds < 30
     nothing_left(raw, ns, "q")

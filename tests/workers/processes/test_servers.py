@@ -336,7 +336,9 @@ def test_a_worker_that_is_cut_off_tells_its_handlers_when_their_leases_are_over(
         one.stop()
     proxy.close()
 
-    assert learned[0] - taken < 2
+    # The time is what the test is about: before the handler would learn it from Redis, which the
+    # worker cannot reach.
+    assert learned[0] - taken < 15
     assert [message.id for message in rsmq.peek_messages("q")] == [id]
     assert raw.keys(f"{ns}:x:held:*") == []
 

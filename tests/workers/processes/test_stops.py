@@ -165,8 +165,10 @@ def test_sigterm_while_redis_is_away(ns, rsmq, raw, program, own_server):
     own_server.kill()
     begin = time.monotonic()
 
-    assert one.stop(30) == 0
-    assert time.monotonic() - begin < 20
+    assert one.stop(60) == 0
+    # The time is what the test is about: the grace period is 0.5 seconds, and a call to a server
+    # that does not answer takes 5.
+    assert time.monotonic() - begin < 40
     assert "could not give back" in one.log()
     own_server.start()
     again = program("one", listeners, url=own_server.url).saw("begin")

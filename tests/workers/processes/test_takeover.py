@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 
 import pytest
 
@@ -106,11 +105,9 @@ def test_two_of_a_name_at_once_are_refused(ns, rsmq, raw, program, worker):
     one.saw("begin")
     second = worker(name="one")
     second.listener("q", codec=JSON)(print)
-    begin = time.monotonic()
     with pytest.raises(WorkerExists, match="one") as caught:
         second.start()
 
-    assert time.monotonic() - begin < 6
     assert f"process {one.process.pid}" in str(caught.value.hint)
     # The first one noticed nothing.
     assert count_of(raw, ns, "q", id) == 1
