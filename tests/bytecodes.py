@@ -1,4 +1,4 @@
-"""Signals at a chosen bytecode: for what must not break wherever one comes."""
+"""A signal before a chosen bytecode, to test code that any signal may interrupt."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from types import FrameType
 @contextmanager
 def signal_at(number: int, *files: str, handler: Callable[[], object]) -> Iterator[list[int]]:
     """
-    Have a signal come before the bytecode of this number, from 1, that runs in these files.
+    Raise SIGINT before one bytecode of these source files, while the block runs.
 
     Args:
-        number: which.
-        files: source files whose code counts.
-        handler: what the signal's handler does.
+        number: the number of the bytecode, counted from 1 as they run.
+        files: source files whose bytecodes are counted.
+        handler: is called by the signal's handler.
 
     Yields:
-        A list that holds the number once the signal has come.
+        A list that contains the number as soon as the signal was raised.
     """
-    came: list[int] = []
+    raised: list[int] = []
     left = number
 
     def step(frame: FrameType, event: str, _: object) -> object:
@@ -38,14 +38,14 @@ def signal_at(number: int, *files: str, handler: Callable[[], object]) -> Iterat
 
     def handle(*_: object) -> None:
         sys.settrace(None)
-        came.append(number)
+        raised.append(number)
         handler()
 
-    before = signal.signal(signal.SIGINT, handle)
-    tracing = sys.gettrace()
+    previous = signal.signal(signal.SIGINT, handle)
+    previous_trace = sys.gettrace()
     sys.settrace(step)
     try:
-        yield came
+        yield raised
     finally:
-        sys.settrace(tracing)
-        signal.signal(signal.SIGINT, before)
+        sys.settrace(previous_trace)
+        signal.signal(signal.SIGINT, previous)

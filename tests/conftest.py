@@ -1,4 +1,4 @@
-"""The servers that all tests share, and a namespace of each test's own."""
+"""The servers that all tests share, and a namespace for each test."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from rsmq import RSMQ
 from tests.servers import Server, redis_7, redis_62
 
-# Where the caller ignores it, as a script does for what it starts in the background, the programs
-# that tests start and interrupt would inherit that.
+# A script that starts a program in the background makes it ignore SIGINT. Programs that tests start
+# and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine stops a process for longer than the time that Hypothesis allows for one example.
@@ -30,7 +30,7 @@ hypothesis.settings.load_profile("tests")
 _numbers = itertools.count()
 _FOLDER = Path(__file__).parent
 
-#: The servers that the quick run tests operations on; the others repeat the same tests.
+#: The backends of scripts/test --quick. The same tests run on other backends in the full run.
 _QUICK_BACKENDS = {None, "redis", "memory"}
 _SLOW_FOLDERS = {"workers/processes", "spark/session"}
 _SLOW_FILES = {
@@ -63,14 +63,14 @@ def _marks(item):
 
 
 def pytest_collection_modifyitems(items):
-    """Mark each test with what it needs."""
+    """Mark each test with the servers and systems that it needs."""
     for item in items:
         if _FOLDER in item.path.parents:
             for mark in _marks(item):
                 item.add_marker(mark)
 
 
-def _started(binary, *options):
+def _run_server(binary, *options):
     server = Server(binary, *options)
     yield server
     server.stop()
@@ -78,14 +78,14 @@ def _started(binary, *options):
 
 @pytest.fixture(scope="session")
 def server():
-    """The system's Redis."""
-    yield from _started(redis_7())
+    """The Redis that the system has installed."""
+    yield from _run_server(redis_7())
 
 
 @pytest.fixture(scope="session")
 def old_server():
-    """Redis 6.2, the oldest that is supported."""
-    yield from _started(redis_62())
+    """Redis 6.2, the oldest supported version."""
+    yield from _run_server(redis_62())
 
 
 @pytest.fixture(scope="session")
@@ -104,7 +104,7 @@ def cluster_server():
 
 @pytest.fixture
 def ns(server):
-    """A namespace of the test's own, removed after it."""
+    """A namespace for this test. Its keys are removed afterwards."""
     name = f"t{next(_numbers)}-{os.getpid()}"
     yield name
     with server.raw() as raw:
@@ -127,7 +127,7 @@ def rsmq(server, ns):
 
 @pytest.fixture
 def cli(monkeypatch, server, ns):
-    """The program ``rsmq`` on the queues of the test's namespace: call it with arguments."""
+    """The program ``rsmq`` with the namespace of the test. Call it with arguments."""
     from tests.program import Program
 
     return Program(monkeypatch, server.url, ns)

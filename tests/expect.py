@@ -1,4 +1,4 @@
-"""Expectations that pytest has no word for."""
+"""Expectations beyond those of pytest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @contextmanager
 def refused(kind, text):
-    """The block raises this error with exactly this text; the result has it as ``error``."""
+    """Expect exactly this error and text of the block. Yields an object with ``error``."""
     result = SimpleNamespace(error=None)
     with pytest.raises(kind) as caught:
         yield result

@@ -1,8 +1,8 @@
 """
-An account of a queue under kills: what was sent, received and deleted, and when.
+A ledger of all calls on a queue whose server is killed: what was sent, received and deleted, when.
 
-Two producers and two consumers write down every acknowledged call; at the end the queue is
-drained, and the account must add up.
+Two producers and two consumers record every acknowledged call. At the end they drain the queue,
+and the test compares the records.
 """
 
 from __future__ import annotations
@@ -23,19 +23,24 @@ VT = 1.0
 @dataclass
 class Ledger:
     """
-    What the programs know.
+    The records of producers and consumers.
 
     Attributes:
-        sent: id to body of each acknowledged send.
-        unknown: sends that raised, and may or may not have been stored.
-        held: id to (receive count, begin of the call, end of the call), in order of arrival.
-        deleted: id to the moment at which its delete was acknowledged.
-        problems: what no program may ever see.
+        sent: the body of each acknowledged send, by id.
+        unknown: the number of sends that raised: each may have been stored or not.
+        receives: of each id the receives, in order of arrival: receive count, begin and end of the
+            call in seconds of the monotonic clock.
+        deleted: the time at which the delete of an id was acknowledged.
+        problems: observations that break a promise of the library.
+        total_sent: the queue's ``totalsent`` at the end.
+        left: messages in the queue at the end.
+        fields_left: fields of the queue's hash at the end.
+        seconds: how long it took.
     """
 
     sent: dict[str, str] = field(default_factory=dict)
     unknown: int = 0
-    held: dict[str, list[tuple[int, float, float]]] = field(default_factory=dict)
+    receives: dict[str, list[tuple[int, float, float]]] = field(default_factory=dict)
     deleted: dict[str, float] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     total_sent: int = 0
@@ -43,35 +48,38 @@ class Ledger:
     fields_left: int = 0
     seconds: float = 0.0
 
-    def received(self, message, begin, end):
-        seen = self.held.setdefault(message.id, [])
-        for count, earlier_begin, _ in seen:
+    def record_receive(self, message, begin, end):
+        earlier = self.receives.setdefault(message.id, [])
+        for count, earlier_begin, _ in earlier:
             if count == message.receive_count:
                 self.problems.append(f"{message.id} received twice with count {count}")
+            # Right on a busy machine too: the server hid it after the one time, and delivered it
+            # before the other.
             elif count == message.receive_count - 1 and end - earlier_begin < VT:
                 self.problems.append(f"{message.id} held by two within its visibility timeout")
         if begin > self.deleted.get(message.id, begin):
             self.problems.append(f"{message.id} received after its delete")
         if self.sent.get(message.id, message.body) != message.body:
             self.problems.append(f"{message.id} has another body")
-        seen.append((message.receive_count, begin, end))
+        earlier.append((message.receive_count, begin, end))
 
     @property
     def lost(self):
-        return self.sent.keys() - self.held.keys()
+        """The ids that were sent and never received."""
+        return self.sent.keys() - self.receives.keys()
 
     @property
     def unexpected(self):
-        """Messages received beyond those acknowledged: at most the sends that raised."""
-        return len(self.held.keys() - self.sent.keys())
+        """The number of messages that were received without an acknowledged send."""
+        return len(self.receives.keys() - self.sent.keys())
 
 
-def keep(messages, kills):
-    """Run the programs against a server that is killed so often, and return their account."""
+def run_with_kills(messages, kills):
+    """Send and receive messages while the server is killed ``kills`` times; return the ledger."""
     server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
     ledger = Ledger()
     lock = threading.Lock()
-    done = threading.Event()
+    all_sent = threading.Event()
 
     def produce(part):
         with RSMQ.from_url(server.url, retry_deadline=60) as rsmq:
@@ -89,19 +97,19 @@ def keep(messages, kills):
                         break
 
     def consume():
-        empty = 0
+        empty_receives = 0
         with RSMQ.from_url(server.url, retry_deadline=60) as rsmq:
-            while not done.is_set() or empty < 30:
+            while not all_sent.is_set() or empty_receives < 30:
                 begin = time.monotonic()
                 try:
                     message = rsmq.receive_message("q", vt=VT)
                     if message is None:
-                        empty += 1
+                        empty_receives += 1
                         time.sleep(0.05)
                         continue
-                    empty = 0
+                    empty_receives = 0
                     with lock:
-                        ledger.received(message, begin, time.monotonic())
+                        ledger.record_receive(message, begin, time.monotonic())
                     if rsmq.delete_message(message):
                         with lock:
                             ledger.deleted[message.id] = time.monotonic()
@@ -115,14 +123,14 @@ def keep(messages, kills):
     begin = time.monotonic()
     for thread in (*producers, *consumers):
         thread.start()
-    chance = random.Random(3)
+    generator = random.Random(3)
     for _ in range(kills):
-        time.sleep(chance.uniform(0.15, 0.8))
+        time.sleep(generator.uniform(0.15, 0.8))
         server.kill()
         server.start()
     for thread in producers:
         thread.join()
-    done.set()
+    all_sent.set()
     for thread in consumers:
         thread.join()
     ledger.seconds = time.monotonic() - begin

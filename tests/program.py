@@ -1,4 +1,4 @@
-"""The program ``rsmq``, called inside the process of the tests."""
+"""The program ``rsmq``, run inside the process of the tests."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ from typing import NamedTuple
 from rsmq.cli.app.program import run
 
 
-class Ended(NamedTuple):
-    """How a call ended: its exit code, and what it wrote."""
+class Result(NamedTuple):
+    """
+    The result of one run of the program.
+
+    Attributes:
+        code: its exit code.
+        raw: the bytes of its standard output.
+        stderr: the text of its standard error.
+    """
 
     code: int
     raw: bytes
-    said: str
+    stderr: str
 
     @property
     def out(self):
@@ -31,14 +38,14 @@ class Ended(NamedTuple):
 
     @property
     def error(self):
-        """The one line of an error."""
-        (line,) = self.said.splitlines()
+        """The text of the one error line, without the name of the program."""
+        (line,) = self.stderr.splitlines()
         assert line.startswith("rsmq: ")
         return line.removeprefix("rsmq: ")
 
 
 class Program:
-    """The program on the queues of a namespace."""
+    """The program ``rsmq``, with a namespace. Call it with arguments."""
 
     def __init__(self, monkeypatch, url, ns):
         self._monkeypatch = monkeypatch
@@ -49,12 +56,12 @@ class Program:
         monkeypatch.setenv("RSMQ_NS", ns)
 
     def __call__(self, *arguments, stdin=b""):
-        out, said = io.BytesIO(), io.BytesIO()
+        out, err = io.BytesIO(), io.BytesIO()
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
             patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8"))
-            patch.setattr(sys, "stderr", io.TextIOWrapper(said, "utf-8"))
+            patch.setattr(sys, "stderr", io.TextIOWrapper(err, "utf-8"))
             code = run([str(each) for each in arguments])
             sys.stdout.flush()
             sys.stderr.flush()
-            return Ended(code, out.getvalue(), said.getvalue().decode())
+            return Result(code, out.getvalue(), err.getvalue().decode())

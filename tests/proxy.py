@@ -1,4 +1,4 @@
-"""A TCP proxy that does to connections what networks do."""
+"""A TCP proxy that breaks and delays connections, as networks do."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ _SMALL = 16_384
 
 class Proxy:
     """
-    Forwards connections to a server on loopback.
+    A proxy in front of a server on loopback, which a test can tell to misbehave.
 
     Attributes:
-        target: the server's port, for connections from now on.
-        spare: how many replies to scripts get through before any are dropped.
-        drop: how many replies to scripts are still to be dropped, with their connection.
-        hold: how many replies to scripts are still to be swallowed, their connection kept open.
-        cut: how many bytes of a dropped reply get through before that.
-        delay: seconds that each reply is held back.
+        target: the port of the server, for new connections.
+        spare: the number of script replies to forward before ``drop`` applies.
+        drop: the number of script replies to drop; each closes its connection.
+        hold: the number of script replies to drop while their connection stays open.
+        cut: the number of bytes to forward of a reply that ``drop`` drops.
+        delay: seconds to wait before a reply is forwarded.
         pieces: True forwards replies byte by byte.
-        rate: bytes a second in each direction; 0 is as fast as can be.
-        stalled: True forwards nothing more, and keeps all connections open.
-        refuse: True closes every new connection at once.
-        scripts: how many script calls went through to the server.
-        muted: the server's addresses of connections whose replies are swallowed from now on.
+        rate: bytes per second in each direction; 0 is unlimited.
+        stalled: True forwards nothing, and keeps all connections open.
+        refuse: True closes every new connection.
+        scripts: the number of script calls that were forwarded.
+        muted: addresses at the server of connections whose replies are dropped.
     """
 
     def __init__(self, port: int, *, slow: bool = False) -> None:
         """
-        Start to forward.
+        Start to forward connections.
 
         Args:
-            port: the server's.
-            slow: True keeps the system's buffers small, so that rate is what the client sees.
+            port: the port of the server.
+            slow: True keeps the buffers of the system small, so that the client notices ``rate``.
         """
         self.target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -68,11 +68,11 @@ class Proxy:
         self.close_connections()
 
     def mute(self, address: str) -> None:
-        """Swallow all that the server says to the connection that it knows by this address."""
+        """Drop all replies to the connection that has this address at the server."""
         self.muted.add(address)
 
     def close_connections(self) -> None:
-        """Reset every connection that is open now."""
+        """Close every open connection."""
         with self._lock:
             connections, self._open = self._open, set()
         for connection in connections:
@@ -93,25 +93,25 @@ class Proxy:
                 self._open.add(client)
             threading.Thread(target=self._forward, args=(client,), daemon=True).start()
 
-    def _size(self) -> int:
+    def _read_size(self) -> int:
         return max(self.rate // 200, 1) if self.rate else 1 << 20
 
-    def _wait_for(self, data: bytes) -> None:
+    def _limit_rate(self, data: bytes) -> None:
         if self.rate:
             time.sleep(len(data) / self.rate)
 
-    def _script(self) -> tuple[bool, bool]:
-        """Count a script; whether its reply is dropped, and whether it is swallowed."""
+    def _count_script(self) -> tuple[bool, bool]:
+        """Count a script call, and return whether ``drop`` and ``hold`` apply to its reply."""
         with self._lock:
             self.scripts += 1
-            doomed = self.drop > 0 == self.spare
-            self.drop -= doomed
+            is_dropped = self.drop > 0 == self.spare
+            self.drop -= is_dropped
             self.spare -= self.spare > 0
-            silent = self.hold > 0
-            self.hold -= silent
-        return doomed, silent
+            is_held = self.hold > 0
+            self.hold -= is_held
+        return is_dropped, is_held
 
-    def _answer(self, client: socket.socket, data: bytes) -> None:
+    def _send_reply(self, client: socket.socket, data: bytes) -> None:
         if self.pieces:
             for byte in data:
                 client.sendall(bytes([byte]))
@@ -122,31 +122,31 @@ class Proxy:
         server = socket.create_connection(("127.0.0.1", self.target))
         if self._slow:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL)
-        doomed = silent = False
+        is_dropped = is_held = False
         with client, server, contextlib.suppress(OSError):
             while True:
                 readable, _, _ = select.select([client, server], [], [])
                 while self.stalled:
                     time.sleep(0.01)
-                size = self._size()
+                size = self._read_size()
                 if client in readable:
                     data = client.recv(size)
                     if not data:
                         return
-                    self._wait_for(data)
+                    self._limit_rate(data)
                     if b"EVAL" in data:
-                        doomed, silent = self._script()
+                        is_dropped, is_held = self._count_script()
                     server.sendall(data)
                 if server in readable:
                     data = server.recv(size)
                     if not data:
                         return
-                    self._wait_for(data)
+                    self._limit_rate(data)
                     if self.delay:
                         time.sleep(self.delay)
-                    if silent or "{}:{}".format(*server.getsockname()) in self.muted:
+                    if is_held or "{}:{}".format(*server.getsockname()) in self.muted:
                         continue
-                    if doomed:
+                    if is_dropped:
                         client.sendall(data[: self.cut])
                         return
-                    self._answer(client, data)
+                    self._send_reply(client, data)

@@ -1,4 +1,4 @@
-"""How much of a test is run: scripts/test runs the usual counts, scripts/soak the large ones."""
+"""The size of tests: scripts/test runs the usual counts, scripts/soak the large ones."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ SOAK = os.environ.get("RSMQ_SOAK") == "1"
 
 
 def scaled(usual: int, soak: int) -> int:
-    """The count that this run wants."""
+    """Return the count for this kind of run."""
     return soak if SOAK else usual

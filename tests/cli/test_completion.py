@@ -21,7 +21,7 @@ def complete(cli, monkeypatch):
         monkeypatch.setenv("COMP_WORDS", " ".join(("rsmq", *words)))
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
         ended = cli()
-        assert (ended.code, ended.said) == (0, "")
+        assert (ended.code, ended.stderr) == (0, "")
         return [line.partition(",")[2] for line in ended.lines if line]
 
     return offered

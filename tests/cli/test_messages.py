@@ -90,7 +90,7 @@ def test_bodies_alone_are_written_as_they_are(cli, raw, ns, rsmq, q):
     assert cli("receive", q, "--raw", "-n", 3, "--vt", 0).raw == b"a\nb\n\xff\x00\n\n"
     assert cli("pop", q, "-0", "-n", 3).raw == b"a\nb\0\xff\x00\0\0"
     assert not raw.exists(f"{ns}:q")
-    assert "exclude each other" in cli("pop", q, "--raw", "--json").said
+    assert "exclude each other" in cli("pop", q, "--raw", "--json").stderr
 
 
 def test_a_receive_waits_for_a_message(processes, rsmq, q):
@@ -123,7 +123,7 @@ def test_messages_are_deleted_by_their_ids(cli, raw, ns, rsmq, q):
     gone = "x" * 32
     ended = cli("delete", q, ids[0], gone, ids[1])
 
-    assert (ended.code, ended.lines, ended.said) == (1, ids[:2], f"{gone}: not there\n")
+    assert (ended.code, ended.lines, ended.stderr) == (1, ids[:2], f"{gone}: not there\n")
     assert raw.zrange(f"{ns}:q", 0, -1) == [ids[2].encode()]
     assert cli("rm", q, ids[2], "--json") == (
         0, json.dumps({"deleted": [ids[2]], "missing": []}).encode() + b"\n", "",

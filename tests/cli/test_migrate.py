@@ -27,7 +27,7 @@ def bodies(raw, ns, queue):
 def test_a_move_is_told_to_a_person_and_to_a_program(cli, raw, ns, work):
     ended = cli("migrate", "--from", f"list:{work}", "--to", "q", "--move")
 
-    assert (ended.code, ended.said) == (0, "")
+    assert (ended.code, ended.stderr) == (0, "")
     assert ended.lines[0] == f"list:{work} -> q: 3 ready"
     assert ended.lines[1].startswith("  moved: 3 in 0.")
     assert ended.lines[1].endswith(" s; the queue was created")

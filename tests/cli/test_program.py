@@ -179,7 +179,7 @@ def test_every_command_has_help_with_an_example(cli, name):
         return
     ended = cli(*name, "--help")
 
-    assert (ended.code, ended.said) == (0, "")
+    assert (ended.code, ended.stderr) == (0, "")
     assert ended.out.startswith(f"Usage: rsmq {' '.join(name)} ")
     assert isinstance(found, Command | Group)
     assert found.examples
@@ -324,7 +324,7 @@ def test_a_refused_connection_is_told_in_one_line(cli, command):
     assert (ended.code, ended.out) == (4, "")
     assert "Connection refused" in ended.error
     assert "--url, RSMQ_URL or a profile" in ended.error
-    assert "geheim" not in ended.said
+    assert "geheim" not in ended.stderr
 
 
 def test_it_is_tried_for_less_than_a_second():
@@ -343,23 +343,23 @@ def test_a_name_that_nobody_knows_is_told(cli):
 def test_an_error_is_json_for_a_program(cli):
     for arguments in (("--json", "stats", "q"), ("stats", "q", "--json")):
         ended = cli(*arguments)
-        (line,) = ended.said.splitlines()
+        (line,) = ended.stderr.splitlines()
         told = json.loads(line)
         assert (ended.code, told["error"], told["message"]) == (
             3, "queueNotFound", "Queue not found",
         )  # fmt: skip
         assert "'q'" in told["hint"]
-    assert json.loads(cli("send", "--json").said)["error"] == "usage"
-    assert json.loads(cli("ls", "--no-such", "--json").said)["error"] == "usage"
+    assert json.loads(cli("send", "--json").stderr)["error"] == "usage"
+    assert json.loads(cli("ls", "--no-such", "--json").stderr)["error"] == "usage"
     refused = cli("ls", "--json", "--url", f"redis://127.0.0.1:{free_port()}")
-    assert json.loads(refused.said)["error"] == "unreachable"
+    assert json.loads(refused.stderr)["error"] == "unreachable"
 
 
 def test_what_a_terminal_would_obey_is_not_said(cli):
     ended = cli("ls", "--\x1b[31m")
 
     assert ended.code == 2
-    assert "\x1b" not in ended.said
+    assert "\x1b" not in ended.stderr
 
 
 _READER = "reader on >geheim ~* +@read +eval +evalsha"
@@ -398,8 +398,8 @@ def test_a_password_is_never_shown(cli, guarded, url, code, part):
 
     assert ended.code == code
     assert part in ended.error
-    assert "geheim" not in ended.said
-    assert "falsch" not in ended.said
+    assert "geheim" not in ended.stderr
+    assert "falsch" not in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -421,14 +421,14 @@ def test_a_url_in_the_wrong_place_does_not_show_its_password_either(cli, argumen
     ended = cli(*arguments, f"redis://:{password}@127.0.0.1:1/0")
 
     assert ended.code != 0
-    assert "heim" not in ended.said
-    assert password[:2] + password[-3:] not in ended.said
+    assert "heim" not in ended.stderr
+    assert password[:2] + password[-3:] not in ended.stderr
 
 
 def test_what_redis_refuses_has_its_own_code(cli, guarded, raw, ns, rsmq):
     url = f"redis://reader:geheim@127.0.0.1:{guarded.port}/0"
     ended = cli("create", "q", "--url", url, "--json")
-    assert (ended.code, json.loads(ended.said)["error"]) == (5, "NOPERM")
+    assert (ended.code, json.loads(ended.stderr)["error"]) == (5, "NOPERM")
 
     rsmq.create_queue("q")
     raw.set(f"{ns}:q", "another type")

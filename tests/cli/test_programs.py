@@ -41,7 +41,7 @@ def test_the_worker_gets_its_arguments_and_the_place(cli, rsmq, raw, ns):
     assert raw.hexists(f"{ns}:q:Q", "x:paused")
     assert cli("worker", "--pause", "none").code == 3
     assert cli("--ns", "none", "worker", "--list").out.split()[:2] == ["NAME", "ALIVE"]
-    assert "worker_of_nobody" in cli("worker", "worker_of_nobody:worker").said
+    assert "worker_of_nobody" in cli("worker", "worker_of_nobody:worker").stderr
 
 
 def test_the_usage_is_that_of_the_command(cli, spark):

@@ -8,7 +8,7 @@ import pytest
 def test_a_queue_is_created_with_its_attributes(cli, raw, ns):
     ended = cli("create", "q", "--vt", 60, "--delay", 5, "--maxsize", -1)
 
-    assert (ended.code, ended.out, ended.said) == (0, "q: created\n", "")
+    assert (ended.code, ended.out, ended.stderr) == (0, "q: created\n", "")
     assert raw.hmget(f"{ns}:q:Q", "vt", "delay", "maxsize") == [b"60", b"5", b"-1"]
     assert raw.smembers(f"{ns}:QUEUES") == {b"q"}
 
@@ -102,7 +102,7 @@ def test_stats_tell_of_a_name_that_is_listed_and_not_there(cli, raw, ns, rsmq):
     ended = cli("stats")
 
     assert (ended.code, len(ended.lines)) == (1, 2)
-    assert ended.said == (
+    assert ended.stderr == (
         "ghost: left out. It is listed, and there is no such queue; rsmq doctor tells more.\n"
     )
     assert cli("stats", "ghost").code == 3
@@ -180,12 +180,12 @@ def test_an_odd_queue_does_not_hide_the_others(cli, among_odd_ones, tmp_path, mo
 
     assert ended.code == 1
     assert "good" in ended.out
-    told = [line for line in (ended.out + ended.said).splitlines() if "left out. " in line]
+    told = [line for line in (ended.out + ended.stderr).splitlines() if "left out. " in line]
     # rfq counts alone, and needs no vt.
     odd = among_odd_ones - ({"vt"} if "rfq" in command else set())
     assert {line.partition(":")[0] for line in told} == odd
     assert all("rsmq doctor" in line for line in told)
-    assert "user_script" not in ended.out + ended.said
+    assert "user_script" not in ended.out + ended.stderr
     assert "good" in cli(*command, "--json").out
 
 

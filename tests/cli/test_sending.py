@@ -94,7 +94,7 @@ def test_a_delay_hides_and_the_front_is_first(cli, raw, ns, rsmq, q):
     assert rsmq.count_messages(q).delayed == 1
     assert (
         "--front means before all that wait now"
-        in cli("send", q, "x", "--front", "--delay", 1).said
+        in cli("send", q, "x", "--front", "--delay", 1).stderr
     )
 
 
@@ -133,7 +133,7 @@ def test_a_line_that_is_too_long_is_named_with_how_many_were_sent(cli, raw, ns, 
     assert ended.code == 2
     assert ended.json == ids(raw, ns, "small")
     assert len(ended.json) == 10_000
-    told = ended.said
+    told = ended.stderr
     assert '"error": "messageTooLong"' in told
     assert (
         "It is line 10002. Sent before: 10,000 messages; those from line 10001 on were not." in told

@@ -1,7 +1,7 @@
 """
-Where the contract suite runs: every kind of server, through both clients.
+The environments of the contract tests: each kind of server, through each of both clients.
 
-A test takes ``env``: its client, the raw keys below it, and its way to let time pass.
+The fixture ``env`` has the client, the raw keys, and a way to let time pass.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from redis.cluster import RedisCluster
 
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.transport import memory
-from tests.faces import Blocking
+from tests.blocking import Blocking
 
 _numbers = itertools.count()
 
-#: What each part may do, as the README tells people to write it.
+#: The commands that each role needs. The README has the same ones, and a test compares them.
 PRODUCER = "+eval +evalsha +script|load +time +hmget +zadd +hset +hincrby"
 NOTIFY = "+publish +zcard"
 FRONT = "+zrangebyscore"
@@ -47,25 +47,25 @@ _CONSUMING = {
 }
 
 
-class Routed:
-    """A client whose calls go out under the user who may do just that."""
+class ClientOfRoles:
+    """A client that makes each call as the user whose role needs it."""
 
     def __init__(self, clients):
         self._clients = clients
 
     def __getattr__(self, name):
-        part = "producer" if name in _PRODUCING else "consumer" if name in _CONSUMING else "admin"
-        return getattr(self._clients[part], name)
+        role = "producer" if name in _PRODUCING else "consumer" if name in _CONSUMING else "admin"
+        return getattr(self._clients[role], name)
 
 
 class Env:
-    """One namespace of one server, seen through one client."""
+    """A namespace of a server, and a client of it."""
 
-    def __init__(self, backend, face, request):
+    def __init__(self, backend, mode, request):
         self.backend = backend
         self.ns = f"{{t{next(_numbers)}}}" if backend == "cluster" else f"t{next(_numbers)}"
-        self._face = face
-        self._runner = asyncio.Runner() if face == "asyncio" else None
+        self._mode = mode
+        self._runner = asyncio.Runner() if mode == "asyncio" else None
         self._frozen = None
         self._closing = []
         if backend == "memory":
@@ -80,35 +80,35 @@ class Env:
         self.rsmq = self.client()
 
     def client(self, **options):
-        """Another client of the same namespace."""
+        """Return another client of the same namespace."""
         options = {"ns": self.ns, **options}
         if self.backend == "acl":
-            return Routed({part: self._as_user(part, options) for part in ACL_RULES})
+            return ClientOfRoles({role: self._as_user(role, options) for role in ACL_RULES})
         if self.backend == "cluster":
             kinds = (RedisCluster, AsyncRedisCluster)
-            return self._given(kinds, options, host="127.0.0.1", port=self.server.port)
-        if self.backend == "given, decoding, RESP2":
+            return self._wrap(kinds, options, host="127.0.0.1", port=self.server.port)
+        if self.backend == "redis-py, decoding, RESP2":
             kinds = (redis.Redis, redis.asyncio.Redis)
-            return self._given(
+            return self._wrap(
                 kinds, options, port=self.server.port, decode_responses=True, protocol=2,
                 encoding="latin-1",
             )  # fmt: skip
-        if self.backend == "given, RESP3":
+        if self.backend == "redis-py, RESP3":
             kinds = (redis.Redis, redis.asyncio.Redis)
-            return self._given(kinds, options, port=self.server.port, protocol=3)
-        return self._opened(self.url, options)
+            return self._wrap(kinds, options, port=self.server.port, protocol=3)
+        return self._open(self.url, options)
 
-    def _as_user(self, part, options):
-        user = f"{self.ns}-{part}"
-        rule = ACL_RULES[part].split()
+    def _as_user(self, role, options):
+        user = f"{self.ns}-{role}"
+        rule = ACL_RULES[role].split()
         self.raw.execute_command(
             "ACL", "SETUSER", user, "on", ">secret", f"~{self.ns}:*", f"&{self.ns}:rt:*",
             "-@all", *rule,
         )  # fmt: skip
         url = f"redis://{user}:secret@127.0.0.1:{self.server.port}/0"
-        return self._opened(url, options)
+        return self._open(url, options)
 
-    def _opened(self, url, options):
+    def _open(self, url, options):
         if self._runner is None:
             client = RSMQ.from_url(url, **options)
             self._closing.append(client.close)
@@ -117,21 +117,21 @@ class Env:
         self._closing.append(client.close)
         return client
 
-    def _given(self, kinds, options, **connection):
+    def _wrap(self, kinds, options, **connection):
         if self._runner is None:
-            given = kinds[0](**connection)
-            self._closing.append(given.close)
-            return RSMQ(given, **options)
+            inner = kinds[0](**connection)
+            self._closing.append(inner.close)
+            return RSMQ(inner, **options)
 
         async def make():
             return kinds[1](**connection)
 
-        given = self._runner.run(make())
-        self._closing.append(lambda: self._runner.run(given.aclose()))
-        return Blocking(self._runner, AsyncRSMQ(given, **options))
+        inner = self._runner.run(make())
+        self._closing.append(lambda: self._runner.run(inner.aclose()))
+        return Blocking(self._runner, AsyncRSMQ(inner, **options))
 
     def elapse(self, qname, seconds):
-        """Let time pass: by the process's clock if it is the server's, else by the scores."""
+        """Let time pass: by the clock of the process in ``memory://``, otherwise by the scores."""
         if self.backend == "memory":
             if self._frozen is None:
                 self._freezer = freezegun.freeze_time(real_asyncio=True)
@@ -148,17 +148,17 @@ class Env:
         return f"{self.ns}:{qname}:Q"
 
     def fields(self, qname):
-        """The whole hash of a queue, as text."""
+        """Return all fields of the hash of a queue, as text."""
         stored = self.raw.hgetall(self.hash(qname))
         return {name.decode(): value.decode("utf-8", "replace") for name, value in stored.items()}
 
     def scores(self, qname):
-        """The whole sorted set of a queue."""
+        """Return the score of each id in the sorted set of a queue."""
         stored = self.raw.zrange(self.zset(qname), 0, -1, withscores=True)
         return {id.decode(): score for id, score in stored}
 
     def state(self):
-        """Every key of the namespace, to see that nothing changed."""
+        """Return the content of every key of the namespace, to check that nothing changed."""
         dump = {}
         for key in sorted(self.raw.keys(f"{self.ns}:*")):
             kind = self.raw.type(key)
@@ -172,7 +172,7 @@ class Env:
 
     @contextmanager
     def full(self):
-        """The server's memory is full; an embedded server's never is."""
+        """Run the block while the memory of the server is full. Not for ``memory://``."""
         with self.server.raw() as raw:
             raw.config_set("maxmemory", 1)
             try:
@@ -181,12 +181,12 @@ class Env:
                 raw.config_set("maxmemory", 0)
 
     def now_ms(self):
-        """The server's clock."""
+        """Return the time of the server in milliseconds."""
         seconds, microseconds = self.raw.time()
         return seconds * 1000 + microseconds // 1000
 
     def send_as_apalis(self, queue, body="m"):
-        """A message as apalis-rsmq writes it: an id without capitals, and a field more."""
+        """Store a message as apalis-rsmq does: its id is lower case, and it has a ``:meta``."""
         id = "h0pefu1000" + "a" * 22
         self.raw.hset(self.hash(queue), mapping={id: body, f"{id}:meta": "apalis"})
         self.raw.zadd(self.zset(queue), {id: self.now_ms() - 1})
@@ -212,8 +212,8 @@ BACKENDS = [
     "redis-6.2",
     "cluster",
     "acl",
-    "given, decoding, RESP2",
-    "given, RESP3",
+    "redis-py, decoding, RESP2",
+    "redis-py, RESP3",
     "memory",
 ]
 
@@ -224,13 +224,13 @@ def backend(request):
 
 
 @pytest.fixture(params=["sync", "asyncio"])
-def face(request):
+def mode(request):
     return request.param
 
 
 @pytest.fixture
-def env(backend, face, request):
-    env = Env(backend, face, request)
+def env(backend, mode, request):
+    env = Env(backend, mode, request)
     yield env
     env.close()
 

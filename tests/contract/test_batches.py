@@ -1,4 +1,4 @@
-"""Batches: many messages in one call, of one queue or several. Raw keys are asserted beside."""
+"""Batches: many messages in one call, of one or several queues. The tests also check raw keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def two(env):
     return ["a", "b"]
 
 
-def test_send_many_writes_what_as_many_sends_write(env, queue):
+def test_send_messages_writes_the_same_as_many_sends(env, queue):
     before = env.now_ms()
     bodies = [f"é{n}" for n in range(20)]
     ids = env.rsmq.send_messages(queue, bodies, delay=1.5)
@@ -72,7 +72,7 @@ def test_large_bodies_are_sent_like_small_ones(env, queue):
 
 
 @pytest.mark.parametrize("size", [10, 9000])
-def test_front_is_before_all_that_wait(env, queue, size):
+def test_front_is_before_all_waiting_messages(env, queue, size):
     env.rsmq.set_queue_attributes(queue, delay=50)
     old = env.rsmq.send_message(queue, "old", delay=0)
     one = env.rsmq.send_message(queue, "one", front=True)
@@ -143,7 +143,7 @@ def test_an_empty_batch_changes_nothing(env, queue):
         (["a", 5], MessageNotString, "Message must be a string"),
     ],
 )
-def test_bodies_that_are_refused(env, queue, bodies, kind, text):
+def test_invalid_bodies_are_refused(env, queue, bodies, kind, text):
     before = env.state()
 
     with refused(kind, text):
@@ -152,7 +152,7 @@ def test_bodies_that_are_refused(env, queue, bodies, kind, text):
 
 
 @pytest.mark.parametrize("size", [10, 9000])
-def test_one_body_too_long_and_none_is_sent(env, queue, size):
+def test_nothing_is_sent_if_one_body_is_too_long(env, queue, size):
     before = env.state()
 
     with refused(MessageTooLong, "Message too long") as caught:
@@ -198,7 +198,7 @@ def test_many_are_notified_once_with_the_final_number(env, queue, size):
     assert [int(payload) for payload in payloads] == [5, 6]
 
 
-def test_receiving_many_writes_what_as_many_receives_write(env, queue):
+def test_receive_messages_writes_the_same_as_many_receives(env, queue):
     ids = env.rsmq.send_messages(queue, ["1", "2", "3"])
     before = env.now_ms()
     received = env.rsmq.receive_messages(queue, 2, vt=2.5)
@@ -248,7 +248,7 @@ def test_popping_from_several_queues(env, two):
     assert not any(m.id in name for m in popped for q in two for name in env.fields(q))
 
 
-def test_a_name_given_twice_counts_once(env, queue):
+def test_a_repeated_name_counts_once(env, queue):
     env.rsmq.send_messages(queue, ["1", "2"])
 
     assert len(env.rsmq.receive_messages([queue, queue], 5)) == 2
@@ -264,7 +264,7 @@ def test_a_missing_queue_is_named_and_nothing_is_received(env, queue):
         assert env.state() == before
 
 
-def test_a_broken_second_queue_and_nothing_is_received_from_the_first(env, two):
+def test_nothing_is_received_if_the_second_queue_is_broken(env, two):
     env.rsmq.send_message("a", "m")
     env.raw.hset(env.hash("b"), "vt", "soon")
     before = env.state()
@@ -281,7 +281,7 @@ def test_a_broken_second_queue_and_nothing_is_received_from_the_first(env, two):
 
 
 @pytest.mark.parametrize("number", [0, -1, 10_001, 1.5, True, None, "5"])
-def test_how_many_to_receive(env, queue, number):
+def test_an_invalid_number_of_messages_is_refused(env, queue, number):
     with refused(InvalidValue, "max_messages must be between 1 and 10000"):
         env.rsmq.receive_messages(queue, number)
     with refused(InvalidValue, "max_messages must be between 1 and 10000"):
@@ -300,14 +300,14 @@ def test_how_many_to_receive(env, queue, number):
         (5, InvalidFormat),
     ],
 )
-def test_names_that_are_refused(env, queue, names, kind):
+def test_invalid_names_are_refused(env, queue, names, kind):
     with pytest.raises(kind):
         env.rsmq.receive_messages(names, 1)
     with pytest.raises(kind):
         env.rsmq.pop_messages(names, 1)
 
 
-def test_bodies_of_a_batch_are_bounded_but_for_the_first(env, queue):
+def test_bodies_of_a_batch_are_bounded_except_the_first(env, queue):
     env.rsmq.set_queue_attributes(queue, maxsize=-1)
     body = b"x" * (6 * 1024 * 1024)
     for _ in range(3):
@@ -320,7 +320,7 @@ def test_bodies_of_a_batch_are_bounded_but_for_the_first(env, queue):
     assert env.rsmq.receive_messages(queue, 10) == []
 
 
-def test_ghosts_are_no_messages_of_a_batch(env, queue):
+def test_ghosts_are_not_received_in_a_batch(env, queue):
     now = env.now_ms()
     old, fresh = "o" * 32, "f" * 32
     env.raw.zadd(env.zset(queue), {old: now - 20_000, fresh: now - 1000})
@@ -357,7 +357,7 @@ def test_a_batch_deletes_by_bare_ids(env, queue):
     assert env.rsmq.delete_messages("missing", ids) == []
 
 
-def test_a_message_without_a_count_is_no_receipt(env, queue):
+def test_a_message_without_a_count_is_not_a_receipt(env, queue):
     id = env.rsmq.send_message(queue, "m")
     made = Message(queue, id, b"m", None, None)
 
@@ -408,7 +408,7 @@ def test_a_batch_over_a_missing_queue_changes_nothing(env, two):
         assert env.state() == before
 
 
-def test_released_messages_stand_where_they_were_sent(env, queue):
+def test_released_messages_have_the_score_of_their_send(env, queue):
     first = env.rsmq.send_message(queue, "1")
     env.rsmq.send_messages(queue, ["2", "3"])
     held = env.rsmq.receive_message(queue)
@@ -423,7 +423,7 @@ def test_released_messages_stand_where_they_were_sent(env, queue):
     assert env.rsmq.get_message(queue, later).state == "visible"
 
 
-def test_an_id_that_tells_no_time_is_released_to_now(env, queue):
+def test_a_message_whose_id_has_no_time_is_released_to_now(env, queue):
     id = "0123456789abcdef" * 2
     env.raw.hset(env.hash(queue), id, "m")
     env.raw.zadd(env.zset(queue), {id: env.now_ms() + 50_000})
@@ -448,14 +448,14 @@ def test_an_id_that_tells_no_time_is_released_to_now(env, queue):
         (("q", ["i" * 32] * 10_001), InvalidValue),
     ],
 )
-def test_receipts_that_are_refused(env, queue, arguments, kind):
+def test_invalid_receipts_are_refused(env, queue, arguments, kind):
     with pytest.raises(kind):
         env.rsmq.delete_messages(*arguments)
     with pytest.raises(kind):
         env.rsmq.release_messages(*arguments)
 
 
-def test_messages_that_were_looked_up_are_no_receipts(env, queue):
+def test_stored_messages_are_not_receipts(env, queue):
     id = env.rsmq.send_message(queue, "m")
 
     with refused(InvalidFormat, "Invalid messages format") as caught:
@@ -481,7 +481,7 @@ def test_a_count_without_its_time_gets_one_in_a_batch(env, queue):
     assert env.fields(queue)[f"{id}:fr"] == str(message.first_received_ms)
 
 
-def test_what_a_pop_removes_is_all_there_is(env, queue):
+def test_a_pop_removes_all_fields_of_a_message(env, queue):
     id = env.send_as_apalis(queue)
     env.raw.hset(env.hash(queue), f"{id}:fr", "5")
 
@@ -501,13 +501,13 @@ def test_bodies_are_bounded_over_several_queues(env, two):
     assert len(env.rsmq.pop_messages(two, 9)) == 2
 
 
-def test_a_front_is_never_in_the_future_and_a_release_neither(env, queue):
+def test_front_and_release_never_score_in_the_future(env, queue):
     env.rsmq.send_message(queue, "later", delay=500)
     front = env.rsmq.send_message(queue, "m", front=True)
     assert env.scores(queue)[front] <= env.now_ms()
-    ahead = f"{'hzzzzzzzzz'}{'0' * 22}"  # an id of the year 2051
-    env.raw.hset(env.hash(queue), ahead, "m")
-    env.raw.zadd(env.zset(queue), {ahead: env.now_ms() + 9000})
+    future = f"{'hzzzzzzzzz'}{'0' * 22}"  # an id of the year 2051
+    env.raw.hset(env.hash(queue), future, "m")
+    env.raw.zadd(env.zset(queue), {future: env.now_ms() + 9000})
 
-    assert env.rsmq.release_messages(queue, [ahead]) == [ahead]
-    assert env.scores(queue)[ahead] <= env.now_ms()
+    assert env.rsmq.release_messages(queue, [future]) == [future]
+    assert env.scores(queue)[future] <= env.now_ms()

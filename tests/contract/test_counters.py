@@ -1,7 +1,7 @@
 """
-Receive counts and totals that some program has overwritten: read leniently, written as integers.
+Receive counts and totals that another program has overwritten: read leniently, stored as integers.
 
-A fraction is cut off; what is not a number, or is too large, counts as 0.
+A fraction is cut off. A value that is not a number, or is too large, counts as 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 from rsmq.operations.spark.in_flight_batches import Batch, lease_messages, leased_messages
 from rsmq.operations.worker import Identity, ReceiveRequest, receive_for_worker
 
-#: As stored, and as read.
+#: Stored values, and the numbers that they are read as.
 STORED = {
     "": 0,
     "many": 0,
@@ -24,15 +24,15 @@ STORED = {
 }
 
 
-def each(env):
-    """What is stored, the number that it is read as, and a new queue for it."""
-    for at, (stored, number) in enumerate(STORED.items()):
-        env.rsmq.create_queue(f"of{at}")
-        yield stored, number, f"of{at}"
+def each_stored(env):
+    """Yield each stored value, the number that it is read as, and a new queue."""
+    for place, (stored, number) in enumerate(STORED.items()):
+        env.rsmq.create_queue(f"q{place}")
+        yield stored, number, f"q{place}"
 
 
 def take(rsmq, queue):
-    """As a worker receives: ids and counts."""
+    """Receive as a worker does; return ids and receive counts."""
     keys = rsmq.namespace.queue(queue)
     worker = Identity(rsmq.namespace, "w", "token")
     wants = [ReceiveRequest(keys, 60_000, 1, 0, 10)]
@@ -41,7 +41,7 @@ def take(rsmq, queue):
 
 
 def lease(rsmq, queue):
-    """As a stream receives: ids and counts."""
+    """Receive as a stream of Spark does; return ids and receive counts."""
     keys, batch = rsmq.namespace.queue(queue), Batch("lease", 1)
     rsmq.run(
         lease_messages(
@@ -71,16 +71,16 @@ RECEIVES = {
 
 
 def is_possible(env, receive):
-    """Workers and streams have rights of their own; the embedded server lacks what streams need."""
-    unusual = {"acl": {"receive_for_worker", "lease_messages"}, "memory": {"lease_messages"}}
-    return receive not in unusual.get(env.backend, ())
+    """Return whether the backend has the rights and the commands for this receive."""
+    missing = {"acl": {"receive_for_worker", "lease_messages"}, "memory": {"lease_messages"}}
+    return receive not in missing.get(env.backend, ())
 
 
 @pytest.mark.parametrize("receive", RECEIVES)
-def test_a_receive_count_of_any_text_holds_up_nothing(env, receive):
+def test_an_invalid_receive_count_does_not_block_a_receive(env, receive):
     if not is_possible(env, receive):
         return
-    for stored, number, queue in each(env):
+    for stored, number, queue in each_stored(env):
         odd, other = env.rsmq.send_messages(queue, ["odd", "other"])
         env.raw.hset(env.hash(queue), mapping={f"{odd}:rc": stored, f"{odd}:fr": "5"})
 
@@ -96,10 +96,10 @@ def test_a_receive_count_of_any_text_holds_up_nothing(env, receive):
 
 
 @pytest.mark.parametrize("receive", RECEIVES)
-def test_a_total_of_any_text_holds_up_nothing(env, receive):
+def test_an_invalid_total_does_not_block_a_receive(env, receive):
     if not is_possible(env, receive):
         return
-    for stored, number, queue in each(env):
+    for stored, number, queue in each_stored(env):
         ids = env.rsmq.send_messages(queue, ["a", "b"])
         env.raw.hset(env.hash(queue), "totalrecv", stored)
 
@@ -108,7 +108,7 @@ def test_a_total_of_any_text_holds_up_nothing(env, receive):
         assert env.fields(queue)["totalrecv"] == str(number + 2)
 
 
-def test_a_receipt_of_a_message_whose_count_was_odd_is_one_like_any_other(env, queue):
+def test_a_receipt_after_an_invalid_count_is_valid(env, queue):
     id = env.rsmq.send_message(queue, "m")
     env.raw.hset(env.hash(queue), f"{id}:rc", "1.5")
     first = env.rsmq.receive_message(queue, vt=0)
@@ -120,9 +120,9 @@ def test_a_receipt_of_a_message_whose_count_was_odd_is_one_like_any_other(env, q
 
 
 @pytest.mark.parametrize("receive", ["receive_message", "receive_messages", "sweep"])
-def test_a_dead_letter_policy_reads_it_too(env, receive):
+def test_a_dead_letter_policy_reads_invalid_counts_too(env, receive):
     env.rsmq.create_queue("dead")
-    for stored, number, queue in each(env):
+    for stored, number, queue in each_stored(env):
         env.rsmq.set_dead_letter_policy(queue, "dead", 3)
         id = env.rsmq.send_message(queue, "m")
         env.raw.hset(env.hash(queue), f"{id}:rc", stored)
@@ -176,8 +176,8 @@ SENDS = {
 
 
 @pytest.mark.parametrize("send", SENDS)
-def test_a_total_of_any_text_holds_up_no_send(env, send):
-    for stored, number, queue in each(env):
+def test_an_invalid_total_does_not_block_a_send(env, send):
+    for stored, number, queue in each_stored(env):
         env.raw.hset(env.hash(queue), "totalsent", stored)
         SENDS[send](env, queue)
 

@@ -1,4 +1,4 @@
-"""Dead letters: policy, sweep, redrive, move. Raw keys are asserted beside the answers."""
+"""Dead letters: policy, sweep, redrive, move. The tests also check the raw keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.expect import refused
 
 @pytest.fixture
 def dead(env, queue):
-    """The name of the dead-letter queue of ``queue``, after two receives."""
+    """The name of the dead-letter queue of ``queue``, whose limit is two receives."""
     env.rsmq.create_queue("dead")
     env.rsmq.set_dead_letter_policy(queue, "dead", 2)
     return "dead"
@@ -52,7 +52,7 @@ def test_a_policy_is_two_fields(env, queue):
         ("dead", True, InvalidValue, "max_receives must be between 1 and 1000000"),
     ],
 )
-def test_policies_that_are_refused(env, queue, target, limit, kind, text):
+def test_an_invalid_policy_is_refused(env, queue, target, limit, kind, text):
     env.rsmq.create_queue("dead")
     before = env.state()
 
@@ -77,7 +77,7 @@ RECEIVES = {
 }
 
 
-def test_a_field_more_goes_with_its_message_whatever_wrote_it(env, queue, dead):
+def test_an_additional_field_is_moved_with_its_message(env, queue, dead):
     id = env.rsmq.send_message(queue, "poison")
     receive_twice(env, queue)
     env.raw.hset(env.hash(queue), f"{id}:meta", "not apalis")
@@ -113,7 +113,7 @@ def test_a_message_received_too_often_is_moved(env, queue, dead, receive):
 
 
 @pytest.mark.parametrize("receive", RECEIVES)
-def test_only_poison_and_nothing_is_received(env, queue, dead, receive):
+def test_nothing_is_received_if_all_messages_are_poison(env, queue, dead, receive):
     ids = env.rsmq.send_messages(queue, ["1", "2", "3"])
     receive_twice(env, queue)
 
@@ -124,7 +124,7 @@ def test_only_poison_and_nothing_is_received(env, queue, dead, receive):
 
 
 @pytest.mark.parametrize("receive", RECEIVES)
-def test_without_its_target_a_policy_does_nothing(env, queue, dead, receive):
+def test_a_policy_with_a_missing_target_has_no_effect(env, queue, dead, receive):
     poison = env.rsmq.send_message(queue, "poison")
     receive_twice(env, queue)
     env.rsmq.delete_queue(dead)
@@ -135,8 +135,8 @@ def test_without_its_target_a_policy_does_nothing(env, queue, dead, receive):
     assert not env.raw.exists(env.hash(dead), env.zset(dead))
 
 
-def broken(env, dead):
-    """What makes a dead-letter queue unable to take a message, one after the other."""
+def break_dead_letter_queue(env, dead):
+    """Yield after each change that makes the dead-letter queue unable to store a message."""
     env.raw.set(env.zset(dead), "text")
     yield
     env.raw.delete(env.zset(dead), env.hash(dead))
@@ -145,8 +145,8 @@ def broken(env, dead):
 
 
 @pytest.mark.parametrize("receive", RECEIVES)
-def test_a_target_that_cannot_take_it_is_as_one_that_is_gone(env, queue, dead, receive):
-    for _ in broken(env, dead):
+def test_a_policy_with_a_broken_target_has_no_effect(env, queue, dead, receive):
+    for _ in break_dead_letter_queue(env, dead):
         poison = env.rsmq.send_message(queue, "poison")
         receive_twice(env, queue)
         before = {key: value for key, value in env.state().items() if b"dead" in key}
@@ -171,14 +171,14 @@ def test_a_limit_without_a_queue_is_refused(env, queue):
         env.rsmq.set_dead_letter_policy(queue, None, 5)
 
 
-def test_a_redrive_of_a_missing_queue_says_so(env, queue):
+def test_a_redrive_of_a_missing_queue_is_queue_not_found(env, queue):
     with refused(QueueNotFound, "Queue not found") as caught:
         env.rsmq.redrive_messages("missing")
     assert caught.error.value == "missing"
 
 
-def after_each(steps, act):
-    """The same steps, with something else after each."""
+def call_after_each(steps, act):
+    """Run the same steps, and call the function after each."""
     operation = next(steps)
     while True:
         result = yield operation
@@ -189,9 +189,9 @@ def after_each(steps, act):
             return end.value
 
 
-def test_what_becomes_due_during_a_redrive_waits_for_the_next(env, queue, dead):
+def test_messages_that_become_due_during_a_redrive_are_not_redriven(env, queue, dead):
     env.rsmq.set_queue_attributes(dead, maxsize=-1)
-    ids = [env.rsmq.send_message(dead, "m" * 600_000) for _ in range(3)]  # one a step
+    ids = [env.rsmq.send_message(dead, "m" * 600_000) for _ in range(3)]  # one for each step
     late = []
 
     def send_late():
@@ -203,7 +203,7 @@ def test_what_becomes_due_during_a_redrive_waits_for_the_next(env, queue, dead):
         env.raw.zadd(env.zset(dead), {late[-1]: env.now_ms()})
 
     steps = redrive_messages(Namespace(env.ns), dead, queue, None)
-    redriven = env.rsmq.run_steps(after_each(steps, send_late))
+    redriven = env.rsmq.run_steps(call_after_each(steps, send_late))
 
     assert [old for old, _ in redriven] == ids
     assert len(late) == 4
@@ -221,7 +221,7 @@ def test_a_sweep_leaves_ghosts(env, queue, dead):
 
 
 @pytest.mark.parametrize("stored", [{"x:max": "often"}, {"x:dlq": "q"}, {"x:dlq": "nowhere"}])
-def test_policies_that_others_stored_badly_are_none(env, queue, dead, stored):
+def test_invalid_stored_policies_have_no_effect(env, queue, dead, stored):
     poison = env.rsmq.send_message(queue, "poison")
     receive_twice(env, queue)
     env.raw.hset(env.hash(queue), mapping=stored)
@@ -236,7 +236,7 @@ def test_purge_keeps_the_policy(env, queue, dead):
     assert env.rsmq.get_queue_attributes(queue).dead_letter_queue == dead
 
 
-def test_a_sweep_moves_what_is_due_and_no_more(env, queue, dead):
+def test_a_sweep_moves_only_visible_messages(env, queue, dead):
     ids = env.rsmq.send_messages(queue, [str(n) for n in range(6)])
     for id in ids[:4]:
         env.raw.hset(env.hash(queue), f"{id}:rc", 2)
@@ -251,7 +251,7 @@ def test_a_sweep_moves_what_is_due_and_no_more(env, queue, dead):
     assert env.fields(dead)["totalsent"] == "3"
 
 
-def test_a_sweep_goes_through_a_long_queue_of_one_score(env, queue, dead):
+def test_a_sweep_of_a_long_queue_of_one_score(env, queue, dead):
     ids = env.rsmq.send_messages(queue, ["m"] * 2300)
     poison = ids[::5]
     env.raw.hset(env.hash(queue), mapping={f"{id}:rc": 2 for id in poison})
@@ -261,7 +261,7 @@ def test_a_sweep_goes_through_a_long_queue_of_one_score(env, queue, dead):
     assert len(env.scores(queue)) == 2300 - len(poison)
 
 
-def test_sweeps_that_are_refused(env, queue):
+def test_an_invalid_sweep_is_refused(env, queue):
     assert env.rsmq.sweep_dead_letters(queue) == []
     with refused(QueueNotFound, "Queue not found"):
         env.rsmq.sweep_dead_letters("missing")
@@ -269,7 +269,7 @@ def test_sweeps_that_are_refused(env, queue):
         env.rsmq.sweep_dead_letters(queue, 0)
 
 
-def test_redriven_messages_are_new_ones_in_the_old_order(env, queue, dead):
+def test_redriven_messages_are_new_and_in_the_old_order(env, queue, dead):
     ids = env.rsmq.send_messages(queue, ["1", "2", "3"])
     receive_twice(env, queue)
     env.rsmq.sweep_dead_letters(queue)
@@ -292,14 +292,14 @@ def test_redriven_messages_are_new_ones_in_the_old_order(env, queue, dead):
     assert [m.receive_count for m in env.rsmq.receive_messages(queue, 9)] == [1, 1, 1]
 
 
-def test_a_redrive_takes_so_many_and_leaves_what_is_held(env, queue, dead):
+def test_a_redrive_obeys_its_limit_and_leaves_messages_in_flight(env, queue, dead):
     ids = env.rsmq.send_messages(dead, [str(n) for n in range(5)])
-    held = env.rsmq.receive_message(dead)
+    in_flight = env.rsmq.receive_message(dead)
     env.rsmq.create_queue("elsewhere")
 
     redriven = env.rsmq.redrive_messages(dead, "elsewhere", max_messages=3)
     assert [old for old, _ in redriven] == ids[1:4]
-    assert set(env.scores(dead)) == {held.id, ids[4]}
+    assert set(env.scores(dead)) == {in_flight.id, ids[4]}
     assert len(env.scores("elsewhere")) == 3
     assert env.rsmq.redrive_messages(dead, queue) == [(ids[4], next(iter(env.scores(queue))))]
     assert env.rsmq.redrive_messages(dead, queue) == []
@@ -314,7 +314,7 @@ def test_a_redrive_of_thousands(env, queue, dead):
     assert env.scores(dead) == {}
 
 
-def test_whose_dead_letters_they_are(env, queue, dead):
+def test_a_redrive_finds_the_queue_whose_policy_names_its_source(env, queue, dead):
     env.rsmq.send_message(dead, "m")
     env.rsmq.create_queue("other")
     env.raw.sadd(f"{env.ns}:QUEUES", "a b", "Q:Q", "")
@@ -332,7 +332,7 @@ def test_whose_dead_letters_they_are(env, queue, dead):
     assert len(env.scores("other")) == 1
 
 
-def test_redrives_that_are_refused(env, queue, dead):
+def test_an_invalid_redrive_is_refused(env, queue, dead):
     env.rsmq.send_message(dead, "m")
     before = env.state()
     with refused(InvalidFormat, "Invalid destination format"):
@@ -346,27 +346,27 @@ def test_redrives_that_are_refused(env, queue, dead):
     assert env.state() == before
 
 
-def test_moving_by_receipts(env, queue):
+def test_a_move_by_receipts(env, queue):
     env.rsmq.create_queue("to")
     ids = env.rsmq.send_messages(queue, ["1", "2"])
-    held = env.rsmq.receive_messages(queue, 2)
+    in_flight = env.rsmq.receive_messages(queue, 2)
     stale = env.rsmq.receive_messages(queue, 2)
     assert stale == []
-    env.rsmq.change_message_visibility(held[1], 0)
+    env.rsmq.change_message_visibility(in_flight[1], 0)
     env.rsmq.receive_message(queue)
     before = env.now_ms()
 
-    assert env.rsmq.move_messages(held, "to") == ids[:1]
+    assert env.rsmq.move_messages(in_flight, "to") == ids[:1]
     assert before <= env.scores("to")[ids[0]] <= env.now_ms()
     fields = env.fields("to")
     assert (fields[ids[0]], fields[f"{ids[0]}:rc"]) == ("1", "1")
-    assert fields[f"{ids[0]}:fr"] == str(held[0].first_received_ms)
+    assert fields[f"{ids[0]}:fr"] == str(in_flight[0].first_received_ms)
     assert fields["totalsent"] == "1"
     assert set(env.scores(queue)) == {ids[1]}
     assert not any(ids[0] in name for name in env.fields(queue))
 
 
-def test_moving_by_bare_ids_keeps_place_and_delay(env, queue):
+def test_a_move_by_ids_keeps_the_order_and_delays(env, queue):
     env.rsmq.create_queue("to")
     ids = env.rsmq.send_messages(queue, ["1", "2"])
     later = env.rsmq.send_message(queue, "3", delay=500)
@@ -388,7 +388,7 @@ def test_a_ghost_is_not_moved(env, queue):
     assert env.scores("to") == {}
 
 
-def test_moves_that_are_refused(env, queue):
+def test_an_invalid_move_is_refused(env, queue):
     env.rsmq.create_queue("to")
     id = env.rsmq.send_message(queue, "m")
     before = env.state()

@@ -1,4 +1,4 @@
-"""Sent once under a name: dedup_id and its window, on raw keys."""
+"""Deduplication of sends: dedup_id and its window, on raw keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def records(env, queue):
     return f"{env.ns}:{queue}:x:dedup"
 
 
-def test_a_second_send_adds_nothing(env, queue):
+def test_a_second_send_stores_nothing(env, queue):
     id = env.rsmq.send_message(queue, "m", dedup_id="order 1", delay=7)
     before = env.state()
 
@@ -24,7 +24,7 @@ def test_a_second_send_adds_nothing(env, queue):
     assert env.rsmq.send_message(queue, "m") != id
 
 
-def test_also_when_the_first_is_gone(env, queue):
+def test_a_second_send_stores_nothing_after_the_first_message_was_popped(env, queue):
     id = env.rsmq.send_message(queue, "m", dedup_id="x")
     assert env.rsmq.pop_message(queue).id == id
 
@@ -32,7 +32,7 @@ def test_also_when_the_first_is_gone(env, queue):
     assert env.scores(queue) == {}
 
 
-def test_names_are_of_a_queue(env, queue):
+def test_each_queue_has_its_own_dedup_ids(env, queue):
     env.rsmq.create_queue("p")
 
     assert env.rsmq.send_message(queue, "m", dedup_id="x") != env.rsmq.send_message(
@@ -40,7 +40,7 @@ def test_names_are_of_a_queue(env, queue):
     )
 
 
-def test_after_its_window_a_name_is_free(env, queue):
+def test_after_its_window_a_dedup_id_can_be_used_again(env, queue):
     id = env.rsmq.send_message(queue, "m", dedup_id="x", dedup_window=5)
     key = records(env, queue)
     ends, created, stored = env.raw.hget(key, "x").split(b":")
@@ -54,7 +54,7 @@ def test_after_its_window_a_name_is_free(env, queue):
     assert env.raw.pttl(key) > 200_000
 
 
-def test_ended_names_are_cleared_away(env, queue):
+def test_expired_dedup_ids_are_removed(env, queue):
     key = records(env, queue)
     old = {f"old {n}": f"{env.now_ms() - 1}::i" for n in range(2000)}
     env.raw.hset(key, mapping=old)
@@ -67,7 +67,7 @@ def test_ended_names_are_cleared_away(env, queue):
 
 
 @pytest.mark.parametrize("gone", ["purge_queue", "delete_queue"])
-def test_a_queue_emptied_or_made_anew_knows_no_names(env, queue, gone):
+def test_a_purged_or_recreated_queue_has_no_dedup_ids(env, queue, gone):
     id = env.rsmq.send_message(queue, "m", dedup_id="x")
     getattr(env.rsmq, gone)(queue)
     assert not env.raw.exists(records(env, queue))
@@ -76,14 +76,14 @@ def test_a_queue_emptied_or_made_anew_knows_no_names(env, queue, gone):
     assert env.rsmq.send_message(queue, "m", dedup_id="x") != id
 
 
-def test_a_queue_that_node_made_anew_knows_no_names(env, queue):
+def test_a_queue_that_node_recreated_has_no_dedup_ids(env, queue):
     id = env.rsmq.send_message(queue, "m", dedup_id="x")
     env.raw.hincrby(env.hash(queue), "created", 1)
 
     assert env.rsmq.send_message(queue, "m", dedup_id="x") != id
 
 
-def test_names_in_a_batch(env, queue):
+def test_dedup_ids_in_a_batch(env, queue):
     first = env.rsmq.send_message(queue, "0", dedup_id="a")
     ids = env.rsmq.send_messages(
         queue, ["1", "2", "3", "4", "5"], dedup_ids=["b", "a", None, "b", None]
@@ -99,7 +99,7 @@ def test_names_in_a_batch(env, queue):
     assert env.state() == before
 
 
-def test_large_bodies_with_names(env, queue):
+def test_large_bodies_with_dedup_ids(env, queue):
     ids = env.rsmq.send_messages(queue, ["x" * 9000, "y" * 9000], dedup_ids=["a", "b"])
 
     assert (
@@ -109,7 +109,7 @@ def test_large_bodies_with_names(env, queue):
 
 
 @pytest.mark.parametrize("name", ["", "x" * 129, 5, b"x", "\ud800"])
-def test_names_that_are_refused(env, queue, name):
+def test_an_invalid_dedup_id_is_refused(env, queue, name):
     before = env.state()
     with refused(InvalidFormat, "Invalid dedup_id format"):
         env.rsmq.send_message(queue, "m", dedup_id=name)
@@ -118,27 +118,27 @@ def test_names_that_are_refused(env, queue, name):
     assert env.state() == before
 
 
-def test_names_of_any_characters(env, queue):
+def test_a_dedup_id_may_have_any_characters(env, queue):
     for name in ("é😀" * 64, "a:b\0c\n", "0"):
         id = env.rsmq.send_message(queue, "m", dedup_id=name)
         assert env.rsmq.send_message(queue, "m", dedup_id=name) == id
 
 
 @pytest.mark.parametrize("window", [0, 0.999, -1, 10_000_000, "5", None, True])
-def test_windows_that_are_refused(env, queue, window):
+def test_an_invalid_window_is_refused(env, queue, window):
     with pytest.raises(InvalidValue, match="dedup_window must be between"):
         env.rsmq.send_message(queue, "m", dedup_id="x", dedup_window=window)
     with pytest.raises(InvalidValue, match="dedup_window must be between"):
         env.rsmq.send_messages(queue, ["m"], dedup_ids=["x"], dedup_window=window)
 
 
-def test_as_many_names_as_bodies(env, queue):
+def test_a_batch_needs_as_many_dedup_ids_as_bodies(env, queue):
     for names in (["a"], ["a", "b", "c"], "ab", 5):
         with refused(InvalidFormat, "Invalid dedup_ids format"):
             env.rsmq.send_messages(queue, ["1", "2"], dedup_ids=names)
 
 
-def test_what_is_refused_leaves_no_name(env, queue):
+def test_a_refused_send_stores_no_dedup_id(env, queue):
     with refused(MessageTooLong, "Message too long"):
         env.rsmq.send_message(queue, "x" * 70_000, dedup_id="x")
     with refused(QueueNotFound, "Queue not found"):
@@ -151,14 +151,14 @@ def test_what_is_refused_leaves_no_name(env, queue):
     assert env.state() == before
 
 
-def test_a_queue_whose_time_is_a_fraction_knows_its_names(env, queue):
+def test_dedup_ids_work_if_created_is_a_fraction(env, queue):
     env.raw.hset(env.hash(queue), "created", "1700000000.5")
     id = env.rsmq.send_message(queue, "m", dedup_id="x")
 
     assert env.rsmq.send_message(queue, "m", dedup_id="x") == id
 
 
-def test_a_shorter_window_does_not_shorten_the_life_of_the_others(env, queue):
+def test_a_shorter_window_does_not_shorten_other_windows(env, queue):
     env.rsmq.send_message(queue, "m", dedup_id="x", dedup_window=1000)
     env.rsmq.send_message(queue, "m", dedup_id="y", dedup_window=1)
     env.rsmq.send_messages(queue, ["m"], dedup_ids=["z"], dedup_window=1)
@@ -167,7 +167,7 @@ def test_a_shorter_window_does_not_shorten_the_life_of_the_others(env, queue):
 
 
 @pytest.mark.parametrize("backend", ["redis", "redis-6.2"])
-def test_a_user_without_all_rights_leaves_no_name(env, queue):
+def test_a_user_without_all_rights_stores_no_dedup_id(env, queue):
     env.raw.execute_command(
         "ACL", "SETUSER", f"{env.ns}-half", "on", ">x", f"~{env.ns}:*", "+@all", "-hscan"
     )

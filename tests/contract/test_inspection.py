@@ -1,4 +1,4 @@
-"""Looking into queues: peek and count, on raw keys that other clients may have written."""
+"""Peek and count, on raw keys that other clients may have written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.expect import refused
 
 @pytest.fixture
 def mixed(env, queue):
-    """Ids by state: each state has three."""
+    """The ids of each state, which has three, and of all states."""
     ids = env.rsmq.send_messages(queue, [str(n) for n in range(9)])
     received = env.rsmq.receive_messages(queue, 3, vt=100)
     for message, vt in zip(received, (300, 100, 200), strict=True):
@@ -26,7 +26,7 @@ def mixed(env, queue):
 
 
 @pytest.mark.parametrize("state", [None, "visible", "in_flight", "delayed"])
-def test_messages_by_their_places(env, queue, mixed, state):
+def test_a_peek_starts_at_any_place_from_both_ends(env, queue, mixed, state):
     before = env.state()
     expected = mixed[state]
 
@@ -42,7 +42,7 @@ def test_messages_by_their_places(env, queue, mixed, state):
     assert env.state() == before
 
 
-def test_what_a_look_tells(env, queue, mixed):
+def test_a_peek_reports_the_state_of_each_message(env, queue, mixed):
     visible, in_flight, delayed = (
         env.rsmq.peek_messages(queue, 0, 1, state=state)[0]
         for state in ("visible", "in_flight", "delayed")
@@ -58,7 +58,7 @@ def test_what_a_look_tells(env, queue, mixed):
     assert (delayed.state, delayed.last_received_ms) == ("delayed", None)
 
 
-def test_a_long_queue_is_seen_in_steps(env, queue):
+def test_a_long_queue_is_peeked_in_steps(env, queue):
     ids = env.rsmq.send_messages(queue, ["m"] * 2500)
     assert [m.id for m in env.rsmq.peek_messages(queue, 0, 3000)] == ids
     assert [m.id for m in env.rsmq.peek_messages(queue, 1700, 3)] == ids[1700:1703]
@@ -77,7 +77,7 @@ def test_a_long_queue_is_seen_in_steps(env, queue):
     assert (counts.visible, counts.in_flight, counts.delayed) == (0, 1250, 1250)
 
 
-def test_many_large_bodies_are_seen_in_steps(env, queue):
+def test_many_large_bodies_are_peeked_in_steps(env, queue):
     bodies = ["x" * 65536 for _ in range(40)]
     env.rsmq.send_messages(queue, bodies)
 
@@ -100,7 +100,7 @@ def test_counts_of_an_empty_queue(env, queue):
     assert env.rsmq.peek_messages(queue) == env.rsmq.peek_messages(queue, -5) == []
 
 
-def test_the_oldest_is_the_one_sent_first_of_those_whose_id_tells(env, queue):
+def test_the_oldest_message_is_found_by_the_times_in_ids(env, queue):
     now = env.now_ms()
     for id in ("0123456789abcdef" * 2, "z" * 32, "x" * 20):
         env.raw.hset(env.hash(queue), id, "m")
@@ -112,7 +112,7 @@ def test_the_oldest_is_the_one_sent_first_of_those_whose_id_tells(env, queue):
     assert env.rsmq.count_messages(queue).oldest_sent_ms == int(id[:10], 36) / 1000
 
 
-def test_ids_without_bodies_are_no_messages(env, queue):
+def test_ids_without_bodies_are_not_counted(env, queue):
     id = env.rsmq.send_message(queue, "m")
     now = env.now_ms()
     env.raw.zadd(env.zset(queue), {"g" * 32: now - 10, "h" * 32: now + 99_000})
@@ -122,7 +122,7 @@ def test_ids_without_bodies_are_no_messages(env, queue):
     assert (counts.visible, counts.in_flight, counts.delayed) == (1, 0, 0)
 
 
-def test_codecs_of_a_look(env, queue):
+def test_the_codec_of_a_peek(env, queue):
     env.rsmq.send_message(queue, {"a": 1}, codec=JSON)
 
     assert env.rsmq.peek_messages(queue, codec=JSON)[0].body == {"a": 1}
@@ -140,12 +140,12 @@ def test_codecs_of_a_look(env, queue):
         ({"codec": 5}, InvalidFormat, "Invalid codec format"),
     ],
 )
-def test_looks_that_are_refused(env, queue, options, kind, text):
+def test_a_peek_with_invalid_arguments_is_refused(env, queue, options, kind, text):
     with refused(kind, text):
         env.rsmq.peek_messages(queue, **options)
 
 
-def test_looks_into_a_missing_queue(env):
+def test_peek_and_count_of_a_missing_queue(env):
     with refused(QueueNotFound, "Queue not found"):
         env.rsmq.peek_messages("q")
     with refused(QueueNotFound, "Queue not found"):

@@ -1,4 +1,4 @@
-"""Leases and staged writes: what the data pipeline builds on, as raw keys."""
+"""Leases and staged writes, from which the Spark source and sink are built, on raw keys."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ DAY = 86_400
 
 
 @pytest.fixture
-def face():
+def mode():
     return "sync"
 
 
-@pytest.fixture(params=["redis", "redis-6.2", "cluster", "given, RESP3"])
-def env(request, face):
-    env = Env(request.param, face, request)
+@pytest.fixture(params=["redis", "redis-6.2", "cluster", "redis-py, RESP3"])
+def env(request, mode):
+    env = Env(request.param, mode, request)
     yield env
     env.close()
 
@@ -72,13 +72,13 @@ def acknowledge(env, keys, batch=FIRST, part=0, lifetime=DAY):
     )
 
 
-def restart_receives(env, keys):
-    """Let everything come back to the queue."""
+def make_visible(env, keys):
+    """Make all messages visible again."""
     for id, _ in env.raw.zscan_iter(keys.zset):
         env.raw.zadd(keys.zset, {id: env.now_ms() - 1})
 
 
-def test_a_lease_receives_as_the_wire_has_it_and_keeps_receipts(env, keys):
+def test_a_lease_receives_like_any_client_and_stores_receipts(env, keys):
     ids = env.rsmq.send_messages("q", ["a", "b", "c"])
     before = env.now_ms()
 
@@ -98,7 +98,7 @@ def test_a_lease_receives_as_the_wire_has_it_and_keeps_receipts(env, keys):
     assert DAY * 1000 - 5000 < env.raw.pttl(keys.leases) <= DAY * 1000
 
 
-def test_a_part_that_is_there_is_not_received_again(env, keys):
+def test_a_stored_part_is_not_received_again(env, keys):
     env.rsmq.send_messages("q", ["a", "b", "c"])
 
     assert [lease(env, keys, most=2), lease(env, keys, most=2)] == [2, 2]
@@ -107,7 +107,7 @@ def test_a_part_that_is_there_is_not_received_again(env, keys):
     assert sizes_of(env.raw.hget(keys.leases, "lease:1")) == [2, 1]
 
 
-def test_a_lease_tells_whether_there_may_be_more(env, keys):
+def test_a_lease_reports_whether_there_may_be_more_messages(env, keys):
     env.rsmq.create_queue("dead")
     env.rsmq.send_messages("q", ["x" * 1000] * 3)
 
@@ -128,14 +128,14 @@ def test_a_lease_tells_whether_there_may_be_more(env, keys):
     assert len(env.scores("dead")) == 1203
 
 
-def test_an_empty_queue_leaves_nothing_behind(env, keys):
+def test_a_lease_of_an_empty_queue_stores_nothing(env, keys):
     before = env.state()
 
     assert lease(env, keys) == 0
     assert env.state() == before
 
 
-def test_what_becomes_visible_later_is_left_alone(env, keys):
+def test_messages_that_become_visible_later_are_not_leased(env, keys):
     env.rsmq.send_message("q", "a")
     latest = env.now_ms()
     env.rsmq.send_message("q", "b", delay=0.05)
@@ -163,7 +163,7 @@ def test_a_part_is_read_with_counts_and_times(env, keys):
     assert part_of(env, keys, part=1) is None
 
 
-def test_what_another_consumer_has_is_not_read_extended_or_removed(env, keys):
+def test_messages_of_another_consumer_are_not_read_extended_or_removed(env, keys):
     taken, kept, gone = env.rsmq.send_messages("q", ["taken", "kept", "gone"])
     lease(env, keys, vt=0)
     env.rsmq.delete_message("q", gone)
@@ -184,7 +184,7 @@ def test_what_another_consumer_has_is_not_read_extended_or_removed(env, keys):
     }  # fmt: skip
 
 
-def test_an_extension_never_shortens(env, keys):
+def test_an_extension_never_shortens_a_visibility_timeout(env, keys):
     (id,) = env.rsmq.send_messages("q", ["a"])
     lease(env, keys, vt=500)
     score = env.scores("q")[id]
@@ -194,7 +194,7 @@ def test_an_extension_never_shortens(env, keys):
     assert env.scores("q")[id] == score
 
 
-def test_an_acknowledgement_is_done_once(env, keys):
+def test_an_acknowledgement_has_an_effect_once(env, keys):
     env.rsmq.send_messages("q", [str(n) for n in range(1000)])
     assert lease(env, keys, most=5000) == 1000
     env.rsmq.send_message("q", "later")
@@ -206,7 +206,7 @@ def test_an_acknowledgement_is_done_once(env, keys):
 
 
 def acknowledged(env):
-    """What is stored of the last batches that queries have acknowledged, as raw bytes have it."""
+    """Return the record of the last acknowledged batch of each query, as msgpack decodes it."""
     stored = env.raw.hgetall(f"{env.ns}:x:acked")
     return {name.decode(): msgpack.unpackb(value, raw=True) for name, value in stored.items()}
 
@@ -226,7 +226,7 @@ def test_the_number_of_a_batch_is_stored_with_its_first_removal_and_never_lowere
     assert acknowledged(env)["lease"][0] == 2
     assert acknowledge(env, keys, Batch("lease", 3)) == (1, 0)
     assert acknowledged(env)["lease"][0] == 3
-    assert acknowledge(env, keys, Batch("other", 9)) == (0, 0)  # it has no part, and counts
+    assert acknowledge(env, keys, Batch("other", 9)) == (0, 0)  # a batch without parts counts too
     assert {name: stored[0] for name, stored in acknowledged(env).items()} == {
         "lease": 3, "other": 9,
     }  # fmt: skip
@@ -248,7 +248,7 @@ def test_nothing_is_received_for_a_batch_that_was_acknowledged(env, keys):
         lease(env, keys, Batch("lease", number), most=1)
     for number in (1, 2):
         acknowledge(env, keys, Batch("lease", number))
-        env.raw.hdel(keys.leases, str(Batch("lease", number)))  # as a lease does at the end
+        env.raw.hdel(keys.leases, str(Batch("lease", number)))  # as a lease does at its end
     env.rsmq.send_message("q", "new")
     before = env.state()
     for number in (1, 2):
@@ -264,7 +264,7 @@ def test_nothing_is_received_for_a_batch_that_was_acknowledged(env, keys):
     assert lease(env, keys, Batch("another", 1)) == 1
 
 
-def test_a_part_of_a_batch_that_is_acknowledged_in_part_is_told_again(env, keys):
+def test_a_part_of_a_partly_acknowledged_batch_is_returned_again(env, keys):
     env.rsmq.send_messages("q", ["a", "b"])
     lease(env, keys, most=1)
     lease(env, keys, part=1, most=1)
@@ -275,7 +275,7 @@ def test_a_part_of_a_batch_that_is_acknowledged_in_part_is_told_again(env, keys)
     assert part_of(env, keys, part=0) is None
 
 
-def test_the_number_of_the_last_batch_is_kept_for_longer(env, keys):
+def test_the_number_of_the_last_batch_can_be_stored_for_longer(env, keys):
     keep = keep_acknowledged(Namespace(env.ns), "lease", lifetime=DAY)
     assert env.rsmq.run(keep) is None
     assert env.state().keys() == {keys.hash, f"{env.ns}:QUEUES".encode()}
@@ -288,7 +288,7 @@ def test_the_number_of_the_last_batch_is_kept_for_longer(env, keys):
     assert env.raw.pttl(f"{env.ns}:x:acked") > DAY * 1000 - 5000
 
 
-def test_leases_whose_time_is_over_are_forgotten(env, keys):
+def test_expired_leases_are_removed(env, keys):
     for number in range(101):
         acknowledge(env, keys, Batch(f"old{number}", 1), lifetime=0.001)
     acknowledge(env, keys, Batch("kept", 1))
@@ -312,7 +312,7 @@ def test_a_poison_message_is_moved_instead_of_leased(env, keys):
     assert env.scores("q") == {}
 
 
-def test_the_queues_own_policy_holds_without_one_of_the_call(env, keys):
+def test_the_policy_of_the_queue_applies_if_the_call_has_none(env, keys):
     env.rsmq.create_queue("dead")
     env.rsmq.set_dead_letter_policy("q", "dead", 1)
     poison = env.rsmq.send_message("q", "poison")
@@ -333,7 +333,7 @@ def test_a_lease_has_one_holder(env, keys):
     assert 15 < hold("me", 20) <= 20
 
 
-def test_leases_that_nobody_keeps_are_forgotten(env, keys):
+def test_leases_that_are_not_renewed_are_removed(env, keys):
     env.rsmq.send_messages("q", ["a", "b", "c"])
     lease(env, keys, Batch("kept", 1), most=1)
     lease(env, keys, Batch("old", 1), lifetime=0.001, most=1)
@@ -346,7 +346,7 @@ def test_leases_that_nobody_keeps_are_forgotten(env, keys):
     assert set(env.raw.hkeys(keys.leases)) == {b"kept:1", b"kept:1:0"}
 
 
-def test_the_most_patient_says_how_long_receipts_are_kept(env, keys):
+def test_receipts_are_stored_for_the_longest_lifetime(env, keys):
     env.rsmq.send_messages("q", ["a", "b"])
     lease(env, keys, Batch("patient", 1), most=1)
     lease(env, keys, Batch("other", 1), most=1, lifetime=60)
@@ -355,7 +355,7 @@ def test_the_most_patient_says_how_long_receipts_are_kept(env, keys):
     assert env.raw.pttl(keys.leases) > DAY * 1000 - 5000
 
 
-def test_nothing_is_leased_without_the_queue(env):
+def test_a_missing_queue_is_not_leased(env):
     keys = Namespace(env.ns).queue("nowhere")
     with pytest.raises(QueueNotFound):
         lease(env, keys)
@@ -365,7 +365,7 @@ def test_nothing_is_leased_without_the_queue(env):
 
 
 @pytest.mark.parametrize("remove", ["delete_queue", "purge_queue"])
-def test_extension_data_goes_with_the_messages(env, keys, remove):
+def test_extension_data_is_removed_with_the_messages(env, keys, remove):
     env.rsmq.send_messages("q", ["a", "b"])
     lease(env, keys, most=1)
     stage(env, keys, "w:0:a:0", [b"later"])
@@ -392,7 +392,7 @@ def finish(env, batch, write="w"):
     return env.rsmq.run(finish_staged(Namespace(env.ns), write, batch, lifetime=DAY))
 
 
-def test_staged_messages_are_seen_when_they_are_published(env, keys):
+def test_staged_messages_are_stored_when_they_are_published(env, keys):
     stage(env, keys, "w:0:a:0", [b"one", b"\xfftwo"])
     assert env.scores("q") == {}
     assert 0 < env.raw.pttl(keys.staged) <= DAY * 1000
@@ -441,7 +441,7 @@ def test_a_write_is_decided_once_for_each_batch(env, keys):
     assert 0 < env.raw.pttl(f"{env.ns}:x:written") <= DAY * 1000
 
 
-def test_writes_that_nobody_asks_about_are_forgotten(env, keys):
+def test_expired_writes_are_removed(env, keys):
     namespace = Namespace(env.ns)
     finish(env, 0, "kept")
     for number in range(101):

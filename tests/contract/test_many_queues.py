@@ -1,4 +1,4 @@
-"""Receives from more queues than one script takes: in steps; all queues are checked first."""
+"""Receives from more queues than one script handles: in steps, after a check of all queues."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import redis
 
 from rsmq import RSMQ, AsyncRSMQ, InvalidValue, QueueNotFound
 from rsmq.operations import batches
-from tests.contract.test_waiting import soon
-from tests.faces import Blocking
+from tests.blocking import Blocking
+from tests.contract.test_waiting import run_during
 
 NAMES = [f"q{number}" for number in range(10)]
 
@@ -36,7 +36,7 @@ CALLS = pytest.mark.parametrize("call", ["receive_messages", "pop_messages"])
 
 
 @CALLS
-def test_earlier_queues_go_first_across_steps(env, queues, call):
+def test_messages_of_earlier_queues_are_first_across_steps(env, queues, call):
     sent = {name: env.rsmq.send_messages(name, [f"{name}-{n}" for n in range(2)]) for name in NAMES}
     expected = [id for name in NAMES for id in sent[name]]
 
@@ -53,12 +53,12 @@ def test_earlier_queues_go_first_across_steps(env, queues, call):
 
 @CALLS
 @pytest.mark.parametrize("backend", ["redis", "memory"])  # its bodies are large
-def test_what_comes_in_steps_is_what_comes_in_one(env, queues, call, in_one_step):
-    """Bodies of a batch have 16 MiB at most, but for its first; a later step has what is left."""
-    chance = random.Random(3)
-    sizes = {name: [chance.choice([1, 3, 6]) for _ in range(2)] for name in NAMES}
+def test_steps_receive_the_same_messages_as_one_step(env, queues, call, in_one_step):
+    """The bodies of a batch have at most 16 MiB, except the first. Steps share that limit."""
+    generator = random.Random(3)
+    sizes = {name: [generator.choice([1, 3, 6]) for _ in range(2)] for name in NAMES}
     sizes["q0"] = []
-    sizes["q4"] = [17]  # comes only where nothing came before
+    sizes["q4"] = [17]  # is received only as the first body
 
     def fill():
         for name in NAMES:
@@ -66,15 +66,15 @@ def test_what_comes_in_steps_is_what_comes_in_one(env, queues, call, in_one_step
             for size in sizes[name]:
                 env.rsmq.send_message(name, "x" * (size << 20))
 
-    def taken(names):
-        return [(message.queue, len(message.raw) >> 20) for message in call_it(names, 100)]
+    def receive(names):
+        return [(message.queue, len(message.raw) >> 20) for message in method(names, 100)]
 
-    call_it = getattr(env.rsmq, call)
+    method = getattr(env.rsmq, call)
     fill()
-    stepwise = taken(queues), taken(queues[4:])
+    stepwise = receive(queues), receive(queues[4:])
     fill()
     in_one_step()
-    assert (taken(queues), taken(queues[4:])) == stepwise
+    assert (receive(queues), receive(queues[4:])) == stepwise
     assert stepwise[1] == [("q4", 17)]
     assert sum(size for _, size in stepwise[0]) <= 16
 
@@ -93,7 +93,7 @@ def test_a_missing_queue_of_any_step_is_named_and_nothing_is_received(env, queue
     assert env.state() == before
 
 
-def test_a_vt_that_is_no_number_in_any_step_is_refused_and_nothing_is_received(env, queues):
+def test_an_invalid_vt_in_any_step_is_refused_and_nothing_is_received(env, queues):
     env.rsmq.send_message("q0", "m")
     env.raw.hset(env.hash("q8"), "vt", "soon")
     before = env.state()
@@ -104,8 +104,8 @@ def test_a_vt_that_is_no_number_in_any_step_is_refused_and_nothing_is_received(e
     assert [message.body for message in env.rsmq.receive_messages(queues, 100, vt=5)] == ["m"]
 
 
-def fails_later(env, monkeypatch, script):
-    """Its second run of this script finds the server gone."""
+def fail_second_run(env, monkeypatch, script):
+    """Let the second run of this script raise ConnectionError."""
     client = env.rsmq._clients["consumer"] if env.backend == "acl" else env.rsmq
     client = client._client if isinstance(client, Blocking) else client
     run, runs = client._caller.run, []
@@ -116,17 +116,17 @@ def fails_later(env, monkeypatch, script):
             raise redis.exceptions.ConnectionError("gone")
         return run(operation)
 
-    async def failing_later(operation):
+    async def failing_async(operation):
         return await failing(operation)
 
     is_async = isinstance(client, AsyncRSMQ)
-    monkeypatch.setattr(client._caller, "run", failing_later if is_async else failing)
+    monkeypatch.setattr(client._caller, "run", failing_async if is_async else failing)
 
 
 def test_a_step_that_fails_releases_what_was_received(env, queues, monkeypatch):
     ids = [env.rsmq.send_message(name, "m") for name in NAMES]
     before = {name: env.scores(name) for name in NAMES}
-    fails_later(env, monkeypatch, "receive_messages")
+    fail_second_run(env, monkeypatch, "receive_messages")
     with pytest.raises(redis.exceptions.ConnectionError):
         env.rsmq.receive_messages(queues, 100)
 
@@ -138,7 +138,7 @@ def test_a_step_that_fails_releases_what_was_received(env, queues, monkeypatch):
 
 def test_a_step_that_fails_returns_what_was_popped(env, queues, monkeypatch):
     ids = [env.rsmq.send_message(name, "m") for name in NAMES]
-    fails_later(env, monkeypatch, "pop_messages")
+    fail_second_run(env, monkeypatch, "pop_messages")
 
     assert [message.id for message in env.rsmq.pop_messages(queues, 100)] == ids[:3]
     assert [len(env.scores(name)) for name in NAMES] == [0] * 3 + [1] * 7
@@ -147,7 +147,7 @@ def test_a_step_that_fails_returns_what_was_popped(env, queues, monkeypatch):
 @CALLS
 def test_a_message_in_any_step_ends_the_wait(env, queues, call):
     other = RSMQ(env.raw, ns=env.ns)
-    with soon(lambda: other.send_message("q7", "m")):
+    with run_during(lambda: other.send_message("q7", "m")):
         found = getattr(env.rsmq, call)(queues, 5, wait=20)
 
     assert [message.queue for message in found] == ["q7"]

@@ -1,4 +1,4 @@
-"""Messages: send, receive, pop, delete, visibility. Raw keys are asserted beside the answers."""
+"""Messages: send, receive, pop, delete, visibility. The tests also check the raw keys."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_send_with_the_delay_of_the_queue(env, queue, stored, ms):
     assert env.scores(queue) == {id: int(id[:10], 36) // 1000 + ms}
 
 
-def test_send_with_a_delay_stored_that_is_no_number(env, queue):
+def test_send_with_an_invalid_stored_delay_is_refused(env, queue):
     env.raw.hset(env.hash(queue), "delay", "soon")
     before = env.state()
 
@@ -164,7 +164,7 @@ def test_maxsize_that_other_clients_stored(env, queue, stored, size, fits):
         (2**70, MSGPACK),
     ],
 )
-def test_a_body_that_the_codec_cannot_take(env, queue, body, codec):
+def test_a_body_that_the_codec_cannot_encode_is_refused(env, queue, body, codec):
     before = env.state()
 
     with refused(MessageNotString, "Message must be a string") as caught:
@@ -177,7 +177,7 @@ def test_a_body_that_the_codec_cannot_take(env, queue, body, codec):
 @pytest.mark.parametrize(
     "value", [-1, -0.001, 10_000_000, "5", True, float("nan"), float("inf"), []]
 )
-def test_numbers_of_calls_out_of_range(env, queue, value):
+def test_a_number_of_a_call_out_of_range_is_refused(env, queue, value):
     env.rsmq.send_message(queue, "m")
     before = env.state()
 
@@ -193,7 +193,7 @@ def test_numbers_of_calls_out_of_range(env, queue, value):
 
 @pytest.mark.parametrize("value", [-1, 10_000_000, 0.5, "5", True, None, float("nan"), []])
 @pytest.mark.parametrize("item", ["vt", "delay"])
-def test_numbers_of_queues_out_of_range(env, item, value):
+def test_an_attribute_out_of_range_is_refused(env, item, value):
     with refused(InvalidValue, f"{item} must be between 0 and 9999999") as caught:
         env.rsmq.create_queue("q", **{item: value})
 
@@ -202,7 +202,7 @@ def test_numbers_of_queues_out_of_range(env, item, value):
 
 
 @pytest.mark.parametrize("value", [1023, 65537, 0, -2, 1024.5, "2048", True, None, 10**400])
-def test_maxsize_out_of_range(env, value):
+def test_a_maxsize_out_of_range_is_refused(env, value):
     with refused(InvalidValue, "maxsize must be between 1024 and 65536"):
         env.rsmq.create_queue("q", maxsize=value)
 
@@ -227,7 +227,7 @@ def test_realtime_publishes_the_number_of_messages(env, queue):
     listener.close()
 
 
-def test_receive_counts_hides_and_answers(env, queue):
+def test_receive_counts_hides_and_returns_the_message(env, queue):
     id = env.rsmq.send_message(queue, "m")
     before = env.now_ms()
     message = env.rsmq.receive_message(queue)
@@ -279,7 +279,7 @@ def test_receive_with_a_vt_of_the_call(env, queue, vt, ms):
     assert env.scores(queue) == {id: message.first_received_ms + ms}
 
 
-def test_receive_with_a_vt_stored_that_is_no_number(env, queue):
+def test_receive_with_an_invalid_stored_vt_is_refused(env, queue):
     env.raw.hset(env.hash(queue), "vt", "")
     env.rsmq.send_message(queue, "m")
     before = env.state()
@@ -337,7 +337,7 @@ def test_delete_by_receipt(env, queue):
     assert env.rsmq.delete_message(message) is False
 
 
-def test_a_late_consumer_cannot_delete_what_another_holds(env, queue):
+def test_a_late_consumer_cannot_delete_a_message_of_another(env, queue):
     env.rsmq.send_message(queue, "m")
     late = env.rsmq.receive_message(queue, vt=1)
     env.elapse(queue, 2)
@@ -360,7 +360,7 @@ def test_a_receive_by_another_client_makes_a_receipt_stale(env, queue):
     assert id in env.scores(queue)
 
 
-def test_a_receipt_outlives_its_timeout_while_nobody_else_received(env, queue):
+def test_a_receipt_is_valid_after_its_timeout_until_the_next_receive(env, queue):
     env.rsmq.send_message(queue, "m")
     message = env.rsmq.receive_message(queue, vt=1)
     env.elapse(queue, 5)
@@ -369,7 +369,7 @@ def test_a_receipt_outlives_its_timeout_while_nobody_else_received(env, queue):
     assert env.rsmq.delete_message(message) is True
 
 
-def test_delete_by_id_acts_whoever_holds_the_message(env, queue):
+def test_delete_by_id_removes_a_message_of_any_consumer(env, queue):
     id = env.rsmq.send_message(queue, "m")
     env.rsmq.receive_message(queue)
 
@@ -386,7 +386,7 @@ def test_delete_never_removes_an_attribute(env, queue):
     assert env.fields(queue)[odd]
 
 
-def test_delete_takes_the_fields_that_other_clients_add(env, queue):
+def test_delete_removes_the_fields_that_other_clients_add(env, queue):
     id = env.send_as_apalis(queue)
     env.rsmq.delete_message(queue, id)
 
@@ -412,7 +412,7 @@ def test_change_visibility_counts_from_now(env, queue, vt):
     assert env.fields(queue) == counters
 
 
-def test_change_visibility_of_a_message_that_is_not_there(env, queue):
+def test_change_visibility_of_a_missing_message(env, queue):
     env.rsmq.send_message(queue, "m")
     message = env.rsmq.pop_message(queue)
 
@@ -468,7 +468,7 @@ def test_only_a_received_message_is_a_receipt(env, queue):
     assert env.state() == before
 
 
-def test_get_message_tells_the_state_and_changes_nothing(env, queue):
+def test_get_message_returns_the_state_and_changes_nothing(env, queue):
     id = env.rsmq.send_message(queue, "m", delay=5)
     delayed = env.rsmq.get_message(queue, id)
     env.elapse(queue, 6)
@@ -493,7 +493,7 @@ def test_get_message_tells_the_state_and_changes_nothing(env, queue):
     assert in_flight.sent_ms == message.sent_ms
 
 
-def test_get_message_that_is_not_there(env, queue):
+def test_get_message_returns_none_for_a_missing_message(env, queue):
     ghost = "g" * 32
     env.raw.zadd(env.zset(queue), {ghost: 1})
     env.raw.hset(env.hash(queue), "o" * 32, "an orphan")
@@ -503,7 +503,7 @@ def test_get_message_that_is_not_there(env, queue):
     assert env.rsmq.get_message(queue, "o" * 32) is None
 
 
-def test_a_young_ghost_is_stepped_over_and_left_alone(env, queue):
+def test_a_young_ghost_is_skipped_and_not_removed(env, queue):
     ghost = "g" * 32
     score = env.now_ms() - 5_000
     env.raw.zadd(env.zset(queue), {ghost: score})
@@ -542,7 +542,7 @@ def test_a_call_removes_a_thousand_ghosts_at_most(env, queue):
     assert env.rsmq.receive_message(queue).id == id
 
 
-def test_a_body_that_is_not_utf8_is_delivered_all_the_same(env, queue):
+def test_a_body_that_is_not_utf8_is_delivered(env, queue):
     id = "hmzz0000000000000000000000000000"
     env.raw.hset(env.hash(queue), id, b"\xff\xfe")
     env.raw.zadd(env.zset(queue), {id: 1})
@@ -606,7 +606,7 @@ def test_a_receive_count_without_a_first_time_gets_one(env, queue, take):
 
 
 @pytest.mark.parametrize("first", ["", "soon", "9" * 19])
-def test_a_first_time_that_is_none(env, queue, first):
+def test_an_invalid_first_time_is_none(env, queue, first):
     id = env.rsmq.send_message(queue, "m")
     env.raw.hset(env.hash(queue), mapping={f"{id}:rc": 1, f"{id}:fr": first})
     message = env.rsmq.receive_message(queue)
@@ -616,7 +616,7 @@ def test_a_first_time_that_is_none(env, queue, first):
 
 
 @pytest.mark.parametrize("total", ["many", "1.5", "", "007", "9" * 16])
-def test_what_is_counted_does_not_matter_where_nothing_is_due(env, queue, total):
+def test_an_invalid_total_does_not_matter_if_nothing_is_visible(env, queue, total):
     env.rsmq.send_message(queue, "m", delay=1000)
     env.raw.hset(env.hash(queue), "totalrecv", total)
     before = env.state()
@@ -626,7 +626,7 @@ def test_what_is_counted_does_not_matter_where_nothing_is_due(env, queue, total)
     assert env.state() == before
 
 
-def test_counts_beyond_what_lua_can_hold_are_raised_exactly(env, queue):
+def test_counts_beyond_the_precision_of_lua_are_incremented_exactly(env, queue):
     large = 2**60 + 1
     env.raw.hset(env.hash(queue), mapping={"totalsent": large, "totalrecv": large})
     id = env.rsmq.send_message(queue, "m")
@@ -647,7 +647,7 @@ def test_counts_beyond_what_lua_can_hold_are_raised_exactly(env, queue):
         lambda rsmq, q: rsmq.pop_messages(q, 2)[0],
     ],
 )
-def test_a_time_without_a_count_is_not_that_of_a_receive(env, queue, receive):
+def test_a_first_time_without_a_count_is_ignored(env, queue, receive):
     id = env.rsmq.send_message(queue, "m")
     env.raw.hset(env.hash(queue), f"{id}:fr", "5")
     before = env.now_ms()

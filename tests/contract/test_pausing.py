@@ -1,4 +1,4 @@
-"""Pausing queues for workers: an attribute field that no other client looks at."""
+"""Pausing queues: an attribute that only workers read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_pause_is_one_field_with_its_time(env, queue):
     assert env.fields(queue) == fields
 
 
-def test_attributes_tell_of_a_pause(env, queue):
+def test_attributes_report_a_pause(env, queue):
     env.rsmq.create_queue("dead")
     assert env.rsmq.get_queue_attributes(queue).paused is False
     env.rsmq.pause_queue(queue)
@@ -38,7 +38,7 @@ def test_attributes_tell_of_a_pause(env, queue):
     assert env.rsmq.get_queue_attributes(queue).paused is False
 
 
-def test_whatever_is_stored_there_is_a_pause(env, queue):
+def test_any_stored_value_is_a_pause(env, queue):
     env.raw.hset(env.hash(queue), "x:paused", "")
 
     assert env.rsmq.get_queue_attributes(queue).paused is True
@@ -47,7 +47,7 @@ def test_whatever_is_stored_there_is_a_pause(env, queue):
     assert env.rsmq.resume_queue(queue) is True
 
 
-def test_all_but_workers_go_on(env, queue):
+def test_a_pause_affects_only_workers(env, queue):
     env.rsmq.pause_queue(queue)
     first, second, third = env.rsmq.send_messages(queue, ["1", "2", "3"])
     fourth = env.rsmq.publish([queue], "4")[queue]
@@ -70,7 +70,7 @@ def test_a_purge_keeps_a_pause(env, queue):
     assert env.rsmq.get_queue_attributes(queue).paused is True
 
 
-def test_a_pause_goes_with_its_queue(env, queue):
+def test_deleting_a_queue_removes_its_pause(env, queue):
     env.rsmq.pause_queue(queue)
     env.rsmq.delete_queue(queue)
     assert env.state() == {}
@@ -80,7 +80,7 @@ def test_a_pause_goes_with_its_queue(env, queue):
 
 
 @pytest.mark.parametrize("call", ["pause_queue", "resume_queue"])
-def test_a_missing_or_half_made_queue_is_not_paused(env, call):
+def test_a_missing_or_incomplete_queue_is_not_paused(env, call):
     with refused(QueueNotFound, "Queue not found") as caught:
         getattr(env.rsmq, call)("q")
     assert caught.error.value == "q"

@@ -1,4 +1,4 @@
-"""Publish: one message to several queues, to all or to none. Raw keys are asserted beside ids."""
+"""Publish: one message to all of several queues, or to none. The tests also check the raw keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIVE = {"vt", "delay", "maxsize", "created", "modified"}
 
 @pytest.fixture
 def queues(env):
-    """Three names, in the order in which they are given to publish."""
+    """The names of three queues, in the order in which publish gets them."""
     names = ["mail", "audit", "cache"]
     for name in names:
         env.rsmq.create_queue(name)
@@ -37,7 +37,7 @@ def sent_at(id):
     return int(id[:10], 36) // 1000
 
 
-def test_each_queue_gets_what_a_send_writes(env, queues):
+def test_each_queue_gets_the_same_as_from_a_send(env, queues):
     before = env.now_ms()
     ids = env.rsmq.publish(queues, "héllo")
     after = env.now_ms()
@@ -57,7 +57,7 @@ def test_each_queue_gets_what_a_send_writes(env, queues):
     )
 
 
-def test_what_was_published_is_received_apart(env, queues):
+def test_published_messages_are_received_separately(env, queues):
     env.rsmq.send_message("mail", "before")
     ids = env.rsmq.publish(queues, "m")
 
@@ -67,7 +67,7 @@ def test_what_was_published_is_received_apart(env, queues):
     assert env.fields("mail")["totalsent"] == "2"
 
 
-def test_a_delay_of_the_call_holds_for_all(env, queues):
+def test_a_delay_of_the_call_applies_to_all_queues(env, queues):
     env.raw.hset(env.hash("audit"), "delay", "soon")
     env.rsmq.set_queue_attributes("cache", delay=500)
 
@@ -98,7 +98,7 @@ def test_names_come_from_any_iterable(env, queues):
     assert env.rsmq.publish("mail", "m").keys() == {"mail"}
 
 
-def test_as_many_queues_as_one_likes(env):
+def test_publish_to_many_queues(env):
     names = [f"q{number}" for number in range(120)]
     for name in names:
         env.rsmq.create_queue(name)
@@ -119,7 +119,7 @@ def test_bodies_are_stored_byte_for_byte(env, queues):
             assert env.raw.hget(env.hash(name), id) == raw
 
 
-def test_a_queue_without_limit_takes_what_another_one_refuses(env, queues):
+def test_queues_without_a_limit_take_large_bodies(env, queues):
     for name in queues:
         env.rsmq.set_queue_attributes(name, maxsize=-1)
 
@@ -140,7 +140,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_where_one_queue_cannot_take_it_none_gets_it(env, queues, broken):
+def test_if_one_queue_refuses_no_queue_gets_the_message(env, queues, broken):
     break_it, kind = BROKEN[broken]
     env.rsmq.publish(queues, "before")
     break_it(env, "cache")
@@ -154,7 +154,7 @@ def test_where_one_queue_cannot_take_it_none_gets_it(env, queues, broken):
 
 
 @pytest.mark.parametrize("backend", ["redis", "redis-6.2", "cluster"])
-def test_a_full_server_adds_it_to_none(env, queues):
+def test_a_full_server_adds_the_message_to_no_queue(env, queues):
     env.rsmq.publish(queues, "before")
     env.raw.hset(env.hash("cache"), "totalsent", 10**16)
     before = env.state()
@@ -166,8 +166,8 @@ def test_a_full_server_adds_it_to_none(env, queues):
 
 
 @contextmanager
-def heard(env, queues):
-    """Who hears the notifications of the queues."""
+def notifications(env, queues):
+    """Subscribe to the notifications of the queues."""
     node = redis.Redis(port=env.server.port) if env.backend == "cluster" else env.raw
     with node.pubsub() as listener:
         for name in queues:
@@ -179,21 +179,21 @@ def heard(env, queues):
 def test_each_queue_is_notified_with_its_own_number(env, queues):
     loud = env.client(realtime=True)
     env.rsmq.send_messages("audit", ["a", "b"])
-    with heard(env, queues) as listener:
+    with notifications(env, queues) as listener:
         env.rsmq.publish(queues, "silent")
         loud.publish(queues, "heard")
-        told = [listener.get_message(timeout=5) for _ in queues]
+        received = [listener.get_message(timeout=5) for _ in queues]
         assert listener.get_message(timeout=0.01) is None
 
-    assert {each["channel"].decode().rpartition(":")[2]: each["data"] for each in told} == {
+    assert {each["channel"].decode().rpartition(":")[2]: each["data"] for each in received} == {
         "mail": b"2", "audit": b"4", "cache": b"2",
     }  # fmt: skip
 
 
-def test_nobody_is_notified_of_what_is_in_no_queue(env, queues):
+def test_a_failed_publish_sends_no_notification(env, queues):
     loud = env.client(realtime=True)
     env.raw.set(env.zset("cache"), "text")
-    with heard(env, queues) as listener:
+    with notifications(env, queues) as listener:
         with pytest.raises(redis.ResponseError):
             loud.publish(queues, "m")
         assert listener.get_message(timeout=0.01) is None
@@ -223,7 +223,7 @@ def test_nobody_is_notified_of_what_is_in_no_queue(env, queues):
         (["mail"], {"codec": BYTES}, MessageNotString, "Message must be a string"),
     ],
 )
-def test_publishing_that_is_refused(env, queues, qnames, options, kind, text):
+def test_an_invalid_publish_is_refused(env, queues, qnames, options, kind, text):
     before = env.state()
 
     with pytest.raises(kind) as caught:

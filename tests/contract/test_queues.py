@@ -1,4 +1,4 @@
-"""Queues: create, delete, list, attributes, purge. Raw keys are asserted beside the answers."""
+"""Queues: create, delete, list, attributes, purge. The tests also check the raw keys."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def test_create_writes_five_fields_and_the_index(env):
 
 
 @pytest.mark.parametrize(
-    ("given", "stored"),
+    ("attributes", "stored"),
     [
         ({"vt": 0, "delay": 9_999_999, "maxsize": 1024}, ("0", "9999999", "1024")),
         ({"vt": 9_999_999, "delay": 1.0, "maxsize": -1}, ("9999999", "1", "-1")),
         ({"vt": 2.0, "delay": 0, "maxsize": 65536.0}, ("2", "0", "65536")),
     ],
 )
-def test_create_stores_attributes_as_plain_integers(env, given, stored):
-    env.rsmq.create_queue("q", **given)
+def test_create_stores_attributes_as_plain_integers(env, attributes, stored):
+    env.rsmq.create_queue("q", **attributes)
     fields = env.fields("q")
 
     assert (fields["vt"], fields["delay"], fields["maxsize"]) == stored
@@ -64,7 +64,7 @@ def test_create_of_an_existing_queue_changes_nothing(env, queue):
 
 
 @pytest.mark.parametrize("missing", ["vt", "delay", "maxsize"])
-def test_create_completes_a_half_made_queue(env, missing):
+def test_create_completes_an_incomplete_queue(env, missing):
     kept = {name: value for name, value in FIVE.items() if name != missing}
     env.raw.hset(env.hash("q"), mapping=kept)
 
@@ -139,7 +139,7 @@ def test_delete_of_a_missing_queue_is_queue_not_found(env):
     assert "'q'" in caught.error.__notes__[0]
 
 
-def test_delete_takes_what_is_left_of_a_half_made_queue(env):
+def test_delete_removes_an_incomplete_queue(env):
     env.raw.hset(env.hash("q"), "totalsent", 1)
     env.raw.zadd(env.zset("q"), {"x": 1})
 
@@ -157,7 +157,7 @@ def test_list_is_sorted_and_empty_without_queues(env):
     assert env.rsmq.list_queues() == ["C", "a", "b"]
 
 
-def test_namespaces_are_apart(env, queue):
+def test_namespaces_are_separate(env, queue):
     other = env.client(ns=env.ns.replace("t", "other"))
 
     if env.backend == "acl":
@@ -240,7 +240,7 @@ def test_attributes_without_a_field_that_other_clients_leave_out(env, queue, fie
 
 @pytest.mark.parametrize("item", ["vt", "delay"])
 @pytest.mark.parametrize("raw", ["", "abc", "nan", "inf", "0x10", "1e3", " 3", "9" * 21])
-def test_a_stored_number_that_is_none_is_named_and_can_be_repaired(env, queue, item, raw):
+def test_an_invalid_stored_number_is_named_and_can_be_repaired(env, queue, item, raw):
     env.raw.hset(env.hash(queue), item, raw)
 
     with refused(InvalidValue, f"{item} must be between 0 and 9999999") as caught:
@@ -257,7 +257,7 @@ def test_a_stored_number_that_is_none_is_named_and_can_be_repaired(env, queue, i
     assert getattr(env.rsmq.set_queue_attributes(queue, **{item: 3}), item) == 3
 
 
-def test_attributes_of_a_missing_or_half_made_queue(env):
+def test_attributes_of_a_missing_or_incomplete_queue(env):
     with pytest.raises(QueueNotFound):
         env.rsmq.get_queue_attributes("q")
 
@@ -266,7 +266,7 @@ def test_attributes_of_a_missing_or_half_made_queue(env):
         env.rsmq.get_queue_attributes("q")
 
 
-def test_set_writes_what_is_given_and_answers_all(env, queue):
+def test_set_writes_the_supplied_attributes_and_returns_all(env, queue):
     env.raw.hset(env.hash(queue), "modified", 1)
     attributes = env.rsmq.set_queue_attributes(queue, vt=10, maxsize=-1)
     fields = env.fields(queue)
@@ -287,7 +287,7 @@ def test_set_without_an_attribute(env, queue):
     assert env.state() == before
 
 
-def test_set_on_a_missing_queue_makes_none(env):
+def test_set_does_not_create_a_queue(env):
     with pytest.raises(QueueNotFound):
         env.rsmq.set_queue_attributes("q", vt=1)
 
@@ -359,7 +359,7 @@ def test_a_bad_name_is_refused_before_anything_is_sent(env, operation, qname, er
 
 
 @pytest.mark.parametrize("operation", CALLS)
-def test_a_missing_queue_is_queue_not_found_but_for_delete_message(env, operation):
+def test_a_missing_queue_is_queue_not_found_except_in_delete_message(env, operation):
     if operation == "create_queue":
         assert CALLS[operation](env.rsmq, "q") is True
     elif operation == "delete_message":
@@ -370,7 +370,7 @@ def test_a_missing_queue_is_queue_not_found_but_for_delete_message(env, operatio
         assert env.state() == {}
 
 
-def test_other_clients_names_are_reached_without_strict_names(env):
+def test_names_of_other_clients_are_allowed_without_strict_names(env):
     tolerant = env.client(strict_names=False)
     for name in ("a.b/c", "zwei Wörter", "😀", "a:b", "x" * 300):
         tolerant.create_queue(name)

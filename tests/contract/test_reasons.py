@@ -1,4 +1,4 @@
-"""Why dead letters died: what workers note beside a dead-letter queue, as looks tell it."""
+"""The reasons that workers store for dead letters, as peek_messages and get_message return them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from rsmq.model import DeadLetterReason
 from tests.contract.conftest import ADMIN, CONSUMER
 
-WHY = {
+REASON = {
     "queue": "orders",
     "text": "its handler raised é 20 times",
     "exception": "ValueError: no number",
@@ -19,26 +19,26 @@ WHY = {
 }
 
 
-def note(env, qname, records):
-    """What a worker writes: of each id ms and why."""
-    stored = {id: f"{ms}:{json.dumps(why)}" for id, (ms, why) in records.items()}
+def store_reasons(env, qname, records):
+    """Store reasons as a worker does: milliseconds and a reason for each id."""
+    stored = {id: f"{ms}:{json.dumps(reason)}" for id, (ms, reason) in records.items()}
     env.raw.hset(f"{env.zset(qname)}:x:reasons", mapping=stored)
 
 
-def test_a_look_tells_why_a_message_died(env, queue):
+def test_peek_and_get_return_the_reason_of_a_dead_letter(env, queue):
     ids = env.rsmq.send_messages(queue, ["1", "2", "3"])
-    less = {**WHY, "exception": None, "traceback": None}
-    note(env, queue, {ids[0]: (1_700_000_000_123, WHY), ids[2]: (5, less)})
+    less = {**REASON, "exception": None, "traceback": None}
+    store_reasons(env, queue, {ids[0]: (1_700_000_000_123, REASON), ids[2]: (5, less)})
     before = env.state()
 
-    seen = env.rsmq.peek_messages(queue)
-    assert [message.id for message in seen] == ids
-    assert seen == [env.rsmq.get_message(queue, id) for id in ids]
-    reason = seen[0].reason
-    assert reason == DeadLetterReason(**WHY, died_ms=1_700_000_000_123)
+    peeked = env.rsmq.peek_messages(queue)
+    assert [message.id for message in peeked] == ids
+    assert peeked == [env.rsmq.get_message(queue, id) for id in ids]
+    reason = peeked[0].reason
+    assert reason == DeadLetterReason(**REASON, died_ms=1_700_000_000_123)
     assert reason.died_at.timestamp() == pytest.approx(1_700_000_000.123)
-    assert seen[1].reason is None
-    assert seen[2].reason == DeadLetterReason(**less, died_ms=5)
+    assert peeked[1].reason is None
+    assert peeked[2].reason == DeadLetterReason(**less, died_ms=5)
     assert env.state() == before
 
 
@@ -60,19 +60,19 @@ def test_each_message_has_its_own_reason_in_long_queues_with_ghosts(env, queue, 
         env.raw.zadd(env.zset(queue), dict.fromkeys(ids, env.now_ms() + 50_000))
     ghosts = ids[5:1200:100]
     env.raw.hdel(env.hash(queue), *ghosts)
-    reasoned = {id: (at, {**WHY, "attempts": at}) for at, id in enumerate(ids) if at % 3}
-    note(env, queue, reasoned)
+    reasons = {id: (n, {**REASON, "attempts": n}) for n, id in enumerate(ids) if n % 3}
+    store_reasons(env, queue, reasons)
 
-    seen = env.rsmq.peek_messages(queue, 0, 2000, state=state)
-    assert [message.id for message in seen] == [id for id in ids if id not in ghosts]
-    for message in seen:
-        expected = reasoned.get(message.id)
+    peeked = env.rsmq.peek_messages(queue, 0, 2000, state=state)
+    assert [message.id for message in peeked] == [id for id in ids if id not in ghosts]
+    for message in peeked:
+        expected = reasons.get(message.id)
         assert (message.reason and message.reason.attempts) == (expected and expected[0])
     last = env.rsmq.peek_messages(queue, -1, 1, state=state)[0]
-    assert last.reason.died_ms == reasoned[last.id][0]
+    assert last.reason.died_ms == reasons[last.id][0]
 
 
-BY_OTHERS = [
+INVALID_RECORDS = [
     b"",
     b":",
     b"5",
@@ -82,26 +82,28 @@ BY_OTHERS = [
     b"5:{}",
     b"5:{",
     b'5:{"queue":"q"}',
-    b"5:" + json.dumps({**WHY, "more": 1}).encode(),
-    b"5:" + json.dumps({**WHY, "died_ms": 1}).encode(),
-    b":" + json.dumps(WHY).encode(),
-    b"x:" + json.dumps(WHY).encode(),
-    b"9" * 5000 + b":" + json.dumps(WHY).encode(),
+    b"5:" + json.dumps({**REASON, "more": 1}).encode(),
+    b"5:" + json.dumps({**REASON, "died_ms": 1}).encode(),
+    b":" + json.dumps(REASON).encode(),
+    b"x:" + json.dumps(REASON).encode(),
+    b"9" * 5000 + b":" + json.dumps(REASON).encode(),
     b"5:\xff\xfe",
     b"\xff",
 ]
 
 
-def test_records_that_somebody_else_wrote_are_none(env, queue):
-    ids = env.rsmq.send_messages(queue, ["m"] * len(BY_OTHERS))
-    env.raw.hset(f"{env.zset(queue)}:x:reasons", mapping=dict(zip(ids, BY_OTHERS, strict=True)))
+def test_invalid_records_are_ignored(env, queue):
+    ids = env.rsmq.send_messages(queue, ["m"] * len(INVALID_RECORDS))
+    env.raw.hset(
+        f"{env.zset(queue)}:x:reasons", mapping=dict(zip(ids, INVALID_RECORDS, strict=True))
+    )
 
     assert [message.reason for message in env.rsmq.peek_messages(queue, 0, 99)] == [None] * len(ids)
     assert [env.rsmq.get_message(queue, id).reason for id in ids] == [None] * len(ids)
 
 
 @pytest.mark.parametrize("backend", ["redis"])
-def test_a_record_nested_too_deep_is_none(env, queue):
+def test_a_record_nested_too_deep_is_ignored(env, queue):
     id = env.rsmq.send_message(queue, "m")
     env.raw.hset(f"{env.zset(queue)}:x:reasons", id, b"5:" + b"[" * 100_000)
 
@@ -109,7 +111,7 @@ def test_a_record_nested_too_deep_is_none(env, queue):
     assert [message.reason for message in env.rsmq.peek_messages(queue)] == [None]
 
 
-def test_reasons_of_another_type_are_none_and_left_alone(env, queue):
+def test_a_key_of_another_type_is_ignored_and_not_changed(env, queue):
     env.rsmq.create_queue("to")
     ids = env.rsmq.send_messages(queue, ["1", "2"])
     env.raw.set(f"{env.zset(queue)}:x:reasons", "someone else's")
@@ -120,11 +122,11 @@ def test_reasons_of_another_type_are_none_and_left_alone(env, queue):
     assert env.raw.get(f"{env.zset(queue)}:x:reasons") == b"someone else's"
 
 
-def test_a_redrive_takes_the_reasons_of_what_it_sends(env, queue):
+def test_a_redrive_removes_the_reasons_of_its_messages(env, queue):
     env.rsmq.create_queue("to")
     ids = env.rsmq.send_messages(queue, ["1", "2", "3"])
-    note(env, queue, dict.fromkeys(ids, (5, WHY)))
-    note(env, "to", {ids[0]: (5, WHY)})
+    store_reasons(env, queue, dict.fromkeys(ids, (5, REASON)))
+    store_reasons(env, "to", {ids[0]: (5, REASON)})
 
     redriven = env.rsmq.redrive_messages(queue, "to", max_messages=2)
     assert [old for old, _ in redriven] == ids[:2]
@@ -135,21 +137,21 @@ def test_a_redrive_takes_the_reasons_of_what_it_sends(env, queue):
     assert not env.raw.exists(f"{env.zset(queue)}:x:reasons")
 
 
-def test_a_redrive_of_thousands_takes_all_their_reasons(env, queue):
+def test_a_redrive_of_thousands_removes_all_their_reasons(env, queue):
     env.rsmq.create_queue("to")
     ids = env.rsmq.send_messages(queue, ["m"] * 2300)
-    note(env, queue, dict.fromkeys([*ids, "n" * 32], (5, WHY)))
+    store_reasons(env, queue, dict.fromkeys([*ids, "n" * 32], (5, REASON)))
 
     assert len(env.rsmq.redrive_messages(queue, "to")) == 2300
     assert env.raw.hkeys(f"{env.zset(queue)}:x:reasons") == [b"n" * 32]
 
 
 @pytest.mark.parametrize("remove", ["delete_queue", "purge_queue"])
-def test_what_workers_note_of_a_queue_goes_with_its_messages(env, queue, remove):
+def test_reasons_and_quarantine_records_are_removed_with_the_messages(env, queue, remove):
     env.rsmq.create_queue("other")
     id = env.rsmq.send_message(queue, "m")
     for name in (queue, "other"):
-        note(env, name, {id: (5, WHY)})
+        store_reasons(env, name, {id: (5, REASON)})
         env.raw.hset(f"{env.zset(name)}:x:alone", id, 1)
     env.raw.hset(f"{env.ns}:x:held:w", mapping={"": "t", id: f"1:{queue}"})
     getattr(env.rsmq, remove)(queue)
@@ -161,7 +163,7 @@ def test_what_workers_note_of_a_queue_goes_with_its_messages(env, queue, remove)
 
 @pytest.fixture
 def limited(env):
-    """A client of one who may touch just these keys, with just these commands."""
+    """A function that opens a client with access to only these keys and commands."""
 
     def as_user(keys, commands):
         user = f"{env.ns}-limited"
@@ -170,31 +172,33 @@ def limited(env):
             "-@all", *commands.split(),
         )  # fmt: skip
         url = f"redis://{user}:secret@127.0.0.1:{env.server.port}/0"
-        return env._opened(url, {"ns": env.ns})
+        return env._open(url, {"ns": env.ns})
 
     return as_user
 
 
 @pytest.mark.parametrize("backend", ["redis", "redis-6.2"])
-def test_who_may_touch_a_queues_two_keys_looks_without_reasons(env, queue, limited):
+def test_a_user_with_access_to_two_keys_reads_messages_without_reasons(env, queue, limited):
     ids = env.rsmq.send_messages(queue, ["1", "2"])
-    note(env, queue, dict.fromkeys(ids, (5, WHY)))
+    store_reasons(env, queue, dict.fromkeys(ids, (5, REASON)))
     consumer = limited([env.zset(queue), env.hash(queue)], f"{CONSUMER} +zrange +zcount")
 
     held = consumer.receive_message(queue)
     stored = consumer.get_message(queue, held.id)
     assert (stored.id, stored.body, stored.reason) == (ids[0], "1", None)
     for state, expected in ((None, [ids[1], ids[0]]), ("visible", ids[1:]), ("in_flight", ids[:1])):
-        seen = consumer.peek_messages(queue, state=state)
-        assert [(message.id, message.reason) for message in seen] == [(id, None) for id in expected]
+        peeked = consumer.peek_messages(queue, state=state)
+        assert [(message.id, message.reason) for message in peeked] == [
+            (id, None) for id in expected
+        ]
     assert env.rsmq.get_message(queue, ids[0]).reason.attempts == 20
 
 
 @pytest.mark.parametrize("backend", ["redis", "redis-6.2"])
-def test_who_may_touch_two_queues_redrives_and_leaves_reasons(env, queue, limited):
+def test_a_user_with_access_to_two_queues_redrives_and_leaves_reasons(env, queue, limited):
     env.rsmq.create_queue("to")
     id = env.rsmq.send_message(queue, "m")
-    note(env, queue, {id: (5, WHY)})
+    store_reasons(env, queue, {id: (5, REASON)})
     names = (queue, "to")
     admin = limited([*map(env.zset, names), *map(env.hash, names)], ADMIN)
 

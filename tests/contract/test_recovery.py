@@ -1,4 +1,4 @@
-"""Recover and release all: what others hold. Raw keys are asserted beside the answers."""
+"""Recover and release messages of other consumers. The tests also check the raw keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rsmq import BYTES, InvalidValue, QueueNotFound
 from tests.expect import refused
 
 
-def test_recovered_messages_are_received_anew(env, queue):
+def test_recovered_messages_are_received_again(env, queue):
     ids = env.rsmq.send_messages(queue, ["1", "2", "3"])
     old = env.rsmq.receive_messages(queue, 2)
     env.elapse(queue, 12)
@@ -32,7 +32,7 @@ def test_recovered_messages_are_received_anew(env, queue):
     assert env.rsmq.delete_messages(recovered) == ids[:2]
 
 
-def test_the_longest_idle_come_first_and_no_more_than_asked(env, queue):
+def test_the_longest_idle_messages_are_recovered_first(env, queue):
     env.rsmq.send_messages(queue, ["1", "2", "3"])
     for _ in range(3):
         env.rsmq.receive_message(queue)
@@ -43,7 +43,7 @@ def test_the_longest_idle_come_first_and_no_more_than_asked(env, queue):
     assert env.rsmq.recover_messages(queue, 2, idle=4) == []
 
 
-def test_idle_is_reckoned_from_score_and_the_queues_vt(env, queue):
+def test_idle_time_is_calculated_from_the_score_and_the_vt_of_the_queue(env, queue):
     env.rsmq.send_messages(queue, ["longer", "shorter"])
     env.rsmq.receive_message(queue, vt=100)
     env.rsmq.receive_message(queue, vt=10)
@@ -53,7 +53,7 @@ def test_idle_is_reckoned_from_score_and_the_queues_vt(env, queue):
     assert env.rsmq.recover_messages(queue, 9, idle=10) == []
 
 
-def test_what_became_visible_again_is_recovered_and_what_was_never_received_is_not(env, queue):
+def test_visible_messages_are_recovered_if_they_were_received_before(env, queue):
     ids = env.rsmq.send_messages(queue, ["1", "2"])
     env.rsmq.receive_message(queue)
     env.rsmq.send_message(queue, "later", delay=5)
@@ -62,7 +62,7 @@ def test_what_became_visible_again_is_recovered_and_what_was_never_received_is_n
     assert [m.id for m in env.rsmq.recover_messages(queue, 9, idle=30)] == [ids[0]]
 
 
-def test_another_clients_receive_without_its_time_gets_one(env, queue):
+def test_a_receive_count_without_a_first_time_gets_one(env, queue):
     id = env.rsmq.send_message(queue, "m")
     env.raw.hset(env.hash(queue), f"{id}:rc", 4)
     before = env.now_ms()
@@ -83,7 +83,7 @@ def test_thousands_are_recovered_among_thousands(env, queue):
 
 
 @pytest.mark.parametrize("vt", [0, 5])
-def test_with_a_short_vt_each_message_is_taken_once(env, queue, vt):
+def test_with_a_short_vt_each_message_is_recovered_once(env, queue, vt):
     ids = env.rsmq.send_messages(queue, ["m"] * 2500)
     env.rsmq.receive_messages(queue, 2500)
 
@@ -93,7 +93,7 @@ def test_with_a_short_vt_each_message_is_taken_once(env, queue, vt):
     assert env.fields(queue)["totalrecv"] == "5000"
 
 
-def test_counts_that_are_no_numbers_are_recovered_and_released(env, queue):
+def test_messages_with_invalid_counts_are_recovered_and_released(env, queue):
     id = env.rsmq.send_message(queue, "m")
     env.raw.hset(env.hash(queue), mapping={f"{id}:rc": "abc", "totalrecv": "many"})
 
@@ -126,12 +126,12 @@ def test_bodies_of_a_recovery_are_bounded(env, queue):
         ({"idle": 0, "max_messages": 0}, "max_messages must be between 1 and 10000"),
     ],
 )
-def test_recoveries_that_are_refused(env, queue, options, text):
+def test_an_invalid_recovery_is_refused(env, queue, options, text):
     with refused(InvalidValue, text):
         env.rsmq.recover_messages(queue, **{"max_messages": 5, **options})
 
 
-def test_recovering_from_a_queue_that_is_missing_or_broken(env, queue):
+def test_recovery_from_a_missing_or_broken_queue(env, queue):
     with refused(QueueNotFound, "Queue not found"):
         env.rsmq.recover_messages("missing", 1, idle=0)
     env.rsmq.send_message(queue, "m")
@@ -141,10 +141,10 @@ def test_recovering_from_a_queue_that_is_missing_or_broken(env, queue):
         env.rsmq.recover_messages(queue, 1, idle=0, vt=5)
 
 
-def test_all_that_are_held_are_released_and_the_delayed_are_not(env, queue):
+def test_all_messages_in_flight_are_released_and_delayed_ones_are_not(env, queue):
     ids = env.rsmq.send_messages(queue, ["1", "2", "3"])
-    held = env.rsmq.receive_messages(queue, 2)
-    env.rsmq.change_message_visibility(held[1], 5000)
+    in_flight = env.rsmq.receive_messages(queue, 2)
+    env.rsmq.change_message_visibility(in_flight[1], 5000)
     later = env.rsmq.send_message(queue, "later", delay=400)
     before = env.scores(queue)
 

@@ -1,4 +1,4 @@
-"""``wait=``: receives and pops that sleep until there is something, on every kind of server."""
+"""Receives and pops with ``wait``, on every kind of server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rsmq.waiting.schedule import Schedule
 from tests.expect import refused
 
 #: The longest time between an event and the end of the wait. Generous, because machines are busy;
-#: but less than 15 seconds, after which a waiter receives without any event (schedule.SAFETY).
+#: but less than SAFETY_SECONDS (15), after which a waiter receives without any event.
 WITHIN_SECONDS = 12.0
 
 CALLS = {
@@ -25,8 +25,8 @@ CALLS = {
 
 
 @contextmanager
-def soon(action, seconds=0.05):
-    """Do something while the block waits."""
+def run_during(action, seconds=0.05):
+    """Call the function from another thread after a moment, while the block waits."""
     timer = threading.Timer(seconds, action)
     timer.start()
     yield
@@ -35,14 +35,14 @@ def soon(action, seconds=0.05):
 
 @pytest.fixture
 def other(env):
-    """Another client, of another program."""
+    """The client of another program."""
     return RSMQ(env.raw, ns=env.ns)
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_message_that_is_sent_ends_the_wait(env, queue, other, call):
     began = time.monotonic()
-    with soon(lambda: other.send_message(queue, "m")):
+    with run_during(lambda: other.send_message(queue, "m")):
         message = CALLS[call](env.rsmq, queue, 20)
 
     assert message.body == "m"
@@ -52,15 +52,15 @@ def test_a_message_that_is_sent_ends_the_wait(env, queue, other, call):
     assert (message.id in env.scores(queue)) is call.startswith("receive")
 
 
-def test_a_wait_that_no_news_reaches_sleeps(env, queue, monkeypatch):
+def test_a_wait_sleeps_without_notifications(env, queue, monkeypatch):
     turns = []
     wake_due = Schedule.wake_due
 
-    def counted(board, now):
+    def count(schedule, now):
         turns.append(now)
-        return wake_due(board, now)
+        return wake_due(schedule, now)
 
-    monkeypatch.setattr(Schedule, "wake_due", counted)
+    monkeypatch.setattr(Schedule, "wake_due", count)
     assert env.rsmq.receive_message(queue, wait=0.5) is None
     assert len(turns) < 40  # a loop that does not sleep makes thousands
 
@@ -78,7 +78,7 @@ def test_a_wait_ends_at_its_deadline(env, queue, call):
 @pytest.mark.parametrize("call", CALLS)
 def test_a_message_that_is_visible_is_not_waited_for(env, queue, call, monkeypatch):
     waiters = []
-    monkeypatch.setattr(Board, "enter", lambda _, waiter, now: waiters.append(waiter))
+    monkeypatch.setattr(Schedule, "add", lambda _, waiter, now: waiters.append(waiter))
     env.rsmq.send_message(queue, "m")
 
     assert CALLS[call](env.rsmq, queue, None).body == "m"
@@ -103,28 +103,28 @@ def test_a_hidden_message_is_delivered_when_its_timeout_ends(env, queue):
     assert env.rsmq.receive_message(queue, wait=None).receive_count == 2
 
 
-def test_a_message_shown_by_another_ends_the_wait(env, queue, other):
+def test_a_message_that_another_client_releases_ends_the_wait(env, queue, other):
     env.rsmq.send_message(queue, "m")
     held = env.rsmq.receive_message(queue)
-    with soon(lambda: other.release_messages([held])):
+    with run_during(lambda: other.release_messages([held])):
         assert env.rsmq.receive_message(queue, wait=20).receive_count == 2
 
 
 def test_any_of_several_queues_ends_the_wait(env, queue, other):
     for name in ("a", "b", "c"):
         env.rsmq.create_queue(name)
-    with soon(lambda: other.send_messages("b", ["1", "2"])):
+    with run_during(lambda: other.send_messages("b", ["1", "2"])):
         messages = env.rsmq.receive_messages(["a", "b", "c"], 5, wait=20)
     assert [(m.queue, m.body) for m in messages] == [("b", "1"), ("b", "2")]
-    with soon(lambda: other.send_message("a", "3")):
+    with run_during(lambda: other.send_message("a", "3")):
         assert [m.body for m in env.rsmq.pop_messages(["c", "a"], 5, wait=20)] == ["3"]
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_queue_deleted_during_the_wait(env, queue, other, call):
+def test_a_queue_deleted_during_the_wait_is_not_found(env, queue, other, call):
     began = time.monotonic()
     with (
-        soon(lambda: other.delete_queue(queue)),
+        run_during(lambda: other.delete_queue(queue)),
         refused(QueueNotFound, "Queue not found") as caught,
     ):
         CALLS[call](env.rsmq, queue, 20)
@@ -142,7 +142,7 @@ def test_a_missing_queue_is_not_waited_for(env, call):
 
 @pytest.mark.parametrize("value", [-1, 10_000_000, "5", True, float("nan"), []])
 @pytest.mark.parametrize("call", CALLS)
-def test_waits_that_are_refused(env, queue, call, value):
+def test_a_wait_out_of_range_is_refused(env, queue, call, value):
     env.rsmq.send_message(queue, "m")
     before = env.state()
 

@@ -1,4 +1,4 @@
-"""The steps that workers are made of: take, settle, bury, and being alive. On raw keys."""
+"""The operations of workers: receive, settle, dead-letter, and the sign of life. On raw keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rsmq.wire.keys import Namespace
 from tests.contract.conftest import Env
 
 DAY = 86_400_000
-WHY = {
+REASON = {
     "queue": "q",
     "text": "its handler raised é",
     "exception": "ValueError: no number",
@@ -40,20 +40,20 @@ WHY = {
 
 
 @pytest.fixture
-def face():
+def mode():
     return "sync"
 
 
-@pytest.fixture(params=["redis", "redis-6.2", "cluster", "given, RESP3", "memory"])
-def env(request, face):
-    env = Env(request.param, face, request)
+@pytest.fixture(params=["redis", "redis-6.2", "cluster", "redis-py, RESP3", "memory"])
+def env(request, mode):
+    env = Env(request.param, mode, request)
     yield env
     env.close()
 
 
 @pytest.fixture
 def me(env):
-    """A worker that has its name."""
+    """A registered worker."""
     me = worker(env)
     enter(env, me)
     return me
@@ -78,50 +78,57 @@ def want(env, qname="q", *, vt_ms=60_000, size=1, ahead=0, most=10_000):
     return ReceiveRequest(keys_of(env, qname), vt_ms, size, ahead, most)
 
 
-def take(env, who, *wants, slots=10_000):
-    return take_all(env, who, wants or [want(env)], slots)
+def receive(env, identity, *wants, slots=10_000):
+    return receive_from(env, identity, wants or [want(env)], slots)
 
 
-def take_all(env, who, wants, slots):
-    """Of each queue its state, and of each message id, body, receive count and first receive."""
+def receive_from(env, identity, wants, slots):
+    """
+    Receive from several queues, as a worker does.
+
+    Returns:
+        The state of each queue, and of its messages id, body, receive count and first receive.
+    """
     return [
         (
-            taken.state,
+            result.state,
             [
-                (id.encode(), raw, *taken.redelivered.get(place, (1, taken.now_ms)))
-                for place, (id, raw) in enumerate(zip(taken.ids, taken.raws, strict=True))
+                (id.encode(), raw, *result.redelivered.get(place, (1, result.now_ms)))
+                for place, (id, raw) in enumerate(zip(result.ids, result.raws, strict=True))
             ],
         )
-        for taken in env.rsmq.run(receive_for_worker(who, wants, slots))
+        for result in env.rsmq.run(receive_for_worker(identity, wants, slots))
     ]
 
 
-def settle(env, who, *groups):
+def settle(env, identity, *groups):
     groups = [Group(keys_of(env, qname), *rest) for qname, *rest in groups]
-    return env.rsmq.run(settle_messages(who, groups))
+    return env.rsmq.run(settle_messages(identity, groups))
 
 
-def bury(env, who, *receipts, qname="q", target="dead", why=WHY):
+def dead_letter(env, identity, *receipts, qname="q", target="dead", why=REASON):
     messages = [(id, count, why) for id, count in receipts]
-    operation = dead_letter_messages(who, keys_of(env, qname), keys_of(env, target), messages)
+    operation = dead_letter_messages(identity, keys_of(env, qname), keys_of(env, target), messages)
     return env.rsmq.run(operation)
 
 
-def enter(env, who, *, info=None, ttl=10, dead=""):
-    return env.rsmq.run(register_worker(who, info or {"pid": 1}, ttl=ttl, dead=dead))
+def enter(env, identity, *, info=None, ttl=10, dead=""):
+    return env.rsmq.run(register_worker(identity, info or {"pid": 1}, ttl=ttl, dead=dead))
 
 
-def beat(env, who, *, info=None, ttl=10):
-    return env.rsmq.run(send_heartbeat(who, info or {"pid": 1}, ttl=ttl))
+def heartbeat(env, identity, *, info=None, ttl=10):
+    return env.rsmq.run(send_heartbeat(identity, info or {"pid": 1}, ttl=ttl))
 
 
-def leave(env, who):
-    return env.rsmq.run(unregister_worker(who))
+def leave(env, identity):
+    return env.rsmq.run(unregister_worker(identity))
 
 
-def held(env, who):
-    """The whole hash of what a worker holds, as text."""
-    return {id.decode(): value.decode() for id, value in env.raw.hgetall(who.in_flight_key).items()}
+def in_flight(env, identity):
+    """Return all fields of the hash of a worker's messages in flight, as text."""
+    return {
+        id.decode(): value.decode() for id, value in env.raw.hgetall(identity.in_flight_key).items()
+    }
 
 
 def reasons(env, qname="dead"):
@@ -129,22 +136,22 @@ def reasons(env, qname="dead"):
     return {id.decode(): value for id, value in stored.items()}
 
 
-def ids_of(taken):
-    """Of each queue its state and the ids that were taken."""
-    return [(state, [id.decode() for id, *_ in messages]) for state, messages in taken]
+def ids_of(received_ids):
+    """Return the state of each queue, and the ids that were received from it."""
+    return [(state, [id.decode() for id, *_ in messages]) for state, messages in received_ids]
 
 
-#: For tests of a full server.
+#: Backends for tests of a full server.
 fillable = pytest.mark.parametrize("env", ["redis", "redis-6.2", "cluster"], indirect=True)
 
 
-def test_a_take_receives_and_notes_what_it_took(env, queue, me):
+def test_a_receive_records_its_messages_as_in_flight(env, queue, me):
     ids = env.rsmq.send_messages(queue, ["a", "é", "c"])
     env.rsmq.receive_message(queue)
     env.raw.zadd(env.zset(queue), {ids[0]: 1})
     first = int(env.fields(queue)[f"{ids[0]}:fr"])
     before = env.now_ms()
-    ((state, messages),) = take(env, me, want(env, vt_ms=2500), slots=2)
+    ((state, messages),) = receive(env, me, want(env, vt_ms=2500), slots=2)
     after = env.now_ms()
 
     assert state == "+"
@@ -158,10 +165,10 @@ def test_a_take_receives_and_notes_what_it_took(env, queue, me):
     assert f"{ids[2]}:rc" not in fields
     scores = env.scores(queue)
     assert [scores[id] for id in ids[:2]] == [now + 2500] * 2
-    assert held(env, me) == {"": "mine", ids[0]: f"2:{queue}", ids[1]: f"1:{queue}"}
+    assert in_flight(env, me) == {"": "mine", ids[0]: f"2:{queue}", ids[1]: f"1:{queue}"}
 
 
-def test_a_take_writes_exactly_what_receives_write(env, queue, me):
+def test_a_worker_receives_exactly_like_the_client(env, queue, me):
     ids = env.rsmq.send_messages(queue, [str(number) for number in range(8)])
     ids.append(env.send_as_apalis(queue, "8"))
     counters = [
@@ -188,18 +195,18 @@ def test_a_take_writes_exactly_what_receives_write(env, queue, me):
     received = []
     while (message := env.rsmq.receive_message("twin", vt=60)) is not None:
         received.append(message)
-    ((state, messages),) = take(env, me)
+    ((state, messages),) = receive(env, me)
     after = env.now_ms()
 
-    def told(fields):
-        """The fields, with 'now' for what is of just now."""
+    def without_times(fields):
+        """Return the fields, with 'now' instead of times since the test began."""
         return {
             name: "now" if name.endswith(":fr") and value.isdigit() and int(value) >= before
             else value for name, value in fields.items()
         }  # fmt: skip
 
     assert state == "."
-    assert told(env.fields(queue)) == told(env.fields("twin"))
+    assert without_times(env.fields(queue)) == without_times(env.fields("twin"))
     assert env.fields(queue)["totalrecv"] == "50"
     assert [(id.decode(), raw, count) for id, raw, count, _ in messages] == [
         (message.id, message.raw, message.receive_count) for message in received
@@ -211,32 +218,33 @@ def test_a_take_writes_exactly_what_receives_write(env, queue, me):
         scores = env.scores(name)
         scores.pop(later)
         assert all(before + 60_000 <= score <= after + 60_000 for score in scores.values())
-    assert held(env, me) == {
+    assert in_flight(env, me) == {
         "": "mine", **{m.id: f"{m.receive_count}:{queue}" for m in received},
     }  # fmt: skip
 
 
-def test_what_was_taken_is_a_receipt_as_that_of_a_receive(env, queue, me):
+def test_a_later_receive_by_the_client_has_the_next_receipt(env, queue, me):
     env.rsmq.send_messages(queue, ["a", "b"])
-    take(env, me, want(env, vt_ms=0))
+    receive(env, me, want(env, vt_ms=0))
     first, second = env.rsmq.receive_messages(queue, 2)
 
     assert (first.receive_count, second.receive_count) == (2, 2)
-    ((_, messages),) = take(env, me)
+    ((_, messages),) = receive(env, me)
     assert messages == []
     assert env.rsmq.delete_messages([first, second]) == [first.id, second.id]
 
 
-def test_nothing_due_changes_nothing(env, queue, me):
+def test_a_receive_without_visible_messages_changes_nothing(env, queue, me):
     env.rsmq.send_message(queue, "later", delay=100)
     before = env.state()
 
-    assert take(env, me) == [(".", [])]
-    assert take(env, me, slots=0) != []
+    assert receive(env, me) == [(".", [])]
+    assert receive(env, me, slots=0) != []
     assert env.state() == before
 
 
-#: Messages that wait, of each queue; slots; of each queue size, ahead and most; state and number.
+#: Waiting messages of each queue; slots; size, ahead and most of each queue; then what is expected
+#: of each queue: its state, and the number of messages that are received.
 CASES = {
     "a slot a message": ([9], 3, [(1, 0, 99)], [("+", 3)]),
     "fewer than slots": ([2], 3, [(1, 0, 99)], [(".", 2)]),
@@ -259,7 +267,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_slots_sizes_and_limits_say_how_many_are_taken(env, me, case):
+def test_slots_sizes_and_limits_decide_how_many_are_received(env, me, case):
     waiting, slots, wants, expected = CASES[case]
     sent = []
     for number, messages in enumerate(waiting):
@@ -269,27 +277,27 @@ def test_slots_sizes_and_limits_say_how_many_are_taken(env, me, case):
         want(env, f"q{number}", size=size, ahead=ahead, most=most)
         for number, (size, ahead, most) in enumerate(wants)
     ]
-    taken = take_all(env, me, wants, slots)
+    result = receive_from(env, me, wants, slots)
 
-    assert [(state, len(messages)) for state, messages in taken] == expected
-    for (_, ids), of_queue in zip(ids_of(taken), sent, strict=True):
+    assert [(state, len(messages)) for state, messages in result] == expected
+    for (_, ids), of_queue in zip(ids_of(result), sent, strict=True):
         assert ids == of_queue[: len(ids)]
     for number, (_, messages) in enumerate(expected):
         assert env.fields(f"q{number}").get("totalrecv", "0") == str(messages)
-    assert len(held(env, me)) == 1 + sum(number for _, number in expected)
+    assert len(in_flight(env, me)) == 1 + sum(number for _, number in expected)
 
 
-def test_without_a_slot_and_ahead_nothing_is_taken(env, queue, me):
+def test_without_slots_and_prefetch_nothing_is_received(env, queue, me):
     env.rsmq.send_messages(queue, ["a", "b"])
     before = env.state()
 
     for wants in ([want(env)], [want(env, most=0)]):
-        ((state, messages),) = take_all(env, me, wants, 0)
+        ((state, messages),) = receive_from(env, me, wants, 0)
         assert (state in "+-", messages) == (True, [])
     assert env.state() == before
 
 
-def test_bodies_of_a_take_have_room_but_for_the_first(env, queue, me, monkeypatch):
+def test_bodies_of_a_receive_are_bounded_except_the_first(env, queue, me, monkeypatch):
     monkeypatch.setattr(workers, "_MAX_BODY_BYTES", b"1000")
     env.rsmq.create_queue("empty")
     env.rsmq.create_queue("p")
@@ -297,37 +305,37 @@ def test_bodies_of_a_take_have_room_but_for_the_first(env, queue, me, monkeypatc
     other = env.rsmq.send_message("p", "m")
     wants = [want(env, "empty"), want(env), want(env, "p")]
 
-    assert ids_of(take(env, me, *wants)) == [(".", []), ("+", [large]), ("-", [])]
-    assert ids_of(take(env, me, *wants)) == [(".", []), ("+", ids[:3]), ("-", [])]
-    assert ids_of(take(env, me, *wants)) == [(".", []), (".", ids[3:]), (".", [other])]
-    assert held(env, me).keys() == {"", large, *ids, other}
+    assert ids_of(receive(env, me, *wants)) == [(".", []), ("+", [large]), ("-", [])]
+    assert ids_of(receive(env, me, *wants)) == [(".", []), ("+", ids[:3]), ("-", [])]
+    assert ids_of(receive(env, me, *wants)) == [(".", []), (".", ids[3:]), (".", [other])]
+    assert in_flight(env, me).keys() == {"", large, *ids, other}
 
 
-def test_only_the_first_body_of_all_may_be_larger_than_the_room(env, queue, me, monkeypatch):
+def test_only_the_first_body_of_all_may_exceed_the_bound(env, queue, me, monkeypatch):
     monkeypatch.setattr(workers, "_MAX_BODY_BYTES", b"1000")
     env.rsmq.create_queue("p")
     small = env.rsmq.send_message(queue, "x")
     large = env.rsmq.send_message("p", "y" * 2000)
     wants = [want(env), want(env, "p")]
 
-    assert ids_of(take(env, me, *wants)) == [(".", [small]), ("+", [])]
-    assert ids_of(take(env, me, *wants)) == [(".", []), ("+", [large])]
+    assert ids_of(receive(env, me, *wants)) == [(".", [small]), ("+", [])]
+    assert ids_of(receive(env, me, *wants)) == [(".", []), ("+", [large])]
 
 
-def test_a_take_of_thousands(env, queue, me):
+def test_a_receive_of_thousands(env, queue, me):
     ids = env.rsmq.send_messages(queue, ["m"] * 4500)
     env.rsmq.receive_messages(queue, 2200, vt=0)
 
-    ((state, messages),) = take(env, me, slots=4499)
+    ((state, messages),) = receive(env, me, slots=4499)
     assert state == "+"
     assert {id.decode() for id, *_ in messages} < set(ids)
     assert sorted({count for _, _, count, _ in messages}) == [1, 2]
     counts = {id.decode(): f"{count}:q" for id, _, count, _ in messages}
-    assert held(env, me) == {"": "mine", **counts}
+    assert in_flight(env, me) == {"": "mine", **counts}
     assert len(counts) == 4499
 
 
-def test_paused_missing_and_half_made_queues_are_left_alone(env, me):
+def test_nothing_is_received_from_paused_missing_and_incomplete_queues(env, me):
     for name in ("first", "paused", "half", "last"):
         env.rsmq.create_queue(name)
         env.rsmq.send_message(name, "m")
@@ -337,142 +345,142 @@ def test_paused_missing_and_half_made_queues_are_left_alone(env, me):
         key: value for key, value in env.state().items() if b"paused" in key or b"half" in key
     }
     names = ("paused", "first", "missing", "half", "last")
-    taken = take(env, me, *(want(env, name) for name in names))
+    result = receive(env, me, *(want(env, name) for name in names))
 
-    assert [(state, len(messages)) for state, messages in taken] == [
+    assert [(state, len(messages)) for state, messages in result] == [
         ("p", 0), (".", 1), ("m", 0), ("m", 0), (".", 1),
     ]  # fmt: skip
     after = env.state()
     assert {key: after[key] for key in before} == before
     assert not env.raw.exists(env.zset("missing"), env.hash("missing"))
     env.rsmq.resume_queue("paused")
-    assert take(env, me, want(env, "paused"))[0][0] == "."
-    assert sorted(held(env, me).values()) == ["1:first", "1:last", "1:paused", "mine"]
+    assert receive(env, me, want(env, "paused"))[0][0] == "."
+    assert sorted(in_flight(env, me).values()) == ["1:first", "1:last", "1:paused", "mine"]
 
 
-def test_a_paused_queue_is_not_even_looked_at(env, queue, me):
+def test_the_keys_of_a_paused_queue_are_not_read(env, queue, me):
     env.rsmq.pause_queue(queue)
     env.raw.hset(env.hash(queue), "totalrecv", "many")
     env.raw.set(env.zset(queue), "text")
     before = env.state()
 
-    assert take(env, me) == [("p", [])]
+    assert receive(env, me) == [("p", [])]
     assert env.state() == before
 
 
-def test_ghosts_are_healed_and_never_taken(env, queue, me):
+def test_ghosts_are_removed_and_never_received(env, queue, me):
     young, old = "g" * 32, [f"ghost{number:027}" for number in range(250)]
     now = env.now_ms()
     env.raw.zadd(env.zset(queue), {young: now - 5000, **dict.fromkeys(old, now - 10_100)})
     env.raw.hset(env.hash(queue), mapping={f"{old[0]}:rc": 3, f"{young}:rc": 3})
     ids = env.rsmq.send_messages(queue, ["a", "b"])
 
-    assert ids_of(take(env, me)) == [(".", ids)]
+    assert ids_of(receive(env, me)) == [(".", ids)]
     assert env.scores(queue).keys() == {young, *ids}
     assert env.scores(queue)[young] == now - 5000
     fields = env.fields(queue)
     assert (fields["totalrecv"], fields[f"{young}:rc"]) == ("2", "3")
     assert not any(name.startswith("ghost") for name in fields)
-    assert held(env, me).keys() == {"", *ids}
+    assert in_flight(env, me).keys() == {"", *ids}
 
 
-def test_a_take_removes_so_many_ghosts_and_says_there_may_be_more(env, queue, me):
+def test_a_receive_removes_a_bounded_number_of_ghosts(env, queue, me):
     env.raw.zadd(env.zset(queue), {f"ghost{number:027}": 1 for number in range(2500)})
     id = env.rsmq.send_message(queue, "m")
 
-    assert take(env, me) == [("+", [])]
+    assert receive(env, me) == [("+", [])]
     assert 1 < len(env.scores(queue)) <= 1501
-    taken = ("+", [])
-    while taken == ("+", []):
-        (taken,) = ids_of(take(env, me))
-    assert taken == (".", [id])
+    result = ("+", [])
+    while result == ("+", []):
+        (result,) = ids_of(receive(env, me))
+    assert result == (".", [id])
 
 
-def test_a_policy_stored_on_the_queue_is_the_workers_to_obey(env, queue, me, dead):
+def test_a_receive_does_not_apply_the_dead_letter_policy(env, queue, me, dead):
     env.rsmq.set_dead_letter_policy(queue, dead, 1)
     id = env.rsmq.send_message(queue, "poison")
     env.rsmq.receive_message(queue, vt=0)
 
-    ((state, ((taken, _, count, _),)),) = take(env, me)
-    assert (state, taken.decode(), count) == (".", id, 2)
+    ((state, ((received_id, _, count, _),)),) = receive(env, me)
+    assert (state, received_id.decode(), count) == (".", id, 2)
     assert env.scores(dead) == {}
-    assert held(env, me)[id] == f"2:{queue}"
+    assert in_flight(env, me)[id] == f"2:{queue}"
 
 
-UNRAISED = {
+BROKEN = {
     "another zset": lambda env, _: env.raw.set(env.zset("q"), "text"),
     "another hash": lambda env, _: (
         env.raw.delete(env.hash("q")),
         env.raw.set(env.hash("q"), "text"),
     ),
-    "another key of what it holds": lambda env, _: (
+    "another type of its messages in flight": lambda env, _: (
         env.raw.delete(f"{env.ns}:x:held:w"),
         env.raw.set(f"{env.ns}:x:held:w", "text"),
     ),
 }
 
 
-@pytest.mark.parametrize("broken", UNRAISED)
-def test_what_cannot_be_taken_changes_nothing_in_any_queue(env, queue, me, broken):
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_receive_that_fails_changes_no_queue(env, queue, me, broken):
     env.rsmq.create_queue("first")
     env.rsmq.create_queue("last")
     for name in ("first", "last"):
         env.rsmq.send_messages(name, ["a", "b"])
     _, id = env.rsmq.send_messages(queue, ["a", "b"])
-    UNRAISED[broken](env, id)
+    BROKEN[broken](env, id)
     before = env.state()
 
     with pytest.raises(redis.ResponseError):
-        take(env, me, want(env, "first"), want(env), want(env, "last"))
+        receive(env, me, want(env, "first"), want(env), want(env, "last"))
     assert env.state() == before
 
 
-def test_who_lost_its_name_takes_nothing(env, queue, me):
+def test_a_replaced_worker_receives_nothing(env, queue, me):
     env.rsmq.send_messages(queue, ["a", "b"])
     successor = worker(env, "theirs")
     enter(env, successor, dead="mine")
     before = env.state()
 
     with pytest.raises(WorkerReplaced) as caught:
-        take(env, me)
+        receive(env, me)
     assert caught.value.value == me.in_flight_key.decode()
     assert env.state() == before
-    assert len(take(env, successor)[0][1]) == 2
+    assert len(receive(env, successor)[0][1]) == 2
 
 
-def test_two_workers_hold_apart(env, queue, me):
+def test_two_workers_have_separate_messages_in_flight(env, queue, me):
     other = worker(env, "other", "v")
     enter(env, other)
     first, second = env.rsmq.send_messages(queue, ["a", "b"])
 
-    assert ids_of(take(env, me, slots=1)) == [("+", [first])]
-    assert ids_of(take(env, other)) == [(".", [second])]
-    assert held(env, me) == {"": "mine", first: "1:q"}
-    assert held(env, other) == {"": "other", second: "1:q"}
+    assert ids_of(receive(env, me, slots=1)) == [("+", [first])]
+    assert ids_of(receive(env, other)) == [(".", [second])]
+    assert in_flight(env, me) == {"": "mine", first: "1:q"}
+    assert in_flight(env, other) == {"": "other", second: "1:q"}
 
 
-@pytest.mark.parametrize("step", ["take", "settle", "bury", "beat"])
-def test_a_lost_key_of_what_is_held_is_made_anew(env, queue, me, dead, step):
+@pytest.mark.parametrize("step", ["receive", "settle", "dead_letter", "send_heartbeat"])
+def test_a_missing_hash_of_messages_in_flight_is_created_again(env, queue, me, dead, step):
     (id,) = env.rsmq.send_messages(queue, ["a"])
-    ((_, ((_, _, count, _),)),) = take(env, me, want(env, vt_ms=0))
+    ((_, ((_, _, count, _),)),) = receive(env, me, want(env, vt_ms=0))
     env.raw.delete(me.in_flight_key)
     steps = {
-        "take": lambda: take(env, me),
+        "receive": lambda: receive(env, me),
         "settle": lambda: settle(env, me, (queue, "delete", count, [id])),
-        "bury": lambda: bury(env, me, (id, count)),
-        "beat": lambda: beat(env, me),
+        "dead_letter": lambda: dead_letter(env, me, (id, count)),
+        "send_heartbeat": lambda: heartbeat(env, me),
     }
     steps[step]()
 
-    expected = {"": "mine", id: "2:q"} if step == "take" else {"": "mine"}
-    assert held(env, me) == expected
-    beat(env, me)
+    expected = {"": "mine", id: "2:q"} if step == "receive" else {"": "mine"}
+    assert in_flight(env, me) == expected
+    heartbeat(env, me)
     assert DAY - 5000 < env.raw.pttl(me.in_flight_key) <= DAY
 
 
-def test_what_is_settled_after_the_end_leaves_no_key_for_ever(env, queue, me):
+def test_settling_after_the_end_leaves_no_key_without_expiry(env, queue, me):
     (id,) = env.rsmq.send_messages(queue, ["a"])
-    take(env, me)
+    receive(env, me)
     env.rsmq.delete_message(queue, id)
     settle(env, me, (queue, "delete", 1, [id]))
     assert leave(env, me) == 0
@@ -485,7 +493,7 @@ def test_what_is_settled_after_the_end_leaves_no_key_for_ever(env, queue, me):
 def test_a_full_server_is_drained_by_workers(env, queue, me, dead):
     ids = env.rsmq.send_messages(queue, ["x" * 100] * 50)
     with env.full():
-        ((_, messages),) = take(env, me, want(env, vt_ms=0), slots=40)
+        ((_, messages),) = receive(env, me, want(env, vt_ms=0), slots=40)
         assert len(messages) == 40
         groups = [
             (queue, "delete", 1, ids[:10]),
@@ -493,9 +501,9 @@ def test_a_full_server_is_drained_by_workers(env, queue, me, dead):
             (queue, "release", 1, ids[20:30]),
         ]
         assert settle(env, me, *groups) == b"1" * 30
-        assert bury(env, me, *((id, 1) for id in ids[30:40])) == b"1" * 10
-        assert held(env, me) == {"": "mine"}
-        ((_, messages),) = take(env, me)
+        assert dead_letter(env, me, *((id, 1) for id in ids[30:40])) == b"1" * 10
+        assert in_flight(env, me) == {"": "mine"}
+        ((_, messages),) = receive(env, me)
         assert len(messages) == 20
         left = [id.decode() for id, *_ in messages]
         for count in (1, 2):
@@ -508,64 +516,64 @@ def test_a_full_server_is_drained_by_workers(env, queue, me, dead):
 
 
 @fillable
-def test_a_full_server_is_drained_of_what_was_counted_very_often(env, queue, me, dead):
+def test_a_full_server_is_drained_of_messages_with_large_counts(env, queue, me, dead):
     (id,) = env.rsmq.send_messages(queue, ["m"])
     env.raw.hset(env.hash(queue), mapping={"totalrecv": 10**15, f"{id}:rc": 10**15})
     env.raw.hset(env.hash(dead), "totalsent", 10**15)
     with env.full():
-        ((_, ((_, _, count, _),)),) = take(env, me)
+        ((_, ((_, _, count, _),)),) = receive(env, me)
         assert count == 10**15 + 1
-        assert bury(env, me, (id, count)) == b"1"
+        assert dead_letter(env, me, (id, count)) == b"1"
     assert env.fields(queue)["totalrecv"] == env.fields(dead)["totalsent"] == str(10**15 + 1)
 
 
 @fillable
 def test_a_worker_stays_alive_on_a_full_server_and_can_be_replaced(env, me):
     with env.full():
-        beat(env, me)
+        heartbeat(env, me)
         assert enter(env, worker(env, "theirs"), dead="mine") is None
 
 
 @pytest.fixture
-def taken(env, queue, me):
+def received_ids(env, queue, me):
     """Ids of queue q that the worker holds, received once."""
     ids = env.rsmq.send_messages(queue, [str(number) for number in range(6)])
-    take(env, me)
+    receive(env, me)
     return ids
 
 
-def test_a_settling_ends_several_messages_of_several_queues(env, me, taken):
+def test_several_messages_of_several_queues_are_settled_together(env, me, received_ids):
     env.rsmq.create_queue("p")
     others = env.rsmq.send_messages("p", ["a", "b"])
     env.rsmq.receive_messages("p", 2, vt=0)
-    take(env, me, want(env, "p"))
+    receive(env, me, want(env, "p"))
     fields, totals = env.fields("q"), env.fields("p")
     before = env.now_ms()
     reply = settle(
         env, me,
-        ("q", "delete", 1, taken[:2]),
+        ("q", "delete", 1, received_ids[:2]),
         ("p", "delete", 2, others[:1]),
-        ("q", "hide", 1, [(taken[2], 0), (taken[3], 90_000)]),
+        ("q", "hide", 1, [(received_ids[2], 0), (received_ids[3], 90_000)]),
         ("p", "release", 2, others[1:]),
-        ("q", "release", 1, taken[4:5]),
+        ("q", "release", 1, received_ids[4:5]),
     )  # fmt: skip
     after = env.now_ms()
 
     assert reply == b"1111111"
     scores = env.scores("q")
-    assert scores.keys() == set(taken[2:])
-    assert before <= scores[taken[2]] <= after
-    assert before + 90_000 <= scores[taken[3]] <= after + 90_000
-    assert scores[taken[4]] == int(taken[4][:10], 36) // 1000
+    assert scores.keys() == set(received_ids[2:])
+    assert before <= scores[received_ids[2]] <= after
+    assert before + 90_000 <= scores[received_ids[3]] <= after + 90_000
+    assert scores[received_ids[4]] == int(received_ids[4][:10], 36) // 1000
     assert env.scores("p") == {others[1]: int(others[1][:10], 36) // 1000}
-    gone = {f"{id}{suffix}" for id in taken[:2] for suffix in ("", ":rc", ":fr")}
+    gone = {f"{id}{suffix}" for id in received_ids[:2] for suffix in ("", ":rc", ":fr")}
     assert env.fields("q") == {
         name: value for name, value in fields.items() if name not in gone
     }  # fmt: skip
     assert env.fields("p") == {
         name: value for name, value in totals.items() if not name.startswith(others[0])
     }
-    assert held(env, me) == {"": "mine", taken[5]: "1:q"}
+    assert in_flight(env, me) == {"": "mine", received_ids[5]: "1:q"}
 
 
 def test_a_release_is_never_later_than_now(env, queue, me):
@@ -574,160 +582,170 @@ def test_a_release_is_never_later_than_now(env, queue, me):
     for id in (odd, future):
         env.raw.hset(env.hash(queue), id, "m")
         env.raw.zadd(env.zset(queue), {id: now})
-    take(env, me)
+    receive(env, me)
     before = env.now_ms()
 
     assert settle(env, me, (queue, "release", 1, [odd, future])) == b"11"
     assert all(before <= score <= env.now_ms() for score in env.scores(queue).values())
-    assert held(env, me) == {"": "mine"}
+    assert in_flight(env, me) == {"": "mine"}
 
 
-def test_an_apalis_message_goes_with_its_meta(env, queue, me):
+def test_an_apalis_message_is_deleted_with_its_meta(env, queue, me):
     id = env.send_as_apalis(queue)
-    take(env, me)
+    receive(env, me)
 
     assert settle(env, me, (queue, "delete", 1, [id])) == b"1"
     assert not any(id in name for name in env.fields(queue))
     assert env.scores(queue) == {}
 
 
-@pytest.mark.parametrize("done", ["delete", "hide", "release"])
-def test_what_was_received_since_is_left_alone(env, queue, me, taken, done):
-    env.raw.zadd(env.zset(queue), {taken[0]: 1})
-    assert env.rsmq.receive_message(queue).id == taken[0]
+@pytest.mark.parametrize("action", ["delete", "hide", "release"])
+def test_a_message_that_was_received_again_is_not_settled(env, queue, me, received_ids, action):
+    env.raw.zadd(env.zset(queue), {received_ids[0]: 1})
+    assert env.rsmq.receive_message(queue).id == received_ids[0]
     before = env.state()
-    pairs = [(id, 5000) for id in taken[:1]] if done == "hide" else taken[:1]
+    pairs = [(id, 5000) for id in received_ids[:1]] if action == "hide" else received_ids[:1]
 
-    assert settle(env, me, (queue, done, 1, pairs)) == b"2"
+    assert settle(env, me, (queue, action, 1, pairs)) == b"2"
     after = env.state()
-    assert after.pop(me.in_flight_key).keys() == {b"", *(id.encode() for id in taken[1:])}
+    assert after.pop(me.in_flight_key).keys() == {b"", *(id.encode() for id in received_ids[1:])}
     before.pop(me.in_flight_key)
     assert after == before
 
 
-@pytest.mark.parametrize("done", ["delete", "hide", "release", "bury"])
-def test_a_newer_receive_by_the_same_name_stays_noted(env, queue, me, dead, taken, done):
-    env.raw.zadd(env.zset(queue), {taken[0]: 1})
-    take(env, me)
+@pytest.mark.parametrize("action", ["delete", "hide", "release", "dead_letter"])
+def test_a_newer_receive_by_the_same_worker_stays_in_flight(
+    env, queue, me, dead, received_ids, action
+):
+    env.raw.zadd(env.zset(queue), {received_ids[0]: 1})
+    receive(env, me)
     before = env.state()
-    pairs = [(id, 5000) for id in taken[:1]] if done == "hide" else taken[:1]
-    if done == "bury":
-        assert bury(env, me, (taken[0], 1)) == b"2"
+    pairs = [(id, 5000) for id in received_ids[:1]] if action == "hide" else received_ids[:1]
+    if action == "dead_letter":
+        assert dead_letter(env, me, (received_ids[0], 1)) == b"2"
     else:
-        assert settle(env, me, (queue, done, 1, pairs)) == b"2"
+        assert settle(env, me, (queue, action, 1, pairs)) == b"2"
 
-    assert held(env, me)[taken[0]] == "2:q"
+    assert in_flight(env, me)[received_ids[0]] == "2:q"
     assert env.state() == before
-    assert settle(env, me, (queue, "delete", 2, taken[:1])) == b"1"
-    assert taken[0] not in held(env, me)
+    assert settle(env, me, (queue, "delete", 2, received_ids[:1])) == b"1"
+    assert received_ids[0] not in in_flight(env, me)
 
 
-@pytest.mark.parametrize("done", ["delete", "hide", "release", "bury"])
-def test_what_is_gone_is_told_and_forgotten(env, queue, me, dead, taken, done):
-    env.rsmq.delete_message(queue, taken[0])
-    ghost = taken[1]
-    if done == "bury":
+@pytest.mark.parametrize("action", ["delete", "hide", "release", "dead_letter"])
+def test_a_missing_message_is_reported_and_no_longer_in_flight(
+    env, queue, me, dead, received_ids, action
+):
+    env.rsmq.delete_message(queue, received_ids[0])
+    ghost = received_ids[1]
+    if action == "dead_letter":
         env.raw.hdel(env.hash(queue), ghost)
-        assert bury(env, me, (taken[0], 1), (ghost, 1), (taken[2], 1)) == b"001"
-        assert env.scores(dead).keys() == {taken[2]}
+        assert (
+            dead_letter(env, me, (received_ids[0], 1), (ghost, 1), (received_ids[2], 1)) == b"001"
+        )
+        assert env.scores(dead).keys() == {received_ids[2]}
     else:
-        pairs = [(taken[0], 5000)] if done == "hide" else taken[:1]
-        assert settle(env, me, (queue, done, 1, pairs)) == b"0"
-        assert env.scores(queue).keys() == set(taken[1:])
-    assert taken[0] not in held(env, me)
-    assert held(env, me)[taken[5]] == "1:q"
+        pairs = [(received_ids[0], 5000)] if action == "hide" else received_ids[:1]
+        assert settle(env, me, (queue, action, 1, pairs)) == b"0"
+        assert env.scores(queue).keys() == set(received_ids[1:])
+    assert received_ids[0] not in in_flight(env, me)
+    assert in_flight(env, me)[received_ids[5]] == "1:q"
 
 
-def test_a_settling_that_is_run_twice_changes_nothing_more(env, queue, me, taken):
+def test_settling_twice_has_the_same_effect_as_once(env, queue, me, received_ids):
     groups = [
-        (queue, "delete", 1, taken[:2]),
-        (queue, "hide", 1, [(taken[2], 90_000)]),
-        (queue, "release", 1, taken[3:4]),
+        (queue, "delete", 1, received_ids[:2]),
+        (queue, "hide", 1, [(received_ids[2], 90_000)]),
+        (queue, "release", 1, received_ids[3:4]),
     ]
     assert settle(env, me, *groups) == b"1111"
     scores, fields = env.scores(queue), env.fields(queue)
-    del scores[taken[2]]
+    del scores[received_ids[2]]
 
     operation = settle_messages(me, [Group(keys_of(env, q), *rest) for q, *rest in groups])
     again = env.rsmq.run(operation)
     assert (again, operation.parse_retried(again)) == (b"0011", b"1111")
     after = env.scores(queue)
-    del after[taken[2]]
+    del after[received_ids[2]]
     assert (after, env.fields(queue)) == (scores, fields)
-    assert held(env, me) == {"": "mine", taken[4]: "1:q", taken[5]: "1:q"}
+    assert in_flight(env, me) == {"": "mine", received_ids[4]: "1:q", received_ids[5]: "1:q"}
 
 
-def test_a_message_named_twice_is_ended_once(env, queue, me, taken):
-    assert settle(env, me, (queue, "delete", 1, [taken[0], taken[0]])).startswith(b"1")
-    assert env.scores(queue).keys() == set(taken[1:])
+def test_a_repeated_id_is_settled_once(env, queue, me, received_ids):
+    assert settle(env, me, (queue, "delete", 1, [received_ids[0], received_ids[0]])).startswith(
+        b"1"
+    )
+    assert env.scores(queue).keys() == set(received_ids[1:])
 
 
-def test_digits_stand_in_the_order_of_the_groups(env, queue, me, taken):
-    env.raw.zadd(env.zset(queue), {taken[1]: 1})
+def test_the_reply_has_digits_in_the_order_of_the_groups(env, queue, me, received_ids):
+    env.raw.zadd(env.zset(queue), {received_ids[1]: 1})
     env.rsmq.receive_message(queue)
-    env.rsmq.delete_message(queue, taken[3])
-    groups = [(queue, "delete", 1, taken[:3]), (queue, "release", 1, taken[3:5])]
+    env.rsmq.delete_message(queue, received_ids[3])
+    groups = [(queue, "delete", 1, received_ids[:3]), (queue, "release", 1, received_ids[3:5])]
 
     assert settle(env, me, *groups) == b"12101"
 
 
-def test_a_settling_of_a_missing_queue_finds_nothing(env, queue, me, taken):
+def test_settling_in_a_missing_queue_finds_no_message(env, queue, me, received_ids):
     env.rsmq.delete_queue(queue)
 
-    assert settle(env, me, (queue, "delete", 1, taken[:2])) == b"00"
-    assert settle(env, me, (queue, "hide", 1, [(taken[2], 5000)])) == b"0"
+    assert settle(env, me, (queue, "delete", 1, received_ids[:2])) == b"00"
+    assert settle(env, me, (queue, "hide", 1, [(received_ids[2], 5000)])) == b"0"
     assert not env.raw.exists(env.zset(queue), env.hash(queue))
-    assert held(env, me).keys() == {"", *taken[3:]}
+    assert in_flight(env, me).keys() == {"", *received_ids[3:]}
     assert settle(env, me) == b""
 
 
-def test_who_lost_its_name_deletes_and_hides_and_forgets_nothing(env, queue, me, dead, taken):
+def test_a_replaced_worker_deletes_but_does_not_hide_or_release(env, queue, me, dead, received_ids):
     successor = worker(env, "theirs")
     enter(env, successor, dead="mine")
-    before = held(env, me)
-    assert before == {"": "theirs", **dict.fromkeys(taken, "1:q")}
+    before = in_flight(env, me)
+    assert before == {"": "theirs", **dict.fromkeys(received_ids, "1:q")}
 
-    assert settle(env, me, (queue, "delete", 1, taken[:1])) == b"1"
+    assert settle(env, me, (queue, "delete", 1, received_ids[:1])) == b"1"
     scores = env.scores(queue)
-    assert settle(env, me, (queue, "hide", 1, [(taken[1], 90_000)])) == b"2"
-    assert settle(env, me, (queue, "release", 1, taken[1:2])) == b"2"
+    assert settle(env, me, (queue, "hide", 1, [(received_ids[1], 90_000)])) == b"2"
+    assert settle(env, me, (queue, "release", 1, received_ids[1:2])) == b"2"
     with pytest.raises(WorkerReplaced):
-        settle(env, me, (queue, "extend", 1, [(taken[1], 90_000)]))
+        settle(env, me, (queue, "extend", 1, [(received_ids[1], 90_000)]))
     assert env.scores(queue) == scores
-    assert bury(env, me, (taken[2], 1)) == b"1"
-    assert env.scores(queue).keys() == {taken[1], *taken[3:]}
-    assert held(env, me) == before
+    assert dead_letter(env, me, (received_ids[2], 1)) == b"1"
+    assert env.scores(queue).keys() == {received_ids[1], *received_ids[3:]}
+    assert in_flight(env, me) == before
 
 
-def test_what_is_extended_stays_held(env, queue, me, taken):
-    before = held(env, me)
+def test_extended_messages_stay_in_flight(env, queue, me, received_ids):
+    before = in_flight(env, me)
     now = env.now_ms()
-    env.rsmq.release_messages(queue, taken[1:2])
+    env.rsmq.release_messages(queue, received_ids[1:2])
     env.rsmq.receive_message(queue)
 
-    assert settle(env, me, (queue, "extend", 1, [(id, 90_000) for id in taken[:2]])) == b"12"
-    assert now + 90_000 <= env.scores(queue)[taken[0]] <= env.now_ms() + 90_000
-    assert held(env, me) == before
+    assert settle(env, me, (queue, "extend", 1, [(id, 90_000) for id in received_ids[:2]])) == b"12"
+    assert now + 90_000 <= env.scores(queue)[received_ids[0]] <= env.now_ms() + 90_000
+    assert in_flight(env, me) == before
 
 
-@pytest.mark.parametrize("done", ["settle", "bury"])
-def test_a_message_that_is_held_from_another_queue_stays_noted(env, queue, me, dead, taken, done):
-    env.rsmq.move_messages(queue, dead, taken[:1])
-    env.raw.zadd(env.zset(dead), {taken[0]: 1})
-    take(env, me, want(env, dead))
-    assert held(env, me)[taken[0]] == "2:dead"
+@pytest.mark.parametrize("action", ["settle", "dead_letter"])
+def test_a_message_received_from_another_queue_stays_in_flight(
+    env, queue, me, dead, received_ids, action
+):
+    env.rsmq.move_messages(queue, dead, received_ids[:1])
+    env.raw.zadd(env.zset(dead), {received_ids[0]: 1})
+    receive(env, me, want(env, dead))
+    assert in_flight(env, me)[received_ids[0]] == "2:dead"
 
-    if done == "settle":
-        assert settle(env, me, (queue, "delete", 1, taken[:1])) == b"0"
+    if action == "settle":
+        assert settle(env, me, (queue, "delete", 1, received_ids[:1])) == b"0"
     else:
-        assert bury(env, me, (taken[0], 1)) == b"0"
-    assert env.scores(dead).keys() == set(taken[:1])
-    assert held(env, me)[taken[0]] == "2:dead"
+        assert dead_letter(env, me, (received_ids[0], 1)) == b"0"
+    assert env.scores(dead).keys() == set(received_ids[:1])
+    assert in_flight(env, me)[received_ids[0]] == "2:dead"
 
 
-def test_a_settling_of_thousands(env, queue, me):
+def test_thousands_are_settled(env, queue, me):
     ids = env.rsmq.send_messages(queue, ["m"] * 4500)
-    take(env, me)
+    receive(env, me)
     groups = [
         (queue, "delete", 1, ids[:2200]),
         (queue, "hide", 1, [(id, 90_000) for id in ids[2200:]]),
@@ -735,32 +753,34 @@ def test_a_settling_of_thousands(env, queue, me):
 
     assert settle(env, me, *groups) == b"1" * 4500
     assert env.scores(queue).keys() == set(ids[2200:])
-    assert held(env, me) == {"": "mine"}
+    assert in_flight(env, me) == {"": "mine"}
 
 
-@pytest.mark.parametrize("broken", ["another zset", "another hash", "another key of what it holds"])
-def test_a_settling_that_fails_changes_nothing(env, queue, me, taken, broken):
+@pytest.mark.parametrize(
+    "broken", ["another zset", "another hash", "another type of its messages in flight"]
+)
+def test_settling_that_fails_changes_nothing(env, queue, me, received_ids, broken):
     env.rsmq.create_queue("first")
     others = env.rsmq.send_messages("first", ["a"])
-    take(env, me, want(env, "first"))
-    UNRAISED[broken](env, None)
+    receive(env, me, want(env, "first"))
+    BROKEN[broken](env, None)
     before = env.state()
 
     with pytest.raises(redis.ResponseError):
-        settle(env, me, ("first", "delete", 1, others), (queue, "delete", 1, taken))
+        settle(env, me, ("first", "delete", 1, others), (queue, "delete", 1, received_ids))
     assert env.state() == before
 
 
-def test_a_burial_moves_messages_with_counters_and_reasons(env, queue, me, dead):
+def test_dead_lettering_moves_messages_with_counters_and_reasons(env, queue, me, dead):
     ids = env.rsmq.send_messages(queue, ["é", "b"])
     apalis = env.send_as_apalis(queue, "c")
     env.rsmq.receive_messages(queue, 9, vt=0)
-    take(env, me)
+    receive(env, me)
     fields = env.fields(queue)
     env.raw.hset(env.hash(dead), "maxsize", "1")
     before = env.now_ms()
 
-    assert bury(env, me, (ids[0], 2), (apalis, 2)) == b"11"
+    assert dead_letter(env, me, (ids[0], 2), (apalis, 2)) == b"11"
     moved = env.fields(dead)
     for id in (ids[0], apalis):
         assert before <= env.scores(dead)[id] <= env.now_ms()
@@ -773,22 +793,22 @@ def test_a_burial_moves_messages_with_counters_and_reasons(env, queue, me, dead)
         name: value for name, value in fields.items()
         if not name.startswith((ids[0], apalis))
     }  # fmt: skip
-    assert held(env, me) == {"": "mine", ids[1]: "2:q"}
+    assert in_flight(env, me) == {"": "mine", ids[1]: "2:q"}
     stored = reasons(env)
     assert stored.keys() == {ids[0], apalis}
     for id, record in stored.items():
         ms, _, why = record.partition(b":")
         assert int(ms) == env.scores(dead)[id]
-        assert json.loads(why) == WHY
+        assert json.loads(why) == REASON
 
 
-def test_a_reason_is_told_by_a_look(env, queue, me, dead):
+def test_peek_and_get_return_the_reason(env, queue, me, dead):
     (id,) = env.rsmq.send_messages(queue, ["m"])
-    take(env, me)
-    bury(env, me, (id, 1))
+    receive(env, me)
+    dead_letter(env, me, (id, 1))
 
     stored = env.rsmq.get_message(dead, id)
-    assert stored.reason == DeadLetterReason(**WHY, died_ms=stored.visible_at_ms)
+    assert stored.reason == DeadLetterReason(**REASON, died_ms=stored.visible_at_ms)
     assert env.rsmq.peek_messages(dead) == [stored]
     message = env.rsmq.receive_message(dead)
     assert (message.id, message.receive_count) == (id, 2)
@@ -796,25 +816,25 @@ def test_a_reason_is_told_by_a_look(env, queue, me, dead):
 
 def test_reasons_live_for_a_month_after_the_last(env, queue, me, dead):
     first, second = env.rsmq.send_messages(queue, ["a", "b"])
-    take(env, me)
-    bury(env, me, (first, 1))
+    receive(env, me)
+    dead_letter(env, me, (first, 1))
     key = keys_of(env, dead).reasons
     assert 30 * DAY - 5000 < env.raw.pttl(key) <= 30 * DAY
     env.raw.pexpire(key, 1000)
-    bury(env, me, (second, 1))
+    dead_letter(env, me, (second, 1))
 
     assert 30 * DAY - 5000 < env.raw.pttl(key) <= 30 * DAY
     assert env.raw.pttl(env.hash(dead)) == env.raw.pttl(env.zset(dead)) == -1
 
 
-def test_beyond_the_bound_messages_are_moved_without_reasons(env, queue, me, dead, monkeypatch):
+def test_beyond_the_limit_messages_are_moved_without_reasons(env, queue, me, dead, monkeypatch):
     monkeypatch.setattr(workers, "MAX_REASONS", 3)
     ids = env.rsmq.send_messages(queue, ["m"] * 8)
-    take(env, me)
+    receive(env, me)
 
-    assert bury(env, me, *((id, 1) for id in ids[:5])) == b"11111"
+    assert dead_letter(env, me, *((id, 1) for id in ids[:5])) == b"11111"
     assert reasons(env).keys() == set(ids[:3])
-    assert bury(env, me, (ids[5], 1)) == b"1"
+    assert dead_letter(env, me, (ids[5], 1)) == b"1"
     assert env.scores(dead).keys() == set(ids[:6])
     assert reasons(env).keys() - {""} == set(ids[:3])
     assert env.rsmq.get_message(dead, ids[5]).reason is None
@@ -823,66 +843,68 @@ def test_beyond_the_bound_messages_are_moved_without_reasons(env, queue, me, dea
 def test_reasons_of_messages_that_left_make_room(env, queue, me, dead, monkeypatch):
     monkeypatch.setattr(workers, "MAX_REASONS", 3)
     ids = env.rsmq.send_messages(queue, ["m"] * 8)
-    take(env, me)
-    bury(env, me, *((id, 1) for id in ids[:3]))
+    receive(env, me)
+    dead_letter(env, me, *((id, 1) for id in ids[:3]))
     env.rsmq.delete_messages(dead, ids[:2])
 
-    assert bury(env, me, (ids[3], 1)) == b"1"
+    assert dead_letter(env, me, (ids[3], 1)) == b"1"
     assert reasons(env).keys() - {""} == {ids[2], ids[3]}
     assert len(reasons(env)) <= 3
 
 
-def test_old_reasons_are_looked_for_from_call_to_call(env, queue, me, dead, monkeypatch):
+def test_each_call_removes_some_old_reasons(env, queue, me, dead, monkeypatch):
     monkeypatch.setattr(workers, "MAX_REASONS", 100)
     key = keys_of(env, dead).reasons
     kept, (id,) = env.rsmq.send_messages(dead, ["m"] * 2500), env.rsmq.send_messages(queue, ["m"])
     old = [f"{number:032}" for number in range(500)]
     env.raw.hset(key, mapping=dict.fromkeys([*old, *kept], "5:{}"))
-    take(env, me)
+    receive(env, me)
 
     for _ in range(8):
-        bury(env, me, (id, 1))
+        dead_letter(env, me, (id, 1))
     assert reasons(env).keys() - {""} == set(kept)
     assert env.scores(dead).keys() == {id, *kept}
 
 
-def test_what_only_left_its_fields_behind_is_gone_and_not_buried(env, queue, me, dead, taken):
-    env.raw.zrem(env.zset(queue), taken[0])  # some clients delete without MULTI
+def test_orphan_fields_are_not_dead_lettered(env, queue, me, dead, received_ids):
+    env.raw.zrem(env.zset(queue), received_ids[0])  # some clients delete without MULTI
     before = env.fields(dead)
 
     for _ in range(2):
-        assert bury(env, me, (taken[0], 1)) == b"0"
+        assert dead_letter(env, me, (received_ids[0], 1)) == b"0"
         assert env.scores(dead) == {}
         assert env.fields(dead) == before
 
 
-@pytest.mark.parametrize("done", ["hide", "release"])
-def test_what_only_left_its_fields_behind_does_not_come_back(env, queue, me, taken, done):
-    env.raw.zrem(env.zset(queue), taken[0])
-    pairs = [(taken[0], 5000)] if done == "hide" else taken[:1]
+@pytest.mark.parametrize("action", ["hide", "release"])
+def test_orphan_fields_do_not_become_a_message_again(env, queue, me, received_ids, action):
+    env.raw.zrem(env.zset(queue), received_ids[0])
+    pairs = [(received_ids[0], 5000)] if action == "hide" else received_ids[:1]
 
-    assert settle(env, me, (queue, done, 1, pairs)) in (b"0", b"1")
-    assert env.scores(queue).keys() == set(taken[1:])
-    assert taken[0] not in held(env, me)
+    assert settle(env, me, (queue, action, 1, pairs)) in (b"0", b"1")
+    assert env.scores(queue).keys() == set(received_ids[1:])
+    assert received_ids[0] not in in_flight(env, me)
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_burial_of_what_was_received_since_changes_nothing(env, queue, me, dead, taken, count):
-    env.raw.zadd(env.zset(queue), {taken[0]: 1})
+def test_a_message_that_was_received_again_is_not_dead_lettered(
+    env, queue, me, dead, received_ids, count
+):
+    env.raw.zadd(env.zset(queue), {received_ids[0]: 1})
     assert env.rsmq.receive_message(queue).receive_count == 2
     before = env.state()
 
-    assert bury(env, me, (taken[0], count)) == b"2"
+    assert dead_letter(env, me, (received_ids[0], count)) == b"2"
     after = env.state()
     after.pop(me.in_flight_key)
     before.pop(me.in_flight_key)
     assert after == before
-    assert (taken[0] in held(env, me)) == (count == 3)
+    assert (received_ids[0] in in_flight(env, me)) == (count == 3)
 
 
-def test_a_burial_that_is_run_twice_moves_once(env, queue, me, dead, taken):
+def test_dead_lettering_twice_moves_once(env, queue, me, dead, received_ids):
     keys, to = keys_of(env, queue), keys_of(env, dead)
-    operation = dead_letter_messages(me, keys, to, [(taken[0], 1, WHY)])
+    operation = dead_letter_messages(me, keys, to, [(received_ids[0], 1, REASON)])
     assert env.rsmq.run(operation) == b"1"
     before = env.state()
 
@@ -891,150 +913,152 @@ def test_a_burial_that_is_run_twice_moves_once(env, queue, me, dead, taken):
     assert env.state() == before
 
 
-def test_a_message_named_twice_is_buried_once(env, queue, me, dead, taken):
-    assert bury(env, me, (taken[0], 1), (taken[0], 1)) == b"10"
+def test_a_repeated_id_is_dead_lettered_once(env, queue, me, dead, received_ids):
+    assert dead_letter(env, me, (received_ids[0], 1), (received_ids[0], 1)) == b"10"
     assert env.fields(dead)["totalsent"] == "1"
 
 
-def test_nothing_is_buried_in_a_missing_queue(env, queue, me, taken):
+def test_dead_lettering_into_a_missing_queue_changes_nothing(env, queue, me, received_ids):
     for half_made in (False, True):
         if half_made:
             env.raw.hset(env.hash("dead"), mapping={"vt": 30, "delay": 0})
         before = env.state()
         with pytest.raises(QueueNotFound) as caught:
-            bury(env, me, (taken[0], 1))
+            dead_letter(env, me, (received_ids[0], 1))
         assert caught.value.value == "dead"
         assert env.state() == before
 
 
-def test_a_burial_of_a_missing_queues_messages_finds_none(env, queue, me, dead, taken):
+def test_dead_lettering_from_a_missing_queue_finds_no_message(env, queue, me, dead, received_ids):
     env.rsmq.delete_queue(queue)
 
-    assert bury(env, me, (taken[0], 1)) == b"0"
+    assert dead_letter(env, me, (received_ids[0], 1)) == b"0"
     assert not env.raw.exists(env.zset(queue), env.hash(queue), keys_of(env, dead).reasons)
-    assert taken[0] not in held(env, me)
+    assert received_ids[0] not in in_flight(env, me)
 
 
-UNBURIED = {
-    "another zset": lambda env: UNRAISED["another zset"](env, None),
-    "another hash": lambda env: UNRAISED["another hash"](env, None),
+BROKEN_DEAD_LETTERING = {
+    "another zset": lambda env: BROKEN["another zset"](env, None),
+    "another hash": lambda env: BROKEN["another hash"](env, None),
     "another target": lambda env: env.raw.set(env.zset("dead"), "text"),
     "other reasons": lambda env: env.raw.set(f"{env.zset('dead')}:x:reasons", "text"),
-    "another key of what it holds": lambda env: UNRAISED["another key of what it holds"](env, None),
+    "another type of its messages in flight": lambda env: BROKEN[
+        "another type of its messages in flight"
+    ](env, None),
 }
 
 
-@pytest.mark.parametrize("broken", UNBURIED)
-def test_a_burial_that_fails_changes_nothing(env, queue, me, dead, taken, broken):
-    UNBURIED[broken](env)
+@pytest.mark.parametrize("broken", BROKEN_DEAD_LETTERING)
+def test_dead_lettering_that_fails_changes_nothing(env, queue, me, dead, received_ids, broken):
+    BROKEN_DEAD_LETTERING[broken](env)
     before = env.state()
 
     with pytest.raises(redis.ResponseError):
-        bury(env, me, *((id, 1) for id in taken))
+        dead_letter(env, me, *((id, 1) for id in received_ids))
     assert env.state() == before
 
 
-def test_no_message_is_lost_that_is_buried_where_it_is(env, queue, me, taken):
+def test_dead_lettering_into_the_same_queue_loses_no_message(env, queue, me, received_ids):
     with suppress(RSMQError, redis.ResponseError):  # a refusal is as good
-        bury(env, me, (taken[0], 1), target=queue)
+        dead_letter(env, me, (received_ids[0], 1), target=queue)
 
-    assert taken[0] in env.scores(queue)
-    assert env.fields(queue)[taken[0]] == "0"
+    assert received_ids[0] in env.scores(queue)
+    assert env.fields(queue)[received_ids[0]] == "0"
 
 
-def test_a_burial_of_thousands(env, queue, me, dead):
+def test_thousands_are_dead_lettered(env, queue, me, dead):
     ids = env.rsmq.send_messages(queue, ["m"] * 2200)
-    take(env, me)
+    receive(env, me)
 
-    assert bury(env, me, *((id, 1) for id in ids)) == b"1" * 2200
+    assert dead_letter(env, me, *((id, 1) for id in ids)) == b"1" * 2200
     assert env.scores(dead).keys() == set(ids)
     assert env.fields(dead)["totalsent"] == "2200"
     assert reasons(env).keys() == set(ids)
-    assert held(env, me) == {"": "mine"}
+    assert in_flight(env, me) == {"": "mine"}
 
 
-def alive(env):
+def registered(env):
     stored = env.raw.hgetall(f"{env.ns}:x:workers")
     return {name.decode(): value.decode() for name, value in stored.items()}
 
 
-def test_a_free_name_is_given(env):
+def test_a_free_name_can_be_registered(env):
     me = worker(env, "mine")
     before = env.now_ms()
 
     assert enter(env, me, info={"host": "é:1", "pid": 5}, ttl=2.5) is None
-    until, token, info = alive(env)["w"].split(":", 2)
+    until, token, info = registered(env)["w"].split(":", 2)
     assert before + 2500 <= int(until) <= env.now_ms() + 2500
     assert (token, json.loads(info)) == ("mine", {"host": "é:1", "pid": 5})
-    assert held(env, me) == {"": "mine"}
+    assert in_flight(env, me) == {"": "mine"}
     for key in (f"{env.ns}:x:workers", me.in_flight_key):
         assert DAY - 5000 < env.raw.pttl(key) <= DAY
     assert sorted(env.state()) == sorted([f"{env.ns}:x:workers".encode(), me.in_flight_key])
 
 
-def test_a_name_whose_worker_is_alive_is_not_given(env, me):
-    beat(env, me, info={"pid": 7}, ttl=10)
+def test_the_name_of_a_live_worker_cannot_be_registered(env, me):
+    heartbeat(env, me, info={"pid": 7}, ttl=10)
     before = env.state()
-    other = enter(env, worker(env, "theirs"), dead="somebody")
+    other = enter(env, worker(env, "theirs"), dead="unknown")
 
     assert 5000 < other.remaining_ms <= 10_000
     assert (other.token, json.loads(other.info)) == ("mine", {"pid": 7})
     assert env.state() == before
 
 
-def ended(env, name="w", ago_ms=1):
-    """Let a worker's time be over."""
-    _, rest = alive(env)[name].split(":", 1)
+def expire(env, name="w", ago_ms=1):
+    """Let the sign of life of a worker expire."""
+    _, rest = registered(env)[name].split(":", 1)
     env.raw.hset(f"{env.ns}:x:workers", name, f"{env.now_ms() - ago_ms}:{rest}")
 
 
-@pytest.mark.parametrize("how", ["its time is over", "its token is known to be dead", "it left"])
-def test_a_dead_workers_name_is_given_with_what_it_held(env, queue, me, how):
+@pytest.mark.parametrize("how", ["it expired", "its token is reported as dead", "it left"])
+def test_the_successor_of_a_dead_worker_has_its_messages_in_flight(env, queue, me, how):
     ids = env.rsmq.send_messages(queue, ["a", "b"])
-    take(env, me)
-    if how == "its time is over":
-        ended(env)
+    receive(env, me)
+    if how == "it expired":
+        expire(env)
     elif how == "it left":
         assert leave(env, me) == 2
     successor = worker(env, "theirs")
 
     assert enter(env, successor, dead="mine" if "token" in how else "") is None
-    assert held(env, me) == {"": "theirs", **dict.fromkeys(ids, "1:q")}
-    assert alive(env)["w"].split(":")[1] == "theirs"
+    assert in_flight(env, me) == {"": "theirs", **dict.fromkeys(ids, "1:q")}
+    assert registered(env)["w"].split(":")[1] == "theirs"
     found = env.rsmq.run_steps(list_in_flight(Namespace(env.ns), "w"))
     assert {queue: sorted(receipts) for queue, receipts in found.items()} == {
         "q": sorted((id, 1) for id in ids)
     }
     assert settle(env, successor, (queue, "release", 1, ids)) == b"11"
-    assert held(env, me) == {"": "theirs"}
+    assert in_flight(env, me) == {"": "theirs"}
 
 
 def test_the_same_token_enters_again(env, queue, me):
     env.rsmq.send_messages(queue, ["a"])
-    take(env, me)
-    before = held(env, me)
+    receive(env, me)
+    before = in_flight(env, me)
 
     assert enter(env, me, info={"pid": 2}) is None
-    assert held(env, me) == before
-    assert alive(env)["w"].endswith(':{"pid": 2}')
+    assert in_flight(env, me) == before
+    assert registered(env)["w"].endswith(':{"pid": 2}')
 
 
-def test_a_beat_says_for_how_long_and_what(env, me):
-    ended(env)
+def test_a_heartbeat_stores_its_expiry_and_the_info(env, me):
+    expire(env)
     for key in (f"{env.ns}:x:workers", me.in_flight_key):
         env.raw.pexpire(key, 5000)
     before = env.now_ms()
-    beat(env, me, info={"jobs": 3}, ttl=4)
+    heartbeat(env, me, info={"jobs": 3}, ttl=4)
 
-    until, token, info = alive(env)["w"].split(":", 2)
+    until, token, info = registered(env)["w"].split(":", 2)
     assert before + 4000 <= int(until) <= env.now_ms() + 4000
     assert (token, json.loads(info)) == ("mine", {"jobs": 3})
     for key in (f"{env.ns}:x:workers", me.in_flight_key):
         assert DAY - 5000 < env.raw.pttl(key) <= DAY
 
 
-@pytest.mark.parametrize("step", [beat, leave])
-def test_who_lost_its_name_neither_beats_nor_leaves(env, me, step):
+@pytest.mark.parametrize("step", [send_heartbeat, leave])
+def test_a_replaced_worker_cannot_send_heartbeats_or_leave(env, me, step):
     enter(env, worker(env, "theirs"), dead="mine")
     before = env.state()
 
@@ -1044,41 +1068,41 @@ def test_who_lost_its_name_neither_beats_nor_leaves(env, me, step):
     assert env.state() == before
 
 
-def test_who_leaves_with_nothing_leaves_nothing(env, me):
+def test_leaving_without_messages_leaves_no_key(env, me):
     assert leave(env, me) == 0
     assert env.state() == {}
     assert leave(env, me) == 0
     assert env.state() == {}
 
 
-def test_who_leaves_with_messages_leaves_a_note_of_them(env, queue, me):
+def test_leaving_with_messages_keeps_them_in_flight(env, queue, me):
     ids = env.rsmq.send_messages(queue, ["a", "b", "c"])
-    take(env, me)
+    receive(env, me)
 
     assert leave(env, me) == 3
-    assert alive(env) == {}
-    assert held(env, me) == {"": "mine", **dict.fromkeys(ids, "1:q")}
+    assert registered(env) == {}
+    assert in_flight(env, me) == {"": "mine", **dict.fromkeys(ids, "1:q")}
     assert 0 < env.raw.pttl(me.in_flight_key) <= DAY
     assert leave(env, me) == 3
 
 
-def test_who_died_long_ago_is_forgotten_when_another_enters(env, me):
+def test_a_registration_removes_workers_that_died_long_ago(env, me):
     for name in ("lately", "long-ago"):
         enter(env, worker(env, "t", name))
-    ended(env, "lately", DAY - 60_000)
-    ended(env, "long-ago", DAY + 60_000)
+    expire(env, "lately", DAY - 60_000)
+    expire(env, "long-ago", DAY + 60_000)
     env.raw.hset(f"{env.ns}:x:workers", "broken", "text")
     enter(env, worker(env, "t", "new"))
 
-    assert alive(env).keys() == {"w", "lately", "new"}
+    assert registered(env).keys() == {"w", "lately", "new"}
 
 
 @pytest.mark.parametrize("stored", ["", "text", ":mine:{}", "9999999999999", "-1:mine:{}"])
-def test_a_broken_entry_is_as_none(env, stored):
+def test_an_invalid_entry_does_not_block_its_name(env, stored):
     env.raw.hset(f"{env.ns}:x:workers", "w", stored)
 
     assert enter(env, worker(env)) is None
-    assert alive(env)["w"].split(":")[1] == "mine"
+    assert registered(env)["w"].split(":")[1] == "mine"
 
 
 def test_workers_are_listed_with_the_servers_time(env, me):
@@ -1087,7 +1111,7 @@ def test_workers_are_listed_with_the_servers_time(env, me):
     now, found = env.rsmq.run(list_workers(Namespace(env.ns)))
 
     assert before <= now <= env.now_ms()
-    assert {name: value.decode() for name, value in found.items()} == alive(env)
+    assert {name: value.decode() for name, value in found.items()} == registered(env)
     assert found.keys() == {"w", "v"}
 
 
@@ -1099,14 +1123,14 @@ def test_without_workers_the_list_is_empty(env):
     assert env.state() == {}
 
 
-def test_what_a_worker_holds_is_told_by_queue_over_many_pages(env, queue, me):
+def test_messages_in_flight_are_listed_by_queue_over_many_pages(env, queue, me):
     env.rsmq.create_queue("p")
     expected = {
         name: env.rsmq.send_messages(name, ["m"] * number)
         for name, number in ((queue, 2500), ("p", 700))
     }
     env.rsmq.receive_messages("p", 700, vt=0)
-    take(env, me, want(env), want(env, "p"))
+    receive(env, me, want(env), want(env, "p"))
     before = env.state()
     found = env.rsmq.run_steps(list_in_flight(Namespace(env.ns), "w"))
 
@@ -1117,7 +1141,7 @@ def test_what_a_worker_holds_is_told_by_queue_over_many_pages(env, queue, me):
     assert env.state() == before
 
 
-def test_what_was_begun_alone_and_never_ended_is_known(env, queue):
+def test_quarantine_counts_runs_that_began_and_did_not_end(env, queue):
     keys = keys_of(env, queue)
 
     def begin(id, count):
@@ -1126,7 +1150,7 @@ def test_what_was_begun_alone_and_never_ended_is_known(env, queue):
     assert begin("a" * 32, 2) == 0
     assert env.raw.hgetall(keys.quarantined) == {b"a" * 32: b"1:2"}
     assert 7 * DAY - 5000 < env.raw.pttl(keys.quarantined) <= 7 * DAY
-    assert begin("a" * 32, 2) == 0  # the reply of the first attempt was lost
+    assert begin("a" * 32, 2) == 0  # a repetition after a lost reply
     assert begin("b" * 32, 1) == 0
     assert begin("a" * 32, 3) == 1
     assert begin("a" * 32, 4) == 2
@@ -1141,71 +1165,73 @@ def begun_in_quarantine(env, ids, count=1):
 
 @pytest.mark.parametrize("action", ["delete", "hide", "release"])
 def test_settling_removes_the_counter_of_runs_in_quarantine_of_receipts_that_fit(
-    env, queue, me, taken, action
+    env, queue, me, received_ids, action
 ):
-    begun_in_quarantine(env, taken)
-    env.rsmq.change_message_visibility(queue, taken[1], 0)
-    env.rsmq.receive_message(queue)  # that one has another receipt now
-    env.rsmq.delete_message(queue, taken[2])
-    ids = [(id, 60_000) for id in taken[:3]] if action == "hide" else taken[:3]
+    begun_in_quarantine(env, received_ids)
+    env.rsmq.change_message_visibility(queue, received_ids[1], 0)
+    env.rsmq.receive_message(queue)  # it has another receipt now
+    env.rsmq.delete_message(queue, received_ids[2])
+    ids = [(id, 60_000) for id in received_ids[:3]] if action == "hide" else received_ids[:3]
 
     assert settle(env, me, (queue, action, 1, ids, True)) == b"120"
     assert sorted(env.raw.hkeys(keys_of(env, queue).quarantined)) == sorted(
-        id.encode() for id in taken[1:]
+        id.encode() for id in received_ids[1:]
     )
 
 
 @pytest.mark.parametrize("action", ["delete", "hide", "release", "extend"])
 def test_settling_leaves_the_counter_where_the_outcome_of_the_run_is_not_known(
-    env, queue, me, taken, action
+    env, queue, me, received_ids, action
 ):
-    begun_in_quarantine(env, taken)
-    ids = [(id, 60_000) for id in taken] if action in {"hide", "extend"} else taken
+    begun_in_quarantine(env, received_ids)
+    ids = [(id, 60_000) for id in received_ids] if action in {"hide", "extend"} else received_ids
 
-    assert settle(env, me, (queue, action, 1, ids)) == b"1" * len(taken)
-    assert len(env.raw.hkeys(keys_of(env, queue).quarantined)) == len(taken)
+    assert settle(env, me, (queue, action, 1, ids)) == b"1" * len(received_ids)
+    assert len(env.raw.hkeys(keys_of(env, queue).quarantined)) == len(received_ids)
 
 
 @pytest.mark.parametrize("action", ["delete", "hide", "release"])
-def test_a_replaced_worker_removes_the_counter_only_with_the_message(env, queue, me, taken, action):
-    begun_in_quarantine(env, taken)
+def test_a_replaced_worker_removes_the_counter_only_with_the_message(
+    env, queue, me, received_ids, action
+):
+    begun_in_quarantine(env, received_ids)
     enter(env, worker(env, "theirs"), dead="mine")
-    ids = [(id, 60_000) for id in taken] if action == "hide" else taken
+    ids = [(id, 60_000) for id in received_ids] if action == "hide" else received_ids
 
-    told = settle(env, me, (queue, action, 1, ids, True))
-    assert told == (b"1" if action == "delete" else b"2") * len(taken)
+    reply = settle(env, me, (queue, action, 1, ids, True))
+    assert reply == (b"1" if action == "delete" else b"2") * len(received_ids)
     assert env.raw.exists(keys_of(env, queue).quarantined) == (action != "delete")
 
 
-def test_burying_removes_the_counter_of_runs_in_quarantine_of_receipts_that_fit(
-    env, queue, me, taken
+def test_dead_lettering_removes_the_counter_of_runs_in_quarantine_of_receipts_that_fit(
+    env, queue, me, received_ids
 ):
     env.rsmq.create_queue("dead")
-    begun_in_quarantine(env, taken)
-    receipts = [(taken[0], 1), (taken[1], 2)]
+    begun_in_quarantine(env, received_ids)
+    receipts = [(received_ids[0], 1), (received_ids[1], 2)]
 
-    def bury_them(*, quarantined):
-        messages = [(id, count, WHY) for id, count in receipts]
+    def dead_letter_all(*, quarantined):
+        messages = [(id, count, REASON) for id, count in receipts]
         keys, dead = keys_of(env, queue), keys_of(env, "dead")
         return env.rsmq.run(dead_letter_messages(me, keys, dead, messages, quarantined=quarantined))
 
-    assert bury_them(quarantined=True) == b"12"
+    assert dead_letter_all(quarantined=True) == b"12"
     assert sorted(env.raw.hkeys(keys_of(env, queue).quarantined)) == sorted(
-        id.encode() for id in taken[1:]
+        id.encode() for id in received_ids[1:]
     )
-    receipts = [(taken[1], 1)]
-    assert bury_them(quarantined=False) == b"1"
-    assert len(env.raw.hkeys(keys_of(env, queue).quarantined)) == len(taken) - 1
+    receipts = [(received_ids[1], 1)]
+    assert dead_letter_all(quarantined=False) == b"1"
+    assert len(env.raw.hkeys(keys_of(env, queue).quarantined)) == len(received_ids) - 1
 
 
-def test_a_counter_of_another_type_keeps_no_message_from_being_settled(env, queue, me, taken):
+def test_a_counter_of_another_type_does_not_block_settling(env, queue, me, received_ids):
     env.raw.set(keys_of(env, queue).quarantined, "not ours")
 
-    assert settle(env, me, (queue, "delete", 1, taken, True)) == b"1" * len(taken)
+    assert settle(env, me, (queue, "delete", 1, received_ids, True)) == b"1" * len(received_ids)
     assert env.raw.get(keys_of(env, queue).quarantined) == b"not ours"
 
 
-def test_later_quarantine_run_prolongs_all_records(env, queue):
+def test_a_later_run_in_quarantine_extends_the_expiry_of_all(env, queue):
     keys = keys_of(env, queue)
     env.rsmq.run(record_quarantine_run(keys, "a" * 32, 1))
     env.raw.pexpire(keys.quarantined, 1000)

@@ -1,4 +1,4 @@
-"""The README's commands run as they stand, and its tables are those of the program."""
+"""The commands in the README run unchanged, and its tables agree with the program."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ BLOCKS = [text for language, text in FENCED if not language]
 def test_a_block_of_commands_runs(block, processes, rsmq):  # noqa: F811 - as above
     if "create orders " not in block:
         rsmq.create_queue("orders")
-    code, _, said = processes.shell(f"set -e\n{block}")
+    code, _, error = processes.shell(f"set -e\n{block}")
 
-    assert (code, said) == (0, "")
+    assert (code, error) == (0, "")
 
 
 @pytest.mark.parametrize("heading", ["Doctor", "Moving over"])
 def test_the_commands_of_other_sections_run(heading, processes, rsmq):  # noqa: F811 - as above
-    """They end with 0 or 1: 1 is a fault of the server of the tests, or no topic of rfq."""
+    """Exit code 1 is a finding on the test server, or a missing topic of rfq."""
     rsmq.create_queue("orders")
     section = TEXT[TEXT.index(f"## {heading}\n") :].partition("\n## ")[0]
     block = re.search(r"^```\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[1]
     for line in block.splitlines():
-        code, out, said = processes.shell(line)
-        assert (code in {0, 1}, said) == (True, ""), line
+        code, out, error = processes.shell(line)
+        assert (code in {0, 1}, error) == (True, ""), line
         assert out
 
 
@@ -49,7 +49,7 @@ def test_the_profiles_are_read(tmp_path, monkeypatch):
     assert (config.default, set(config.profiles)) == ("local", {"local", "shop"})
 
 
-def test_the_tables_are_those_of_the_program():
+def test_the_tables_agree_with_the_program():
     rows = re.findall(r"^\| (`.*?) \|", SECTION, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
     codes = dict(re.findall(r"^\| (\d+) \| ([^;|]*)", SECTION, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""The examples do what they say."""
+"""The examples print what their documentation says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "scripts" / "examples"
-#: Those of PyRSMQ are run by compat/, under PyRSMQ too.
+#: compat/ runs the examples of PyRSMQ, also under PyRSMQ itself.
 ELSEWHERE = {"pyrsmq_consumer.py", "pyrsmq_producer.py"}
 
 PRINTS = {
@@ -33,7 +33,7 @@ PRINTS = {
 
 
 @pytest.mark.parametrize("name", PRINTS)
-def test_an_example_prints_what_it_says_and_leaves_nothing(name, server):
+def test_an_example_prints_its_output_and_leaves_no_keys(name, server):
     run = subprocess.run(
         [sys.executable, "-W", "error", FOLDER / name, str(server.port)],
         capture_output=True,
@@ -47,7 +47,7 @@ def test_an_example_prints_what_it_says_and_leaves_nothing(name, server):
         assert raw.keys("rsmq:*example*") == []
 
 
-def test_every_example_is_run_and_short():
+def test_every_example_is_tested_and_short():
     found = {path.name for path in FOLDER.glob("*.py")}
 
     assert found == PRINTS.keys() | ELSEWHERE

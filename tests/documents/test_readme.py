@@ -1,4 +1,4 @@
-"""What the documents show is run, and what they list is there."""
+"""The examples in the documents run, and their lists are complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.contract.conftest import ACL_RULES, ADMIN, CONSUMER, PRODUCER
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 ALL_BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-#: Spark's are run by tests/spark/session/test_documents.py: Spark talks on the error output.
+#: tests/spark/session/test_documents.py runs those of Spark, which writes to standard error.
 BLOCKS = [block for block in ALL_BLOCKS if "rsmq.spark" not in block]
 
 
@@ -43,7 +43,7 @@ def test_a_block_runs_as_pasted(block, server, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    if "worker.run()" in block:  # until it is told to stop
+    if "worker.run()" in block:  # it runs until SIGTERM
         with RSMQ.from_url(server.url) as rsmq:
             until(lambda: any(each.alive for each in list_workers(rsmq)))
             rsmq.send_message("orders", {"number": 1}, codec=JSON)
@@ -55,10 +55,10 @@ def test_a_block_runs_as_pasted(block, server, tmp_path):
     assert "worker.run()" not in block or out == "order 1 attempt 1\n"
 
 
-def until(true):
-    """Wait for what a program does."""
+def until(condition):
+    """Wait until the condition is true."""
     deadline = time.monotonic() + 20
-    while not true():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -93,7 +93,7 @@ def test_the_readme_lists_every_hook_with_its_arguments():
         assert f"`{name}({', '.join(arguments)})`" in section
 
 
-def test_the_readme_gives_the_rules_that_the_contract_suite_runs_under():
+def test_the_readme_has_the_rules_of_the_contract_tests():
     rows = dict(
         re.findall(r"^\| (producer|consumer|administrator)[^|]*\| (.*) \|$", README, re.MULTILINE)
     )
@@ -107,13 +107,13 @@ def test_the_readme_gives_the_rules_that_the_contract_suite_runs_under():
 
 
 @pytest.mark.parametrize("document", ["README.md", "scripts/README.md", "CHANGELOG.md"])
-def test_links_to_files_lead_somewhere(document):
+def test_links_to_files_exist(document):
     path = ROOT / document
     for link in re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text()):
         assert (path.parent / link).exists(), link
 
 
-def test_the_figures_of_speed_are_those_that_were_measured():
+def test_the_figures_of_speed_are_the_measured_ones():
     measured = (ROOT / "scripts" / "benchmark" / "measured" / "bench.md").read_text().splitlines()
     speed = README[README.index("## Speed") : README.index("## Links")]
     lines = [line for line in speed.splitlines() if line.startswith("|")]
@@ -158,7 +158,7 @@ def test_the_demo_processes_every_line(server, tmp_path):
         (["--url", "redis://127.0.0.1:1"], 1),
     ],
 )
-def test_the_demo_says_why_it_cannot_run(arguments, status):
+def test_the_demo_reports_why_it_cannot_run(arguments, status):
     result = subprocess.run(
         [sys.executable, ROOT / "scripts" / "demo.py", *arguments],
         capture_output=True,

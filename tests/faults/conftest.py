@@ -10,7 +10,7 @@ import redis
 import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ
-from tests.faces import Blocking
+from tests.blocking import Blocking
 from tests.proxy import Proxy
 
 _numbers = itertools.count()

@@ -14,8 +14,8 @@ import redis
 import redis.exceptions as redis_errors
 
 from rsmq import BYTES, RSMQ, TEXT, AsyncRSMQ, MessageTooLong, QueueNotFound
-from tests.faces import Blocking
-from tests.ledger import keep
+from tests.blocking import Blocking
+from tests.ledger import run_with_kills
 from tests.proxy import Proxy
 from tests.scale import scaled
 from tests.servers import Server, redis_7, redis_62
@@ -185,7 +185,7 @@ def test_a_storm_of_script_flushes_is_never_noticed(server):
 @pytest.mark.timeout(scaled(120, 3600))
 def test_kill_9_with_appendfsync_always_loses_nothing():
     messages, kills = scaled(8_000, 1_000_000), scaled(4, 200)
-    ledger = keep(messages, kills)
+    ledger = run_with_kills(messages, kills)
     print(
         f"{len(ledger.sent)} sends acknowledged, {kills} kills, {ledger.unknown} sends unknown, "
         f"{len(ledger.lost)} lost, {len(ledger.problems)} problems, {ledger.seconds:.0f} s"
@@ -197,8 +197,8 @@ def test_kill_9_with_appendfsync_always_loses_nothing():
     assert ledger.unexpected <= ledger.unknown
     assert ledger.total_sent == messages + ledger.unexpected
     assert (ledger.left, ledger.fields_left) == (0, 7)
-    for seen in ledger.held.values():
-        counts = [count for count, *_ in seen]
+    for receives in ledger.receives.values():
+        counts = [count for count, *_ in receives]
         assert len(counts) == len(set(counts))
 
 

@@ -9,7 +9,7 @@ import pytest
 import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ
-from tests.faces import Blocking
+from tests.blocking import Blocking
 from tests.servers import Server, redis_7
 
 LARGE = ["x" * 9000] * 20

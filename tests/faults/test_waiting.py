@@ -31,7 +31,7 @@ from tests.servers import Server, redis_7
 _numbers = itertools.count()
 
 #: The longest time between an event and the end of the wait. Generous, because machines are busy;
-#: but less than 15 seconds, after which a waiter receives without any event (schedule.SAFETY).
+#: but less than SAFETY_SECONDS (15), after which a waiter receives without any event.
 WITHIN_SECONDS = 12
 
 

@@ -1,8 +1,8 @@
 """
-Random calls on a queue, against a model in a page of Python, on raw keys.
+Random calls on a queue, compared with a short model in Python and with the raw keys.
 
-The model is told each score that the server's clock decided, after holding it against the bounds
-that the call allows; which message comes, what each call answers and every key is its own work.
+Scores depend on the server's clock: the test checks that each is within the bounds of its call, and
+stores it in the model. The model itself predicts the messages, the results and all keys.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from hypothesis.stateful import (
 
 from rsmq import RSMQ, AsyncRSMQ, MessageTooLong, QueueExists, QueueNotFound
 from rsmq.transport import memory
-from tests.faces import Blocking
+from tests.blocking import Blocking
 from tests.scale import scaled
 
 _numbers = itertools.count()
 
-# Times of calls are far apart, so that no moment of the run itself can matter.
+# The times are so far apart that the duration of the test cannot matter.
 HIDDEN = st.sampled_from([0, 100, 200])
 PASSED = st.sampled_from([50, 100, 250])
 BODIES = st.sampled_from(["", "é", "x" * 1500]) | st.text(max_size=20)
 
 
 class Queue:
-    """What the model knows of a queue."""
+    """The model of a queue."""
 
     def __init__(self, vt, delay, maxsize):
         self.vt, self.delay, self.maxsize = vt, delay, maxsize
@@ -56,7 +56,7 @@ class Queue:
 
 
 class Dead:
-    """What the model knows of the dead-letter queue, which only moves and redrives change."""
+    """The model of the dead-letter queue, which only moves and redrives change."""
 
     def __init__(self):
         self.sent = 0
@@ -64,7 +64,7 @@ class Dead:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """The calls; ``connect`` is given by the test."""
+    """The calls. The test supplies ``connect``."""
 
     connect = None
     receipts = Bundle("receipts")
@@ -88,13 +88,13 @@ class QueueMachine(RuleBasedStateMachine):
     def score(self, id):
         return self.raw.zscore(f"{self.ns}:q", id)
 
-    def missing(self, call, *arguments, **options):
+    def check_not_found(self, call, *arguments, **options):
         with pytest.raises(QueueNotFound):
             call(*arguments, **options)
 
     @initialize()
     def begin(self):
-        # Most programs begin with a queue; what happens without one is soon said.
+        # Most examples begin with a queue: without one, there is little to test.
         self.create(vt=100, delay=0, maxsize=-1, exist_ok=False)
 
     @rule(vt=HIDDEN, delay=HIDDEN, maxsize=st.sampled_from([1024, -1]), exist_ok=st.booleans())
@@ -112,7 +112,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def delete_queue(self):
         if self.queue is None:
-            self.missing(self.rsmq.delete_queue, "q")
+            self.check_not_found(self.rsmq.delete_queue, "q")
         else:
             self.rsmq.delete_queue("q")
             self.queue = None
@@ -120,7 +120,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def purge(self):
         if self.queue is None:
-            self.missing(self.rsmq.purge_queue, "q")
+            self.check_not_found(self.rsmq.purge_queue, "q")
         else:
             assert self.rsmq.purge_queue("q") == len(self.queue.messages)
             self.queue.messages = {}
@@ -129,7 +129,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(vt=st.none() | HIDDEN, delay=HIDDEN)
     def set_attributes(self, vt, delay):
         if self.queue is None:
-            self.missing(self.rsmq.set_queue_attributes, "q", vt=vt, delay=delay)
+            self.check_not_found(self.rsmq.set_queue_attributes, "q", vt=vt, delay=delay)
         else:
             attributes = self.rsmq.set_queue_attributes("q", vt=vt, delay=delay)
             self.queue.vt = self.queue.vt if vt is None else vt
@@ -139,7 +139,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(target=ids, body=BODIES, delay=st.none() | HIDDEN)
     def send(self, body, delay):
         if self.queue is None:
-            self.missing(self.rsmq.send_message, "q", body, delay=delay)
+            self.check_not_found(self.rsmq.send_message, "q", body, delay=delay)
             return "n" * 32
         if self.queue.maxsize != -1 and len(body.encode("utf-16-le")) // 2 > 1024:
             with pytest.raises(MessageTooLong):
@@ -164,7 +164,7 @@ class QueueMachine(RuleBasedStateMachine):
                 fields[f"{id}:fr"] = str(stored["first"])
         return fields
 
-    def the_dead_are_the_models(self):
+    def check_dead_letter_queue(self):
         fields = self.raw.hgetall(f"{self.ns}:dead:Q")
         expected = self.fields_of(self.dead.messages)
         if self.dead.sent:
@@ -179,11 +179,11 @@ class QueueMachine(RuleBasedStateMachine):
             id.encode(): stored["score"] for id, stored in self.dead.messages.items()
         }
 
-    def poison(self, id):
+    def is_poison(self, id):
         return self.queue.limit is not None and self.queue.messages[id]["count"] >= self.queue.limit
 
-    def moved(self, ids, before):
-        """The model's part of moving messages to the dead-letter queue."""
+    def move_in_model(self, ids, before):
+        """Move messages to the dead-letter queue in the model."""
         for id in ids:
             stored = self.queue.messages.pop(id)
             score = self.raw.zscore(f"{self.ns}:dead", id)
@@ -194,20 +194,20 @@ class QueueMachine(RuleBasedStateMachine):
             self.dead.messages[id] = {**stored, "score": score}
             self.dead.sent += 1
 
-    def to_receive(self, number, before):
-        """Which come next, and which poison goes before or among them."""
+    def predict_receive(self, number, before):
+        """Return the poison messages to be moved, and the messages to be received."""
         poison, good = [], []
         for id in self.queue.all_due(before):
             if len(good) == number:
                 break
-            (poison if self.poison(id) else good).append(id)
+            (poison if self.is_poison(id) else good).append(id)
         return poison, good
 
     @rule(limit=st.none() | st.integers(1, 3))
     def set_policy(self, limit):
         target = None if limit is None else "dead"
         if self.queue is None:
-            self.missing(self.rsmq.set_dead_letter_policy, "q", target, limit)
+            self.check_not_found(self.rsmq.set_dead_letter_policy, "q", target, limit)
             return
         attributes = self.rsmq.set_dead_letter_policy("q", target, limit)
         self.queue.limit = limit
@@ -216,17 +216,17 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(number=st.integers(1, 4))
     def sweep(self, number):
         if self.queue is None:
-            self.missing(self.rsmq.sweep_dead_letters, "q")
+            self.check_not_found(self.rsmq.sweep_dead_letters, "q")
             return
         before = self.now()
-        expected = [id for id in self.queue.all_due(before) if self.poison(id)][:number]
+        expected = [id for id in self.queue.all_due(before) if self.is_poison(id)][:number]
         assert self.rsmq.sweep_dead_letters("q", number) == expected
-        self.moved(expected, before)
+        self.move_in_model(expected, before)
 
     @rule(number=st.none() | st.integers(1, 4))
     def redrive(self, number):
         if self.queue is None:
-            self.missing(self.rsmq.redrive_messages, "dead", "q", max_messages=number)
+            self.check_not_found(self.rsmq.redrive_messages, "dead", "q", max_messages=number)
             return
         before = self.now()
         waiting = sorted(
@@ -255,13 +255,13 @@ class QueueMachine(RuleBasedStateMachine):
             expected = [id for id in dict.fromkeys(chosen) if id in self.queue.messages]
             assert self.rsmq.move_messages("q", "dead", chosen) == expected
         else:
-            held = [message for message in messages if message is not None]
-            expected = self.held(held)
-            assert self.rsmq.move_messages(held, "dead") == expected
-        self.moved(expected, before)
+            in_flight = [message for message in messages if message is not None]
+            expected = self.valid_ids(in_flight)
+            assert self.rsmq.move_messages(in_flight, "dead") == expected
+        self.move_in_model(expected, before)
 
-    def held(self, messages):
-        return list(dict.fromkeys(m.id for m in messages if self.holds(m)))
+    def valid_ids(self, messages):
+        return list(dict.fromkeys(m.id for m in messages if self.is_valid(m)))
 
     @rule(
         target=ids,
@@ -274,7 +274,7 @@ class QueueMachine(RuleBasedStateMachine):
         bodies = [body + "y" * 9000 for body in bodies] if large else bodies
         options = {"front": True} if front else {"delay": delay}
         if self.queue is None:
-            self.missing(self.rsmq.send_messages, "q", bodies, **options)
+            self.check_not_found(self.rsmq.send_messages, "q", bodies, **options)
             return "n" * 32
         if self.queue.maxsize != -1 and any(len(b.encode("utf-16-le")) // 2 > 1024 for b in bodies):
             with pytest.raises(MessageTooLong):
@@ -312,18 +312,18 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(target=receipts, number=st.integers(1, 5), vt=st.none() | HIDDEN)
     def receive_many(self, number, vt):
         if self.queue is None:
-            self.missing(self.rsmq.receive_messages, ["q"], number, vt=vt)
+            self.check_not_found(self.rsmq.receive_messages, ["q"], number, vt=vt)
             return None
         before = self.now()
-        poison, good = self.to_receive(number, before)
+        poison, good = self.predict_receive(number, before)
         received = self.rsmq.receive_messages("q", number, vt=vt)
-        self.moved(poison, before)
+        self.move_in_model(poison, before)
         assert [message.id for message in received] == good
         for message in received:
-            self.was_received(message, before, self.queue.vt if vt is None else vt)
+            self.check_received(message, before, self.queue.vt if vt is None else vt)
         return received[0] if received else None
 
-    def was_received(self, message, before, hidden):
+    def check_received(self, message, before, hidden):
         stored = self.queue.messages[message.id]
         stored["count"] += 1
         self.queue.received += 1
@@ -339,12 +339,12 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(number=st.integers(1, 5))
     def pop_many(self, number):
         if self.queue is None:
-            self.missing(self.rsmq.pop_messages, "q", number)
+            self.check_not_found(self.rsmq.pop_messages, "q", number)
             return
         before = self.now()
-        poison, good = self.to_receive(number, before)
+        poison, good = self.predict_receive(number, before)
         popped = self.rsmq.pop_messages(["q", "q"], number)
-        self.moved(poison, before)
+        self.move_in_model(poison, before)
         assert [message.id for message in popped] == good
         for id in good:
             del self.queue.messages[id]
@@ -356,29 +356,29 @@ class QueueMachine(RuleBasedStateMachine):
         bare=st.booleans(),
     )
     def delete_many(self, chosen, messages, bare):
-        known = {} if self.queue is None else self.queue.messages
+        stored = {} if self.queue is None else self.queue.messages
         if bare:
-            expected = [id for id in dict.fromkeys(chosen) if id in known]
+            expected = [id for id in dict.fromkeys(chosen) if id in stored]
             assert self.rsmq.delete_messages("q", chosen) == expected
         else:
-            held = [message for message in messages if message is not None]
-            expected = self.held(held)
-            assert self.rsmq.delete_messages(held) == expected
+            in_flight = [message for message in messages if message is not None]
+            expected = self.valid_ids(in_flight)
+            assert self.rsmq.delete_messages(in_flight) == expected
         for id in expected:
-            del known[id]
+            del stored[id]
 
     @rule(messages=st.lists(receipts, max_size=4), vt=HIDDEN)
     def change_many(self, messages, vt):
         if self.queue is None:
             return
-        held = [message for message in messages if message is not None]
+        in_flight = [message for message in messages if message is not None]
         before = self.now()
-        expected = self.held(held)
-        assert self.rsmq.change_messages_visibility(held, vt) == expected
+        expected = self.valid_ids(in_flight)
+        assert self.rsmq.change_messages_visibility(in_flight, vt) == expected
         for id in expected:
-            self.rescored(id, before, vt)
+            self.check_score(id, before, vt)
 
-    def released(self, ids):
+    def check_released(self, ids):
         for id in ids:
             self.queue.messages[id]["score"] = int(id[:10], 36) // 1000
             assert self.score(id) == self.queue.messages[id]["score"]
@@ -387,15 +387,15 @@ class QueueMachine(RuleBasedStateMachine):
     def release_many(self, messages):
         if self.queue is None:
             return
-        held = [message for message in messages if message is not None]
-        expected = self.held(held)
-        assert self.rsmq.release_messages(held) == expected
-        self.released(expected)
+        in_flight = [message for message in messages if message is not None]
+        expected = self.valid_ids(in_flight)
+        assert self.rsmq.release_messages(in_flight) == expected
+        self.check_released(expected)
 
     @rule()
     def release_all(self):
         if self.queue is None:
-            self.missing(self.rsmq.release_all_messages, "q")
+            self.check_not_found(self.rsmq.release_all_messages, "q")
             return
         now = self.now()
         hidden = [
@@ -403,12 +403,12 @@ class QueueMachine(RuleBasedStateMachine):
             if stored["score"] > now and stored["count"]
         ]  # fmt: skip
         assert self.rsmq.release_all_messages("q") == len(hidden)
-        self.released(hidden)
+        self.check_released(hidden)
 
     @rule(number=st.integers(1, 4), idle=st.sampled_from([0, 75]), vt=HIDDEN)
     def recover(self, number, idle, vt):
         if self.queue is None:
-            self.missing(self.rsmq.recover_messages, "q", number, idle=idle)
+            self.check_not_found(self.rsmq.recover_messages, "q", number, idle=idle)
             return
         before = self.now()
         since = before - idle * 1000 + self.queue.vt * 1000
@@ -417,11 +417,11 @@ class QueueMachine(RuleBasedStateMachine):
             if self.queue.messages[id]["count"] and self.queue.messages[id]["score"] <= since
         ][:number]  # fmt: skip
         recovered = self.rsmq.recover_messages("q", number, idle=idle, vt=vt)
-        poison = [id for id in waiting if self.poison(id)]
-        self.moved(poison, before)
+        poison = [id for id in waiting if self.is_poison(id)]
+        self.move_in_model(poison, before)
         assert [message.id for message in recovered] == [id for id in waiting if id not in poison]
         for message in recovered:
-            self.was_received(message, before, vt)
+            self.check_received(message, before, vt)
 
     @rule(
         start=st.integers(-4, 4),
@@ -430,16 +430,16 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def peek(self, start, count, state):
         if self.queue is None:
-            self.missing(self.rsmq.peek_messages, "q")
+            self.check_not_found(self.rsmq.peek_messages, "q")
             return
         now = self.now()
 
-        def is_one(stored):
+        def has_state(stored):
             hidden = stored["score"] > now
             found = "visible" if not hidden else "in_flight" if stored["count"] else "delayed"
             return state is None or found == state
 
-        ids = [id for id in self.queue.in_order() if is_one(self.queue.messages[id])]
+        ids = [id for id in self.queue.in_order() if has_state(self.queue.messages[id])]
         begin = start if start >= 0 else max(0, len(ids) + start)
         seen = self.rsmq.peek_messages("q", start, count, state=state)
         assert [message.id for message in seen] == ids[begin : begin + count]
@@ -449,30 +449,30 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(target=receipts, vt=st.none() | HIDDEN)
     def receive(self, vt):
         if self.queue is None:
-            self.missing(self.rsmq.receive_message, "q", vt=vt)
+            self.check_not_found(self.rsmq.receive_message, "q", vt=vt)
             return None
         before = self.now()
-        poison, good = self.to_receive(1, before)
+        poison, good = self.predict_receive(1, before)
         expected = next(iter(good), None)
         message = self.rsmq.receive_message("q", vt=vt)
-        self.moved(poison, before)
+        self.move_in_model(poison, before)
         if expected is None:
             assert message is None
             return None
         assert message.id == expected
-        self.was_received(message, before, self.queue.vt if vt is None else vt)
+        self.check_received(message, before, self.queue.vt if vt is None else vt)
         return message
 
     @rule()
     def pop(self):
         if self.queue is None:
-            self.missing(self.rsmq.pop_message, "q")
+            self.check_not_found(self.rsmq.pop_message, "q")
             return
         before = self.now()
-        poison, good = self.to_receive(1, before)
+        poison, good = self.predict_receive(1, before)
         expected = next(iter(good), None)
         message = self.rsmq.pop_message("q")
-        self.moved(poison, before)
+        self.move_in_model(poison, before)
         if expected is None:
             assert message is None
             return
@@ -482,23 +482,23 @@ class QueueMachine(RuleBasedStateMachine):
         assert message.receive_count == stored["count"] + 1
         assert stored["first"] in (None, message.first_received_ms)
 
-    def holds(self, message):
+    def is_valid(self, message):
         stored = self.queue and self.queue.messages.get(message.id)
         return bool(stored) and stored["count"] == message.receive_count
 
     @rule(message=receipts)
     def delete_by_receipt(self, message):
         if message is not None:
-            holds = self.holds(message)
-            assert self.rsmq.delete_message(message) is holds
-            if holds:
+            is_valid = self.is_valid(message)
+            assert self.rsmq.delete_message(message) is is_valid
+            if is_valid:
                 del self.queue.messages[message.id]
 
     @rule(id=ids)
     def delete_by_id(self, id):
-        there = self.queue is not None and id in self.queue.messages
-        assert self.rsmq.delete_message("q", id) is there
-        if there:
+        exists = self.queue is not None and id in self.queue.messages
+        assert self.rsmq.delete_message("q", id) is exists
+        if exists:
             del self.queue.messages[id]
 
     @rule(message=receipts, vt=HIDDEN)
@@ -506,33 +506,33 @@ class QueueMachine(RuleBasedStateMachine):
         if message is None:
             return
         if self.queue is None:
-            self.missing(self.rsmq.change_message_visibility, message, vt)
+            self.check_not_found(self.rsmq.change_message_visibility, message, vt)
             return
         before = self.now()
-        holds = self.holds(message)
-        assert self.rsmq.change_message_visibility(message, vt) is holds
-        if holds:
-            self.rescored(message.id, before, vt)
+        is_valid = self.is_valid(message)
+        assert self.rsmq.change_message_visibility(message, vt) is is_valid
+        if is_valid:
+            self.check_score(message.id, before, vt)
 
     @rule(id=ids, vt=HIDDEN)
     def change_by_id(self, id, vt):
         if self.queue is None:
-            self.missing(self.rsmq.change_message_visibility, "q", id, vt)
+            self.check_not_found(self.rsmq.change_message_visibility, "q", id, vt)
             return
         before = self.now()
-        there = id in self.queue.messages
-        assert self.rsmq.change_message_visibility("q", id, vt) is there
-        if there:
-            self.rescored(id, before, vt)
+        exists = id in self.queue.messages
+        assert self.rsmq.change_message_visibility("q", id, vt) is exists
+        if exists:
+            self.check_score(id, before, vt)
 
-    def rescored(self, id, before, vt):
+    def check_score(self, id, before, vt):
         score = self.queue.messages[id]["score"] = self.score(id)
         assert before <= score - vt * 1000 <= self.now()
 
     @rule(id=ids)
     def look_up(self, id):
         if self.queue is None:
-            self.missing(self.rsmq.get_message, "q", id)
+            self.check_not_found(self.rsmq.get_message, "q", id)
             return
         stored = self.queue.messages.get(id)
         found = self.rsmq.get_message("q", id)
@@ -555,7 +555,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def another_client_receives(self):
-        """As Node's script does it, without any of ours."""
+        """Receive a message with the commands of Node's script."""
         id = self.queue and self.queue.due(self.now())
         if id:
             stored = self.queue.messages[id]
@@ -570,12 +570,12 @@ class QueueMachine(RuleBasedStateMachine):
                 self.raw.hset(f"{self.ns}:q:Q", f"{id}:fr", stored["first"])
 
     @invariant()
-    def keys_are_the_models(self):
+    def keys_match_the_model(self):
         fields = {
             name.decode(): value.decode()
             for name, value in self.raw.hgetall(f"{self.ns}:q:Q").items()
         }
-        self.the_dead_are_the_models()
+        self.check_dead_letter_queue()
         if self.queue is None:
             assert self.raw.keys(f"{self.ns}:q*") == []
             return
@@ -603,30 +603,30 @@ class QueueMachine(RuleBasedStateMachine):
         } == {id: stored["score"] for id, stored in self.queue.messages.items()}
 
     @invariant()
-    def attributes_are_the_models(self):
+    def attributes_match_the_model(self):
         if self.queue is None:
             return
         attributes = self.rsmq.get_queue_attributes("q")
         now = self.now()
-        later = [s["score"] for s in self.queue.messages.values() if s["score"] > now]
+        hidden_scores = [s["score"] for s in self.queue.messages.values() if s["score"] > now]
         assert attributes.messages == len(self.queue.messages)
-        assert attributes.hidden_messages == len(later)
-        assert attributes.visible_messages == len(self.queue.messages) - len(later)
-        assert attributes.next_due_ms == min(later, default=None)
+        assert attributes.hidden_messages == len(hidden_scores)
+        assert attributes.visible_messages == len(self.queue.messages) - len(hidden_scores)
+        assert attributes.next_due_ms == min(hidden_scores, default=None)
         assert attributes.total_sent == self.queue.sent
         assert attributes.total_received == self.queue.received
 
 
 @pytest.mark.timeout(scaled(120, 7200))
-@pytest.mark.parametrize("face", ["sync", "asyncio"])
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
 @pytest.mark.parametrize("backend", ["redis", "memory"])
-def test_a_queue_behaves_as_the_model(backend, face, request):
+def test_a_queue_behaves_like_the_model(backend, mode, request):
     server = request.getfixturevalue("server") if backend == "redis" else None
 
     def connect(_, ns):
         url = server.url if server else f"memory://{ns}"
         raw = server.raw() if server else memory.client(url)
-        if face == "sync":
+        if mode == "sync":
             client, runner = RSMQ.from_url(url, ns=ns), None
         else:
             runner = asyncio.Runner()

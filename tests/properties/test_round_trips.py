@@ -1,4 +1,4 @@
-"""Bodies of any kind come back as they were, whatever the server and the client."""
+"""Bodies of any kind are received as they were sent, for each server and client."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ relaxed = settings(
 @pytest.fixture(params=["redis", "memory", "decoding"])
 def rsmq(request):
     if request.param == "memory":
-        client, given = RSMQ.from_url("memory://"), None
+        client, inner = RSMQ.from_url("memory://"), None
     elif request.param == "redis":
-        client, given = RSMQ.from_url(request.getfixturevalue("server").url, ns="trips"), None
+        client, inner = RSMQ.from_url(request.getfixturevalue("server").url, ns="trips"), None
     else:
         port = request.getfixturevalue("server").port
-        given = redis.Redis(port=port, decode_responses=True, encoding="ascii")
-        client = RSMQ(given, ns="trips")
+        inner = redis.Redis(port=port, decode_responses=True, encoding="ascii")
+        client = RSMQ(inner, ns="trips")
     client.create_queue("q", exist_ok=True)
     client.purge_queue("q")
     yield client
     client.close()
-    if given is not None:
-        given.close()
+    if inner is not None:
+        inner.close()
 
 
-def trip(rsmq, body, **options):
+def send_and_pop(rsmq, body, **options):
     id = rsmq.send_message("q", body, **options)
     stored = rsmq.get_message("q", id, **options)
     message = rsmq.pop_message("q", **options)
@@ -49,7 +49,7 @@ def trip(rsmq, body, **options):
 @example(body="x" * 65536)
 @example(body="\N{GRINNING FACE}" * 32768)
 def test_texts(rsmq, body):
-    assert trip(rsmq, body) == body
+    assert send_and_pop(rsmq, body) == body
 
 
 @relaxed
@@ -57,31 +57,31 @@ def test_texts(rsmq, body):
 @example(body=bytes(range(256)))
 @example(body=b"\xff" * 65536)
 def test_bytes(rsmq, body):
-    assert trip(rsmq, body, codec=BYTES) == body
+    assert send_and_pop(rsmq, body, codec=BYTES) == body
 
 
 @relaxed
 @given(body=st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
 def test_json(rsmq, body):
-    assert trip(rsmq, body, codec=JSON) == body
+    assert send_and_pop(rsmq, body, codec=JSON) == body
 
 
 @relaxed
 @given(body=st.dictionaries(st.text(), st.binary() | st.floats(allow_nan=False)))
 def test_msgpack(rsmq, body):
-    assert trip(rsmq, body, codec=MSGPACK) == body
+    assert send_and_pop(rsmq, body, codec=MSGPACK) == body
 
 
 @relaxed
 @given(size=st.integers(65537, 200_000))
 @example(size=65537)
-def test_beyond_the_limit_nothing_is_stored_and_without_one_all_is(rsmq, size):
+def test_maxsize_refuses_large_bodies_and_without_it_all_are_stored(rsmq, size):
     with pytest.raises(MessageTooLong):
         rsmq.send_message("q", "x" * size)
     assert rsmq.get_queue_attributes("q").messages == 0
 
     rsmq.set_queue_attributes("q", maxsize=-1)
-    assert trip(rsmq, "x" * size) == "x" * size
+    assert send_and_pop(rsmq, "x" * size) == "x" * size
     rsmq.set_queue_attributes("q", maxsize=65536)
 
 

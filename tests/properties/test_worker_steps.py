@@ -1,8 +1,8 @@
 """
-Random programs of workers and of a client that knows of none, against a model in a page of Python.
+Random operations of workers and of a plain client, compared with a short model in Python.
 
-What a worker holds is noted beside the queues. A note may be of what is held no more; but what a
-worker holds is always noted, and nothing is ever lost or there twice.
+A hash beside the queues has the messages in flight of each worker. It may contain messages that are
+no longer in flight, but every message in flight is in it. No message is lost or stored twice.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _numbers = itertools.count()
 ATTRIBUTES = {"vt", "delay", "maxsize", "created", "modified", "totalsent", "totalrecv"}
 QUEUES = ("q", "p", "dead")
 NAMES = st.sampled_from(["a", "b"])
-# Times of calls are far apart, so that no moment of the run itself can matter.
+# The times are so far apart that the duration of the test cannot matter.
 HIDDEN = st.sampled_from([0, 100, 200])
 
 
 class WorkerMachine(RuleBasedStateMachine):
-    """The steps; ``connect`` is given by the test."""
+    """The operations. The test supplies ``connect``."""
 
     connect = None
     receipts = Bundle("receipts")  # queue, id, receive count
@@ -61,8 +61,8 @@ class WorkerMachine(RuleBasedStateMachine):
         self.messages = {}
         self.totals = dict.fromkeys(QUEUES, 0)
         self.workers = {}
-        #: Of each name what it holds: id to queue and receive count; and whatever it ever held.
-        self.holds = {"a": {}, "b": {}}
+        #: The messages in flight of each name, id to queue and receive count; and all it ever had.
+        self.in_flight = {"a": {}, "b": {}}
         self.ever = {"a": set(), "b": set()}
 
     def teardown(self):
@@ -72,25 +72,25 @@ class WorkerMachine(RuleBasedStateMachine):
     def begin(self):
         for name in QUEUES:
             self.rsmq.create_queue(name)
-        for name in self.holds:
+        for name in self.in_flight:
             self.replace(name)
 
     @rule(name=NAMES)
     def replace(self, name):
-        """A successor of the name is told what its predecessor held."""
-        before = self.workers.get(name)
-        now = Identity(self.namespace, name, f"t{next(_numbers)}")
-        dead = before.token if before else ""
-        assert self.rsmq.run(register_worker(now, {}, ttl=10, dead=dead)) is None
-        self.workers[name] = now
-        if before is not None:
+        """Replace a worker; its successor gets the messages in flight."""
+        predecessor = self.workers.get(name)
+        successor = Identity(self.namespace, name, f"t{next(_numbers)}")
+        dead = predecessor.token if predecessor else ""
+        assert self.rsmq.run(register_worker(successor, {}, ttl=10, dead=dead)) is None
+        self.workers[name] = successor
+        if predecessor is not None:
             with pytest.raises(WorkerReplaced):
-                self.rsmq.run(receive_for_worker(before, [], 1))
+                self.rsmq.run(receive_for_worker(predecessor, [], 1))
         found = self.rsmq.run_steps(list_in_flight(self.namespace, name))
-        told = {(queue, *receipt) for queue, of_queue in found.items() for receipt in of_queue}
-        assert told == {
+        receipts = {(queue, *receipt) for queue, of_queue in found.items() for receipt in of_queue}
+        assert receipts == {
             (*value.split(":")[::-1][:1], id, int(value.split(":")[0]))
-            for id, value in self.noted(name).items()
+            for id, value in self.stored_in_flight(name).items()
         }
 
     def now(self):
@@ -108,11 +108,11 @@ class WorkerMachine(RuleBasedStateMachine):
         now = self.now()
         return [id for id, score in self.scores(queue).items() if score <= now]
 
-    def noted(self, name):
+    def stored_in_flight(self, name):
         stored = self.raw.hgetall(self.namespace.held(name))
         return {id.decode(): value.decode() for id, value in stored.items() if id}
 
-    def was_received(self, queue, id, raw, count):
+    def check_received(self, queue, id, raw, count):
         message = self.messages[id]
         message["count"] += 1
         self.totals[queue] += 1
@@ -140,107 +140,107 @@ class WorkerMachine(RuleBasedStateMachine):
         ahead=st.integers(0, 2),
         vt=HIDDEN,
     )
-    def take(self, name, queues, slots, ahead, vt):
+    def receive_as_worker(self, name, queues, slots, ahead, vt):
         wants = [
             ReceiveRequest(self.namespace.queue(queue), vt * 1000, 1, ahead, 100)
             for queue in queues
         ]
         waiting = [self.due(queue) for queue in queues]
         before = self.now()
-        taken = self.rsmq.run(receive_for_worker(self.workers[name], wants, slots))
+        replies = self.rsmq.run(receive_for_worker(self.workers[name], wants, slots))
         after = self.now()
         left, number = slots, 0
         receipts = []
-        for queue, due, told in zip(queues, waiting, taken, strict=True):
+        for queue, due, reply in zip(queues, waiting, replies, strict=True):
             expected = due[: left + ahead] if left or not number else []
-            assert told.ids == expected
+            assert reply.ids == expected
             left, number = max(left - len(expected), 0), number + len(expected)
             scores = self.scores(queue)
-            for place, (id, raw) in enumerate(zip(told.ids, told.raws, strict=True)):
-                count, _ = told.redelivered.get(place, (1, told.now_ms))
-                self.was_received(queue, id, raw, count)
+            for place, (id, raw) in enumerate(zip(reply.ids, reply.raws, strict=True)):
+                count, _ = reply.redelivered.get(place, (1, reply.now_ms))
+                self.check_received(queue, id, raw, count)
                 assert before <= scores[id] - vt * 1000 <= after
-                self.holds[name][id] = (queue, count)
+                self.in_flight[name][id] = (queue, count)
                 self.ever[name].add((id, f"{count}:{queue}"))
                 receipts.append((queue, id, count))
         return multiple(*receipts)
 
-    def told(self, queue, id, count):
-        """What the scripts say of a receipt."""
+    def expected_reply(self, queue, id, count):
+        """Return the digit with which the scripts answer for a receipt."""
         message = self.messages.get(id)
         if message is None or message["queue"] != queue:
             return b"0"
         return b"1" if message["count"] == count else b"2"
 
-    def ended(self, name, receipts, *, late):
-        """The worker has ended what it did with these; but for one that was replaced."""
+    def remove_in_flight(self, name, receipts, *, late):
+        """Remove settled messages from the model's messages in flight, unless it was replaced."""
         for queue, id, count in receipts:
-            if not late and self.holds[name].get(id) == (queue, count):
-                del self.holds[name][id]
+            if not late and self.in_flight[name].get(id) == (queue, count):
+                del self.in_flight[name][id]
 
-    def asker(self, name, *, late):
+    def identity(self, name, *, late):
         return Identity(self.namespace, name, "late") if late else self.workers[name]
 
     @rule(
         name=NAMES,
         chosen=st.lists(receipts, min_size=1, max_size=5, unique=True),
-        done=st.lists(st.sampled_from(["delete", "hide", "release"]), min_size=5, max_size=5),
+        actions=st.lists(st.sampled_from(["delete", "hide", "release"]), min_size=5, max_size=5),
         ms=HIDDEN,
         late=st.integers(0, 5).map(lambda number: number == 0),
     )
-    def settle(self, name, chosen, done, ms, late):
+    def settle(self, name, chosen, actions, ms, late):
         groups = {}
-        for receipt, how in zip(chosen, done, strict=False):
-            groups.setdefault((receipt[0], how, receipt[2]), []).append(receipt)
-        before = self.noted(name)
+        for receipt, action in zip(chosen, actions, strict=False):
+            groups.setdefault((receipt[0], action, receipt[2]), []).append(receipt)
+        before = self.stored_in_flight(name)
         began = self.now()
         reply = self.rsmq.run(
             settle_messages(
-                self.asker(name, late=late),
+                self.identity(name, late=late),
                 [
                     Group(
-                        self.namespace.queue(queue), how, count,
-                        [(id, ms * 1000) if how == "hide" else id for _, id, _ in of_group],
+                        self.namespace.queue(queue), action, count,
+                        [(id, ms * 1000) if action == "hide" else id for _, id, _ in of_group],
                     )
-                    for (queue, how, count), of_group in groups.items()
+                    for (queue, action, count), of_group in groups.items()
                 ],
             )
         )  # fmt: skip
         expected = b""
-        for (queue, how, _), of_group in groups.items():
+        for (queue, action, _), of_group in groups.items():
             for _, id, count in of_group:
-                # Of what a successor may have given back, one that was replaced can only delete.
-                refused = late and how != "delete"
-                told = b"2" if refused else self.told(queue, id, count)
-                expected += told
-                if told != b"1":
+                # A replaced worker can only delete: its successor may have released the message.
+                refused = late and action != "delete"
+                digit = b"2" if refused else self.expected_reply(queue, id, count)
+                expected += digit
+                if digit != b"1":
                     continue
-                if how == "delete":
+                if action == "delete":
                     del self.messages[id]
-                elif how == "hide":
+                elif action == "hide":
                     assert began <= self.scores(queue)[id] - ms * 1000 <= self.now()
                 else:
                     assert self.scores(queue)[id] == int(id[:10], 36) // 1000
         assert reply == expected
-        self.ended(name, chosen, late=late)
+        self.remove_in_flight(name, chosen, late=late)
         if late:
-            assert self.noted(name) == before
+            assert self.stored_in_flight(name) == before
 
     @rule(
         name=NAMES,
         chosen=st.lists(receipts, min_size=1, max_size=4, unique=True),
         late=st.integers(0, 5).map(lambda number: number == 0),
     )
-    def bury(self, name, chosen, late):
+    def dead_letter(self, name, chosen, late):
         queue = chosen[0][0]
         if queue == "dead":
             return
         chosen = [receipt for receipt in chosen if receipt[0] == queue]
         why = {"text": "why"}
-        before = self.noted(name)
+        before = self.stored_in_flight(name)
         reply = self.rsmq.run(
             dead_letter_messages(
-                self.asker(name, late=late),
+                self.identity(name, late=late),
                 self.namespace.queue(queue),
                 self.namespace.queue("dead"),
                 [(id, count, why) for _, id, count in chosen],
@@ -248,16 +248,16 @@ class WorkerMachine(RuleBasedStateMachine):
         )
         expected = b""
         for _, id, count in chosen:
-            told = self.told(queue, id, count)
-            expected += told
-            if told == b"1":
+            digit = self.expected_reply(queue, id, count)
+            expected += digit
+            if digit == b"1":
                 self.messages[id]["queue"] = "dead"
                 record = self.raw.hget(self.namespace.queue("dead").reasons, id)
                 assert json.loads(record.partition(b":")[2]) == why
         assert reply == expected
-        self.ended(name, chosen, late=late)
+        self.remove_in_flight(name, chosen, late=late)
         if late:
-            assert self.noted(name) == before
+            assert self.stored_in_flight(name) == before
 
     @rule(target=received, queue=st.sampled_from(QUEUES), number=st.integers(1, 3), vt=HIDDEN)
     def receive(self, queue, number, vt):
@@ -265,7 +265,7 @@ class WorkerMachine(RuleBasedStateMachine):
         messages = self.rsmq.receive_messages(queue, number, vt=vt)
         assert [message.id for message in messages] == due[:number]
         for message in messages:
-            self.was_received(queue, message.id, message.raw, message.receive_count)
+            self.check_received(queue, message.id, message.raw, message.receive_count)
         return multiple(*messages)
 
     @rule(target=received, queue=st.sampled_from(QUEUES), vt=HIDDEN)
@@ -275,34 +275,34 @@ class WorkerMachine(RuleBasedStateMachine):
         assert (message and message.id) == next(iter(due), None)
         if message is None:
             return multiple()
-        self.was_received(queue, message.id, message.raw, message.receive_count)
+        self.check_received(queue, message.id, message.raw, message.receive_count)
         return message
 
     @rule(message=received)
     def delete(self, message):
-        told = self.told(message.queue, message.id, message.receive_count)
-        assert self.rsmq.delete_message(message) is (told == b"1")
-        if told == b"1":
+        digit = self.expected_reply(message.queue, message.id, message.receive_count)
+        assert self.rsmq.delete_message(message) is (digit == b"1")
+        if digit == b"1":
             del self.messages[message.id]
 
     @rule(receipt=receipts)
-    def delete_whoever_holds_it(self, receipt):
+    def delete_by_id(self, receipt):
         queue, id, count = receipt
-        there = self.told(queue, id, count) != b"0"
-        assert self.rsmq.delete_message(queue, id) is there
-        if there:
+        exists = self.expected_reply(queue, id, count) != b"0"
+        assert self.rsmq.delete_message(queue, id) is exists
+        if exists:
             del self.messages[id]
 
     @rule(message=received, vt=HIDDEN)
     def change_visibility(self, message, vt):
-        told = self.told(message.queue, message.id, message.receive_count)
-        assert self.rsmq.change_message_visibility(message, vt) is (told == b"1")
+        digit = self.expected_reply(message.queue, message.id, message.receive_count)
+        assert self.rsmq.change_message_visibility(message, vt) is (digit == b"1")
 
     @rule(receipt=receipts, vt=HIDDEN)
-    def change_visibility_whoever_holds_it(self, receipt, vt):
+    def change_visibility_by_id(self, receipt, vt):
         queue, id, count = receipt
-        there = self.told(queue, id, count) != b"0"
-        assert self.rsmq.change_message_visibility(queue, id, vt) is there
+        exists = self.expected_reply(queue, id, count) != b"0"
+        assert self.rsmq.change_message_visibility(queue, id, vt) is exists
 
     @rule(seconds=st.sampled_from([50, 150, 250]))
     def time_passes(self, seconds):
@@ -312,7 +312,7 @@ class WorkerMachine(RuleBasedStateMachine):
                 self.raw.zadd(self.zset(queue), earlier)
 
     @invariant()
-    def no_message_is_lost_or_there_twice(self):
+    def no_message_is_lost_or_duplicated(self):
         for queue in QUEUES if self.workers else ():
             fields = {
                 name.decode(): value.decode()
@@ -330,18 +330,18 @@ class WorkerMachine(RuleBasedStateMachine):
             assert int(fields.get("totalrecv", 0)) == self.totals[queue]
 
     @invariant()
-    def what_a_worker_holds_is_noted(self):
-        for name, holds in self.holds.items():
-            noted = self.noted(name)
-            assert noted.items() <= self.ever[name]
-            for id, (queue, count) in holds.items():
-                if self.told(queue, id, count) == b"1":
-                    assert noted.get(id) == f"{count}:{queue}"
+    def every_message_in_flight_is_stored(self):
+        for name, in_flight in self.in_flight.items():
+            stored = self.stored_in_flight(name)
+            assert stored.items() <= self.ever[name]
+            for id, (queue, count) in in_flight.items():
+                if self.expected_reply(queue, id, count) == b"1":
+                    assert stored.get(id) == f"{count}:{queue}"
 
 
 @pytest.mark.timeout(scaled(60, 7200))
 @pytest.mark.parametrize("backend", ["redis", "memory"])
-def test_workers_behave_as_the_model(backend, request):
+def test_workers_behave_like_the_model(backend, request):
     server = request.getfixturevalue("server") if backend == "redis" else None
 
     def connect(_, ns):

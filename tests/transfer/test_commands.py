@@ -28,10 +28,10 @@ def test_queues_go_to_a_file_and_back(cli, rsmq, tmp_path, name, source, target)
     exported = cli("export", "-o", path)
     imported = cli("import", path, "--ns", target.ns)
 
-    assert (exported.code, exported.lines, exported.said) == (
+    assert (exported.code, exported.lines, exported.stderr) == (
         0, ["p: 1 message", "q: 2 messages"], ""
     )  # fmt: skip
-    assert (imported.code, imported.said) == (0, "")
+    assert (imported.code, imported.stderr) == (0, "")
     assert imported.lines == [
         "p: 1 message added; the queue was created",
         "q: 2 messages added; the queue was created",
@@ -48,13 +48,13 @@ def test_without_a_file_they_go_through_a_pipe(cli, rsmq, source, target):
     exported = cli("export", "q")
     imported = cli("import", stdin=gzip.compress(exported.raw))
 
-    assert exported.said == "q: 2 messages\n"
+    assert exported.stderr == "q: 2 messages\n"
     assert json.loads(exported.raw.splitlines()[0])["type"] == "export"
     assert imported.lines == ["q: 0 messages added, 2 are there already"]
     assert cli("import", "-", "--ns", target.ns, stdin=exported.raw).code == 0
     assert target.scores("q") == source.scores("q")
     quiet = cli("export", "q", "--json")
-    assert (quiet.said, quiet.raw.count(b"\n")) == ("", 5)
+    assert (quiet.stderr, quiet.raw.count(b"\n")) == ("", 5)
 
 
 def test_a_report_for_programs(cli, rsmq, source, tmp_path):
@@ -133,7 +133,7 @@ def test_files_that_are_not_whole(cli, rsmq, target):
 
     none = cli("import", "--json", *where, stdin=b'{"hello": 1}\n')
     assert none.code == 2
-    assert json.loads(none.said)["error"] == "invalidExport"
+    assert json.loads(none.stderr)["error"] == "invalidExport"
 
 
 def test_errors_are_one_line(cli, rsmq, tmp_path):

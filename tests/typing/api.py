@@ -1,4 +1,4 @@
-"""What a type checker makes of the public interface. Checked by mypy, never run."""
+"""The types of the public interface. mypy checks this file; it is never run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rsmq.worker import Delivery, Worker, event_payload, exponential
 
 
 def synchronous(rsmq: RSMQ) -> None:
-    """Results of the synchronous client."""
+    """Check the results of the synchronous client."""
     assert_type(rsmq.create_queue("q", vt=1, exist_ok=True), bool)
     assert_type(rsmq.list_queues(), list[str])
     assert_type(rsmq.get_queue_attributes("q"), QueueAttributes)
@@ -53,7 +53,7 @@ def synchronous(rsmq: RSMQ) -> None:
 
 
 async def asynchronous(rsmq: AsyncRSMQ) -> None:
-    """Results of the asyncio client."""
+    """Check the results of the asyncio client."""
     assert_type(await rsmq.send_message("q", "m"), str)
     assert_type(await rsmq.pop_message("q", wait=5), Message | None)
     assert_type(await rsmq.receive_messages("q", 5, wait=None), list[Message])
@@ -64,7 +64,7 @@ async def asynchronous(rsmq: AsyncRSMQ) -> None:
 
 
 def workers(rsmq: RSMQ) -> None:
-    """Decorated functions stay what they are."""
+    """Check that decorated functions keep their types."""
     worker = Worker(rsmq, name="w", concurrency=8)
 
     @worker.listener("q", backoff=exponential(first=1, cap=300), no_retry=ValueError, drop=True)

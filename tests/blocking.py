@@ -1,4 +1,4 @@
-"""The two clients behind one face, so that one suite runs both."""
+"""An asyncio client with blocking methods, so that one test suite runs both clients."""
 
 from __future__ import annotations
 
