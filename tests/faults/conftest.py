@@ -1,4 +1,4 @@
-"""A client of either kind, behind a proxy that breaks connections."""
+"""Clients behind a proxy that breaks connections."""
 
 from __future__ import annotations
 
@@ -16,40 +16,50 @@ from tests.proxy import Proxy
 _numbers = itertools.count()
 
 
-class Broken:
-    """A namespace of the real server: clients that come through the proxy, keys that don't."""
+class Link:
+    """
+    A namespace of a server, and a proxy through which its clients connect.
 
-    def __init__(self, face, server):
-        self.face = face
+    Attributes:
+        mode: "sync" or "asyncio", the kind of its clients.
+        server: the server.
+        proxy: the proxy, which a test can tell to misbehave.
+        ns: the namespace.
+        raw: a client of redis-py without the proxy, to read and write raw keys.
+        runner: the event loop of asyncio clients.
+    """
+
+    def __init__(self, mode, server):
+        self.mode = mode
         self.server = server
         self.proxy = Proxy(server.port)
         self.ns = f"f{next(_numbers)}"
         self.raw = server.raw()
-        self.runner = asyncio.Runner() if face == "asyncio" else None
+        self.runner = asyncio.Runner() if mode == "asyncio" else None
         self._closing = [self.raw.close]
 
-    def opened(self, **options):
-        """A client that opens its own connections."""
+    def open_client(self, **options):
+        """Return a client that opens its own connections."""
         kind = RSMQ if self.runner is None else AsyncRSMQ
-        return self._faced(kind.from_url(self.proxy.url, ns=self.ns, **options))
+        return self._make_blocking(kind.from_url(self.proxy.url, ns=self.ns, **options))
 
-    def given(self, **options):
-        """A client around one of redis-py, with redis-py's own retries left as they are."""
+    def wrap_redis_py(self, **options):
+        """Return a client that uses a client of redis-py, with the retries of redis-py."""
         if self.runner is None:
-            given = redis.Redis(port=self.proxy.port, **options)
-            self._closing.append(given.close)
-            return RSMQ(given, ns=self.ns)
-        given = redis.asyncio.Redis(port=self.proxy.port, **options)
-        self._closing.append(lambda: self.runner.run(given.aclose()))
-        return self._faced(AsyncRSMQ(given, ns=self.ns))
+            inner = redis.Redis(port=self.proxy.port, **options)
+            self._closing.append(inner.close)
+            return RSMQ(inner, ns=self.ns)
+        inner = redis.asyncio.Redis(port=self.proxy.port, **options)
+        self._closing.append(lambda: self.runner.run(inner.aclose()))
+        return self._make_blocking(AsyncRSMQ(inner, ns=self.ns))
 
-    def _faced(self, client):
-        faced = client if self.runner is None else Blocking(self.runner, client)
-        self._closing.append(faced.close)
-        return faced
+    def _make_blocking(self, client):
+        blocking = client if self.runner is None else Blocking(self.runner, client)
+        self._closing.append(blocking.close)
+        return blocking
 
     def bodies(self, qname):
-        """What is stored of messages: id to body."""
+        """Return the stored body of each id."""
         fields = self.raw.hgetall(f"{self.ns}:{qname}:Q")
         return {id.decode(): body for id, body in fields.items() if len(id) == 32}
 
@@ -68,16 +78,16 @@ class Broken:
 
 
 @pytest.fixture(params=["sync", "asyncio"])
-def broken(request, server):
-    broken = Broken(request.param, server)
-    yield broken
-    broken.close()
+def link(request, server):
+    link = Link(request.param, server)
+    yield link
+    link.close()
 
 
-@pytest.fixture(params=["opened", "given"])
-def rsmq(request, broken):
-    """A warm client: connected, its scripts known to the server."""
-    client = getattr(broken, request.param)()
+@pytest.fixture(params=["open_client", "wrap_redis_py"])
+def rsmq(request, link):
+    """A client that is connected, and whose scripts the server has."""
+    client = getattr(link, request.param)()
     client.create_queue("q")
     client.send_message("q", "warm")
     client.delete_message(client.receive_message("q"))

@@ -1,4 +1,4 @@
-"""An error that was handled is freed at once, with the body of its call: no cycle keeps it."""
+"""A handled error is freed immediately with the body of its call: it is in no reference cycle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def without_gc():
     gc.enable()
 
 
-@pytest.fixture(params=["missing queue", "nobody listens"])
+@pytest.fixture(params=["missing queue", "no server"])
 def case(request, server):
     if request.param == "missing queue":
         return server.url, QueueNotFound
@@ -29,7 +29,7 @@ def case(request, server):
 
 
 @pytest.mark.usefixtures("without_gc")
-def test_of_the_synchronous_client(case, ns):
+def test_the_synchronous_client_frees_errors(case, ns):
     url, kind = case
     with RSMQ.from_url(url, ns=ns, retry_deadline=0.02) as rsmq:
         try:
@@ -41,7 +41,7 @@ def test_of_the_synchronous_client(case, ns):
 
 
 @pytest.mark.usefixtures("without_gc")
-def test_of_the_asyncio_client(case, ns):
+def test_the_asyncio_client_frees_errors(case, ns):
     url, kind = case
 
     async def main():

@@ -1,8 +1,8 @@
 """
-A call of a user who lacks the right to one of its commands loses, doubles and hides no message.
+A call of a user without the right to one of its commands: no message is lost, duplicated or hidden.
 
-Totals and receive counts may have risen: to undo them, or to try every command before the first
-change, would cost each call of users who may do everything.
+Totals and receive counts may be higher afterwards. To undo that, or to check every command before
+the first change, would make each call of users with all rights more expensive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAY_NOT = "can't run this command"
 
 _numbers = itertools.count()
 
-#: Every command of a script, of which one call may come after another.
+#: The commands that scripts call.
 COMMANDS = (
     "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSCAN", "HSET", "HSETNX",
     "PEXPIRE", "PTTL", "PUBLISH", "SADD", "SMEMBERS", "SREM", "TIME", "UNLINK", "ZADD", "ZCARD",
@@ -28,8 +28,8 @@ COMMANDS = (
 QUEUES = ("q", "dead", "poisoned", "paused", "large")
 ID_LENGTH = 32
 
-#: Of what is prepared: ``held`` are two received messages of q, of which the second was received
-#: again since, ``due`` the ids of two others.
+#: ``held`` are two messages in flight in queue q, of which another consumer received the second one
+#: again; ``due`` are the ids of two visible messages.
 CALLS = {
     "create_queue": lambda rsmq, held, due: rsmq.create_queue("new"),
     "delete_queue": lambda rsmq, held, due: rsmq.delete_queue("q"),
@@ -76,8 +76,8 @@ CALLS = {
 }  # fmt: skip
 
 
-def prepared(raw, ns):
-    """Make queues of each kind; see CALLS."""
+def prepare(raw, ns):
+    """Create queues with messages, and return ``held`` and ``due`` of CALLS."""
     with RSMQ(raw, ns=ns) as rsmq:
         for name in QUEUES:
             rsmq.create_queue(name)
@@ -97,8 +97,8 @@ def prepared(raw, ns):
         return held, due
 
 
-def messages(raw, ns):
-    """Of each queue the ids with their scores, and the ids with their bodies."""
+def stored_messages(raw, ns):
+    """Return the ids of each queue with their scores, and with their bodies."""
     return {
         name: (
             raw.zrange(f"{ns}:{name}", 0, -1, withscores=True),
@@ -113,16 +113,16 @@ def messages(raw, ns):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_no_message_changes(server, call):
-    harmed, refused = [], 0
+def test_a_refused_call_changes_no_message(server, call):
+    changed_by, refused = [], 0
     with server.raw() as raw:
         for command in COMMANDS:
             ns = f"rights{next(_numbers)}"
-            held, due = prepared(raw, ns)
+            held, due = prepare(raw, ns)
             raw.execute_command(
                 "ACL", "SETUSER", ns, "on", ">p", f"~{ns}:*", "&*", "+@all", f"-{command}"
             )
-            before = messages(raw, ns)
+            before = stored_messages(raw, ns)
             url = f"redis://{ns}:p@127.0.0.1:{server.port}/0"
             with RSMQ.from_url(url, ns=ns) as rsmq:
                 try:
@@ -131,9 +131,9 @@ def test_no_message_changes(server, call):
                     if MAY_NOT not in str(error):
                         raise
                     refused += 1
-                    if messages(raw, ns) != before:
-                        harmed.append(command)
+                    if stored_messages(raw, ns) != before:
+                        changed_by.append(command)
             raw.execute_command("ACL", "DELUSER", ns)
             raw.unlink(*raw.keys(f"{ns}:*"))
 
-    assert (harmed, refused > 1) == ([], True)
+    assert (changed_by, refused > 1) == ([], True)

@@ -1,4 +1,4 @@
-"""The private attributes of redis-py that the library uses: a release may change them."""
+"""The private attributes of redis-py that the library uses, and that a release may change."""
 
 from __future__ import annotations
 

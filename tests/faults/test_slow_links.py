@@ -1,6 +1,4 @@
-"""
-A link on which a batch takes longer than socket_timeout: that is the time without any progress.
-"""
+"""A slow link: a batch takes longer than socket_timeout, which is the time without progress."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import AsyncRSMQ
-from tests.faults.conftest import Broken
+from tests.faults.conftest import Link
 from tests.proxy import Proxy
 
 TIMEOUT = 0.5
@@ -22,36 +20,36 @@ BATCH = 15  # 1.5 MB: more than a second on the link
 
 
 @pytest.fixture(params=["sync", "asyncio"])
-def broken(request, server):
-    broken = Broken(request.param, server)
-    broken.proxy.close()
-    broken.proxy = Proxy(server.port, slow=True)
-    yield broken
-    broken.proxy.stalled = False
-    broken.close()
+def link(request, server):
+    link = Link(request.param, server)
+    link.proxy.close()
+    link.proxy = Proxy(server.port, slow=True)
+    yield link
+    link.proxy.stalled = False
+    link.close()
 
 
 @pytest.fixture
-def rsmq(broken):
-    client = broken.opened(socket_timeout=TIMEOUT)
+def rsmq(link):
+    client = link.open_client(socket_timeout=TIMEOUT)
     client.create_queue("q", vt=1000, maxsize=-1)
     return client
 
 
-def test_a_batch_that_makes_progress_is_sent_and_received(broken, rsmq):
-    broken.proxy.rate = RATE
+def test_a_batch_that_makes_progress_is_sent_and_received(link, rsmq):
+    link.proxy.rate = RATE
     ids = rsmq.send_messages("q", [BODY] * BATCH)
     messages = rsmq.receive_messages("q", BATCH)
 
     assert [message.id for message in messages] == ids
     assert {message.body for message in messages} == {BODY}
     assert {message.receive_count for message in messages} == {1}
-    assert broken.raw.hget(f"{broken.ns}:q:Q", "totalsent") == str(BATCH).encode()
-    assert broken.raw.hget(f"{broken.ns}:q:Q", "totalrecv") == str(BATCH).encode()
+    assert link.raw.hget(f"{link.ns}:q:Q", "totalsent") == str(BATCH).encode()
+    assert link.raw.hget(f"{link.ns}:q:Q", "totalrecv") == str(BATCH).encode()
 
 
-def test_one_large_message_that_makes_progress_is_sent_and_received(broken, rsmq):
-    broken.proxy.rate = RATE
+def test_one_large_message_that_makes_progress_is_sent_and_received(link, rsmq):
+    link.proxy.rate = RATE
     body = BODY * BATCH
     id = rsmq.send_message("q", body)
     message = rsmq.receive_message("q")
@@ -63,18 +61,18 @@ def test_one_large_message_that_makes_progress_is_sent_and_received(broken, rsmq
     ("rate", "size"),
     [(200_000, 104_000), (200_000, 204_000), (80_000, 50_000)],
 )
-def test_what_is_sent_just_after_a_timeout_has_passed(broken, rsmq, rate, size):
-    """Little was left to be sent then, or nothing, and the reply was not there."""
-    broken.proxy.rate = rate
+def test_a_message_whose_sending_takes_a_little_longer_than_the_timeout(link, rsmq, rate, size):
+    """At the timeout, little or nothing is left to send, and the reply has not arrived."""
+    link.proxy.rate = rate
     body = "x" * size
     id = rsmq.send_message("q", body)
-    broken.proxy.rate = 0
+    link.proxy.rate = 0
 
     assert rsmq.get_message("q", id).body == body
 
 
 def test_calls_of_other_tasks_wait_for_the_batch(server, ns):
-    """They share its connection."""
+    """All calls of an event loop share one connection."""
     proxy = Proxy(server.port, slow=True)
 
     async def main():
@@ -104,12 +102,12 @@ def test_calls_of_other_tasks_wait_for_the_batch(server, ns):
 
 
 @pytest.mark.parametrize("stalls", ["the request", "the reply"])
-def test_a_link_that_stalls_on_the_way_is_a_timeout(broken, rsmq, stalls):
+def test_a_link_that_stalls_on_the_way_is_a_timeout(link, rsmq, stalls):
     bodies = [BODY] * 25
     if stalls == "the reply":
         rsmq.send_messages("q", bodies)
-    broken.proxy.rate = RATE
-    stalling = threading.Timer(1.5 * TIMEOUT, setattr, (broken.proxy, "stalled", True))
+    link.proxy.rate = RATE
+    stalling = threading.Timer(1.5 * TIMEOUT, setattr, (link.proxy, "stalled", True))
     stalling.start()
     begin = time.monotonic()
     call = rsmq.send_messages if stalls == "the request" else rsmq.pop_messages

@@ -1,4 +1,4 @@
-"""What each call costs, counted exactly: commands that Redis got, and writes to the socket."""
+"""The exact cost of each call: the round trips to the server, and the commands it receives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.servers import Server, redis_7
 LARGE = ["x" * 9000] * 20
 SMALL = ["x" * 100] * 20
 
-#: A call, and how many times it waits for the server: scripts, or a transaction with one.
+#: Each call, and the number of scripts that it runs one after the other.
 CALLS = {
     "send": (lambda rsmq: rsmq.send_message("q", "m"), 1),
     "send large": (lambda rsmq: rsmq.send_message("q", "x" * 60_000), 1),
@@ -51,36 +51,36 @@ CALLS = {
 
 
 @pytest.fixture(scope="module")
-def alone():
+def private_server():
     """A server that no other test uses."""
     server = Server(redis_7())
     yield server
     server.stop()
 
 
-@pytest.fixture(params=["sync", "asyncio", "sync, given", "asyncio, given"])
-def rsmq(request, alone):
-    with alone.raw() as raw:
+@pytest.fixture(params=["sync", "asyncio", "sync, redis-py", "asyncio, redis-py"])
+def rsmq(request, private_server):
+    with private_server.raw() as raw:
         raw.flushall()
     runner = asyncio.Runner() if request.param.startswith("asyncio") else None
-    given = None
+    inner = None
     if runner is None:
-        if request.param.endswith("given"):
-            given = redis.Redis(port=alone.port)
-        client = RSMQ(given) if given else RSMQ.from_url(alone.url)
-    elif request.param.endswith("given"):
-        given = redis.asyncio.Redis(port=alone.port)
-        client = Blocking(runner, AsyncRSMQ(given))
+        if request.param.endswith("redis-py"):
+            inner = redis.Redis(port=private_server.port)
+        client = RSMQ(inner) if inner else RSMQ.from_url(private_server.url)
+    elif request.param.endswith("redis-py"):
+        inner = redis.asyncio.Redis(port=private_server.port)
+        client = Blocking(runner, AsyncRSMQ(inner))
     else:
-        client = Blocking(runner, AsyncRSMQ.from_url(alone.url))
+        client = Blocking(runner, AsyncRSMQ.from_url(private_server.url))
     for name in ("q", "p"):
         client.create_queue(name)
     yield client
     client.close()
-    if given is not None and runner is not None:
-        runner.run(given.aclose())
-    elif given is not None:
-        given.close()
+    if inner is not None and runner is not None:
+        runner.run(inner.aclose())
+    elif inner is not None:
+        inner.close()
     if runner is not None:
         runner.close()
 
@@ -91,11 +91,11 @@ def scripts(raw):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_waits_for_the_server_so_often(alone, rsmq, name):
+def test_a_call_needs_its_number_of_round_trips(private_server, rsmq, name):
     call, trips = CALLS[name]
-    call(rsmq)  # the script is known, and the connection open
+    call(rsmq)  # loads the script, and opens the connection
     rsmq.purge_queue("q")
-    with alone.raw() as raw:
+    with private_server.raw() as raw:
         raw.info("commandstats")
         before = scripts(raw)
         call(rsmq)
@@ -105,29 +105,29 @@ def test_a_call_waits_for_the_server_so_often(alone, rsmq, name):
 @pytest.mark.parametrize(
     "name", ["send", "receive", "pop", "delete", "send many", "receive many", "publish"]
 )
-def test_a_call_sends_its_script_and_nothing_else(alone, rsmq, name):
+def test_a_call_sends_only_its_script(private_server, rsmq, name):
     call, _ = CALLS[name]
     call(rsmq)
-    seen = []
-    with alone.raw() as raw, raw.monitor() as monitor:
+    commands = []
+    with private_server.raw() as raw, raw.monitor() as monitor:
         done = threading.Event()
 
         def listen():
             for command in monitor.listen():
                 if command["client_type"] != "lua":
-                    seen.append(command["command"].split()[0])
-                if seen[-1:] == ["PING"]:
+                    commands.append(command["command"].split()[0])
+                if commands[-1:] == ["PING"]:
                     done.set()
                     return
 
         thread = threading.Thread(target=listen)
         thread.start()
         call(rsmq)
-        with alone.raw() as other:
+        with private_server.raw() as other:
             other.ping()
         done.wait(5)
         thread.join()
 
-    assert [command for command in seen if command not in ("PING", "CLIENT", "HELLO")] == [
+    assert [command for command in commands if command not in ("PING", "CLIENT", "HELLO")] == [
         "EVALSHA"
     ]
