@@ -1,4 +1,4 @@
-"""The connection that all calls of an event loop share: retired, closed, and given up."""
+"""The connection that all calls of an event loop share: replaced, closed, and broken."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ID = b"$32\r\n" + b"i" * 32 + b"\r\n"
 
 class Scripted:
     """
-    A server that does with each connection what a function says.
+    A server that serves each connection with a function of the test.
 
     Attributes:
-        url: its place.
-        open: how many connections are open.
-        made: how many were made.
+        url: the URL of the server.
+        open: the number of open connections.
+        made: the number of connections that were made.
     """
 
     def __init__(self, serve):
@@ -58,8 +58,8 @@ class Scripted:
             writer.close()
 
 
-async def scripts(reader, writer, number):
-    """Read until so many scripts have been called, or more; how many. Greetings are answered."""
+async def read_scripts(reader, writer, number):
+    """Answer commands until at least ``number`` scripts were called; return how many were."""
     found = 0
     while found < number:
         data = await reader.read(1 << 20)
@@ -78,13 +78,13 @@ async def until(condition):
             await asyncio.sleep(0.005)
 
 
-def test_one_refusal_fails_no_other_call_in_flight():
-    """The connection is used by no new call, and closes when the calls have ended."""
+def test_a_refused_call_fails_no_other_call():
+    """No new call uses the connection. It is closed when its calls have ended."""
     calls = 20
 
     async def serve(number, reader, writer):
         if number == 0:
-            await scripts(reader, writer, calls)
+            await read_scripts(reader, writer, calls)
             writer.write(READONLY)
             await asyncio.sleep(0.1)
             for _ in range(calls - 1):
@@ -93,7 +93,7 @@ def test_one_refusal_fails_no_other_call_in_flight():
             assert await reader.read() == b"", "a new call used the connection"
         else:
             while True:
-                writer.write(ID * await scripts(reader, writer, 1))
+                writer.write(ID * await read_scripts(reader, writer, 1))
 
     async def main():
         async with Scripted(serve).running() as server:
@@ -111,11 +111,11 @@ def test_one_refusal_fails_no_other_call_in_flight():
     asyncio.run(main())
 
 
-def test_a_call_that_learns_of_a_forgotten_script_while_another_is_refused():
+def test_noscript_while_another_call_is_refused():
     async def serve(number, reader, writer):
-        await scripts(reader, writer, 2 if number == 0 else 1)
+        await read_scripts(reader, writer, 2 if number == 0 else 1)
         writer.write(READONLY + NOSCRIPT if number == 0 else ID)
-        await scripts(reader, writer, 1)  # EVAL
+        await read_scripts(reader, writer, 1)  # EVAL
         writer.write(ID)
         await reader.read()
 
@@ -208,7 +208,7 @@ def test_close_ends_calls_in_flight_and_leaves_no_connection(server, raw, ns):
     results = asyncio.run(main())
     errors = [each for each in results if isinstance(each, BaseException)]
     assert {type(each) for each in errors} <= {ClientClosed}
-    # What was received was given out; nothing is hidden without anybody who knows of it.
+    # Every hidden message was returned to a caller.
     received = [each for each in results if hasattr(each, "receive_count")]
     with RSMQ(raw, ns=ns) as rsmq:
         assert rsmq.get_queue_attributes("q").hidden_messages == len(received)
@@ -260,7 +260,7 @@ def test_close_at_any_step_of_opening_leaves_no_connection(server, raw, ns, monk
 
 def test_close_from_another_loop_while_a_connection_opens(server, raw, ns):
     name = f"elsewhere-{ns}"
-    chance = random.Random(5)
+    generator = random.Random(5)
     with asyncio.Runner() as elsewhere:
         loop = elsewhere.get_loop()
         thread = threading.Thread(target=loop.run_forever)
@@ -269,7 +269,7 @@ def test_close_from_another_loop_while_a_connection_opens(server, raw, ns):
             for _ in range(100):
                 client = AsyncRSMQ.from_url(server.url, ns=ns, client_name=name)
                 call = asyncio.run_coroutine_threadsafe(client.list_queues(), loop)
-                time.sleep(chance.uniform(0.0003, 0.004))
+                time.sleep(generator.uniform(0.0003, 0.004))
                 asyncio.run(client.close())
                 with suppress(ClientClosed):
                     call.result(10)
@@ -284,7 +284,7 @@ class VaultFailed(Exception):
         super().__init__(f"status {status}")
 
 
-def test_an_error_of_the_programs_own_credentials_is_raised_as_it_is(server, ns):
+def test_an_error_of_a_credential_provider_is_raised_unchanged(server, ns):
     class Vault(CredentialProvider):
         def get_credentials(self):
             raise VaultFailed(status=403)
@@ -300,9 +300,9 @@ def test_an_error_of_the_programs_own_credentials_is_raised_as_it_is(server, ns)
 
 
 @pytest.mark.parametrize("timeout", [None, 30])
-def test_close_does_not_wait_for_a_server_that_is_silent(timeout):
+def test_close_does_not_wait_for_a_silent_server(timeout):
     async def serve(_number, reader, writer):
-        await scripts(reader, writer, 3)
+        await read_scripts(reader, writer, 3)
         while await reader.read(1 << 20):
             pass
 
@@ -321,10 +321,10 @@ def test_close_does_not_wait_for_a_server_that_is_silent(timeout):
     asyncio.run(main())
 
 
-def test_a_call_that_is_tried_again_ends_with_close():
+def test_close_ends_a_call_that_is_retried():
     async def serve(_number, reader, writer):
         while True:
-            await scripts(reader, writer, 1)
+            await read_scripts(reader, writer, 1)
             writer.write(READONLY)
 
     async def main():
@@ -340,7 +340,7 @@ def test_a_call_that_is_tried_again_ends_with_close():
     asyncio.run(main())
 
 
-def test_a_request_on_a_closed_connection_fails_at_once(server):
+def test_a_request_on_a_closed_connection_is_not_sent(server):
     async def main():
         client = AsyncRSMQ.from_url(server.url, socket_timeout=None)
         await client.list_queues()
@@ -348,20 +348,20 @@ def test_a_request_on_a_closed_connection_fails_at_once(server):
         connection.close()
         with pytest.raises(NotSent):
             connection.send([(b"PING",)])
-        assert isinstance(await client.list_queues(), list)  # over another one
+        assert isinstance(await client.list_queues(), list)  # on another connection
         await client.close()
 
     asyncio.run(main())
 
 
 @pytest.fixture
-def unseen():
-    """Run a coroutine, and return the unretrieved exceptions that the event loop reported."""
+def unhandled():
+    """A function that runs a coroutine, and returns the loop's reports of unhandled exceptions."""
 
     def run(main):
         reported = []
 
-        async def watched():
+        async def collect_reports():
             asyncio.get_running_loop().set_exception_handler(
                 lambda _, context: reported.append(context["message"])
             )
@@ -369,14 +369,14 @@ def unseen():
             gc.collect()
             await asyncio.sleep(0)
 
-        asyncio.run(watched())
+        asyncio.run(collect_reports())
         gc.collect()
         return reported
 
     return run
 
 
-def test_a_cancelled_receive_leaves_no_exception_unseen(server, ns, monkeypatch, unseen):
+def test_a_cancelled_receive_leaves_no_unhandled_exception(server, ns, monkeypatch, unhandled):
     monkeypatch.setattr(cancellation, "INTERRUPTION_GRACE_SECONDS", 0.05)
     send = redis.asyncio.Connection.send_command
 
@@ -387,8 +387,8 @@ def test_a_cancelled_receive_leaves_no_exception_unseen(server, ns, monkeypatch,
         await send(self, *args, **options)
 
     async def main():
-        given = redis.asyncio.Redis(port=server.port)
-        client = AsyncRSMQ(given, ns=ns)
+        inner = redis.asyncio.Redis(port=server.port)
+        client = AsyncRSMQ(inner, ns=ns)
         await client.create_queue("q")
         monkeypatch.setattr(redis.asyncio.Connection, "send_command", slow_and_broken)
         call = asyncio.create_task(client.receive_message("q"))
@@ -397,12 +397,12 @@ def test_a_cancelled_receive_leaves_no_exception_unseen(server, ns, monkeypatch,
         with pytest.raises(asyncio.CancelledError):
             await call
         await asyncio.sleep(0.3)
-        await given.aclose()
+        await inner.aclose()
 
-    assert unseen(main) == []
+    assert unhandled(main) == []
 
 
-def test_a_cancelled_call_leaves_no_failed_connecting_unseen(unseen):
+def test_a_cancelled_call_leaves_no_unhandled_error_of_connecting(unhandled):
     async def serve(_number, reader, _writer):
         await reader.read(1)
         await asyncio.sleep(0.1)
@@ -419,4 +419,4 @@ def test_a_cancelled_call_leaves_no_failed_connecting_unseen(unseen):
             await asyncio.sleep(0.05)
             await client.close()
 
-    assert unseen(main) == []
+    assert unhandled(main) == []

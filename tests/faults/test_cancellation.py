@@ -1,4 +1,4 @@
-"""A receive that is cancelled or interrupted leaves no message hidden."""
+"""A receive that is cancelled or interrupted hides no message."""
 
 from __future__ import annotations
 
@@ -56,26 +56,26 @@ def hidden(raw, ns):
 
 
 def clients(proxy, ns):
-    """Both kinds: own connections, and those of a client handed in."""
+    """Yield a client with its own connections, and one that wraps a client of redis-py."""
     yield AsyncRSMQ.from_url(proxy.url, ns=ns), None
-    given = redis.asyncio.Redis(port=proxy.port)
-    yield AsyncRSMQ(given, ns=ns), given
+    inner = redis.asyncio.Redis(port=proxy.port)
+    yield AsyncRSMQ(inner, ns=ns), inner
 
 
 @pytest.mark.timeout(scaled(60, 3600))
-def test_random_cancellations_leave_nothing_hidden(proxy, raw, ns):
+def test_random_cancellations_hide_no_message(proxy, raw, ns):
     cancellations = scaled(200, 10_000)
     proxy.delay = 0.002
     received = 0
 
     async def main():
         nonlocal received
-        chance = random.Random(7)
-        for client, given in clients(proxy, ns):
+        generator = random.Random(7)
+        for client, inner in clients(proxy, ns):
             for _ in range(cancellations // 2):
                 try:
                     message = await asyncio.wait_for(
-                        client.receive_message("q"), chance.uniform(0, 0.02)
+                        client.receive_message("q"), generator.uniform(0, 0.02)
                     )
                 except TimeoutError:
                     assert hidden(raw, ns) == 0
@@ -83,8 +83,8 @@ def test_random_cancellations_leave_nothing_hidden(proxy, raw, ns):
                     received += 1
                     assert await client.change_message_visibility(message, 0) is True
             await client.close()
-            if given is not None:
-                await given.aclose()
+            if inner is not None:
+                await inner.aclose()
 
     asyncio.run(main())
 
@@ -93,8 +93,8 @@ def test_random_cancellations_leave_nothing_hidden(proxy, raw, ns):
     assert raw.zcard(f"{ns}:q") == MESSAGES
 
 
-async def cancelled_after(client, turns):
-    """Cancel a receive after so many turns of the loop; False if it was done before."""
+async def is_cancelled_after(client, turns):
+    """Cancel a receive after some turns of the loop; return False if it had ended before."""
     task = asyncio.ensure_future(client.receive_message("q"))
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -107,40 +107,40 @@ async def cancelled_after(client, turns):
     return False
 
 
-def test_a_cancellation_at_every_step_leaves_nothing_hidden(proxy, raw, ns):
+def test_a_cancellation_at_every_step_hides_no_message(proxy, raw, ns):
     """Cancelled after 0, 1, 2 ... turns of the loop, until the receive is done before it."""
 
     async def main():
-        for client, given in clients(proxy, ns):
+        for client, inner in clients(proxy, ns):
             for warm in (False, True):
                 if warm:
                     assert not await client.delete_message("q", "x" * 32)
                 turns = 0
-                while await cancelled_after(client, turns):
+                while await is_cancelled_after(client, turns):
                     assert hidden(raw, ns) == 0
                     turns += 1
                 assert turns > 3
             await client.close()
-            if given is not None:
-                await given.aclose()
+            if inner is not None:
+                await inner.aclose()
 
     asyncio.run(main())
 
     assert hidden(raw, ns) == 0
 
 
-def test_cancellations_while_many_wait_for_one_connection(server, raw, ns):
-    """The pool's lock is contended then, also when a connection goes back to it."""
+def test_cancellations_while_many_calls_wait_for_one_connection(server, raw, ns):
+    """The lock of the pool is contended then, also when a connection is returned."""
 
     async def main():
-        chance = random.Random(5)
+        generator = random.Random(5)
         pool = redis.asyncio.BlockingConnectionPool(port=server.port, max_connections=2)
-        given = redis.asyncio.Redis(connection_pool=pool)
-        client = AsyncRSMQ(given, ns=ns)
+        inner = redis.asyncio.Redis(connection_pool=pool)
+        client = AsyncRSMQ(inner, ns=ns)
         for _ in range(20):
             tasks = [asyncio.ensure_future(client.receive_message("q")) for _ in range(15)]
-            for task in chance.sample(tasks, 12):
-                for _ in range(chance.randrange(12)):
+            for task in generator.sample(tasks, 12):
+                for _ in range(generator.randrange(12)):
                     await asyncio.sleep(0)
                 task.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -148,7 +148,7 @@ def test_cancellations_while_many_wait_for_one_connection(server, raw, ns):
             assert hidden(raw, ns) == len(kept)
             for message in kept:
                 await client.change_message_visibility(message, 0)
-        await given.aclose()
+        await inner.aclose()
         await pool.disconnect()
 
     asyncio.run(main())
@@ -162,14 +162,14 @@ def test_a_cancellation_at_every_step_on_a_cluster(cluster_server):
         client.send_message("q", "m")
 
         async def main():
-            given = RedisCluster(host="127.0.0.1", port=cluster_server.port)
-            rsmq = AsyncRSMQ(given, ns="{cancelled}")
+            inner = RedisCluster(host="127.0.0.1", port=cluster_server.port)
+            rsmq = AsyncRSMQ(inner, ns="{cancelled}")
             assert await rsmq.list_queues() == ["q"]
             turns = 0
-            while await cancelled_after(rsmq, turns):
+            while await is_cancelled_after(rsmq, turns):
                 assert client.get_queue_attributes("q").hidden_messages == 0
                 turns += 1
-            await given.aclose()
+            await inner.aclose()
             return turns
 
         assert asyncio.run(main()) > 3
@@ -177,7 +177,7 @@ def test_a_cancellation_at_every_step_on_a_cluster(cluster_server):
 
 
 def program(text, *arguments):
-    """Run a program that leaves connections open at its end, and return what it prints."""
+    """Run a program that leaves connections open at its end, and return the words it prints."""
     result = subprocess.run(
         [sys.executable, "-W", "ignore::ResourceWarning", "-c", text, *map(str, arguments)],
         cwd=Path(__file__).parents[2],
@@ -190,7 +190,7 @@ def program(text, *arguments):
     return result.stdout.split()
 
 
-def test_a_loop_that_ends_during_receives_leaves_nothing_hidden(proxy, raw, ns):
+def test_a_loop_that_ends_during_receives_hides_no_message(proxy, raw, ns):
     proxy.delay = 0.05
     cancelled = program(
         """
@@ -223,7 +223,7 @@ for task in asyncio.run(main()):
     assert hidden(raw, ns) == cancelled.count("False")
 
 
-def test_a_cancellation_goes_on_within_a_second_when_the_server_is_silent(proxy, raw, ns):
+def test_a_cancellation_ends_soon_if_the_server_is_silent(proxy, raw, ns):
     async def main():
         client = AsyncRSMQ.from_url(proxy.url, ns=ns)
         await client.list_queues()
@@ -256,12 +256,12 @@ def test_a_cancelled_send_leaves_a_usable_client(proxy, raw, ns):
 
 
 class Interrupted(BaseException):
-    """What a signal handler raises, as Ctrl-C does KeyboardInterrupt."""
+    """The exception that the signal handler raises, like KeyboardInterrupt at Ctrl-C."""
 
 
 @pytest.fixture
 def interrupting():
-    """Make a signal raise where the main thread is, as it does at Ctrl-C."""
+    """Make signals raise in the main thread, as at Ctrl-C."""
 
     def interrupt(*_):
         raise Interrupted
@@ -275,50 +275,52 @@ def interrupting():
         signal.signal(number, handler)
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # redis-py's, interrupted at connecting
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of redis-py, if connecting is interrupted
+@pytest.mark.parametrize("has_own_connections", [True, False])
 @pytest.mark.parametrize("slow", [True, False])
-def test_random_interruptions_leave_nothing_hidden(server, proxy, raw, ns, interrupting, own, slow):
-    """Signals to the process, while it waits for a reply and while it is at work on one."""
+def test_random_interruptions_hide_no_message(
+    server, proxy, raw, ns, interrupting, has_own_connections, slow
+):
+    """Signals arrive while the client waits for a reply, and while it parses one."""
     proxy.delay = 0.002 if slow else 0
     url, port = (proxy.url, proxy.port) if slow else (server.url, server.port)
-    given = None if own else redis.Redis(port=port)
-    client = RSMQ.from_url(url, ns=ns) if own else RSMQ(given, ns=ns)
+    inner = None if has_own_connections else redis.Redis(port=port)
+    client = RSMQ.from_url(url, ns=ns) if has_own_connections else RSMQ(inner, ns=ns)
     client.list_queues()
-    chance = random.Random(11)
-    held, interrupted = None, 0
+    generator = random.Random(11)
+    message_in_flight, interrupted = None, 0
     while interrupted < scaled(100, 1000):
         try:
-            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.004))
+            signal.setitimer(signal.ITIMER_REAL, generator.uniform(0.0002, 0.004))
             while True:
-                if held is not None:
-                    client.change_message_visibility(held, 0)
-                    held = None
-                held = client.receive_message("q")
+                if message_in_flight is not None:
+                    client.change_message_visibility(message_in_flight, 0)
+                    message_in_flight = None
+                message_in_flight = client.receive_message("q")
         except Interrupted:
             interrupted += 1
-            assert held is not None or hidden(raw, ns) == 0
-    if held is not None:
-        client.change_message_visibility(held, 0)
+            assert message_in_flight is not None or hidden(raw, ns) == 0
+    if message_in_flight is not None:
+        client.change_message_visibility(message_in_flight, 0)
     assert client.list_queues() == ["q"]
     client.close()
-    if given is not None:
-        given.close()
+    if inner is not None:
+        inner.close()
 
     assert hidden(raw, ns) == 0
     assert raw.zcard(f"{ns}:q") == MESSAGES
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_ctrl_c_from_another_thread_leaves_nothing_hidden(server, raw, ns, interrupting):
-    """The main thread's system calls are not interrupted then; it raises after the next one."""
+def test_ctrl_c_from_another_thread_hides_no_message(server, raw, ns, interrupting):
+    """System calls of the main thread are not interrupted then. It raises after the next one."""
     client = RSMQ.from_url(server.url, ns=ns)
     client.list_queues()
     calling = False
 
     def interrupt(*_):
         nonlocal calling
-        if calling:  # and not where the exception of another signal is caught
+        if calling:  # not while the exception of another signal is handled
             calling = False
             raise Interrupted
 
@@ -330,16 +332,16 @@ def test_ctrl_c_from_another_thread_leaves_nothing_hidden(server, raw, ns, inter
     signal.signal(signal.SIGINT, interrupt)
     thread = threading.Thread(target=press)
     thread.start()
-    held, interrupted, received = None, 0, 0
+    message_in_flight, interrupted, received = None, 0, 0
     try:
-        while thread.is_alive() or held is not None:
+        while thread.is_alive() or message_in_flight is not None:
             try:
                 calling = True
-                if held is not None:
-                    client.change_message_visibility(held, 0)
-                    held = None
+                if message_in_flight is not None:
+                    client.change_message_visibility(message_in_flight, 0)
+                    message_in_flight = None
                 else:
-                    held = client.receive_message("q")
+                    message_in_flight = client.receive_message("q")
                     received += 1
                 calling = False
             except Interrupted:
@@ -354,7 +356,7 @@ def test_ctrl_c_from_another_thread_leaves_nothing_hidden(server, raw, ns, inter
     assert raw.zcard(f"{ns}:q") == MESSAGES
 
 
-def test_the_handlers_of_the_program_are_left_as_they_were(server, ns, interrupting):
+def test_the_signal_handlers_of_the_program_are_restored(server, ns, interrupting):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with RSMQ.from_url(server.url, ns=ns) as client:
         for call in (client.receive_message, client.pop_message):
@@ -365,19 +367,19 @@ def test_the_handlers_of_the_program_are_left_as_they_were(server, ns, interrupt
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_a_second_signal_at_any_line_leaves_nothing_hidden(server, raw, ns, interrupting):
+def test_a_second_signal_at_any_line_hides_no_message(server, raw, ns, interrupting):
     """
-    The first comes before any line at which signals are held back, the second at a later one.
+    The first signal is raised before each line that runs while signals are held back, the second
+    before each later line.
 
-    Left out is the line at which the holding back ends, which begins before it: see the docstring
-    of RSMQ.
+    The line that ends the holding back is left out: see the docstring of RSMQ.
     """
     client = RSMQ.from_url(server.url, ns=ns)
     client.list_queues()
-    programs_own = signal.getsignal(signal.SIGINT)
+    original_handler = signal.getsignal(signal.SIGINT)
 
     def interrupted(first, second):
-        """Receive; True if the second signal came, False if only the first did, None if neither."""
+        """Receive; return whether the second signal was raised, or None if no signal was."""
         held_lines = later_lines = 0
         begun = set()
 
@@ -388,13 +390,13 @@ def test_a_second_signal_at_any_line_leaves_nothing_hidden(server, raw, ns, inte
             if event == "line":
                 if held_lines >= first:
                     later_lines += 1
-                    comes = later_lines == second
+                    is_due = later_lines == second
                 else:
-                    held = signal.getsignal(signal.SIGINT) != programs_own
-                    held_lines += held and (frame, frame.f_lineno) not in begun
-                    comes = held_lines == first
+                    is_held = signal.getsignal(signal.SIGINT) != original_handler
+                    held_lines += is_held and (frame, frame.f_lineno) not in begun
+                    is_due = held_lines == first
                 begun.add((frame, frame.f_lineno))
-                if comes:
+                if is_due:
                     signal.raise_signal(signal.SIGINT)
             return trace
 
@@ -411,19 +413,19 @@ def test_a_second_signal_at_any_line_leaves_nothing_hidden(server, raw, ns, inte
     both = 0
     for first in itertools.count(1):
         for second in itertools.count(1):
-            came = interrupted(first, second)
+            outcome = interrupted(first, second)
             assert hidden(raw, ns) == 0, (first, second)
-            if not came:
+            if not outcome:
                 break
             both += 1
-        if came is None:
+        if outcome is None:
             break
     client.close()
 
     assert (first > 15, both > 500) == (True, True)
 
 
-def test_a_second_signal_does_not_wait(proxy, raw, ns, interrupting):
+def test_a_second_signal_is_not_held_back(proxy, raw, ns, interrupting):
     client = RSMQ.from_url(proxy.url, ns=ns)
     client.list_queues()
     proxy.delay = 40
@@ -438,7 +440,7 @@ def test_a_second_signal_does_not_wait(proxy, raw, ns, interrupting):
     assert time.monotonic() - started < 20
 
 
-def test_a_call_from_a_signal_handler_gets_a_connection_of_its_own(proxy, raw, ns):
+def test_a_call_from_a_signal_handler_has_its_own_connection(proxy, raw, ns):
     proxy.delay = 0.05
     client = RSMQ.from_url(proxy.url, ns=ns)
     client.list_queues()
@@ -460,7 +462,7 @@ def test_a_call_from_a_signal_handler_gets_a_connection_of_its_own(proxy, raw, n
     assert answers == [MESSAGES]
 
 
-def test_one_client_in_one_loop_after_the_other_keeps_nothing_of_the_first(server, ns):
+def test_one_client_in_several_loops_in_turn_keeps_no_connections(server, ns):
     counts = program(
         """
 import asyncio, gc, sys, time
@@ -483,7 +485,7 @@ with Redis(port=int(port)) as raw:
     until = time.monotonic() + 20
     left = True
     while left and time.monotonic() < until:
-        gc.collect()  # nobody could close them in time: their loops are gone
+        gc.collect()  # could not be closed before, because their loops are closed
         left = raw.info("clients")["connected_clients"] > before
     print("left" if left else "closed")
 """,
@@ -541,7 +543,7 @@ def test_no_cancellation_is_swallowed(server, ns):
     asyncio.run(main())
 
 
-def test_errors_inside_a_guarded_receive_are_the_callers(proxy, ns):
+def test_errors_of_a_receive_are_raised(proxy, ns):
     async def main():
         async with AsyncRSMQ.from_url(proxy.url, ns=ns, retry_deadline=0.1) as client:
             await client.list_queues()

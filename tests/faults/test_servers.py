@@ -1,4 +1,4 @@
-"""The server is full, forgets its scripts, is killed, answers errors."""
+"""Faults of the server: full memory, lost scripts, kills, and error replies."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def full(request):
 
 
 @pytest.fixture(params=["sync", "asyncio"])
-def opened(request):
-    """A function from a URL to a client of either kind."""
+def open_client(request):
+    """A function that opens a client of a URL."""
     runner = asyncio.Runner() if request.param == "asyncio" else None
     clients = []
 
@@ -53,13 +53,13 @@ FULL = "command not allowed when used memory"
 
 
 def shrink(server):
-    """Lower the limit, so that no buffer that is freed makes room again."""
+    """Lower the memory limit, so that freed buffers leave no room."""
     with server.raw() as raw:
         raw.config_set("maxmemory", raw.info("memory")["used_memory"] - 1_000_000)
 
 
-def test_a_full_server_refuses_sends_whole_and_is_drained(full, opened):
-    rsmq = opened(full.url)
+def test_a_full_server_refuses_sends_and_can_be_drained(full, open_client):
+    rsmq = open_client(full.url)
     rsmq.create_queue("q")
     body = "x" * 1000
     sent = 0
@@ -98,8 +98,8 @@ def test_a_full_server_refuses_sends_whole_and_is_drained(full, opened):
         assert rsmq.send_message("q", "again")
 
 
-def test_a_full_server_is_drained_of_what_was_counted_very_often(full, opened):
-    rsmq = opened(full.url)
+def test_a_full_server_is_drained_of_messages_with_large_counts(full, open_client):
+    rsmq = open_client(full.url)
     rsmq.create_queue("q")
     large = 10**15
     with full.raw() as raw:
@@ -114,8 +114,8 @@ def test_a_full_server_is_drained_of_what_was_counted_very_often(full, opened):
         assert rsmq.delete_message(message) is True
 
 
-def test_a_full_server_lets_queues_be_purged_and_deleted(full, opened):
-    rsmq = opened(full.url)
+def test_a_full_server_lets_queues_be_purged_and_deleted(full, open_client):
+    rsmq = open_client(full.url)
     for name in ("a", "b"):
         rsmq.create_queue(name)
         rsmq.send_message(name, "m")
@@ -136,10 +136,10 @@ def test_a_full_server_lets_queues_be_purged_and_deleted(full, opened):
         except redis_errors.ResponseError:
             return False
 
-    assert settles(send_again, expected=True)  # the server frees what was purged in the background
+    assert becomes(send_again, expected=True)  # the server frees memory in the background
 
 
-def test_a_storm_of_script_flushes_is_never_noticed(server):
+def test_calls_succeed_during_many_script_flushes(server):
     stop = threading.Event()
 
     def flush():
@@ -204,7 +204,7 @@ def test_kill_9_with_appendfsync_always_loses_nothing():
 
 @pytest.mark.parametrize("call", ["send", "receive", "delete"])
 def test_a_log_that_breaks_off_leaves_no_message_without_a_body(call):
-    """The tail of the append-only file is cut at several bytes, and the server started twice."""
+    """Cut the end of the append-only file at several bytes, and start the server twice."""
     server = Server(
         redis_7(), "--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", "no"
     )
@@ -265,7 +265,8 @@ def connections(server):
         return raw.info("clients")["connected_clients"]
 
 
-def settles(value, *, expected):
+def becomes(value, *, expected):
+    """Return whether the value is as expected, as soon as it is or after 20 seconds."""
     deadline = time.monotonic() + 20
     while value() != expected and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -283,14 +284,14 @@ def test_connections_of_threads_that_ended_and_of_closed_clients_are_closed(serv
         thread.join()
     del thread, threads
 
-    assert settles(lambda: connections(server), expected=before + 1)
+    assert becomes(lambda: connections(server), expected=before + 1)
     rsmq.close()
-    assert settles(lambda: connections(server), expected=before)
+    assert becomes(lambda: connections(server), expected=before)
 
 
 def test_a_pool_of_few_connections_serves_many_threads(server):
     before = connections(server)
-    rsmq = RSMQ.from_url(server.url, ns="few", max_connections=2)  # a pool, which is ours too
+    rsmq = RSMQ.from_url(server.url, ns="few", max_connections=2)  # a pool of the library
     rsmq.create_queue("q")
     done = []
 
@@ -309,13 +310,13 @@ def test_a_pool_of_few_connections_serves_many_threads(server):
     assert rsmq.get_queue_attributes("q").messages == 120
     assert connections(server) <= before + 2
     rsmq.close()
-    assert settles(lambda: connections(server), expected=before)
+    assert becomes(lambda: connections(server), expected=before)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("given", [False, True])
-def test_a_fork_leaves_the_parents_connections_alone(server, given):
-    client = redis.Redis(port=server.port) if given else None
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_child_process_does_not_use_the_connections_of_its_parent(server, is_wrapped):
+    client = redis.Redis(port=server.port) if is_wrapped else None
     rsmq = RSMQ(client, ns="fork") if client else RSMQ.from_url(server.url, ns="fork")
     rsmq.create_queue("q", exist_ok=True)
     rsmq.purge_queue("q")
@@ -344,7 +345,7 @@ def test_a_fork_leaves_the_parents_connections_alone(server, given):
         client.close()
 
 
-class Answering:
+class ScriptedServer:
     """A server that answers each script call with the next of its replies."""
 
     def __init__(self, *replies):
@@ -376,11 +377,11 @@ class Answering:
 
 
 @pytest.fixture
-def answering():
+def scripted_server():
     servers = []
 
     def start(*replies):
-        servers.append(Answering(*replies))
+        servers.append(ScriptedServer(*replies))
         return servers[-1]
 
     yield start
@@ -406,15 +407,15 @@ ID = b"$32\r\n" + b"i" * 32 + b"\r\n"
         ),
     ],
 )
-def test_replies_after_which_nothing_ran_are_waited_out(answering, opened, reply):
-    server = answering(reply, reply, ID)
+def test_replies_after_which_nothing_ran_are_retried(scripted_server, open_client, reply):
+    server = scripted_server(reply, reply, ID)
 
-    assert opened(server.url).send_message("q", "m") == "i" * 32
+    assert open_client(server.url).send_message("q", "m") == "i" * 32
     assert server.asked == 3
 
-    server = answering(*[reply] * 20)
+    server = scripted_server(*[reply] * 20)
     with pytest.raises(redis_errors.RedisError):
-        opened(server.url, retry_deadline=0.05).send_message("q", "m")
+        open_client(server.url, retry_deadline=0.05).send_message("q", "m")
     assert server.asked > 1
 
 
@@ -449,23 +450,25 @@ def test_replies_after_which_nothing_ran_are_waited_out(answering, opened, reply
         (b"-QUEUENOTFOUND rsmq:q:Q\r\n", QueueNotFound, "create_queue"),
     ],
 )
-def test_other_replies_are_the_callers_at_once(answering, opened, reply, kind, note):
+def test_other_error_replies_are_raised_immediately(
+    scripted_server, open_client, reply, kind, note
+):
     again = 2 if b"NOSCRIPT" in reply else 1
-    server = answering(*[reply] * 4)
+    server = scripted_server(*[reply] * 4)
 
     with pytest.raises(kind) as caught:
-        opened(server.url).send_message("q", "m")
+        open_client(server.url).send_message("q", "m")
 
     assert server.asked == again
     notes = getattr(caught.value, "__notes__", [])
     assert [note in text for text in notes] == ([True] if note else [])
 
 
-def test_a_server_that_was_demoted_is_left(server, opened):
-    """After a failover that keeps connections open, as of a proxy, the new master is found."""
+def test_a_client_reconnects_after_its_server_was_demoted(server, open_client):
+    """A failover may keep connections open, as with a proxy: then the client reconnects."""
     demoted = Server(redis_7())
     proxy = Proxy(demoted.port)
-    rsmq = opened(proxy.url, ns="demoted")
+    rsmq = open_client(proxy.url, ns="demoted")
     rsmq.create_queue("q", exist_ok=True)
     rsmq.send_message("q", "m")
     with demoted.raw() as raw:
@@ -481,20 +484,20 @@ def test_a_server_that_was_demoted_is_left(server, opened):
     demoted.stop()
 
 
-def test_a_wrong_password_is_not_tried_again_and_not_shown(server, opened):
+def test_a_wrong_password_is_not_retried_and_not_shown(server, open_client):
     with server.raw() as raw:
         raw.execute_command("ACL", "SETUSER", "someone", "on", ">right", "~*", "+@all")
 
     with pytest.raises(redis_errors.AuthenticationError) as caught:
-        opened(f"redis://someone:s3cret@127.0.0.1:{server.port}/0").list_queues()
+        open_client(f"redis://someone:s3cret@127.0.0.1:{server.port}/0").list_queues()
 
     assert "s3cret" not in str(caught.value)
-    assert not hasattr(caught.value, "__notes__")  # which would tell how often it was tried
+    assert not hasattr(caught.value, "__notes__")  # a note would report the number of attempts
 
 
-def test_a_unix_socket(opened):
+def test_a_unix_socket(open_client):
     server = Server(redis_7(), "--unixsocket", "redis.sock")
-    rsmq = opened(f"unix://{server.folder}/redis.sock?db=3")
+    rsmq = open_client(f"unix://{server.folder}/redis.sock?db=3")
     rsmq.create_queue("q")
     id = rsmq.send_message("q", "m")
 
@@ -503,26 +506,26 @@ def test_a_unix_socket(opened):
     server.stop()
 
 
-def test_a_port_where_nobody_listens(opened):
+def test_a_port_without_a_server(open_client):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
     with pytest.raises(redis_errors.ConnectionError):
-        opened(f"redis://127.0.0.1:{port}/0", retry_deadline=0.1).list_queues()
+        open_client(f"redis://127.0.0.1:{port}/0", retry_deadline=0.1).list_queues()
 
 
-def test_a_plain_client_on_a_cluster_without_a_hash_tag(cluster_server, opened):
+def test_a_plain_client_on_a_cluster_without_a_hash_tag(cluster_server, open_client):
     with pytest.raises(redis_errors.ClusterCrossSlotError) as caught:
-        opened(cluster_server.url, ns="untagged").create_queue("q")
+        open_client(cluster_server.url, ns="untagged").create_queue("q")
 
     assert "ns='{rsmq}'" in caught.value.__notes__[0]
-    tagged = opened(cluster_server.url, ns="{tagged}")
+    tagged = open_client(cluster_server.url, ns="{tagged}")
     tagged.create_queue("q", exist_ok=True)
     assert tagged.send_message("q", "m")
 
 
-def test_a_user_may_do_no_more_than_is_said(server, opened):
-    """The users of the README, with exactly the two keys of one queue."""
+def test_a_user_has_no_more_rights_than_its_rules(server, open_client):
+    """A producer of the README, with access to only the two keys of one queue."""
     with server.raw() as raw:
         raw.execute_command(
             "ACL", "SETUSER", "exact", "on", ">p", "~exact:q", "~exact:q:Q", "-@all",
@@ -531,7 +534,7 @@ def test_a_user_may_do_no_more_than_is_said(server, opened):
         with RSMQ(raw, ns="exact") as admin:
             admin.create_queue("q", exist_ok=True)
             admin.create_queue("q2", exist_ok=True)
-    producer = opened(f"redis://exact:p@127.0.0.1:{server.port}/0", ns="exact")
+    producer = open_client(f"redis://exact:p@127.0.0.1:{server.port}/0", ns="exact")
 
     assert producer.send_message("q", "m")
     for call in (
@@ -544,9 +547,9 @@ def test_a_user_may_do_no_more_than_is_said(server, opened):
         assert "README" in caught.value.__notes__[0]
 
 
-def test_a_body_that_redis_does_not_take_is_refused_before_it_is_sent(server, opened, raw, ns):
+def test_a_body_too_large_for_redis_is_refused_before_it_is_sent(server, open_client, raw, ns):
     """Redis would close the connection."""
-    rsmq = opened(server.url, ns=ns, codec=BYTES)
+    rsmq = open_client(server.url, ns=ns, codec=BYTES)
     rsmq.create_queue("q", maxsize=-1)
     size = 512 * 1024 * 1024 + 1
     for send in (
@@ -565,7 +568,7 @@ def test_a_body_that_redis_does_not_take_is_refused_before_it_is_sent(server, op
 
 
 def test_latency_does_not_mix_up_replies(server):
-    """Many threads and tasks over a slow line each get their own answers."""
+    """Many threads and tasks on a slow connection each get their own replies."""
     proxy = Proxy(server.port)
     proxy.delay = 0.002
     rsmq = RSMQ.from_url(proxy.url, ns="slow")

@@ -13,10 +13,11 @@ from rsmq import AsyncRSMQ
 from tests.faults.conftest import Link
 from tests.proxy import Proxy
 
-TIMEOUT = 0.5
-RATE = 1_200_000
+#: Seconds. A busy machine stops a process for half a second now and then, which is no progress.
+TIMEOUT = 1.5
+RATE = 500_000
 BODY = "x" * 100_000
-BATCH = 15  # 1.5 MB: more than a second on the link
+BATCH = 15  # 1.5 MB take twice the timeout
 
 
 @pytest.fixture(params=["sync", "asyncio"])
@@ -59,7 +60,11 @@ def test_one_large_message_that_makes_progress_is_sent_and_received(link, rsmq):
 
 @pytest.mark.parametrize(
     ("rate", "size"),
-    [(200_000, 104_000), (200_000, 204_000), (80_000, 50_000)],
+    [
+        (int(100_000 / TIMEOUT), 104_000),
+        (int(100_000 / TIMEOUT), 204_000),
+        (int(40_000 / TIMEOUT), 50_000),
+    ],
 )
 def test_a_message_whose_sending_takes_a_little_longer_than_the_timeout(link, rsmq, rate, size):
     """At the timeout, little or nothing is left to send, and the reply has not arrived."""
@@ -118,4 +123,4 @@ def test_a_link_that_stalls_on_the_way_is_a_timeout(link, rsmq, stalls):
 
     # The time is what the test is about. On a busy machine it is longer, and never shorter.
     assert seconds > 1.5 * TIMEOUT, "the call ended although there was progress"
-    assert seconds < 40 * TIMEOUT, "the call did not end after the last progress"
+    assert seconds < 20 * TIMEOUT, "the call did not end after the last progress"

@@ -1,4 +1,4 @@
-"""What waiting costs, what ends it, and what it leaves behind."""
+"""Waiting receives under faults: their cost, what ends them, and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WITHIN_SECONDS = 12
 
 
 @pytest.fixture
-def alone():
+def private_server():
     """A server that no other test uses."""
     server = Server(redis_7())
     yield server
@@ -44,32 +44,32 @@ def alone():
 
 
 @pytest.fixture
-def raw(alone):
-    with alone.raw() as raw:
+def raw(private_server):
+    with private_server.raw() as raw:
         yield raw
 
 
 @pytest.fixture
-def producer(alone):
-    with RSMQ.from_url(alone.url) as producer:
+def producer(private_server):
+    with RSMQ.from_url(private_server.url) as producer:
         producer.create_queue("q", vt=1000)
         yield producer
 
 
-def until(true, seconds=WITHIN_SECONDS):
+def until(condition, seconds=WITHIN_SECONDS):
     deadline = time.monotonic() + seconds
-    while not true():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
 
-def waiting(raw):
-    """Whether a connection tracks keys, which have been read."""
+def is_tracking(raw):
+    """Return whether a connection tracks keys, and has read some."""
     return raw.info("clients")["tracking_clients"] and raw.info("stats")["tracking_total_keys"]
 
 
 def node_send(raw, body, queue="q"):
-    """As npm rsmq sends it, without realtime."""
+    """Send a message with the commands of npm rsmq, without realtime."""
     seconds, us = raw.time()
     number, id = seconds * 1_000_000 + us, ""
     while number:
@@ -84,8 +84,8 @@ def node_send(raw, body, queue="q"):
     return id
 
 
-def calls(raw):
-    """Scripts by their being known (receives) or sent as text (readings of the watcher)."""
+def script_calls(raw):
+    """Return the calls of EVALSHA (receives) and of EVAL (scripts that the server did not have)."""
     stats = raw.info("commandstats")
     return [stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval")]
 
@@ -100,10 +100,10 @@ def in_threads(number, work):
     return threads, results
 
 
-def test_a_thousand_threads_cost_one_connection_more_and_all_get_theirs(alone, raw, producer):
-    with RSMQ.from_url(alone.url) as consumer:
+def test_a_thousand_threads_share_one_tracking_connection(private_server, raw, producer):
+    with RSMQ.from_url(private_server.url) as consumer:
         threads, results = in_threads(1000, lambda: consumer.receive_message("q", wait=60))
-        until(lambda: waiting(raw) and calls(raw)[0] >= 1000, 30)
+        until(lambda: is_tracking(raw) and script_calls(raw)[0] >= 1000, 30)
         until(lambda: raw.info("clients")["connected_clients"] <= 12, 30)
         ids = set()
         for start in range(0, 1000, 100):
@@ -115,13 +115,13 @@ def test_a_thousand_threads_cost_one_connection_more_and_all_get_theirs(alone, r
     until(lambda: raw.info("clients")["connected_clients"] <= 2)
 
 
-def test_a_thousand_tasks_cost_one_connection_more_and_all_get_theirs(alone, raw, producer):
+def test_a_thousand_tasks_share_one_tracking_connection(private_server, raw, producer):
     async def main():
-        async with AsyncRSMQ.from_url(alone.url) as consumer:
+        async with AsyncRSMQ.from_url(private_server.url) as consumer:
             tasks = [
                 asyncio.ensure_future(consumer.receive_message("q", wait=60)) for _ in range(1000)
             ]
-            while not waiting(raw):
+            while not is_tracking(raw):
                 await asyncio.sleep(0.01)
             assert raw.info("clients")["connected_clients"] == 4
             ids = producer.send_messages("q", [str(n) for n in range(1000)])
@@ -132,14 +132,14 @@ def test_a_thousand_tasks_cost_one_connection_more_and_all_get_theirs(alone, raw
     assert raw.info("clients")["connected_clients"] == 2
 
 
-def test_while_nobody_sends_redis_hears_nothing(alone, raw, producer):
-    with RSMQ.from_url(alone.url) as consumer:
+def test_without_messages_waiters_send_no_commands(private_server, raw, producer):
+    with RSMQ.from_url(private_server.url) as consumer:
         threads, results = in_threads(20, lambda: consumer.pop_message("q", wait=30))
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         time.sleep(0.3)
-        before = calls(raw)
+        before = script_calls(raw)
         time.sleep(2)
-        assert calls(raw) == before
+        assert script_calls(raw) == before
         for _ in range(20):
             node_send(raw, "m")
         for thread in threads:
@@ -148,30 +148,30 @@ def test_while_nobody_sends_redis_hears_nothing(alone, raw, producer):
 
 
 @pytest.mark.parametrize("waiters", [1, 50])
-def test_how_many_receives_a_message_costs(alone, raw, producer, waiters):
+def test_a_message_causes_few_receives(private_server, raw, producer, waiters):
     received = []
 
     def consume(consumer):
         while message := consumer.receive_message("q", wait=1):
             received.append(message)
 
-    with RSMQ.from_url(alone.url) as consumer:
+    with RSMQ.from_url(private_server.url) as consumer:
         threads, _ = in_threads(waiters, lambda: consume(consumer))
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         time.sleep(0.2)
-        before = calls(raw)[0]
+        before = script_calls(raw)[0]
         for number in range(100):
             node_send(raw, str(number))
             until(lambda number=number: len(received) == number + 1)
             time.sleep(0.005)
-        cost = (calls(raw)[0] - before) / 100
+        cost = (script_calls(raw)[0] - before) / 100
         for thread in threads:
             thread.join(WITHIN_SECONDS)
 
     assert cost <= (2 if waiters == 1 else 5)
 
 
-def test_fairness_every_waiter_gets_messages(alone, raw, producer):
+def test_every_waiter_gets_messages(private_server, raw, producer):
     counts = [0] * 5
     stop = threading.Event()
 
@@ -180,7 +180,7 @@ def test_fairness_every_waiter_gets_messages(alone, raw, producer):
             if consumer.pop_message("q", wait=0.2):
                 counts[index] += 1
 
-    with RSMQ.from_url(alone.url) as consumer:
+    with RSMQ.from_url(private_server.url) as consumer:
         threads = [threading.Thread(target=consume, args=(n, consumer)) for n in range(5)]
         for thread in threads:
             thread.start()
@@ -195,15 +195,15 @@ def test_fairness_every_waiter_gets_messages(alone, raw, producer):
     assert min(counts) >= 5
 
 
-def test_an_id_whose_body_is_still_to_come_is_no_reason_to_spin(alone, raw, producer):
+def test_a_ghost_id_does_not_cause_a_busy_loop(private_server, raw, producer):
     now = raw.time()[0] * 1000
     raw.zadd("rsmq:q", {"g" * 32: now})
-    with RSMQ.from_url(alone.url) as consumer:
+    with RSMQ.from_url(private_server.url) as consumer:
         threads, results = in_threads(3, lambda: consumer.receive_message("q", wait=3))
         time.sleep(0.3)
-        before = calls(raw)[0]
+        before = script_calls(raw)[0]
         time.sleep(1.5)
-        assert calls(raw)[0] - before <= 6
+        assert script_calls(raw)[0] - before <= 6
         node_send(raw, "m")
         until(lambda: len(results) == 1)
         for thread in threads:
@@ -212,8 +212,8 @@ def test_an_id_whose_body_is_still_to_come_is_no_reason_to_spin(alone, raw, prod
 
 
 @pytest.mark.parametrize("call", ["receive_message", "pop_message"])
-def test_close_from_another_thread_ends_the_wait_with_an_error(alone, raw, producer, call):
-    consumer = RSMQ.from_url(alone.url)
+def test_close_from_another_thread_ends_the_wait_with_an_error(private_server, raw, producer, call):
+    consumer = RSMQ.from_url(private_server.url)
     errors = []
 
     def consume():
@@ -223,7 +223,7 @@ def test_close_from_another_thread_ends_the_wait_with_an_error(alone, raw, produ
             errors.append(error)
 
     threads, _ = in_threads(5, consume)
-    until(lambda: waiting(raw))
+    until(lambda: is_tracking(raw))
     consumer.close()
     for thread in threads:
         thread.join(30)
@@ -235,10 +235,8 @@ def test_close_from_another_thread_ends_the_wait_with_an_error(alone, raw, produ
     assert producer.get_queue_attributes("q").visible_messages == 1
 
 
-def test_a_receive_that_found_nothing_when_the_client_was_closed_does_not_wait(
-    alone, raw, producer
-):
-    consumer = RSMQ.from_url(alone.url)
+def test_a_receive_does_not_wait_if_the_client_was_closed_meanwhile(private_server, raw, producer):
+    consumer = RSMQ.from_url(private_server.url)
     run = consumer.run
 
     def run_and_close(operation):
@@ -251,7 +249,7 @@ def test_a_receive_that_found_nothing_when_the_client_was_closed_does_not_wait(
         consumer.receive_message("q", wait=None)
 
     async def main():
-        consumer = AsyncRSMQ.from_url(alone.url)
+        consumer = AsyncRSMQ.from_url(private_server.url)
         run = consumer.run
 
         async def run_and_close(operation):
@@ -268,11 +266,11 @@ def test_a_receive_that_found_nothing_when_the_client_was_closed_does_not_wait(
     until(lambda: "rsmq-watcher" not in {thread.name for thread in threading.enumerate()})
 
 
-def test_closing_an_asyncio_client_ends_its_waits_with_an_error(alone, raw, producer):
+def test_closing_an_asyncio_client_ends_its_waits_with_an_error(private_server, raw, producer):
     async def main():
-        consumer = AsyncRSMQ.from_url(alone.url)
+        consumer = AsyncRSMQ.from_url(private_server.url)
         tasks = [asyncio.ensure_future(consumer.receive_message("q", wait=None)) for _ in range(5)]
-        while not waiting(raw):
+        while not is_tracking(raw):
             await asyncio.sleep(0.01)
         await consumer.close()
         return await asyncio.gather(*tasks, return_exceptions=True)
@@ -281,11 +279,11 @@ def test_closing_an_asyncio_client_ends_its_waits_with_an_error(alone, raw, prod
     until(lambda: raw.info("clients")["connected_clients"] <= 2)
 
 
-def test_a_client_forgotten_or_ended_with_its_loop_leaves_no_connection(alone, raw, producer):
+def test_a_client_that_ends_with_its_loop_leaves_no_connection(private_server, raw, producer):
     async def main():
-        consumer = AsyncRSMQ.from_url(alone.url)
+        consumer = AsyncRSMQ.from_url(private_server.url)
         assert await consumer.receive_message("q", wait=0.2) is None
-        assert waiting(raw)
+        assert is_tracking(raw)
         await consumer.close()
 
     asyncio.run(main())
@@ -293,13 +291,13 @@ def test_a_client_forgotten_or_ended_with_its_loop_leaves_no_connection(alone, r
     until(lambda: raw.info("clients")["connected_clients"] <= 2)
 
 
-def test_a_cancelled_wait_leaves_nothing_hidden_and_the_others_waiting(alone, raw, producer):
+def test_a_cancelled_wait_hides_no_message_and_other_waits_continue(private_server, raw, producer):
     async def main():
-        async with AsyncRSMQ.from_url(alone.url) as consumer:
+        async with AsyncRSMQ.from_url(private_server.url) as consumer:
             tasks = [
                 asyncio.ensure_future(consumer.receive_message("q", wait=2)) for _ in range(10)
             ]
-            while not waiting(raw):
+            while not is_tracking(raw):
                 await asyncio.sleep(0.01)
             for number in range(5):
                 producer.send_message("q", str(number))
@@ -315,10 +313,10 @@ def test_a_cancelled_wait_leaves_nothing_hidden_and_the_others_waiting(alone, ra
     asyncio.run(main())
 
 
-def test_random_cancellations_of_waits(alone, raw, producer):
+def test_random_cancellations_of_waits_hide_no_message(private_server, raw, producer):
     async def main():
         received = 0
-        async with AsyncRSMQ.from_url(alone.url) as consumer:
+        async with AsyncRSMQ.from_url(private_server.url) as consumer:
             for number in range(200):
                 task = asyncio.ensure_future(consumer.receive_message("q", wait=20))
                 await asyncio.sleep(0.002)
@@ -338,7 +336,7 @@ def test_random_cancellations_of_waits(alone, raw, producer):
     assert 0 < asyncio.run(main()) < 200
 
 
-def test_ctrl_c_ends_a_wait_and_leaves_nothing_hidden(alone, raw, producer):
+def test_ctrl_c_ends_a_wait_and_hides_no_message(private_server, raw, producer):
     program = """
 import sys, traceback
 from rsmq import RSMQ
@@ -350,43 +348,43 @@ try:
         client.delete_message(client.receive_message("q", wait=None))
 except KeyboardInterrupt as error:
     names = {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
-    own = "receive_message" not in names  # it came later, with the message in hand
-    print(own or client.get_queue_attributes("q").hidden_messages)
+    is_received = "receive_message" not in names  # the interruption came after the receive
+    print(is_received or client.get_queue_attributes("q").hidden_messages)
 """
     for number in range(8):
         process = subprocess.Popen(
-            [sys.executable, "-c", program, alone.url], stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-c", program, private_server.url], stdout=subprocess.PIPE, text=True,
             cwd=Path(__file__).parents[2],
         )  # fmt: skip
         assert process.stdout.readline() == "waiting\n"
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         node_send(raw, "m")
         time.sleep(0.0005 * number)
         process.send_signal(signal.SIGINT)
         try:
-            said = process.communicate(timeout=30)[0]
+            output = process.communicate(timeout=30)[0]
         finally:
             process.kill()
             process.wait()
-        assert said in ("0\n", "True\n")
+        assert output in ("0\n", "True\n")
         producer.purge_queue("q")
 
 
-def test_ctrl_c_at_any_step_of_a_wait_blocks_nobody(alone, raw, producer):
+def test_ctrl_c_at_any_step_of_a_wait_blocks_no_other_waiter(private_server, raw, producer):
     def interrupt():
         node_send(raw, "m")
-        time.sleep(0.002)  # in which the watcher wakes whoever waits
+        time.sleep(0.002)  # the watcher wakes a waiter meanwhile
         raise KeyboardInterrupt
 
     files = rsmq.waiting.sync.__file__, rsmq.transport.signals.__file__, threading.__file__
-    with RSMQ.from_url(alone.url) as consumer:
+    with RSMQ.from_url(private_server.url) as consumer:
         for number in itertools.count(1):
             with (
                 suppress(KeyboardInterrupt),
-                signal_at(number, *files, handler=interrupt) as came,
+                signal_at(number, *files, handler=interrupt) as raised,
             ):
                 consumer.receive_message("q", wait=0.01)
-            if not came:
+            if not raised:
                 break
             threads, received = in_threads(1, lambda: consumer.receive_message("q", wait=5))
             threads[0].join(WITHIN_SECONDS)
@@ -395,9 +393,9 @@ def test_ctrl_c_at_any_step_of_a_wait_blocks_nobody(alone, raw, producer):
     assert number > 50
 
 
-def test_a_deleted_queue_is_reported_to_all_who_wait_for_it(alone, raw, producer):
+def test_a_deleted_queue_is_reported_to_all_its_waiters(private_server, raw, producer):
     producer.create_queue("other")
-    with RSMQ.from_url(alone.url) as consumer:
+    with RSMQ.from_url(private_server.url) as consumer:
         errors = []
 
         def consume():
@@ -407,7 +405,7 @@ def test_a_deleted_queue_is_reported_to_all_who_wait_for_it(alone, raw, producer
                 errors.append(error.value)
 
         threads, _ = in_threads(5, consume)
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         with raw.pipeline(transaction=True) as node:  # as npm rsmq deletes it
             node.delete("rsmq:q:Q", "rsmq:q")
             node.srem("rsmq:QUEUES", "q")
@@ -424,26 +422,28 @@ def kill_tracking(raw):
             raw.client_kill_filter(_id=client["id"])
 
 
-@pytest.mark.parametrize("face", ["sync", "asyncio"])
-def test_a_lost_connection_is_made_again_and_no_message_is_missed(alone, raw, producer, face):
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+def test_a_lost_connection_is_made_again_and_no_message_is_missed(
+    private_server, raw, producer, mode
+):
     def send():
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         kill_tracking(raw)
         producer.send_message("q", "in the gap")
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         kill_tracking(raw)
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         producer.send_message("q", "after it")
 
     thread = threading.Thread(target=send)
     thread.start()
-    if face == "sync":
-        with RSMQ.from_url(alone.url) as consumer:
+    if mode == "sync":
+        with RSMQ.from_url(private_server.url) as consumer:
             bodies = [consumer.receive_message("q", wait=20).body for _ in range(2)]
     else:
 
         async def main():
-            async with AsyncRSMQ.from_url(alone.url) as consumer:
+            async with AsyncRSMQ.from_url(private_server.url) as consumer:
                 return [(await consumer.receive_message("q", wait=20)).body for _ in range(2)]
 
         bodies = asyncio.run(main())
@@ -451,8 +451,8 @@ def test_a_lost_connection_is_made_again_and_no_message_is_missed(alone, raw, pr
     assert bodies == ["in the gap", "after it"]
 
 
-@pytest.mark.parametrize("face", ["sync", "asyncio"])
-def test_a_server_that_goes_away_is_reported_and_one_that_comes_back_is_not(face):
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+def test_a_server_failure_is_reported_only_after_the_retry_deadline(mode):
     server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
     try:
         with RSMQ.from_url(server.url) as producer:
@@ -461,7 +461,7 @@ def test_a_server_that_goes_away_is_reported_and_one_that_comes_back_is_not(face
 
         def consume(wait, deadline):
             try:
-                if face == "sync":
+                if mode == "sync":
                     with RSMQ.from_url(server.url, retry_deadline=deadline) as consumer:
                         results.append(consumer.receive_message("q", wait=wait))
                 else:
@@ -479,7 +479,7 @@ def test_a_server_that_goes_away_is_reported_and_one_that_comes_back_is_not(face
         thread = threading.Thread(target=consume, args=(30, 10))
         thread.start()
         with server.raw() as raw:
-            until(lambda: waiting(raw))
+            until(lambda: is_tracking(raw))
         server.kill()
         time.sleep(0.5)
         server.start()
@@ -491,7 +491,7 @@ def test_a_server_that_goes_away_is_reported_and_one_that_comes_back_is_not(face
         thread = threading.Thread(target=consume, args=(30, 0.5))
         thread.start()
         with server.raw() as raw:
-            until(lambda: waiting(raw))
+            until(lambda: is_tracking(raw))
         server.kill()
         thread.join(30)
         assert isinstance(results.pop(), redis_errors.ConnectionError)
@@ -499,14 +499,14 @@ def test_a_server_that_goes_away_is_reported_and_one_that_comes_back_is_not(face
         server.stop()
 
 
-@pytest.mark.parametrize("face", ["sync", "asyncio"])
-def test_where_tracking_is_not_to_be_had_it_is_polled_ever_less(alone, raw, producer, face):
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+def test_without_tracking_the_queue_is_polled_with_back_off(private_server, raw, producer, mode):
     raw.execute_command("ACL", "SETUSER", "poor", "on", "nopass", "~*", "+@all", "-client|tracking")
-    url = f"redis://poor:x@127.0.0.1:{alone.port}/0"
-    before = calls(raw)[0]
+    url = f"redis://poor:x@127.0.0.1:{private_server.port}/0"
+    before = script_calls(raw)[0]
     timer = threading.Timer(2, lambda: node_send(raw, "m"))
     timer.start()
-    if face == "sync":
+    if mode == "sync":
         with RSMQ.from_url(url) as consumer:
             message = consumer.receive_message("q", wait=20)
     else:
@@ -519,33 +519,33 @@ def test_where_tracking_is_not_to_be_had_it_is_polled_ever_less(alone, raw, prod
     timer.join()
 
     assert message.body == "m"
-    assert 5 < calls(raw)[0] - before < 25
+    assert 5 < script_calls(raw)[0] - before < 25
     assert raw.info("clients")["tracking_clients"] == 0
 
 
-def test_a_user_who_may_not_read_the_names_of_queues_is_still_told_of_messages(
-    alone, raw, producer
-):
+def test_a_user_without_access_to_the_index_is_notified_of_messages(private_server, raw, producer):
     raw.execute_command(
         "ACL", "SETUSER", "narrow", "on", "nopass", "~rsmq:q", "~rsmq:q:Q", "+@all"
     )  # fmt: skip
-    with RSMQ.from_url(f"redis://narrow:x@127.0.0.1:{alone.port}/0") as consumer:
+    with RSMQ.from_url(f"redis://narrow:x@127.0.0.1:{private_server.port}/0") as consumer:
         threads, results = in_threads(1, lambda: consumer.receive_message("q", wait=20))
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         time.sleep(0.1)
-        before = calls(raw)[0]
+        before = script_calls(raw)[0]
         time.sleep(0.5)
-        assert calls(raw)[0] == before
+        assert script_calls(raw)[0] == before
         node_send(raw, "m")
         threads[0].join(WITHIN_SECONDS)
     assert results[0].body == "m"
 
 
 @pytest.mark.parametrize("options", [{"protocol": 2, "decode_responses": True}, {"protocol": 3}])
-def test_a_client_that_was_handed_in_waits_like_one_of_our_own(alone, raw, producer, options):
-    with redis.Redis(port=alone.port, **options) as given, RSMQ(given) as consumer:
+def test_a_wrapped_client_waits_like_one_with_its_own_connections(
+    private_server, raw, producer, options
+):
+    with redis.Redis(port=private_server.port, **options) as inner, RSMQ(inner) as consumer:
         threads, results = in_threads(3, lambda: consumer.pop_message("q", wait=20))
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         for _ in range(3):
             node_send(raw, "m")
         for thread in threads:
@@ -554,8 +554,8 @@ def test_a_client_that_was_handed_in_waits_like_one_of_our_own(alone, raw, produ
     until(lambda: raw.info("clients")["tracking_clients"] == 0)
 
 
-def test_a_child_process_waits_for_itself(alone, raw, producer):
-    with RSMQ.from_url(alone.url) as consumer:
+def test_a_child_process_waits_independently(private_server, raw, producer):
+    with RSMQ.from_url(private_server.url) as consumer:
         assert consumer.receive_message("q", wait=0.1) is None
         reader, writer = os.pipe()
         child = os.fork()
@@ -578,13 +578,13 @@ def test_a_child_process_waits_for_itself(alone, raw, producer):
         timer.join()
 
 
-def test_a_slow_network_delays_and_loses_nothing(alone, raw, producer):
-    proxy = Proxy(alone.port)
+def test_a_slow_network_loses_no_message(private_server, raw, producer):
+    proxy = Proxy(private_server.port)
     try:
         proxy.delay, proxy.pieces = 0.01, True
         with RSMQ.from_url(proxy.url) as consumer:
             threads, results = in_threads(3, lambda: consumer.receive_message("q", wait=20))
-            until(lambda: waiting(raw))
+            until(lambda: is_tracking(raw))
             ids = {node_send(raw, str(number)) for number in range(3)}
             for thread in threads:
                 thread.join(WITHIN_SECONDS)
@@ -593,8 +593,8 @@ def test_a_slow_network_delays_and_loses_nothing(alone, raw, producer):
         proxy.close()
 
 
-def test_a_flushed_database_is_a_deleted_queue(alone, raw, producer):
-    with RSMQ.from_url(alone.url) as consumer:
+def test_a_flushed_database_is_a_deleted_queue(private_server, raw, producer):
+    with RSMQ.from_url(private_server.url) as consumer:
         errors = []
 
         def consume():
@@ -604,25 +604,25 @@ def test_a_flushed_database_is_a_deleted_queue(alone, raw, producer):
                 errors.append(error)
 
         threads, _ = in_threads(2, consume)
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         raw.flushdb()
         for thread in threads:
             thread.join(WITHIN_SECONDS)
     assert len(errors) == 2
 
 
-@pytest.mark.parametrize("face", ["sync", "asyncio"])
-def test_a_connection_that_says_nothing_more_is_given_up(alone, raw, producer, face, monkeypatch):
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+def test_a_silent_tracking_connection_is_replaced(private_server, raw, producer, mode, monkeypatch):
     for module in (rsmq.waiting.tracking, rsmq.waiting.sync):
         monkeypatch.setattr(module, "REPLY_TIMEOUT_SECONDS", 0.3)
     for module in (rsmq.waiting.tracking, rsmq.waiting.schedule):
         monkeypatch.setattr(module, "SAFETY_SECONDS", 0.5)
-    proxy = Proxy(alone.port)
+    proxy = Proxy(private_server.port)
     try:
         received = []
 
         def consume():
-            if face == "sync":
+            if mode == "sync":
                 with RSMQ.from_url(proxy.url) as consumer:
                     received.append(consumer.receive_message("q", wait=20))
                     received.append(consumer.receive_message("q", wait=20))
@@ -637,7 +637,7 @@ def test_a_connection_that_says_nothing_more_is_given_up(alone, raw, producer, f
 
         thread = threading.Thread(target=consume)
         thread.start()
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         first = raw.client_list(_type="normal")
         tracking = next(client["id"] for client in first if "t" in client["flags"])
         proxy.mute(next(c["addr"] for c in first if "t" in c["flags"]))
@@ -651,33 +651,33 @@ def test_a_connection_that_says_nothing_more_is_given_up(alone, raw, producer, f
         proxy.close()
 
 
-@pytest.mark.parametrize("face", ["sync", "asyncio"])
-def test_while_the_watcher_cannot_connect_somebody_looks(alone, raw, producer, face, monkeypatch):
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+def test_waiters_poll_while_the_watcher_connects(private_server, raw, producer, mode, monkeypatch):
     is_over = threading.Event()
 
-    def slow(self):
+    def connect_slowly(self):
         is_over.wait(50)
         raise redis_errors.ConnectionError
 
-    async def slow_too(self):
+    async def connect_slowly_async(self):
         while not is_over.is_set():
             await asyncio.sleep(0.01)
         raise redis_errors.ConnectionError
 
-    monkeypatch.setattr(rsmq.waiting.sync.Watcher, "_tracking_connection", slow)
-    monkeypatch.setattr(rsmq.waiting.aio.AsyncWatcher, "_tracking_connection", slow_too)
+    monkeypatch.setattr(rsmq.waiting.sync.Watcher, "_tracking_connection", connect_slowly)
+    monkeypatch.setattr(rsmq.waiting.aio.AsyncWatcher, "_tracking_connection", connect_slowly_async)
     timer = threading.Timer(0.3, lambda: node_send(raw, "m"))
     timer.start()
     began = time.monotonic()
-    if face == "sync":
-        with RSMQ.from_url(alone.url) as consumer:
+    if mode == "sync":
+        with RSMQ.from_url(private_server.url) as consumer:
             assert consumer.receive_message("q", wait=20).body == "m"
             seconds = time.monotonic() - began
             is_over.set()
     else:
 
         async def main():
-            async with AsyncRSMQ.from_url(alone.url) as consumer:
+            async with AsyncRSMQ.from_url(private_server.url) as consumer:
                 assert (await consumer.receive_message("q", wait=20)).body == "m"
                 seconds = time.monotonic() - began
                 is_over.set()
@@ -689,10 +689,10 @@ def test_while_the_watcher_cannot_connect_somebody_looks(alone, raw, producer, f
     timer.join()
 
 
-def test_a_watcher_whose_thread_cannot_start_does_better_the_next_time(
-    alone, raw, producer, monkeypatch
+def test_a_watcher_whose_thread_could_not_start_starts_at_the_next_wait(
+    private_server, raw, producer, monkeypatch
 ):
-    with RSMQ.from_url(alone.url) as consumer:
+    with RSMQ.from_url(private_server.url) as consumer:
         with monkeypatch.context() as broken:
 
             def start(self):
@@ -707,19 +707,19 @@ def test_a_watcher_whose_thread_cannot_start_does_better_the_next_time(
         timer.join()
 
 
-def test_queues_that_come_and_go_cost_no_look(alone, raw, producer):
+def test_creating_queues_wakes_no_waiter_of_others(private_server, raw, producer):
     names = [f"w{n}" for n in range(50)]
     for name in names:
         producer.create_queue(name)
-    with RSMQ.from_url(alone.url) as consumer:
+    with RSMQ.from_url(private_server.url) as consumer:
         threads, results = in_threads(1, lambda: consumer.receive_messages(names, 1, wait=20))
-        until(lambda: waiting(raw))
+        until(lambda: is_tracking(raw))
         time.sleep(0.2)
-        before = calls(raw)
+        before = script_calls(raw)
         producer.create_queue("another")
         time.sleep(0.3)
-        after = calls(raw)
-        # The creation itself is a script; nobody looks into the queues for it.
+        after = script_calls(raw)
+        # The creation itself is a script. It wakes no waiter of other queues.
         assert (after[0] - before[0], after[1] - before[1]) in ((1, 0), (0, 1))
         node_send(raw, "m", "w30")
         threads[0].join(WITHIN_SECONDS)
@@ -738,8 +738,8 @@ def scripts_run(raw):
     return sum(kind["calls"] - kind["failed_calls"] for kind in kinds)
 
 
-@pytest.mark.parametrize("face", ["sync", "asyncio"])
-def test_waiting_for_many_queues_reads_each_once_and_blocks_nobody(alone, raw, producer, face):
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+def test_waiting_for_many_queues_reads_each_once_in_steps(private_server, raw, producer, mode):
     number = 3000
     names = [f"m{n}" for n in range(number)]
     for name in names:
@@ -747,13 +747,13 @@ def test_waiting_for_many_queues_reads_each_once_and_blocks_nobody(alone, raw, p
     received = []
 
     def consume():
-        if face == "sync":
-            with RSMQ.from_url(alone.url) as consumer:
+        if mode == "sync":
+            with RSMQ.from_url(private_server.url) as consumer:
                 received.extend(consumer.receive_messages(names, 1, wait=50))
         else:
 
             async def main():
-                async with AsyncRSMQ.from_url(alone.url) as consumer:
+                async with AsyncRSMQ.from_url(private_server.url) as consumer:
                     received.extend(await consumer.receive_messages(names, 1, wait=50))
 
             asyncio.run(main())
@@ -775,8 +775,8 @@ def test_waiting_for_many_queues_reads_each_once_and_blocks_nobody(alone, raw, p
         producer.create_queue(f"another{n}")
     time.sleep(0.5)
     after = command_calls(raw, "zrangebyscore", "evalsha", "eval")
-    assert after[0] == before[0], "queues that come and go make nobody read the others"
-    assert sum(after[1:]) - sum(before[1:]) <= 4, "nobody looks: these are the creations"
+    assert after[0] == before[0], "creating a queue must not make waiters read the others"
+    assert sum(after[1:]) - sum(before[1:]) <= 4, "only the creations may run scripts"
     assert command_calls(raw, "sismember")[0] <= 4 * number
 
     node_send(raw, "m", "m2999")
@@ -784,13 +784,13 @@ def test_waiting_for_many_queues_reads_each_once_and_blocks_nobody(alone, raw, p
     assert [message.queue for message in received] == ["m2999"]
 
 
-def test_a_waiter_who_comes_back_reads_nothing_anew(alone, raw, producer):
+def test_a_repeated_wait_reads_no_queue_again(private_server, raw, producer):
     names = [f"m{n}" for n in range(20)]
     for name in names:
         producer.create_queue(name)
-    with RSMQ.from_url(alone.url) as consumer:
+    with RSMQ.from_url(private_server.url) as consumer:
         assert consumer.receive_messages(names, 1, wait=0.3) == []
-        assert waiting(raw)
+        assert is_tracking(raw)
         before = command_calls(raw, "zrangebyscore", "time", "sismember")
         assert consumer.receive_messages(names, 1, wait=0.2) == []
         after = command_calls(raw, "zrangebyscore", "time", "sismember")
@@ -801,19 +801,21 @@ def test_a_waiter_who_comes_back_reads_nothing_anew(alone, raw, producer):
         timer.join()
 
 
-@pytest.mark.parametrize("face", ["sync", "asyncio"])
-def test_a_message_that_becomes_due_is_not_missed_by_who_comes_back(alone, raw, producer, face):
-    """Nothing is read for it, and no news comes: the thread must wake in time by itself."""
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+def test_a_repeated_wait_does_not_miss_a_message_that_becomes_due(
+    private_server, raw, producer, mode
+):
+    """The server sends no notification then: the watcher must wake the waiter in time by itself."""
     producer.send_message("q", "later", delay=1.5)
 
     async def main():
-        async with AsyncRSMQ.from_url(alone.url) as consumer:
+        async with AsyncRSMQ.from_url(private_server.url) as consumer:
             assert await consumer.receive_message("q", wait=0.3) is None
             return await consumer.receive_message("q", wait=20), time.monotonic()
 
     began = time.monotonic()
-    if face == "sync":
-        with RSMQ.from_url(alone.url) as consumer:
+    if mode == "sync":
+        with RSMQ.from_url(private_server.url) as consumer:
             assert consumer.receive_message("q", wait=0.3) is None
             message, ended = consumer.receive_message("q", wait=20), time.monotonic()
     else:
