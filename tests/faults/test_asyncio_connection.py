@@ -242,7 +242,7 @@ def test_close_at_any_step_of_opening_leaves_no_connection(server, raw, ns, monk
     """redis-py sometimes swallows the cancellation of its connecting."""
     name = f"opening-{ns}"
     # Closing gives up waiting for a connection after twice this time.
-    monkeypatch.setattr(multiplexed, "INTERRUPTED_SECONDS", 30)
+    monkeypatch.setattr(multiplexed, "INTERRUPTION_GRACE_SECONDS", 30)
 
     async def main():
         for turns in range(60):

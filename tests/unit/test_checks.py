@@ -1,4 +1,4 @@
-"""The checks of scripts/checks find what they look for."""
+"""The checks in scripts/checks find the faults that they search for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load(name):
         'count = id + ":rc"',
     ],
 )
-def test_a_key_or_field_that_is_spelled_outside_wire_is_found(source):
+def test_a_key_or_field_in_code_is_found(source):
     assert load("key_names").spelled(source)
 
 
@@ -41,7 +41,7 @@ def test_a_key_or_field_that_is_spelled_outside_wire_is_found(source):
         'option = "--max"',
     ],
 )
-def test_texts_for_people_may_speak_of_keys(source):
+def test_keys_in_texts_for_people_are_allowed(source):
     assert not load("key_names").spelled(source)
 
 
@@ -54,7 +54,7 @@ def test_texts_for_people_may_speak_of_keys(source):
         "Nobody knows whether it ran.",
     ],
 )
-def test_phrases_that_are_not_used_are_found(text):
+def test_forbidden_phrases_are_found(text):
     assert load("words").faults(text)
 
 

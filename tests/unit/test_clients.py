@@ -1,4 +1,4 @@
-"""The two clients are twins; the package exports what it says."""
+"""The two clients have the same methods; the package exports exactly its ``__all__``."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_the_clients_have_the_same_methods():
 
 @pytest.mark.parametrize("name", methods(RSMQ))
 def test_the_clients_methods_have_the_same_parameters_and_defaults(name):
-    mine, twin = methods(RSMQ)[name], methods(AsyncRSMQ)[TWINS.get(name, name)]
+    sync, twin = methods(RSMQ)[name], methods(AsyncRSMQ)[TWINS.get(name, name)]
 
-    assert shape(mine) == shape(twin)
+    assert shape(sync) == shape(twin)
     assert inspect.getdoc(twin) or name.startswith("_")
     if not name.startswith("_") and name not in ("run", "run_steps"):
-        assert len(mine.__doc__.splitlines()) > 2
+        assert len(sync.__doc__.splitlines()) > 2
         assert len(twin.__doc__.splitlines()) > 2
 
 
@@ -62,7 +62,7 @@ def test_a_docstring_names_every_parameter(kind, name):
             assert f"{parameter}:" in function.__doc__, parameter
 
 
-def test_all_is_what_the_package_exports():
+def test_all_lists_the_exports_of_the_package():
     public = {
         name
         for name, value in vars(rsmq).items()
@@ -109,7 +109,7 @@ def test_a_missing_extra_is_named():
         (AsyncRSMQ, None),
     ],
 )
-def test_a_client_of_the_wrong_kind(kind, client):
+def test_a_client_of_the_wrong_type_is_refused(kind, client):
     with refused(InvalidFormat, "Invalid client format") as caught:
         kind(client)
 
@@ -117,7 +117,7 @@ def test_a_client_of_the_wrong_kind(kind, client):
 
 
 def all_texts(error):
-    """All that an error says, and those that are reachable from it."""
+    """Return all texts of an error, and of the errors that are reachable from it."""
     texts, errors = [], [error]
     while errors:
         each = errors.pop()
@@ -129,7 +129,7 @@ def all_texts(error):
 
 @pytest.mark.parametrize("kind", [RSMQ, AsyncRSMQ])
 @pytest.mark.parametrize("options", [{"no_such_option": "s3cret"}, {"socket_timeout": "s3cret"}])
-def test_options_that_are_refused_are_not_shown(kind, options):
+def test_refused_options_are_not_shown(kind, options):
     with pytest.raises(InvalidFormat) as caught:
         kind.from_url("redis://user:s3cret@127.0.0.1/0?db=x", **options)
     assert "cret" not in all_texts(caught.value)
@@ -157,7 +157,7 @@ def test_options_that_are_refused_are_not_shown(kind, options):
         "",
     ],
 )
-def test_a_url_that_is_none_is_refused_and_shows_no_password(kind, url):
+def test_an_invalid_url_is_refused_and_its_password_is_not_shown(kind, url):
     with refused(InvalidFormat, "Invalid url format") as caught:
         kind.from_url(url)
 
@@ -182,7 +182,7 @@ def test_other_arguments_are_checked_before_anything_is_opened(kind):
 
 
 @pytest.mark.parametrize("kind", [RSMQ, AsyncRSMQ])
-def test_options_that_redis_py_does_not_take_are_refused_at_once(kind):
+def test_options_unknown_to_redis_py_are_refused_immediately(kind):
     with refused(InvalidFormat, "Invalid options format") as caught:
         kind.from_url("redis://127.0.0.1:1/0", sockettimeout=3)
     assert "sockettimeout" in caught.error.hint
@@ -191,7 +191,7 @@ def test_options_that_redis_py_does_not_take_are_refused_at_once(kind):
 
 
 def test_a_cluster_needs_a_hash_tag():
-    # Only its type is looked at: a real one asks its nodes when it is made.
+    # Only the type matters. The initializer would connect to the nodes.
     cluster = RedisCluster.__new__(RedisCluster)
 
     with refused(InvalidFormat, "Invalid ns format") as caught:
@@ -199,17 +199,17 @@ def test_a_cluster_needs_a_hash_tag():
     assert "ns='{rsmq}'" in caught.error.hint
 
 
-def test_closing_leaves_a_client_that_was_handed_in_open():
-    given = fakeredis.FakeRedis()
-    with RSMQ(given) as client:
+def test_close_does_not_close_a_wrapped_client():
+    inner = fakeredis.FakeRedis()
+    with RSMQ(inner) as client:
         client.create_queue("q")
 
     with refused(ClientClosed, "Client is closed"):
         client.list_queues()
-    assert given.smembers("rsmq:QUEUES") == {b"q"}
+    assert inner.smembers("rsmq:QUEUES") == {b"q"}
 
 
-def test_clients_of_one_memory_url_share_its_data_and_nameless_ones_do_not():
+def test_clients_of_one_memory_url_share_data_except_without_a_name():
     one, two = RSMQ.from_url("memory://shared"), RSMQ.from_url("memory://shared")
     one.create_queue("q")
     one.close()
@@ -221,7 +221,7 @@ def test_clients_of_one_memory_url_share_its_data_and_nameless_ones_do_not():
     assert RSMQ.from_url("memory://").list_queues() == []
 
 
-def test_a_client_shows_neither_url_nor_password():
+def test_repr_of_a_client_shows_neither_url_nor_password():
     client = RSMQ.from_url("redis://user:s3cret@127.0.0.1:1/0")
 
     assert repr(client) == "RSMQ(ns='rsmq', codec=rsmq.TEXT)"

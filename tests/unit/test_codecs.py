@@ -1,4 +1,4 @@
-"""Bodies become bytes and come back."""
+"""Codecs: bodies are encoded to bytes and decoded again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_msgpack(body):
     assert MSGPACK.decode(MSGPACK.encode(body)) == body
 
 
-def test_msgpack_carries_aware_datetimes_and_keys_of_any_kind():
+def test_msgpack_encodes_aware_datetimes_and_keys_of_any_type():
     body = {1: datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC), b"k": None}
 
     assert MSGPACK.decode(MSGPACK.encode(body)) == body
@@ -53,7 +53,7 @@ def test_json_is_compact_and_not_escaped():
 
 
 @pytest.mark.parametrize("codec", [TEXT, BYTES, JSON, MSGPACK])
-def test_codecs_are_the_same_in_another_process(codec):
+def test_codecs_can_be_pickled(codec):
     assert pickle.loads(pickle.dumps(codec)) is codec
     assert repr(codec).startswith("rsmq.")
     assert check_codec(codec) is codec
@@ -73,6 +73,6 @@ def test_any_object_with_both_methods_is_a_codec():
 
 
 @pytest.mark.parametrize("value", ["json", None, 3, type(JSON)])
-def test_what_is_no_codec(value):
+def test_an_invalid_codec_is_refused(value):
     with refused(InvalidFormat, "Invalid codec format"):
         check_codec(value)

@@ -1,4 +1,4 @@
-"""What every test relies on."""
+"""The preconditions of all tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def test_programs_can_be_interrupted_where_the_caller_ignores_sigint():
-    """As in a script that runs ``nohup scripts/test &``."""
+    """A script that runs ``nohup scripts/test &`` ignores SIGINT."""
     program = """
 import signal, subprocess, sys
 import tests.conftest
@@ -16,7 +16,7 @@ import tests.conftest
 child = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
 subprocess.run([sys.executable, "-c", child], check=True)
 """
-    ended = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", 'trap \'\' INT; exec "$0" -c "$1"', sys.executable, program],
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -24,4 +24,4 @@ subprocess.run([sys.executable, "-c", child], check=True)
         check=True,
     )
 
-    assert ended.stdout == "True\n"
+    assert result.stdout == "True\n"

@@ -1,4 +1,4 @@
-"""Errors have Node's names and texts, and say what to do."""
+"""Errors have the names and texts of Node's rsmq, and hints what to do."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_code_and_text(error, code, text):
 
 
 @pytest.mark.parametrize(("error", "code", "text"), EXAMPLES)
-def test_errors_travel_between_processes(error, code, text):
+def test_errors_can_be_pickled(error, code, text):
     copy = pickle.loads(pickle.dumps(error))
 
     assert (type(copy), copy.code, str(copy)) == (type(error), code, text)
@@ -60,7 +60,7 @@ def test_errors_travel_between_processes(error, code, text):
     assert copy.__dict__ == error.__dict__
 
 
-def test_every_class_stands_in_the_tree_of_the_docstring():
+def test_the_tree_in_the_docstring_has_every_class():
     classes = {
         name: kind
         for name, kind in vars(errors).items()
@@ -87,7 +87,7 @@ def test_every_class_stands_in_the_tree_of_the_docstring():
         ("INVALIDVALUE delay ", errors.InvalidValue, ""),
     ],
 )
-def test_a_scripts_refusal_becomes_its_error(reply, kind, value):
+def test_an_error_of_a_script_becomes_an_exception(reply, kind, value):
     error = from_script(reply, ("q",))
 
     assert type(error) is kind
@@ -95,20 +95,20 @@ def test_a_scripts_refusal_becomes_its_error(reply, kind, value):
     assert error.hint
 
 
-def test_other_replies_are_none_of_ours():
+def test_other_error_replies_are_not_converted():
     assert from_script("WRONGTYPE Operation against a key", ("q",)) is None
 
 
-def test_what_cannot_be_shown_does_not_hide_the_error():
-    class Unkind:
+def test_a_value_without_repr_is_shown_by_its_type():
+    class WithoutRepr:
         def __repr__(self):
             raise RuntimeError("no")
 
-    assert errors.show(Unkind()) == "a value of type Unkind"
+    assert errors.show(WithoutRepr()) == "a value of type WithoutRepr"
     assert errors.show(10**5000) == "a value of type int"
 
 
-def test_a_body_is_never_shown_whole():
+def test_a_body_is_shown_shortened():
     error = errors.BodyNotDecodable("q", "i", b"\xff" * 10_000)
 
     assert len(error.value) <= 81

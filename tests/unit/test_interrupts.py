@@ -1,4 +1,4 @@
-"""Signals are held back inside a block, and never lost or left with another handler."""
+"""Signals are held back inside a block. None is lost, and the handlers are restored."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rsmq.transport.signals import DeferredSignals
 
 
 class Raised(Exception):
-    """What the program's handler raises."""
+    """The exception that a handler of the program raises."""
 
 
 @pytest.fixture
-def seen():
-    """The signals that the program's own handlers got."""
-    seen = []
+def delivered():
+    """The signals that the handlers of the program received."""
+    delivered = []
     previous = {
-        number: signal.signal(number, lambda number, _: seen.append(number))
+        number: signal.signal(number, lambda number, _: delivered.append(number))
         for number in (signal.SIGINT, signal.SIGTERM)
     }
-    yield seen
+    yield delivered
     for number, handler in previous.items():
         signal.signal(number, handler)
 
@@ -32,41 +32,41 @@ def handlers():
     return signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
 
 
-def test_a_signal_comes_at_the_end_of_the_block(seen):
+def test_a_signal_is_delivered_at_the_end_of_the_block(delivered):
     before = handlers()
     with DeferredSignals():
         signal.raise_signal(signal.SIGTERM)
-        assert seen == []
+        assert delivered == []
 
-    assert seen == [signal.SIGTERM]
+    assert delivered == [signal.SIGTERM]
     assert handlers() == before
 
 
-def test_more_signals_come_at_the_end_too_each_once_and_in_their_order(seen):
+def test_several_signals_are_delivered_once_each_and_in_order(delivered):
     with DeferredSignals():
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGINT):
             signal.raise_signal(number)
-        assert seen == []
+        assert delivered == []
 
-    assert seen == [signal.SIGTERM, signal.SIGINT]
+    assert delivered == [signal.SIGTERM, signal.SIGINT]
 
 
-def test_a_signal_comes_at_once_if_the_block_seems_to_hang(seen, monkeypatch):
+def test_a_signal_is_delivered_immediately_if_the_block_seems_to_hang(delivered, monkeypatch):
     now = 5.0
     monkeypatch.setattr(signals.time, "monotonic", lambda: now)
     with DeferredSignals():
         signal.raise_signal(signal.SIGINT)
         now += signals.MAX_DEFERRAL_SECONDS - 0.01
         signal.raise_signal(signal.SIGINT)
-        assert seen == []
+        assert delivered == []
         now += 0.01
         signal.raise_signal(signal.SIGTERM)
-        assert seen == [signal.SIGTERM]
+        assert delivered == [signal.SIGTERM]
 
-    assert seen == [signal.SIGTERM, signal.SIGINT]
+    assert delivered == [signal.SIGTERM, signal.SIGINT]
 
 
-def test_all_signals_come_although_the_handler_of_one_raises(seen):
+def test_all_signals_are_delivered_if_one_handler_raises(delivered):
     def fail(*_):
         raise Raised
 
@@ -75,29 +75,29 @@ def test_all_signals_come_although_the_handler_of_one_raises(seen):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
 
-    assert seen == [signal.SIGTERM]
+    assert delivered == [signal.SIGTERM]
 
 
-def test_a_signal_comes_although_the_block_fails(seen):
+def test_a_signal_is_delivered_if_the_block_raises(delivered):
     with pytest.raises(Raised), DeferredSignals():
         signal.raise_signal(signal.SIGINT)
         raise Raised
 
-    assert seen == [signal.SIGINT]
+    assert delivered == [signal.SIGINT]
 
 
-def test_blocks_inside_blocks(seen):
+def test_nested_blocks_deliver_at_the_outer_end(delivered):
     before = handlers()
     with DeferredSignals():
         with DeferredSignals():
             signal.raise_signal(signal.SIGINT)
-        assert seen == []
+        assert delivered == []
 
-    assert seen == [signal.SIGINT]
+    assert delivered == [signal.SIGINT]
     assert handlers() == before
 
 
-def test_blocks_that_overlap_as_greenlets_make_them(seen):
+def test_blocks_that_overlap_as_with_greenlets(delivered):
     first, second = DeferredSignals(), DeferredSignals()
     first.__enter__()
     second.__enter__()
@@ -105,25 +105,25 @@ def test_blocks_that_overlap_as_greenlets_make_them(seen):
     second.__exit__(None, None, None)
 
     signal.raise_signal(signal.SIGINT)
-    assert seen == [signal.SIGINT]
+    assert delivered == [signal.SIGINT]
     with DeferredSignals():
         signal.raise_signal(signal.SIGINT)
-        assert len(seen) == 1
-    assert len(seen) == 2
+        assert len(delivered) == 1
+    assert len(delivered) == 2
 
 
-def test_other_threads_and_signals_without_a_handler_are_left_alone(seen):
-    found = []
+def test_other_threads_and_signals_without_a_handler_are_not_changed(delivered):
+    handlers_in_thread = []
 
     def work():
         with DeferredSignals():
-            found.append(handlers())
+            handlers_in_thread.append(handlers())
 
     before = handlers()
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found == [before]
+    assert handlers_in_thread == [before]
 
     previous = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with DeferredSignals():
@@ -131,7 +131,7 @@ def test_other_threads_and_signals_without_a_handler_are_left_alone(seen):
     signal.signal(signal.SIGTERM, previous)
 
 
-def test_where_signals_cannot_be_set_nothing_is_held(seen, monkeypatch):
+def test_no_signal_is_held_if_handlers_cannot_be_set(delivered, monkeypatch):
     def refuse(*_):
         raise ValueError("signal only works in main thread of the main interpreter")
 
@@ -140,13 +140,13 @@ def test_where_signals_cannot_be_set_nothing_is_held(seen, monkeypatch):
         patched.setattr(signals, "_set_handler", refuse)
         with DeferredSignals():
             signal.raise_signal(signal.SIGINT)
-            assert seen == [signal.SIGINT]
+            assert delivered == [signal.SIGINT]
 
     assert handlers() == before
 
 
-def test_a_signal_that_came_before_is_the_programs(seen, monkeypatch):
-    """Setting a handler delivers what waits; what that raises leaves no handler replaced."""
+def test_a_signal_before_the_block_is_delivered_to_the_program(delivered, monkeypatch):
+    """Setting a handler delivers pending signals. If that raises, no handler stays replaced."""
     before = handlers()
     set_handler = signals._set_handler
     calls = []

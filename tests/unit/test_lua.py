@@ -1,4 +1,4 @@
-"""The headers of the scripts tell the truth, and each script belongs to one operation."""
+"""The headers of the scripts agree with their code, and each script belongs to one operation."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FRAGMENT_FOLDER = FOLDER / "fragments"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("[a-z]*.lua"))
 FRAGMENTS = sorted(path.name for path in FRAGMENT_FOLDER.glob("*.lua"))
 SLOT = re.compile(r"^-- (KEYS|ARGV)\[(\d+)\] (\S+) +(.+)$", re.MULTILINE)
-# All slots from one on, under one name.
+# All slots from a number on have one name.
 REST = re.compile(r"^-- (KEYS|ARGV)\[(\d+)\.\.\.\] (\S+) +(.+)$", re.MULTILINE)
-#: Steps of operations of another name.
+#: Scripts that are steps of an operation of another name.
 STEPS = {
     "begin_send": "send_messages",
     "finish_send": "send_messages",
@@ -31,8 +31,8 @@ STEPS = {
     "received_messages": "recover_messages",
     "require_queues": "receive_messages",
 }
-#: What only the floors above the clients use, through ``run``.
-UPPER = {
+#: Operations without a method: only layers above the clients use them, through ``run``.
+WITHOUT_METHOD = {
     "acknowledge_leased",
     "send_heartbeat",
     "record_quarantine_run",
@@ -94,7 +94,7 @@ def text_of(name):
 
 def header_and_code(name):
     lines = text_of(name).splitlines()
-    end = next(at for at, line in enumerate(lines) if not line.startswith("--"))
+    end = next(number for number, line in enumerate(lines) if not line.startswith("--"))
     return "\n".join(lines[:end]), "\n".join(lines[end:])
 
 
@@ -112,19 +112,19 @@ def test_a_header_has_all_its_fields_in_order(name):
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_slots_in_the_header_are_those_in_the_code(name):
     header, code = header_and_code(name)
-    said = {(kind, int(number)) for kind, number, _, _ in SLOT.findall(header)}
+    documented = {(kind, int(number)) for kind, number, _, _ in SLOT.findall(header)}
     used = {(kind, int(n)) for kind, n in re.findall(r"\b(KEYS|ARGV)\[(\d+)\]", code)}
 
-    assert said == used
+    assert documented == used
     for kind in ("KEYS", "ARGV"):
-        numbers = sorted(number for of, number in said if of == kind)
+        numbers = sorted(number for of, number in documented if of == kind)
         assert numbers == list(range(1, len(numbers) + 1))
         rest = [int(number) for of, number, _, _ in REST.findall(header) if of == kind]
         assert rest in ([], [len(numbers) + 1])
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_slots_get_their_names_first_and_are_used_by_name(name):
+def test_slots_are_assigned_to_names_first_and_used_by_name(name):
     header, code = header_and_code(name)
     names = {(kind, number): word for kind, number, word, _ in SLOT.findall(header)}
     body = code
@@ -145,9 +145,9 @@ def test_slots_get_their_names_first_and_are_used_by_name(name):
 def test_errors_in_the_header_are_those_in_the_code(name):
     header, code = header_and_code(name)
     line = re.search(r"^-- errors  (.*)$", header, re.MULTILINE)[1]
-    said = set(re.findall(r"\b[A-Z]{8,}\b", line))
-    # What the functions of fragments answer for the script.
-    answers = {
+    documented = set(re.findall(r"\b[A-Z]{8,}\b", line))
+    # The errors that functions of fragments return.
+    errors_of_functions = {
         "queue_not_found(": {"QUEUENOTFOUND"},
         "no_number(": {"INVALIDVALUE"},
         "due_in_order(": {"QUEUENOTFOUND"},
@@ -155,13 +155,13 @@ def test_errors_in_the_header_are_those_in_the_code(name):
         "sendable(": {"QUEUENOTFOUND", "INVALIDVALUE", "MESSAGETOOLONG"},
     }
     used = {word for word in CODES if f"'{word} '" in code}
-    used = used.union(*(words for call, words in answers.items() if call in code))
+    used = used.union(*(words for call, words in errors_of_functions.items() if call in code))
 
-    assert said == used <= CODES
+    assert documented == used <= CODES
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_takes_in_what_it_uses_and_nothing_else(name):
+def test_a_script_includes_exactly_the_fragments_that_it_uses(name):
     header, code = header_and_code(name)
     included = re.findall(r"^ *-- @include (\S+)$", header + code, re.MULTILINE)
     for fragment in FRAGMENTS:
@@ -198,7 +198,7 @@ def test_every_script_has_one_builder_and_a_method_of_both_clients():
     ]
     for name in {STEPS.get(name, name) for name in SCRIPTS}:
         assert builders.count(name) == 1
-        assert hasattr(RSMQ, name) == hasattr(AsyncRSMQ, name) == (name not in UPPER)
+        assert hasattr(RSMQ, name) == hasattr(AsyncRSMQ, name) == (name not in WITHOUT_METHOD)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -219,11 +219,11 @@ def test_scripts_stay_short(name):
 def test_attribute_fields_are_read_in_the_order_that_python_expects():
     from rsmq.wire.fields import ATTRIBUTE_FIELDS
 
-    told = re.findall(
+    fields_of_script = re.findall(
         r"'([a-z:]+)'", re.search(r"HMGET'(.*?)\)", text_of("fragments/describe"), re.DOTALL)[1]
     )
 
-    assert tuple(told) == ATTRIBUTE_FIELDS
+    assert tuple(fields_of_script) == ATTRIBUTE_FIELDS
 
 
 def test_scripts_spell_keys_and_fields_as_the_package_wire_does():

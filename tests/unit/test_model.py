@@ -1,4 +1,4 @@
-"""Messages decode late, are frozen, and travel between processes."""
+"""Messages: decoded on access, immutable, and picklable."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SENT_US = 1_700_000_000_000_001
 ID = "gqll7vatq9" + 22 * "A"
 
 
-class Counting:
-    """A codec that notes how often it is asked."""
+class CountingCodec:
+    """A codec that counts its decode calls."""
 
     def __init__(self):
-        self.asked = 0
+        self.decoded = 0
 
     def encode(self, body):
         return body
 
     def decode(self, _):
-        self.asked += 1
+        self.decoded += 1
 
 
 def message(raw=b'{"a":1}', codec=JSON, kind=Message):
@@ -32,12 +32,12 @@ def message(raw=b'{"a":1}', codec=JSON, kind=Message):
 
 
 def test_the_body_is_decoded_on_first_access_and_once():
-    codec = Counting()
+    codec = CountingCodec()
     one = message(codec=codec)
 
-    assert codec.asked == 0
+    assert codec.decoded == 0
     assert one.body is one.body is None
-    assert codec.asked == 1
+    assert codec.decoded == 1
 
 
 @pytest.mark.parametrize("kind", [Message, StoredMessage])
@@ -79,7 +79,7 @@ def test_messages_are_frozen_and_equal_by_value():
 
 
 @pytest.mark.parametrize("decoded", [False, True])
-def test_messages_travel_between_processes(decoded):
+def test_messages_can_be_pickled(decoded):
     one = message()
     if decoded:
         assert one.body == {"a": 1}
@@ -89,6 +89,6 @@ def test_messages_travel_between_processes(decoded):
     assert copy.body == {"a": 1}
 
 
-def test_a_message_shows_no_body():
+def test_repr_does_not_contain_the_body():
     assert "secret" not in repr(message(raw=b"secret"))
     assert "secret" not in repr(message(raw=b"secret", kind=StoredMessage))

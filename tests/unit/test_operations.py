@@ -1,4 +1,4 @@
-"""Builders check their arguments in Node's order, and say how they may be repeated."""
+"""Builders of operations: the order of argument checks as in Node, and the retry classes."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_checks_run_in_nodes_order(call, kind):
             call()
 
 
-def test_how_each_operation_may_be_repeated():
+def test_the_retry_class_of_each_operation():
     found = {
         operation.script.name: operation.retry
         for operation in (
@@ -179,7 +179,7 @@ def test_delete_after_an_ambiguous_failure_accepts_a_missing_message():
     assert [message.parse_retried(reply) for reply in (0, 1, 2)] == [True, True, False]
 
 
-def test_a_queue_that_was_not_there_is_not_found():
+def test_deleting_a_missing_queue_is_queue_not_found():
     with refused(QueueNotFound, "Queue not found"):
         delete_queue(NS, "q").parse(0)
 
@@ -193,7 +193,7 @@ def test_a_receipt_is_id_and_receive_count_and_a_bare_id_has_no_count():
     assert by_receipt.keys == by_id.keys == (b"rsmq:q:Q", b"rsmq:q")
 
 
-def test_what_a_receive_gives_back_is_fenced():
+def test_the_undo_of_a_receive_has_a_receipt():
     operation = receive_message(NS, "q", vt=None, codec=TEXT)
     undo = operation.undo(MESSAGE)
 
@@ -202,7 +202,7 @@ def test_what_a_receive_gives_back_is_fenced():
     assert operation.undo(None) is None
 
 
-def test_a_codec_that_encodes_to_something_else():
+def test_a_codec_that_encodes_to_another_type_is_refused():
     class Odd:
         def encode(self, body):
             return body
@@ -215,12 +215,12 @@ def test_a_codec_that_encodes_to_something_else():
     assert "int" in caught.error.hint
 
 
-def test_sizes_are_those_that_maxsize_counts():
+def test_sizes_are_counted_as_for_maxsize():
     assert send(body="é😀").args[:2] == ("é😀".encode(), b"3")
     assert send(body=["é"], codec=JSON).args[:2] == ('["é"]'.encode(), b"5")
 
 
-def test_bodies_that_redis_does_not_take_are_refused_on_every_way(monkeypatch):
+def test_bodies_too_large_for_redis_are_refused_by_every_operation(monkeypatch):
     monkeypatch.setattr(limits, "MAX_BODY_BYTES", 1000)
     keys = NS.queue("q")
     large, small = b"x" * 1001, b"x" * 900

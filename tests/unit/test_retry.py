@@ -1,4 +1,4 @@
-"""Which failure is tried again, and what the caller is told."""
+"""Which failures are retried, and which errors are raised."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.expect import refused
 NOTHING_RAN, AMBIGUOUS, FINAL = Failure.NOTHING_RAN, Failure.AMBIGUOUS, Failure.FINAL
 
 
-def sentinel_said_read_only():
+def read_only_error_of_sentinel():
     return redis_errors.ConnectionError("The previous master is now a slave")
 
 
-def raised_while_the_caller_handled_read_only():
-    """The caller's own business is not a sign of what the server did."""
+def error_during_handling_of_read_only():
+    """Return an error whose context, which the caller was handling, must not matter."""
     error = redis_errors.ConnectionError("lost")
     error.__context__ = redis_errors.ReadOnlyError("You can't write against a read only replica.")
     return error
@@ -56,8 +56,8 @@ def raised_while_the_caller_handled_read_only():
             NOTHING_RAN,
             NOTHING_RAN,
         ),
-        (sentinel_said_read_only(), NOTHING_RAN, NOTHING_RAN),
-        (raised_while_the_caller_handled_read_only(), NOTHING_RAN, AMBIGUOUS),
+        (read_only_error_of_sentinel(), NOTHING_RAN, NOTHING_RAN),
+        (error_during_handling_of_read_only(), NOTHING_RAN, AMBIGUOUS),
         (redis_errors.AuthenticationError("wrong password"), FINAL, FINAL),
         (redis_errors.NoPermissionError("no"), FINAL, FINAL),
         (redis_errors.OutOfMemoryError("full"), FINAL, FINAL),
@@ -67,7 +67,7 @@ def raised_while_the_caller_handled_read_only():
         (redis_errors.InvalidResponse("bad"), FINAL, FINAL),
     ],
 )
-def test_what_an_error_tells_about_the_attempt(error, unsent, sent):
+def test_errors_are_classified(error, unsent, sent):
     assert classify(error, is_sent=False) is unsent
     assert classify(error, is_sent=True) is sent
 
@@ -89,7 +89,7 @@ def test_what_an_error_tells_about_the_attempt(error, unsent, sent):
         (Retry.NEVER, FINAL, 0, False),
     ],
 )
-def test_what_is_tried_again(retry, failure, ambiguous, again):
+def test_retry_classes_decide_what_is_retried(retry, failure, ambiguous, again):
     def pause(left):
         return pause_before_next(
             retry,
@@ -157,11 +157,11 @@ def test_attempts_are_counted_until_the_deadline():
         ("", ""),
     ],
 )
-def test_the_code_of_a_reply_also_of_one_that_redis_62_wrapped(text, code):
+def test_the_code_of_an_error_reply_also_if_redis_62_wrapped_it(text, code):
     assert code_of(redis_errors.ResponseError(text)) == code
 
 
-def test_the_caller_gets_our_error_or_a_note_on_redis_pys():
+def test_script_errors_become_errors_of_the_library_and_others_get_notes():
     foreign = redis_errors.ResponseError("WRONGTYPE Operation")
     full = redis_errors.OutOfMemoryError("command not allowed")
     lost = redis_errors.ConnectionError("lost")
@@ -184,12 +184,12 @@ def test_the_caller_gets_our_error_or_a_note_on_redis_pys():
 
 
 @pytest.mark.parametrize("value", [0, 0.5, 86_400])
-def test_a_deadline_within_its_range(value):
+def test_a_deadline_in_range_is_valid(value):
     assert check_deadline(value) == value
 
 
 @pytest.mark.parametrize("value", [-1, 86_401, True, "5", None, float("nan"), float("inf")])
-def test_a_deadline_out_of_range(value):
+def test_a_deadline_out_of_range_is_refused(value):
     with refused(InvalidValue, "retry_deadline must be between 0 and 86400"):
         check_deadline(value)
 
@@ -201,7 +201,7 @@ def operation(retry, **parts):
     return Operation(load("send_message"), (), (), str, retry, ("q",), **parts)
 
 
-def test_an_ambiguous_failure_of_a_send_is_raised_as_it_is():
+def test_an_ambiguous_failure_of_a_send_is_raised():
     with pytest.raises(redis_errors.ConnectionError) as caught:
         next(plan_retries(operation(Retry.NEVER), LOST, is_sent=True, deadline=5))
 
@@ -245,7 +245,7 @@ def test_attempt_after_an_unsent_one_uses_parse():
     assert next(steps).parse is repr
 
 
-def test_a_receive_is_tried_again_once():
+def test_a_receive_is_retried_once():
     steps = plan_retries(operation(Retry.ONCE), LOST, is_sent=True, deadline=5)
     next(steps)
     next(steps).is_sent = True
@@ -254,7 +254,7 @@ def test_a_receive_is_tried_again_once():
         steps.throw(redis_errors.TimeoutError("lost again"))
 
 
-def test_where_multi_is_not_permitted_the_other_operation_is_sent_at_once():
+def test_without_permission_for_multi_the_fallback_is_sent():
     other = operation(Retry.NEVER)
     refused_one = redis_errors.NoPermissionError("no permission")
     steps = plan_retries(
@@ -268,7 +268,7 @@ def test_where_multi_is_not_permitted_the_other_operation_is_sent_at_once():
         steps.throw(LOST)
 
 
-def test_a_refusal_of_a_script_is_our_error_without_a_context():
+def test_a_script_error_has_no_context():
     refusal = redis_errors.ResponseError("QUEUENOTFOUND rsmq:q:Q")
 
     with pytest.raises(QueueNotFound) as caught:

@@ -1,4 +1,4 @@
-"""Who is sent to look, and when: the rules of schedule.py, with a clock of our own."""
+"""Which waiter is woken, and when: the rules of schedule.py, with a clock of the tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from rsmq.waiting import schedule
+from rsmq.waiting import schedule as schedule_module
 from rsmq.waiting.schedule import (
     CONNECTING_POLL_SECONDS,
     FIRST_POLL_SECONDS,
@@ -22,431 +22,431 @@ from rsmq.waiting.schedule import (
 A, B = b"ns:a", b"ns:b"
 
 
-class Someone(Waiter):
-    """A waiter that counts how often it was sent."""
+class CountingWaiter(Waiter):
+    """A waiter that counts how often it was woken."""
 
-    __slots__ = ("sent",)
+    __slots__ = ("wake_ups",)
 
     def __init__(self, *queues):
-        self.sent = 0
+        self.wake_ups = 0
         super().__init__(queues or (A,), self._count)
 
     def _count(self):
-        self.sent += 1
+        self.wake_ups += 1
 
 
 @pytest.fixture
-def told():
-    board = Schedule()
-    board.start_tracking(0)
-    return board
+def schedule():
+    schedule = Schedule()
+    schedule.start_tracking(0)
+    return schedule
 
 
-def read(board, due_in, now, queue=A):
-    """As if the reading that is asked for had come."""
-    assert queue in board.to_read
-    board.to_read.discard(queue)
-    board.note_first_due(queue, due_in, now)
+def answer_read(schedule, due_in, now, queue=A):
+    """Answer the pending read of a queue."""
+    assert queue in schedule.to_read
+    schedule.to_read.discard(queue)
+    schedule.note_first_due(queue, due_in, now)
 
 
-def named(board, *listed, now=0):
-    """As if the names that are to be looked up had been; those that are given are listed."""
-    queues, board.to_look_up = board.to_look_up, set()
+def answer_look_ups(schedule, *listed, now=0):
+    """Answer the pending look-ups in the index: only these queues are listed."""
+    queues, schedule.to_look_up = schedule.to_look_up, set()
     for queue in queues:
-        board.note_listed(queue, now, is_listed=queue in listed)
+        schedule.note_listed(queue, now, is_listed=queue in listed)
 
 
-def some(number, *queues):
-    return [Someone(*queues) for _ in range(number)]
+def make_waiters(number, *queues):
+    return [CountingWaiter(*queues) for _ in range(number)]
 
 
-def enter(board, *waiters, now=0):
+def add(schedule, *waiters, now=0):
     for waiter in waiters:
-        board.add(waiter, now)
+        schedule.add(waiter, now)
 
 
-def sent(*waiters):
-    return [waiter.sent for waiter in waiters]
+def wake_counts(*waiters):
+    return [waiter.wake_ups for waiter in waiters]
 
 
-def test_a_queue_is_read_when_the_first_comes_and_not_for_the_others(told):
-    enter(told, Someone())
-    assert told.to_read == {A}
-    told.to_read.clear()
-    enter(told, *some(9))
+def test_a_queue_is_read_for_its_first_waiter_only(schedule):
+    add(schedule, CountingWaiter())
+    assert schedule.to_read == {A}
+    schedule.to_read.clear()
+    add(schedule, *make_waiters(9))
 
-    assert told.to_read == set()
+    assert schedule.to_read == set()
 
 
-def test_something_due_sends_one(told):
-    waiters = some(3)
-    enter(told, *waiters)
-    read(told, 0, 0)
+def test_a_visible_message_wakes_one_waiter(schedule):
+    waiters = make_waiters(3)
+    add(schedule, *waiters)
+    answer_read(schedule, 0, 0)
 
-    assert sent(*waiters) == [1, 0, 0]
+    assert wake_counts(*waiters) == [1, 0, 0]
     assert waiters[0].is_awake
 
 
-def test_nothing_due_sends_nobody_until_it_is(told):
-    waiters = some(2)
-    enter(told, *waiters)
-    read(told, 4, 10)
+def test_no_waiter_is_woken_before_a_message_is_visible(schedule):
+    waiters = make_waiters(2)
+    add(schedule, *waiters)
+    answer_read(schedule, 4, 10)
 
-    assert told.wake_due(13.99) == pytest.approx(14)
-    assert sent(*waiters) == [0, 0]
-    told.wake_due(14)
-    assert sent(*waiters) == [1, 0]
-
-
-def test_a_change_is_read_and_a_change_of_an_empty_queue_also_sends_one_at_once(told):
-    waiters = some(3)
-    enter(told, *waiters)
-    read(told, 5, 0)
-    told.note_change(A, 1)
-    assert sent(*waiters) == [0, 0, 0]
-    read(told, None, 1)
-    told.note_change(A, 2)
-    assert sent(*waiters) == [1, 0, 0]
-    read(told, 0, 2)
-    assert sent(*waiters) == [1, 1, 0]
-    told.note_change(A, 3)
-    assert sent(*waiters) == [1, 1, 0]
+    assert schedule.wake_due(13.99) == pytest.approx(14)
+    assert wake_counts(*waiters) == [0, 0]
+    schedule.wake_due(14)
+    assert wake_counts(*waiters) == [1, 0]
 
 
-def test_a_change_of_a_queue_that_nobody_waits_for_any_more_is_not_read(told):
-    waiter = Someone()
-    enter(told, waiter)
-    read(told, None, 0)
-    told.note_change(A, 1)
-    assert (waiter.sent, told.to_read) == (1, set())
-    told.note_change(A, 1)
-    told.note_first_due(A, 0, 1)
-    told.note_listed(A, 1, is_listed=False)
-    told.note_failed_read(A, 1)
-
-    assert (waiter.sent, told.to_read) == (1, set())
-    assert not told
-
-
-def test_a_reading_stays_good_for_whoever_comes_next(told):
-    first = Someone()
-    enter(told, first)
-    read(told, 3, 0)
-    told.remove(first)
-    assert not told
-
-    second = Someone()
-    enter(told, second, now=1)
-    assert told.to_read == set()
-    assert told.wake_due(2.9) == 3
-    told.wake_due(3)
-    assert second.sent == 1
+def test_a_change_causes_a_read_and_of_an_empty_queue_wakes_one_waiter(schedule):
+    waiters = make_waiters(3)
+    add(schedule, *waiters)
+    answer_read(schedule, 5, 0)
+    schedule.note_change(A, 1)
+    assert wake_counts(*waiters) == [0, 0, 0]
+    answer_read(schedule, None, 1)
+    schedule.note_change(A, 2)
+    assert wake_counts(*waiters) == [1, 0, 0]
+    answer_read(schedule, 0, 2)
+    assert wake_counts(*waiters) == [1, 1, 0]
+    schedule.note_change(A, 3)
+    assert wake_counts(*waiters) == [1, 1, 0]
 
 
-def test_a_change_while_nobody_waits_makes_the_reading_worthless(told):
-    first = Someone()
-    enter(told, first)
-    read(told, None, 0)
-    told.remove(first)
-    told.note_change(A, 1)
-    assert told.to_read == set()
+def test_a_change_of_a_queue_without_waiters_is_not_read(schedule):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    answer_read(schedule, None, 0)
+    schedule.note_change(A, 1)
+    assert (waiter.wake_ups, schedule.to_read) == (1, set())
+    schedule.note_change(A, 1)
+    schedule.note_first_due(A, 0, 1)
+    schedule.note_listed(A, 1, is_listed=False)
+    schedule.note_failed_read(A, 1)
 
-    second = Someone()
-    enter(told, second, now=2)
-    assert told.to_read == {A}
-    read(told, 0, 2)
-    assert second.sent == 1
+    assert (waiter.wake_ups, schedule.to_read) == (1, set())
+    assert not schedule
 
 
-def test_readings_of_many_queues_without_waiters_are_forgotten(told, monkeypatch):
-    monkeypatch.setattr(schedule, "_MAX_KEPT_STATES", 10)
+def test_a_read_is_valid_for_the_next_waiter(schedule):
+    first = CountingWaiter()
+    add(schedule, first)
+    answer_read(schedule, 3, 0)
+    schedule.remove(first)
+    assert not schedule
+
+    second = CountingWaiter()
+    add(schedule, second, now=1)
+    assert schedule.to_read == set()
+    assert schedule.wake_due(2.9) == 3
+    schedule.wake_due(3)
+    assert second.wake_ups == 1
+
+
+def test_a_change_without_waiters_invalidates_the_read(schedule):
+    first = CountingWaiter()
+    add(schedule, first)
+    answer_read(schedule, None, 0)
+    schedule.remove(first)
+    schedule.note_change(A, 1)
+    assert schedule.to_read == set()
+
+    second = CountingWaiter()
+    add(schedule, second, now=2)
+    assert schedule.to_read == {A}
+    answer_read(schedule, 0, 2)
+    assert second.wake_ups == 1
+
+
+def test_reads_of_many_queues_without_waiters_are_dropped(schedule, monkeypatch):
+    monkeypatch.setattr(schedule_module, "_MAX_KEPT_STATES", 10)
     for number in range(100):
-        waiter = Someone(b"q%d" % number)
-        enter(told, waiter)
-        read(told, None, 0, waiter.queues[0])
-        told.remove(waiter)
+        waiter = CountingWaiter(b"q%d" % number)
+        add(schedule, waiter)
+        answer_read(schedule, None, 0, waiter.queues[0])
+        schedule.remove(waiter)
 
-    assert len(told._states) <= 11
+    assert len(schedule._states) <= 11
 
 
-def test_one_who_found_nothing_is_not_sent_for_the_same_at_once(told):
-    waiter = Someone()
-    enter(told, waiter)
+def test_empty_receives_delay_the_next_wake_up(schedule):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
     now = 0
-    read(told, 0, now)
-    for looks, quiet in enumerate([*QUIET_SECONDS, QUIET_SECONDS[-1]], 1):
-        told.wake_due(now)
-        assert waiter.sent == looks
-        waiter.empty_receives = looks
-        enter(told, waiter, now=now)
-        assert waiter.sent == looks
-        assert told.wake_due(now) == pytest.approx(now + quiet)
+    answer_read(schedule, 0, now)
+    for receives, quiet in enumerate([*QUIET_SECONDS, QUIET_SECONDS[-1]], 1):
+        schedule.wake_due(now)
+        assert waiter.wake_ups == receives
+        waiter.empty_receives = receives
+        add(schedule, waiter, now=now)
+        assert waiter.wake_ups == receives
+        assert schedule.wake_due(now) == pytest.approx(now + quiet)
         now += quiet
-    assert told.to_read == set()
+    assert schedule.to_read == set()
 
 
-def test_news_ends_the_quiet(told):
-    waiter = Someone()
+def test_a_change_ends_the_delay_after_empty_receives(schedule):
+    waiter = CountingWaiter()
     waiter.empty_receives = 4
-    enter(told, waiter, now=0)
-    read(told, 0, 0)
-    assert waiter.sent == 0
-    told.note_change(A, 0.1)
-    read(told, 0, 0.1)
+    add(schedule, waiter, now=0)
+    answer_read(schedule, 0, 0)
+    assert waiter.wake_ups == 0
+    schedule.note_change(A, 0.1)
+    answer_read(schedule, 0, 0.1)
 
-    assert waiter.sent == 1
-
-
-def test_one_who_was_sent_and_does_not_come_back_is_followed_by_another(told):
-    waiters = some(2)
-    enter(told, *waiters)
-    read(told, 0, 0)
-    told.wake_due(PATIENCE_SECONDS - 0.01)
-    assert sent(*waiters) == [1, 0]
-    told.wake_due(PATIENCE_SECONDS)
-
-    assert sent(*waiters) == [1, 1]
+    assert waiter.wake_ups == 1
 
 
-def test_one_who_failed_is_followed_by_another_at_once(told):
-    waiters = some(3)
-    enter(told, *waiters)
-    read(told, 0, 0)
-    told.note_interruption(waiters[0], 0)
-    told.note_interruption(waiters[1], 0)
+def test_a_woken_waiter_that_does_not_answer_is_followed_by_another(schedule):
+    waiters = make_waiters(2)
+    add(schedule, *waiters)
+    answer_read(schedule, 0, 0)
+    schedule.wake_due(PATIENCE_SECONDS - 0.01)
+    assert wake_counts(*waiters) == [1, 0]
+    schedule.wake_due(PATIENCE_SECONDS)
 
-    assert sent(*waiters) == [1, 1, 1]
-
-
-def test_who_leaves_is_not_sent(told):
-    waiters = some(2)
-    enter(told, *waiters)
-    told.remove(waiters[0])
-    told.remove(waiters[0])
-    read(told, 0, 0)
-
-    assert sent(*waiters) == [0, 1]
-    assert not told
+    assert wake_counts(*waiters) == [1, 1]
 
 
-def test_now_and_then_somebody_looks_without_reason(told):
-    waiters = some(2)
-    enter(told, *waiters)
-    read(told, None, 0)
+def test_an_interrupted_waiter_is_followed_by_another(schedule):
+    waiters = make_waiters(3)
+    add(schedule, *waiters)
+    answer_read(schedule, 0, 0)
+    schedule.note_interruption(waiters[0], 0)
+    schedule.note_interruption(waiters[1], 0)
 
-    look = told.wake_due(0)
-    assert SAFETY_SECONDS <= look <= SAFETY_SECONDS * 2
-    told.wake_due(look)
-    assert sent(*waiters) == [1, 0]
+    assert wake_counts(*waiters) == [1, 1, 1]
 
 
-def test_one_who_waits_for_many_queues_looks_without_reason_once_in_a_while(told):
+def test_a_removed_waiter_is_not_woken(schedule):
+    waiters = make_waiters(2)
+    add(schedule, *waiters)
+    schedule.remove(waiters[0])
+    schedule.remove(waiters[0])
+    answer_read(schedule, 0, 0)
+
+    assert wake_counts(*waiters) == [0, 1]
+    assert not schedule
+
+
+def test_a_waiter_is_woken_for_safety_without_an_event(schedule):
+    waiters = make_waiters(2)
+    add(schedule, *waiters)
+    answer_read(schedule, None, 0)
+
+    wake_up = schedule.wake_due(0)
+    assert SAFETY_SECONDS <= wake_up <= SAFETY_SECONDS * 2
+    schedule.wake_due(wake_up)
+    assert wake_counts(*waiters) == [1, 0]
+
+
+def test_a_waiter_of_many_queues_is_rarely_woken_without_an_event(schedule):
     queues = [b"ns:%d" % number for number in range(1000)]
-    waiter = Someone(*queues)
-    enter(told, waiter)
+    waiter = CountingWaiter(*queues)
+    add(schedule, waiter)
     for queue in queues:
-        read(told, None, 0, queue)
-    named(told, *queues)
-    now, looks = 0, []
+        answer_read(schedule, None, 0, queue)
+    answer_look_ups(schedule, *queues)
+    now, receives = 0, []
     while now < 300:
-        now = told.wake_due(now)
-        told.wake_due(now)
+        now = schedule.wake_due(now)
+        schedule.wake_due(now)
         if waiter.is_awake:
-            looks.append(now)
+            receives.append(now)
             waiter.empty_receives += 1
-            enter(told, waiter, now=now)
+            add(schedule, waiter, now=now)
             now += 0.001
 
-    assert all(later - earlier >= SAFETY_SECONDS for earlier, later in itertools.pairwise(looks))
-    assert len(looks) >= 10
-    assert told.to_read == set(), "what was read stays good"
+    assert all(later - earlier >= SAFETY_SECONDS for earlier, later in itertools.pairwise(receives))
+    assert len(receives) >= 10
+    assert schedule.to_read == set(), "the earlier reads are still valid"
 
 
-@pytest.mark.parametrize("first", ["reading", "name"])
-def test_a_queue_that_seems_not_to_exist_is_looked_into(told, first):
-    waiter = Someone()
-    enter(told, waiter)
-    if first == "reading":
-        read(told, None, 0)
-        named(told)
+@pytest.mark.parametrize("first", ["read", "look-up"])
+def test_an_unlisted_empty_queue_wakes_a_waiter(schedule, first):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    if first == "read":
+        answer_read(schedule, None, 0)
+        answer_look_ups(schedule)
     else:
-        named(told)
-        read(told, None, 0)
+        answer_look_ups(schedule)
+        answer_read(schedule, None, 0)
 
-    assert waiter.sent == 1
+    assert waiter.wake_ups == 1
     waiter.empty_receives = 1  # it exists, only its name is not in the index
-    enter(told, waiter, now=1)
-    assert told.wake_due(2) >= SAFETY_SECONDS
-    assert waiter.sent == 1
+    add(schedule, waiter, now=1)
+    assert schedule.wake_due(2) >= SAFETY_SECONDS
+    assert waiter.wake_ups == 1
 
 
-def test_a_queue_that_has_messages_is_not_looked_into_for_its_name(told):
-    waiter = Someone()
-    enter(told, waiter)
-    read(told, 5, 0)
-    named(told)
+def test_an_unlisted_queue_with_messages_wakes_no_waiter(schedule):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    answer_read(schedule, 5, 0)
+    answer_look_ups(schedule)
 
-    assert waiter.sent == 0
-
-
-def test_a_queue_that_is_deleted_is_reported_to_all_who_wait_for_it(told):
-    waiters = [*some(2), Someone(A, B)]
-    enter(told, *waiters)
-    read(told, None, 0)
-    read(told, None, 0, B)
-    named(told, A, B)
-    assert sent(*waiters) == [0, 0, 0]
-    told.note_index_change()
-    named(told, B, now=1)
-    assert sent(*waiters) == [1, 0, 0]
-    told.note_interruption(waiters[0], 1)
-    told.note_interruption(waiters[1], 1)
-
-    assert sent(*waiters) == [1, 1, 1]
+    assert waiter.wake_ups == 0
 
 
-def test_names_are_looked_up_once_until_queues_come_and_go(told):
-    enter(told, Someone(A, B))
-    assert told.to_look_up == {A, B}
-    named(told, A, B)
-    enter(told, Someone(A))
-    assert told.to_look_up == set()
-    told.note_index_change()
+def test_a_deleted_queue_wakes_all_its_waiters(schedule):
+    waiters = [*make_waiters(2), CountingWaiter(A, B)]
+    add(schedule, *waiters)
+    answer_read(schedule, None, 0)
+    answer_read(schedule, None, 0, B)
+    answer_look_ups(schedule, A, B)
+    assert wake_counts(*waiters) == [0, 0, 0]
+    schedule.note_index_change()
+    answer_look_ups(schedule, B, now=1)
+    assert wake_counts(*waiters) == [1, 0, 0]
+    schedule.note_interruption(waiters[0], 1)
+    schedule.note_interruption(waiters[1], 1)
 
-    assert told.to_look_up == {A, B}
-    assert told.to_read == {A, B}, "only for the first waiter"
-
-
-def test_a_reading_that_failed_sends_somebody_soon(told):
-    waiter = Someone()
-    enter(told, waiter)
-    told.to_read.clear()
-    told.note_failed_read(A, 5)
-
-    assert told.wake_due(5) == 5 + PATIENCE_SECONDS
+    assert wake_counts(*waiters) == [1, 1, 1]
 
 
-def test_one_who_waits_for_several_queues_is_sent_for_any_and_leaves_all(told):
-    both, only = Someone(A, B), Someone(B)
-    enter(told, both, only)
-    read(told, None, 0, A)
-    read(told, 0, 0, B)
-    assert sent(both, only) == [1, 0]
-    told.note_change(A, 1)
-    assert told.to_read == set()
+def test_names_are_looked_up_once_until_the_index_changes(schedule):
+    add(schedule, CountingWaiter(A, B))
+    assert schedule.to_look_up == {A, B}
+    answer_look_ups(schedule, A, B)
+    add(schedule, CountingWaiter(A))
+    assert schedule.to_look_up == set()
+    schedule.note_index_change()
+
+    assert schedule.to_look_up == {A, B}
+    assert schedule.to_read == {A, B}, "only for the first waiter"
 
 
-def test_what_is_still_due_wakes_the_next_when_one_found_something_in_another_queue(told):
-    both, only = Someone(A, B), Someone(B)
-    enter(told, both, only)
-    read(told, None, 0, A)
-    read(told, 0, 0, B)
-    assert sent(both, only) == [1, 0]
-    told.note_receive(both, 1)  # perhaps in A, of which the news is still to come
+def test_a_failed_read_wakes_a_waiter_soon(schedule):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    schedule.to_read.clear()
+    schedule.note_failed_read(A, 5)
 
-    assert sent(both, only) == [1, 1]
+    assert schedule.wake_due(5) == 5 + PATIENCE_SECONDS
 
 
-def test_what_one_finds_in_its_only_queue_is_news_by_itself(told):
-    waiters = some(2)
-    enter(told, *waiters)
-    read(told, 0, 0)
-    told.note_receive(waiters[0], 0)
-
-    assert told.to_read == set()
-
-
-def test_all_are_read_when_the_database_was_flushed(told):
-    a, b, gone = Someone(A), Someone(B), Someone(b"ns:c")
-    enter(told, a, b, gone)
-    read(told, None, 0, A)
-    read(told, None, 0, B)
-    read(told, None, 0, b"ns:c")
-    named(told, A, B, b"ns:c")
-    told.remove(gone)
-    told.note_flush(1)
-
-    assert told.to_read == {A, B}
-    assert told.to_look_up == {A, B}
-    assert sent(a, b) == [0, 0]
+def test_a_waiter_of_several_queues_is_woken_for_any_and_removed_from_all(schedule):
+    both, only = CountingWaiter(A, B), CountingWaiter(B)
+    add(schedule, both, only)
+    answer_read(schedule, None, 0, A)
+    answer_read(schedule, 0, 0, B)
+    assert wake_counts(both, only) == [1, 0]
+    schedule.note_change(A, 1)
+    assert schedule.to_read == set()
 
 
-def test_when_telling_begins_all_are_read_and_when_it_ends_somebody_looks_soon():
-    board = Schedule()
-    waiters = some(2)
-    enter(board, *waiters)
-    assert board.to_read == set()
-    board.start_tracking(1)
-    assert board.to_read == {A}
-    read(board, None, 1)
-    board.note_change(A, 2)
-    board.stop_tracking(2)
-    assert board.to_read == set()
-    assert sent(*waiters) == [1, 0]
-    board.wake_due(2 + FIRST_POLL_SECONDS)
+def test_a_receive_from_another_queue_wakes_the_next_waiter(schedule):
+    both, only = CountingWaiter(A, B), CountingWaiter(B)
+    add(schedule, both, only)
+    answer_read(schedule, None, 0, A)
+    answer_read(schedule, 0, 0, B)
+    assert wake_counts(both, only) == [1, 0]
+    schedule.note_receive(both, 1)  # perhaps from A, whose notification has not arrived
 
-    assert sent(*waiters) == [1, 1]
+    assert wake_counts(both, only) == [1, 1]
 
 
-def test_where_nobody_tells_looks_become_rarer_for_the_queue_whoever_looks():
-    board = Schedule()
+def test_a_receive_from_the_only_queue_needs_no_read(schedule):
+    waiters = make_waiters(2)
+    add(schedule, *waiters)
+    answer_read(schedule, 0, 0)
+    schedule.note_receive(waiters[0], 0)
+
+    assert schedule.to_read == set()
+
+
+def test_a_flush_causes_a_read_of_all_queues(schedule):
+    a, b, gone = CountingWaiter(A), CountingWaiter(B), CountingWaiter(b"ns:c")
+    add(schedule, a, b, gone)
+    answer_read(schedule, None, 0, A)
+    answer_read(schedule, None, 0, B)
+    answer_read(schedule, None, 0, b"ns:c")
+    answer_look_ups(schedule, A, B, b"ns:c")
+    schedule.remove(gone)
+    schedule.note_flush(1)
+
+    assert schedule.to_read == {A, B}
+    assert schedule.to_look_up == {A, B}
+    assert wake_counts(a, b) == [0, 0]
+
+
+def test_the_start_of_tracking_reads_all_queues_and_its_end_starts_polling():
+    schedule = Schedule()
+    waiters = make_waiters(2)
+    add(schedule, *waiters)
+    assert schedule.to_read == set()
+    schedule.start_tracking(1)
+    assert schedule.to_read == {A}
+    answer_read(schedule, None, 1)
+    schedule.note_change(A, 2)
+    schedule.stop_tracking(2)
+    assert schedule.to_read == set()
+    assert wake_counts(*waiters) == [1, 0]
+    schedule.wake_due(2 + FIRST_POLL_SECONDS)
+
+    assert wake_counts(*waiters) == [1, 1]
+
+
+def test_without_tracking_the_polling_interval_of_a_queue_grows():
+    schedule = Schedule()
     now, pauses = 0, []
     for _ in range(12):
-        waiter = Someone()
-        enter(board, waiter, now=now)
-        look = board.wake_due(now)
-        pauses.append(look - now)
-        now = look
-        board.wake_due(now)
-        assert waiter.sent == 1
+        waiter = CountingWaiter()
+        add(schedule, waiter, now=now)
+        wake_up = schedule.wake_due(now)
+        pauses.append(wake_up - now)
+        now = wake_up
+        schedule.wake_due(now)
+        assert waiter.wake_ups == 1
         waiter.empty_receives = 1
-        enter(board, waiter, now=now)
-        board.remove(waiter)
+        add(schedule, waiter, now=now)
+        schedule.remove(waiter)
 
     assert pauses[0] <= FIRST_POLL_SECONDS
     assert all(0.75 * LONGEST_POLL_SECONDS <= pause <= LONGEST_POLL_SECONDS for pause in pauses[6:])
-    board.note_receive(waiter, now)
-    enter(board, Someone(), now=now)
-    assert board.wake_due(now) - now <= FIRST_POLL_SECONDS
+    schedule.note_receive(waiter, now)
+    add(schedule, CountingWaiter(), now=now)
+    assert schedule.wake_due(now) - now <= FIRST_POLL_SECONDS
 
 
-def test_while_a_connection_is_being_opened_nobody_looks_soon():
-    board = Schedule(is_connecting=True)
-    enter(board, Someone())
-    assert board.wake_due(0) >= 0.75 * CONNECTING_POLL_SECONDS
-    board.stop_tracking(1)  # it was not to be had
-    board.is_connecting = False
-    waiter = Someone(B)
-    enter(board, waiter, now=1)
-    assert board.wake_due(1) - 1 <= FIRST_POLL_SECONDS
+def test_polling_is_slower_while_a_connection_opens():
+    schedule = Schedule(is_connecting=True)
+    add(schedule, CountingWaiter())
+    assert schedule.wake_due(0) >= 0.75 * CONNECTING_POLL_SECONDS
+    schedule.stop_tracking(1)  # connecting failed
+    schedule.is_connecting = False
+    waiter = CountingWaiter(B)
+    add(schedule, waiter, now=1)
+    assert schedule.wake_due(1) - 1 <= FIRST_POLL_SECONDS
 
 
-def test_where_nobody_tells_a_look_into_many_queues_is_rarer():
-    board = Schedule()
-    enter(board, Someone(*(b"q%d" % number for number in range(2001))))
+def test_without_tracking_many_queues_are_polled_less_often():
+    schedule = Schedule()
+    add(schedule, CountingWaiter(*(b"q%d" % number for number in range(2001))))
 
-    assert 2.25 * FIRST_POLL_SECONDS <= board.wake_due(0) <= 3 * FIRST_POLL_SECONDS
-
-
-def test_where_nobody_tells_who_found_something_is_followed_by_another():
-    board = Schedule()
-    waiters = some(2)
-    enter(board, *waiters)
-    board.wake_due(1)
-    board.note_receive(waiters[0], 1)
-
-    assert sent(*waiters) == [1, 1]
+    assert 2.25 * FIRST_POLL_SECONDS <= schedule.wake_due(0) <= 3 * FIRST_POLL_SECONDS
 
 
-def test_all_are_woken_when_it_ends(told):
-    waiters = [*some(3), Someone(A, B)]
-    enter(told, *waiters)
-    told.wake_all()
+def test_without_tracking_a_receive_wakes_the_next_waiter():
+    schedule = Schedule()
+    waiters = make_waiters(2)
+    add(schedule, *waiters)
+    schedule.wake_due(1)
+    schedule.note_receive(waiters[0], 1)
 
-    assert sent(*waiters) == [1, 1, 1, 1]
-    assert not told
-    assert told.wake_due(10**9) == math.inf
+    assert wake_counts(*waiters) == [1, 1]
 
 
-def test_looks_without_reason_spread():
-    assert len({schedule._safety_seconds() for _ in range(10)}) > 1
+def test_wake_all_wakes_every_waiter(schedule):
+    waiters = [*make_waiters(3), CountingWaiter(A, B)]
+    add(schedule, *waiters)
+    schedule.wake_all()
+
+    assert wake_counts(*waiters) == [1, 1, 1, 1]
+    assert not schedule
+    assert schedule.wake_due(10**9) == math.inf
+
+
+def test_safety_wake_ups_are_spread():
+    assert len({schedule_module._safety_seconds() for _ in range(10)}) > 1

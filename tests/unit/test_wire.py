@@ -1,4 +1,4 @@
-"""The wire's keys, names, ids and numbers."""
+"""Keys, names, ids and numbers as they are stored in Redis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def base36(number):
 
 
 @given(NAMES)
-def test_keys_are_nodes(name):
+def test_keys_are_those_of_node(name):
     keys = Namespace("rsmq").queue(name)
 
     assert keys.zset == f"rsmq:{name}".encode()
@@ -40,8 +40,8 @@ def test_keys_are_nodes(name):
 
 
 @given(st.text())
-def test_a_name_is_refused_or_gives_keys(name):
-    """No text whatever gets past the rule, and none raises anything but our errors."""
+def test_a_name_is_refused_or_has_keys(name):
+    """Any text is either accepted or refused with an error of the library."""
     plain = name.isascii() and name.replace("-", "a").replace("_", "a").isalnum()
     if plain and len(name) <= 160 and name != "QUEUES":
         assert Namespace().queue(name).name == name
@@ -56,8 +56,8 @@ def test_without_strict_names_keys_of_queues_never_collide(name):
     try:
         keys = tolerant.queue(name)
     except InvalidFormat:
-        odd = name == "QUEUES" or name.endswith(":Q") or ":x:" in f":{name}"
-        assert odd or not encodable(name)
+        is_reserved = name == "QUEUES" or name.endswith(":Q") or ":x:" in f":{name}"
+        assert is_reserved or not encodable(name)
     else:
         assert keys.zset != tolerant.queues
         assert name == "Q" or not keys.zset.endswith(b":Q")
@@ -99,8 +99,8 @@ def encodable(text):
                    for character in text)  # fmt: skip
 
 
-def test_a_name_that_is_a_member_of_an_enum():
-    class Name(str, enum.Enum):  # noqa: UP042 - what older programs have
+def test_a_name_may_be_a_member_of_an_enum():
+    class Name(str, enum.Enum):  # noqa: UP042 - older programs have such enums
         ORDERS = "orders"
 
     keys = Namespace().queue(Name.ORDERS)
@@ -117,7 +117,7 @@ def test_a_name_that_is_a_member_of_an_enum():
         ("\ud800", InvalidFormat, "Invalid ns format"),
     ],
 )
-def test_a_namespace_is_a_text(ns, kind, text):
+def test_an_invalid_namespace_is_refused(ns, kind, text):
     with refused(kind, text):
         Namespace(ns)
 
@@ -146,14 +146,14 @@ def test_the_hash_tag_is_found_as_redis_cluster_finds_it(ns, tag):
 
 
 @given(st.binary())
-def test_names_and_ids_of_any_bytes_come_back_as_they_were(raw):
+def test_names_and_ids_of_any_bytes_are_decoded_and_encoded_unchanged(raw):
     assert encode_name(decode_name(raw)) == raw
 
 
 @pytest.mark.parametrize(
     "raws", [[], [b""], [b"a", b"b"], [b"a\nb", b"c"], [b"\n", b"\xff\xe4", "é".encode()]]
 )
-def test_many_names_are_as_one_by_one(raws):
+def test_many_names_are_decoded_like_single_ones(raws):
     names = decode_names(raws)
 
     assert names == [decode_name(raw) for raw in raws]
@@ -227,14 +227,14 @@ def test_seconds_of_a_call_become_milliseconds(seconds):
     | st.binary()
     | st.lists(st.integers())
 )
-def test_what_is_no_number_of_seconds(value):
+def test_an_invalid_number_of_seconds_is_refused(value):
     for rule in (to_milliseconds, check_seconds):
         with refused(InvalidValue, "vt must be between 0 and 9999999"):
             rule("vt", value)
 
 
 @given(st.floats(0.001, 9_999_998.9).filter(lambda value: not value.is_integer()))
-def test_seconds_of_a_queue_are_whole(value):
+def test_seconds_of_a_queue_are_integers(value):
     with refused(InvalidValue, "delay must be between 0 and 9999999") as caught:
         check_seconds("delay", value)
 
@@ -242,7 +242,7 @@ def test_seconds_of_a_queue_are_whole(value):
 
 
 @given(st.integers(1024, 65536) | st.just(-1))
-def test_maxsize_within_its_range(value):
+def test_a_maxsize_in_range_is_valid(value):
     assert check_maxsize(value) == check_maxsize(float(value)) == value
 
 
@@ -268,12 +268,12 @@ def test_maxsize_within_its_range(value):
         (None, None),
     ],
 )
-def test_numbers_as_they_are_stored(raw, number):
+def test_stored_numbers(raw, number):
     assert parse_number(raw) == number
 
 
 @given(st.binary(max_size=30))
-def test_no_stored_bytes_raise(raw):
+def test_parsers_of_stored_values_never_raise(raw):
     parse_number(raw)
     parse_maxsize(raw)
     parse_seconds(raw)
@@ -302,7 +302,7 @@ def test_utf16_units(text):
         )
     )
 )
-def test_the_times_of_many_ids_are_those_of_each(ids):
+def test_the_times_of_many_ids_equal_those_of_single_ids(ids):
     raws = [id.encode() for id in ids]
 
     assert parse_sent_us_many(raws) == [parse_sent_us(id) for id in ids]

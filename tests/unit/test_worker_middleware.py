@@ -1,4 +1,4 @@
-"""Hooks: in which order they are called, and that those who fail harm nobody."""
+"""Hooks: the order of calls, and that a failing hook affects no other."""
 
 from __future__ import annotations
 
@@ -16,73 +16,75 @@ EXPECTED = [
 ]  # fmt: skip
 
 
-def noting(name, seen, *hooks):
-    """A middleware that notes these hooks."""
+def recording(name, calls, *hooks):
+    """Return a middleware that records the calls of these hooks."""
 
-    def note(hook):
-        return lambda self, *args: seen.append((name, hook, *args))
+    def record(hook):
+        return lambda self, *args: calls.append((name, hook, *args))
 
-    return type(name, (Middleware,), {hook: note(hook) for hook in hooks})()
+    return type(name, (Middleware,), {hook: record(hook) for hook in hooks})()
 
 
-def test_these_are_the_hooks():
+def test_the_list_of_hooks():
     assert sorted(HOOKS) == sorted(EXPECTED)
 
 
 @pytest.mark.parametrize("hook", EXPECTED)
-def test_each_hook_does_nothing_by_itself_and_is_not_called_then(hook):
-    assert Hooks([Middleware(), noting("other", [])])[hook] == ()
+def test_hooks_that_are_not_overridden_are_not_called(hook):
+    assert Hooks([Middleware(), recording("other", [])])[hook] == ()
     assert Hooks([])[hook] == ()
 
 
 @pytest.mark.parametrize("hook", EXPECTED)
-def test_what_comes_before_goes_forwards_and_what_comes_after_backwards(hook):
-    seen = []
-    hooks = Hooks([noting("first", seen, hook), noting("second", seen, hook)])
+def test_before_hooks_run_in_order_and_after_hooks_in_reverse_order(hook):
+    calls = []
+    hooks = Hooks([recording("first", calls, hook), recording("second", calls, hook)])
     hooks.call(hook, 1, "two")
 
     order = ["first", "second"] if hook.startswith("before_") else ["second", "first"]
-    assert seen == [(name, hook, 1, "two") for name in order]
+    assert calls == [(name, hook, 1, "two") for name in order]
 
 
-def test_only_who_overrides_a_hook_is_called():
-    seen = []
-    hooks = Hooks([noting("first", seen, "after_delete"), noting("second", seen, "before_delete")])
+def test_only_middleware_that_overrides_a_hook_is_called():
+    calls = []
+    hooks = Hooks(
+        [recording("first", calls, "after_delete"), recording("second", calls, "before_delete")]
+    )
 
     assert [len(hooks[hook]) for hook in ("before_delete", "after_delete", "after_drop")] == [
         1, 1, 0
     ]  # fmt: skip
 
 
-def test_what_a_parent_overrides_is_called():
-    seen = []
-    parent = type(noting("parent", seen, "after_drop"))
+def test_an_inherited_hook_is_called():
+    calls = []
+    parent = type(recording("parent", calls, "after_drop"))
     child = type("child", (parent,), {})()
     Hooks([child]).call("after_drop", 1)
 
-    assert seen == [("parent", "after_drop", 1)]
+    assert calls == [("parent", "after_drop", 1)]
 
 
-def test_one_that_fails_is_logged_by_name_and_the_others_are_called(caplog):
+def test_a_failing_hook_is_logged_by_name_and_the_others_are_called(caplog):
     class Fails(Middleware):
         def after_delete(self, messages):
             raise ZeroDivisionError(messages)
 
-    seen = []
-    hooks = Hooks([noting("first", seen, "after_delete"), Fails()])
+    calls = []
+    hooks = Hooks([recording("first", calls, "after_delete"), Fails()])
     with caplog.at_level(logging.ERROR, "rsmq.worker"):
         hooks.call("after_delete", ["m"])
 
-    assert seen == [("first", "after_delete", ["m"])]
+    assert calls == [("first", "after_delete", ["m"])]
     (record,) = caplog.records
     assert record.getMessage().endswith("Fails.after_delete failed")
     assert record.exc_info[0] is ZeroDivisionError
 
 
-def test_a_list_of_middleware_that_is_used_up_is_read_once():
-    seen = []
-    hooks = Hooks(each for each in [noting("first", seen, "before_stop", "after_stop")])
+def test_an_iterator_of_middleware_is_read_once():
+    calls = []
+    hooks = Hooks(each for each in [recording("first", calls, "before_stop", "after_stop")])
     hooks.call("before_stop", 1)
     hooks.call("after_stop", 1)
 
-    assert [hook for _, hook, _ in seen] == ["before_stop", "after_stop"]
+    assert [hook for _, hook, _ in calls] == ["before_stop", "after_stop"]

@@ -1,4 +1,4 @@
-"""Which handler a message goes to."""
+"""Routing of messages to handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.expect import refused
         (None, (None, None)),
     ],
 )
-def test_what_stands_before_the_first_colon_is_the_type(body, expected):
+def test_the_text_before_the_first_colon_is_the_type(body, expected):
     assert event_payload(body) == expected
 
 
@@ -42,7 +42,7 @@ def test_what_stands_before_the_first_colon_is_the_type(body, expected):
         (None, None),
     ],
 )
-def test_a_field_is_the_type_and_the_whole_object_stays(body, kind):
+def test_a_field_is_the_type_and_the_payload_is_the_object(body, kind):
     found, payload = json_field("type")(body)
 
     assert found == kind
@@ -50,28 +50,28 @@ def test_a_field_is_the_type_and_the_whole_object_stays(body, kind):
 
 
 @pytest.mark.parametrize("body", ['{"type": "created"}', b'{"type": "created"}'])
-def test_where_the_codec_makes_no_objects_a_field_is_read_from_json(body):
+def test_a_field_is_read_from_json_if_the_body_is_text(body):
     assert json_field("type")(body) == ("created", {"type": "created"})
 
 
-def test_a_text_that_is_no_json_has_no_field():
+def test_a_text_that_is_not_json_raises():
     with pytest.raises(ValueError, match="Expecting value"):
         json_field("type")("type")
 
 
-def routed(**by_type):
+def make_handlers(**by_type):
     handlers = Handlers(event_payload)
     for kind, handler in by_type.items():
         handlers.add(kind, handler)
     return handlers
 
 
-def test_a_message_goes_to_the_handler_of_its_type():
+def test_a_message_is_routed_to_the_handler_of_its_type():
     def created(payload): ...
 
     def gone(payload, message): ...
 
-    handlers = routed(created=created, gone=gone)
+    handlers = make_handlers(created=created, gone=gone)
 
     assert handlers.find("created:1") == (created, False, "1")
     assert handlers.find("gone:2") == (gone, True, "2")
@@ -85,12 +85,12 @@ def test_a_message_goes_to_the_handler_of_its_type():
         ("no type", "the message has no type"),
     ],
 )
-def test_a_message_without_a_handler_says_why(body, why):
+def test_a_message_without_a_handler_is_unroutable(body, why):
     with refused(Unroutable, why):
-        routed(created=lambda payload: None).find(body)
+        make_handlers(created=lambda payload: None).find(body)
 
 
-def test_what_a_route_raises_is_the_handlers_error():
+def test_an_exception_of_a_route_is_raised():
     def route(body):
         raise KeyError(body)
 
@@ -105,7 +105,7 @@ def test_handlers_of_one_queue_are_all_plain_or_all_async():
     async def later(payload): ...
 
     with refused(InvalidFormat, "Invalid handler format") as refusal:
-        routed(created=lambda payload: None, changed=later)
+        make_handlers(created=lambda payload: None, changed=later)
 
     assert refusal.error.hint == (
         "The handlers of a queue are all plain functions or all async ones."
@@ -113,7 +113,7 @@ def test_handlers_of_one_queue_are_all_plain_or_all_async():
 
 
 def test_a_type_has_one_handler():
-    handlers = routed(created=lambda payload: None)
+    handlers = make_handlers(created=lambda payload: None)
 
     with refused(InvalidFormat, "Invalid handler format") as refusal:
         handlers.add("created", lambda payload: None)
