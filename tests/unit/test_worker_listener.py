@@ -1,4 +1,4 @@
-"""What a listener may say, and what functions handle messages."""
+"""The options of listeners, and the functions that can be handlers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def worker(rsmq):
 def handle(body): ...
 
 
-def listened(worker, function=handle, **options):
-    """The listener that the worker makes of this."""
+def register(worker, function=handle, **options):
+    """Register a listener, and return it."""
     assert worker.listener("orders", **options)(function) is function
     return worker._listeners["orders"]
 
@@ -59,7 +59,7 @@ class CalledLater:
 
 
 class Made:
-    """A class whose instances are made of bodies."""
+    """A class whose initializer takes a body."""
 
     def __init__(self, body): ...
 
@@ -104,10 +104,10 @@ FUNCTIONS = [
 
 
 @pytest.mark.parametrize(("function", "takes_message", "is_async"), FUNCTIONS)
-def test_a_handler_takes_the_body_or_the_message_too_and_may_be_async(
+def test_a_handler_takes_the_body_or_also_the_message_and_may_be_async(
     worker, function, takes_message, is_async
 ):
-    handlers = listened(worker, function).handlers
+    handlers = register(worker, function).handlers
 
     assert handlers.find("body") == (function, takes_message, "body")
     assert handlers.is_async is is_async
@@ -123,7 +123,7 @@ def test_a_handler_takes_the_body_or_the_message_too_and_may_be_async(
         functools.partial(three, "p", "body", "message"),
     ],
 )
-def test_a_function_that_takes_no_body_or_too_much_is_refused(worker, function):
+def test_a_function_with_wrong_parameters_is_refused(worker, function):
     with refused(InvalidFormat, "Invalid handler format") as refusal:
         worker.listener("orders")(function)
 
@@ -135,7 +135,7 @@ def test_a_function_that_takes_no_body_or_too_much_is_refused(worker, function):
 
 
 @pytest.mark.parametrize("function", [None, 5, "handle"])
-def test_what_is_no_function_is_refused(worker, function):
+def test_a_handler_that_is_not_a_function_is_refused(worker, function):
     with refused(InvalidFormat, "Invalid handler format") as refusal:
         worker.listener("orders")(function)
 
@@ -161,90 +161,100 @@ def test_a_generator_function_is_refused_because_calling_it_does_nothing(worker)
         lambda worker: worker.router("orders", by=event_payload).on,
     ],
 )
-def test_a_decorator_without_parentheses_is_refused_at_once(worker, decorate):
+def test_a_decorator_without_parentheses_is_refused(worker, decorate):
     with pytest.raises(InvalidFormat):
         decorate(worker)(handle)
 
 
-# What is said, and what is meant where nothing is.
+# Options and their defaults.
 
 
-def test_a_listener_that_says_nothing_retries_for_ever_and_keeps_everything(worker):
-    said = listened(worker)
+def test_a_listener_without_options_retries_without_a_limit(worker):
+    listener = register(worker)
 
-    assert said.policy.max_retries is None
-    assert (said.policy.dead_letter_queue, said.policy.drop, said.policy.no_retry) == (
-        None, False, ()
-    )  # fmt: skip
-    assert (said.vt, said.codec, said.batch, said.concurrency, said.priority) == (
-        None, None, None, None, 0
-    )  # fmt: skip
-    assert (said.max_runtime, said.create, said.target_queues) == (3600, False, ())
-
-
-@pytest.mark.parametrize("way_out", [{"dead_letter_queue": "dead"}, {"drop": True}])
-def test_where_there_is_a_way_out_a_message_is_retried_some_times(worker, way_out):
-    assert listened(worker, **way_out).policy.max_retries == DEFAULT_MAX_RETRIES == 5
-
-
-def test_no_retries_are_possible(worker):
-    assert listened(worker, max_retries=0, drop=True).policy.max_retries == 0
+    assert listener.policy.max_retries is None
+    assert (listener.policy.dead_letter_queue, listener.policy.drop, listener.policy.no_retry) == (
+        None,
+        False,
+        (),
+    )
+    assert (
+        listener.vt,
+        listener.codec,
+        listener.batch,
+        listener.concurrency,
+        listener.priority,
+    ) == (None, None, None, None, 0)
+    assert (listener.max_runtime, listener.create, listener.target_queues) == (3600, False, ())
 
 
-def test_what_is_said_is_kept(worker):
-    said = listened(
+@pytest.mark.parametrize("options", [{"dead_letter_queue": "dead"}, {"drop": True}])
+def test_with_a_dead_letter_queue_or_drop_the_default_is_five_retries(worker, options):
+    assert register(worker, **options).policy.max_retries == DEFAULT_MAX_RETRIES == 5
+
+
+def test_max_retries_may_be_0(worker):
+    assert register(worker, max_retries=0, drop=True).policy.max_retries == 0
+
+
+def test_a_listener_has_its_options(worker):
+    listener = register(
         worker, vt=0.1, codec=JSON, batch=10, concurrency=2, priority=-3, max_retries=2, backoff=9,
         no_retry=[ValueError, OSError], dead_letter_queue="dead", max_runtime=0.5, create=True,
     )  # fmt: skip
 
-    assert (said.vt, said.codec, said.batch, said.concurrency, said.priority) == (
-        0.1, JSON, 10, 2, -3
-    )  # fmt: skip
-    assert (said.max_runtime, said.create, said.target_queues) == (0.5, True, ("dead",))
-    assert (said.policy.max_retries, said.policy.backoff(1)) == (2, 9)
-    assert said.policy.no_retry == (ValueError, OSError)
+    assert (
+        listener.vt,
+        listener.codec,
+        listener.batch,
+        listener.concurrency,
+        listener.priority,
+    ) == (0.1, JSON, 10, 2, -3)
+    assert (listener.max_runtime, listener.create, listener.target_queues) == (0.5, True, ("dead",))
+    assert (listener.policy.max_retries, listener.policy.backoff(1)) == (2, 9)
+    assert listener.policy.no_retry == (ValueError, OSError)
 
 
 def test_one_class_that_is_not_retried_needs_no_list(worker):
-    assert listened(worker, no_retry=KeyError).policy.no_retry == (KeyError,)
+    assert register(worker, no_retry=KeyError).policy.no_retry == (KeyError,)
 
 
-def test_a_back_off_where_none_is_said_grows_to_five_minutes(worker):
-    backoff = listened(worker).policy.backoff
+def test_the_default_back_off_grows_to_five_minutes(worker):
+    backoff = register(worker).policy.backoff
 
     assert 0.5 <= backoff(1) <= 1
     assert 150 <= backoff(50) <= 300
 
 
-def test_the_queues_that_messages_may_go_to_are_named_once(worker):
+def test_the_other_queues_of_a_listener_are_named_once(worker):
     worker.router("orders", by=event_payload, dead_letter_queue="dead", unroutable="dead")
 
     assert worker._listeners["orders"].target_queues == ("dead",)
 
 
-# Refusals: each with what was given, the rule and the way out.
+# Refused options: the error has the value, the rule, and a hint.
 
-WHOLE = "{0} is a whole number from {1} to {2}; got {3!r}."
-VT = (
+INTEGER_HINT = "{0} is a whole number from {1} to {2}; got {3!r}."
+VT_HINT = (
     "A worker's messages must be hidden for a while, and are for longer while their handlers run; "
     "got {!r}. Say vt= of the listener."
 )
 NUMBERS = [
-    *(("vt", value, 0.1, VT.format(value)) for value in (0, 0.0994, 0.05)),
+    *(("vt", value, 0.1, VT_HINT.format(value)) for value in (0, 0.0994, 0.05)),
     *(
         ("vt", value, 0, f"vt is a number of seconds from 0 to 9999999; got {value!r}.")
         for value in (-1, "30", True, math.nan, math.inf, 10**7)
     ),
     *(
-        ("batch", value, 1, WHOLE.format("batch", 1, 10_000, value))
+        ("batch", value, 1, INTEGER_HINT.format("batch", 1, 10_000, value))
         for value in (0, -1, 10_001, 1.5, "5", True)
     ),
     *(
-        ("concurrency", value, 1, WHOLE.format("concurrency", 1, 10_000, value))
+        ("concurrency", value, 1, INTEGER_HINT.format("concurrency", 1, 10_000, value))
         for value in (0, 10_001, 1.5, True)
     ),
     *(
-        ("priority", value, -(10**6), WHOLE.format("priority", -(10**6), 10**6, value))
+        ("priority", value, -(10**6), INTEGER_HINT.format("priority", -(10**6), 10**6, value))
         for value in (1.5, "high", None, 10**7)
     ),
     ("max_runtime", 0, 0.001, "It is in seconds."),
@@ -272,14 +282,14 @@ def test_a_number_out_of_range_is_refused(worker, item, value, low, hint):
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, True, "5", 1_000_001])
-def test_a_number_of_retries_that_is_none_is_refused(worker, value):
+def test_an_invalid_max_retries_is_refused(worker, value):
     with refused(InvalidValue, "max_retries must be between 0 and 1000000") as refusal:
         worker.listener("orders", max_retries=value, drop=True)(handle)
 
     assert refusal.error.value is value
 
 
-def test_a_limit_without_a_way_out_is_refused(worker):
+def test_a_limit_without_dead_letter_queue_or_drop_is_refused(worker):
     with refused(InvalidFormat, "Invalid max_retries format") as refusal:
         worker.listener("orders", max_retries=3)(handle)
 
@@ -291,7 +301,7 @@ def test_a_limit_without_a_way_out_is_refused(worker):
 
 
 @pytest.mark.parametrize("item", ["dead_letter_queue", "unroutable"])
-def test_messages_do_not_go_where_they_come_from(worker, item):
+def test_a_queue_cannot_be_its_own_dead_letter_queue(worker, item):
     with refused(InvalidFormat, f"Invalid {item} format") as refusal:
         worker.router("orders", by=event_payload, **{item: "orders"})
 
@@ -299,7 +309,7 @@ def test_messages_do_not_go_where_they_come_from(worker, item):
     assert refusal.error.hint == "It must be another queue."
 
 
-def test_a_codec_is_a_codec(worker):
+def test_an_invalid_codec_is_refused(worker):
     with refused(InvalidFormat, "Invalid codec format") as refusal:
         worker.listener("orders", codec="json")(handle)
 
@@ -307,7 +317,7 @@ def test_a_codec_is_a_codec(worker):
 
 
 @pytest.mark.parametrize("value", [5, ValueError("v"), "ValueError", [ValueError, 5], [int]])
-def test_what_is_not_retried_are_classes_of_exceptions(worker, value):
+def test_an_invalid_no_retry_is_refused(worker, value):
     with refused(InvalidFormat, "Invalid no_retry format") as refusal:
         worker.listener("orders", no_retry=value)(handle)
 
@@ -321,7 +331,7 @@ def test_a_queue_without_a_name_is_refused(worker, queue):
 
 
 @pytest.mark.parametrize("options", [{}, {"dead_letter_queue": "a b"}])
-def test_a_name_that_no_queue_has_is_refused(worker, options):
+def test_an_invalid_name_of_a_queue_is_refused(worker, options):
     queue = "orders" if options else "a b"
 
     with refused(InvalidFormat, "Invalid qname format") as refusal:
@@ -342,7 +352,7 @@ def test_a_queue_has_one_listener(worker):
 
 
 @pytest.mark.parametrize("by", [None, "type", 5])
-def test_a_route_is_a_function(worker, by):
+def test_a_route_that_is_not_a_function_is_refused(worker, by):
     with refused(InvalidFormat, "Invalid by format") as refusal:
         worker.router("orders", by=by)
 
@@ -353,7 +363,7 @@ def test_a_route_is_a_function(worker, by):
 
 
 @pytest.mark.parametrize("types", [(), (5,), ("created", None)])
-def test_types_are_texts(worker, types):
+def test_invalid_types_are_refused(worker, types):
     router = worker.router("orders", by=event_payload)
 
     with refused(InvalidFormat, "Invalid type format") as refusal:
@@ -369,7 +379,7 @@ def test_a_function_may_handle_several_types_of_a_queue(worker):
     assert handlers.find("changed:1") == (handle, False, "1")
 
 
-def test_types_of_which_one_is_taken_are_refused_together(worker):
+def test_types_are_refused_together_if_one_has_a_handler(worker):
     router = worker.router("orders", by=event_payload)
     router.on("changed")(handle)
 
@@ -378,7 +388,7 @@ def test_types_of_which_one_is_taken_are_refused_together(worker):
     assert set(worker._listeners["orders"].handlers.by_type) == {"changed"}
 
 
-def test_the_handlers_of_one_listener_are_not_those_of_another():
+def test_listeners_do_not_share_handlers():
     first, second = Handlers(), Handlers()
     first.add("", handle)
 
@@ -388,7 +398,7 @@ def test_the_handlers_of_one_listener_are_not_those_of_another():
 # The worker itself.
 
 
-def test_a_worker_takes_a_client_of_ours(rsmq):
+def test_a_worker_refuses_other_clients(rsmq):
     with refused(InvalidFormat, "Invalid client format") as refusal:
         Worker("redis://127.0.0.1:6379/0")
 
@@ -396,20 +406,20 @@ def test_a_worker_takes_a_client_of_ours(rsmq):
 
 
 @pytest.mark.parametrize("name", ["a b", "a:b", "x" * 161, 5])
-def test_a_name_is_like_that_of_a_queue(rsmq, name):
+def test_an_invalid_name_of_a_worker_is_refused(rsmq, name):
     with refused(InvalidFormat, "Invalid name format") as refusal:
         Worker(rsmq, name=name)
 
     assert refusal.error.value == name
 
 
-def test_a_name_is_not_empty(rsmq):
+def test_an_empty_name_of_a_worker_is_refused(rsmq):
     with refused(MissingParameter, "No name supplied"):
         Worker(rsmq, name="")
 
 
 @pytest.mark.parametrize("value", [0, 10_001, 1.5, "8", None, True])
-def test_concurrency_is_a_number_of_calls(rsmq, value):
+def test_an_invalid_concurrency_is_refused(rsmq, value):
     with refused(InvalidValue, "concurrency must be between 1 and 10000") as refusal:
         Worker(rsmq, concurrency=value)
 
@@ -417,7 +427,7 @@ def test_concurrency_is_a_number_of_calls(rsmq, value):
 
 
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, "30", None])
-def test_grace_is_a_number_of_seconds(rsmq, value):
+def test_an_invalid_grace_is_refused(rsmq, value):
     with refused(InvalidValue, "grace must be between 0 and 9999999") as refusal:
         Worker(rsmq, grace=value)
 
@@ -440,7 +450,7 @@ def test_a_router_without_a_handler_does_not_start(worker, rsmq):
     assert "router.on(type)" in refusal.error.hint
 
 
-def test_a_worker_tells_what_it_is(rsmq):
+def test_repr_and_queues_of_a_worker(rsmq):
     worker = Worker(rsmq, name="w-1", concurrency=3)
     worker.listener("b")(handle)
     worker.listener("a")(handle)

@@ -1,4 +1,4 @@
-"""What becomes of a message: the table of decide, and the pauses between attempts."""
+"""The outcomes of messages: the table of decide, and the back-offs between attempts."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ UNDECODABLE_TEXT = "The body of message id in queue q is not decodable"
 
 
 class OfTheProgram(ValueError):
-    """An exception of the program's own, of a kind that is not retried."""
+    """An exception of the program, a subclass of one that is not retried."""
 
 
 class NoText(Exception):
-    """An exception that can't be shown."""
+    """An exception that cannot be converted to text."""
 
     def __str__(self):
         raise RuntimeError("it has no text")
 
 
 class DeadWithoutText(DeadLetter, NoText):
-    """One that steers, and can't be shown."""
+    """A control exception that cannot be converted to text."""
 
 
 def policy(max_retries=2, *, to="dead", **more):
     return Policy(max_retries, fixed(7), dead_letter_queue=to, **more)
 
 
-FOR_EVER = policy(None, to=None)
+NO_LIMIT = policy(None, to=None)
 LIMITED = policy()
 DROPS = policy(to=None, drop=True)
 PICKY = policy(no_retry=(ValueError,))
@@ -69,9 +69,9 @@ TABLE = [
         DeadLettered("dead", "KeyError on attempt 40, the last"),
     ),
     ("too often, dropped", KeyError(), 3, DROPS, Dropped("KeyError on attempt 3, the last")),
-    ("for ever", KeyError(), 10**6, FOR_EVER, Retried(7, "KeyError on attempt 1000000")),
+    ("no limit", KeyError(), 10**6, NO_LIMIT, Retried(7, "KeyError on attempt 1000000")),
     (
-        "a limit without a way out",
+        "a limit without a dead-letter queue",
         KeyError(),
         3,
         policy(to=None),
@@ -107,7 +107,7 @@ TABLE = [
         Dropped("ValueError on attempt 1, which is not retried"),
     ),
     (
-        "not retried, nowhere to go",
+        "not retried, no dead-letter queue",
         ValueError(),
         1,
         policy(None, to=None, no_retry=(ValueError,)),
@@ -125,10 +125,16 @@ TABLE = [
         LIMITED,
         DeadLettered("dead", "Retry on attempt 3, the last"),
     ),
-    ("Retry for ever", Retry(after=3), 9**9, FOR_EVER, Retried(3, "asked for by its handler")),
+    (
+        "Retry without a limit",
+        Retry(after=3),
+        9**9,
+        NO_LIMIT,
+        Retried(3, "asked for by its handler"),
+    ),
     ("Discard", Discard(), 1, LIMITED, Dropped("discarded by its handler")),
     ("Discard with why", Discard("old"), 9, LIMITED, Dropped("discarded by its handler: old")),
-    ("Discard, for ever", Discard(), 1, FOR_EVER, Dropped("discarded by its handler")),
+    ("Discard without a limit", Discard(), 1, NO_LIMIT, Dropped("discarded by its handler")),
     ("DeadLetter", DeadLetter(), 1, LIMITED, DeadLettered("dead", "given up by its handler")),
     (
         "DeadLetter with why",
@@ -139,25 +145,31 @@ TABLE = [
     ),
     ("DeadLetter, dropped", DeadLetter(), 1, DROPS, Dropped("given up by its handler")),
     (
-        "DeadLetter, nowhere to go",
+        "DeadLetter, no dead-letter queue",
         DeadLetter(),
         1,
-        FOR_EVER,
+        NO_LIMIT,
         Retried(7, f"given up by its handler{NOWHERE}"),
     ),
     ("not decodable", UNDECODABLE, 1, LIMITED, DeadLettered("dead", UNDECODABLE_TEXT)),
     ("not decodable, dropped", UNDECODABLE, 1, DROPS, Dropped(UNDECODABLE_TEXT)),
     (
-        "not decodable, nowhere to go",
+        "not decodable, no dead-letter queue",
         UNDECODABLE,
         1,
-        FOR_EVER,
+        NO_LIMIT,
         Retried(7, f"{UNDECODABLE_TEXT}{NOWHERE}"),
     ),
     ("unroutable", Unroutable("no handler"), 1, ROUTED, DeadLettered("lost", "no handler")),
     ("unroutable, no such queue", Unroutable("none"), 1, LIMITED, DeadLettered("dead", "none")),
     ("unroutable, dropped", Unroutable("none"), 1, DROPS, Dropped("none")),
-    ("unroutable, nowhere", Unroutable("none"), 1, FOR_EVER, Retried(7, f"none{NOWHERE}")),
+    (
+        "unroutable, no dead-letter queue",
+        Unroutable("none"),
+        1,
+        NO_LIMIT,
+        Retried(7, f"none{NOWHERE}"),
+    ),
     (
         "DeadLetter where routed",
         DeadLetter(),
@@ -165,7 +177,13 @@ TABLE = [
         ROUTED,
         DeadLettered("dead", "given up by its handler"),
     ),
-    ("took the process", TookItsProcessDown("it did"), 1, LIMITED, DeadLettered("dead", "it did")),
+    (
+        "crashed the process",
+        TookItsProcessDown("it did"),
+        1,
+        LIMITED,
+        DeadLettered("dead", "it did"),
+    ),
     ("ran too long", HandlerTimedOut(), 1, LIMITED, Retried(7, "HandlerTimedOut on attempt 1")),
     (
         "ran too long too often",
@@ -184,18 +202,18 @@ TABLE = [
     [row[1:] for row in TABLE],
     ids=[r[0] for r in TABLE],
 )
-def test_what_becomes_of_a_message(error, attempt, policy, expected):
+def test_the_outcome_of_a_message(error, attempt, policy, expected):
     assert decide(error, attempt, policy) == expected
 
 
-NO_SECONDS = [
+INVALID_SECONDS = [
     -1, MAX_SECONDS + 1, math.nan, math.inf, pytest.param(10**400, id="too large for a float"),
     True, "1", b"1", 1j, [],
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("after", NO_SECONDS)
-def test_retry_takes_seconds(after):
+@pytest.mark.parametrize("after", INVALID_SECONDS)
+def test_retry_refuses_invalid_seconds(after):
     with refused(InvalidValue, f"after must be between 0 and {MAX_SECONDS}") as refusal:
         Retry(after=after)
 
@@ -203,8 +221,8 @@ def test_retry_takes_seconds(after):
     assert decide(refusal.error, 1, LIMITED) == Retried(7, "InvalidValue on attempt 1")
 
 
-@pytest.mark.parametrize("after", NO_SECONDS)
-def test_a_retry_after_what_are_no_seconds_has_the_pause_of_the_listener(after):
+@pytest.mark.parametrize("after", INVALID_SECONDS)
+def test_a_retry_with_an_invalid_after_has_the_back_off_of_the_listener(after):
     error = Retry()
     error.after = after
 
@@ -213,11 +231,11 @@ def test_a_retry_after_what_are_no_seconds_has_the_pause_of_the_listener(after):
 
 @pytest.mark.parametrize("error", [NoText(), DeadWithoutText()], ids=["raised", "DeadLetter"])
 @pytest.mark.parametrize("attempt", [1, 3])
-def test_an_exception_without_a_text_is_decided_on(error, attempt):
+def test_an_exception_without_a_text_has_an_outcome(error, attempt):
     assert isinstance(decide(error, attempt, LIMITED), Retried | DeadLettered)
 
 
-def test_retry_says_after_how_long():
+def test_retry_has_after_and_text():
     assert Retry().after is None
     assert (Retry("why", after=2.5).after, str(Retry("why"))) == (2.5, "why")
 
@@ -248,7 +266,7 @@ def test_a_first_pause_beyond_the_cap_is_the_cap():
     assert exponential(10, 3, jitter=False)(1) == 3
 
 
-def test_jitter_takes_a_half_at_most_and_spreads():
+def test_jitter_removes_at_most_half_and_spreads():
     backoff = exponential(8, 300)
     pauses = [backoff(2) for _ in range(500)]
 
@@ -256,13 +274,13 @@ def test_jitter_takes_a_half_at_most_and_spreads():
     assert 15 < max(pauses) <= 16
 
 
-def test_a_list_is_by_attempt_and_its_last_repeats():
+def test_a_list_is_used_by_attempt_and_its_last_repeats():
     backoff = parse_backoff([1, 5, 0.5])
 
     assert [backoff(attempt) for attempt in (1, 2, 3, 4, 1000)] == [1, 5, 0.5, 0.5, 0.5]
 
 
-def test_a_list_that_is_changed_later_changes_nothing():
+def test_a_later_change_of_a_list_has_no_effect():
     pauses = [1, 2]
     backoff = parse_backoff(pauses)
     pauses[0] = 50
@@ -276,7 +294,7 @@ def test_seconds_and_a_tuple_are_back_offs():
     assert parse_backoff((3, 9))(2) == 9
 
 
-def test_a_function_is_asked_for_each_attempt():
+def test_a_function_is_called_for_each_attempt():
     backoff = parse_backoff(lambda attempt: attempt * 10)
 
     outcomes = [decide(KeyError(), each, Policy(None, backoff)) for each in (1, 2, 3)]
@@ -300,7 +318,7 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize("backoff", NONSENSE)
-def test_a_function_that_fails_or_returns_nonsense_costs_no_message(backoff):
+def test_a_function_that_fails_or_returns_nonsense_is_replaced_by_the_default(backoff):
     outcomes = [decide(KeyError(), attempt, Policy(None, backoff)) for attempt in (1, 2, 3, 50)]
 
     assert [each.delay_seconds for each in outcomes] == [
@@ -311,16 +329,16 @@ def test_a_function_that_fails_or_returns_nonsense_costs_no_message(backoff):
     ]
 
 
-@pytest.mark.parametrize("returned", [*NO_SECONDS, None, Fraction(1, 4)])
-def test_a_function_that_returns_no_seconds_is_not_obeyed(returned):
+@pytest.mark.parametrize("returned", [*INVALID_SECONDS, None, Fraction(1, 4)])
+def test_invalid_seconds_of_a_function_are_ignored(returned):
     assert (
         decide(KeyError(), 3, Policy(None, lambda _: returned)).delay_seconds
         == FIRST_BACKOFF_SECONDS * 4
     )
 
 
-@pytest.mark.parametrize("value", [*NO_SECONDS, None])
-def test_fixed_takes_seconds(value):
+@pytest.mark.parametrize("value", [*INVALID_SECONDS, None])
+def test_fixed_refuses_invalid_seconds(value):
     with refused(InvalidValue, f"seconds must be between 0 and {MAX_SECONDS}") as refusal:
         fixed(value)
 
@@ -328,9 +346,9 @@ def test_fixed_takes_seconds(value):
     assert refusal.error.hint.startswith("It is a number of seconds from 0 to 9999999; got ")
 
 
-@pytest.mark.parametrize("value", [*NO_SECONDS, None])
+@pytest.mark.parametrize("value", [*INVALID_SECONDS, None])
 @pytest.mark.parametrize("item", ["first", "cap"])
-def test_exponential_takes_seconds(item, value):
+def test_exponential_refuses_invalid_seconds(item, value):
     with refused(InvalidValue, f"{item} must be between 0 and {MAX_SECONDS}") as refusal:
         exponential(**{item: value})
 
@@ -338,7 +356,7 @@ def test_exponential_takes_seconds(item, value):
 
 
 @pytest.mark.parametrize("value", [0, 0.99, 1001, math.nan, True, "2", None])
-def test_exponential_takes_a_factor_from_one(value):
+def test_exponential_refuses_an_invalid_factor(value):
     with refused(InvalidValue, "factor must be between 1 and 1000") as refusal:
         exponential(factor=value)
 
@@ -346,7 +364,7 @@ def test_exponential_takes_a_factor_from_one(value):
 
 
 @pytest.mark.parametrize("value", ["5", b"5", [], (), {}, {1}, object(), 1j, iter([1])])
-def test_what_is_no_back_off_is_refused_with_what_one_is(value):
+def test_an_invalid_back_off_is_refused_with_a_hint(value):
     with refused(InvalidFormat, "Invalid backoff format") as refusal:
         parse_backoff(value)
 
@@ -357,20 +375,20 @@ def test_what_is_no_back_off_is_refused_with_what_one_is(value):
 
 
 @pytest.mark.parametrize("value", [True, -1, math.nan, math.inf])
-def test_a_number_that_is_no_pause_is_refused(value):
+def test_invalid_seconds_of_a_back_off_are_refused(value):
     with refused(InvalidValue, f"seconds must be between 0 and {MAX_SECONDS}"):
         parse_backoff(value)
 
 
 @pytest.mark.parametrize("value", ["1", None, True, -1, math.nan])
-def test_a_list_with_something_that_is_no_pause_is_refused(value):
+def test_a_list_with_invalid_seconds_is_refused(value):
     with refused(InvalidValue, f"backoff must be between 0 and {MAX_SECONDS}") as refusal:
         parse_backoff([1, value, 2])
 
     assert refusal.error.value is value
 
 
-# For all that can be said and raised.
+# All options and all exceptions.
 
 
 def _retry_set_later(after):
@@ -414,7 +432,7 @@ attempts = st.integers(1, 1000) | st.integers(1, 10**9)
 
 
 @given(errors, attempts, policies)
-def test_an_error_is_never_done_and_a_pause_is_never_out_of_range(error, attempt, policy):
+def test_an_exception_has_an_outcome_and_its_pause_is_in_range(error, attempt, policy):
     outcome = decide(error, attempt, policy)
 
     assert isinstance(outcome, Retried | DeadLettered | Dropped)
@@ -424,7 +442,7 @@ def test_an_error_is_never_done_and_a_pause_is_never_out_of_range(error, attempt
 
 
 @given(st.lists(errors, min_size=30, max_size=30), policies)
-def test_where_there_is_a_way_out_nothing_is_tried_more_often_than_it_may(raised, policy):
+def test_no_message_is_retried_more_often_than_max_retries(raised, policy):
     if policy.max_retries is None or (policy.dead_letter_queue is None and not policy.drop):
         return
     outcomes = [decide(error, attempt, policy) for attempt, error in enumerate(raised, 1)]
@@ -435,7 +453,7 @@ def test_where_there_is_a_way_out_nothing_is_tried_more_often_than_it_may(raised
 
 
 @given(errors, attempts, policies)
-def test_nothing_is_dropped_that_was_not_discarded_or_may_be(error, attempt, policy):
+def test_a_message_is_dropped_only_if_discarded_or_allowed(error, attempt, policy):
     outcome = decide(error, attempt, policy)
 
     if isinstance(outcome, Dropped):

@@ -1,4 +1,4 @@
-"""What is asked of which queue, and which call is made next."""
+"""The plan of receives, and the order of handler calls."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ def _plain(body):
 
 
 async def _async(body):
-    """An async one."""
+    """An async handler."""
 
 
 def lane(name="q", *, vt=30.0, limit=8, is_async=False, mean=None, asked_at=NOW, **options):
     handlers = Handlers()
     handlers.add("", _async if is_async else _plain)
-    said = {
+    defaults = {
         "vt": None, "codec": None, "batch": None, "concurrency": None, "priority": 0,
         "max_retries": None, "backoff": None, "no_retry": (), "dead_letter_queue": None,
         "unroutable": None, "drop": False, "max_runtime": 3600, "create": False,
     }  # fmt: skip
-    made = make_listener(name, handlers, **said | options)
+    made = make_listener(name, handlers, **defaults | options)
     new = Lane(made, NAMESPACE.queue(name), vt, TEXT, limit, made.policy)
     new.mean_seconds = mean
     new.last_request_at = asked_at
     return new
 
 
-def some(lane, number, taken=None):
-    """Calls to be made."""
-    taken = time.monotonic() if taken is None else taken
-    return [SingleJob(lane, f"id{n}", b"", 1, None, taken) for n in range(number)]
+def make_calls(lane, number, received_at=None):
+    """Return handler calls that have not begun."""
+    received_at = time.monotonic() if received_at is None else received_at
+    return [SingleJob(lane, f"id{n}", b"", 1, None, received_at) for n in range(number)]
 
 
-def add(lane, number=1, *, taken=None):
-    """Calls that are ready."""
-    jobs = some(lane, number, taken)
+def add(lane, number=1, *, received_at=None):
+    """Add calls that are ready to a lane, and return them."""
+    jobs = make_calls(lane, number, received_at)
     lane.ready.extend(jobs)
     return jobs
 
 
 def run(lane, number=1, *, began=NOW):
-    """Calls that are under way."""
+    """Add running calls to a lane."""
     for n in range(number):
         job = SingleJob(lane, f"running{n}", b"", 1, None, began)
         job.started_at = began
@@ -78,8 +78,8 @@ def all_wants(lanes, free, now=NOW):
     return plan_requests(lanes, free, ready, now)
 
 
-def asked(lanes, free=8, now=NOW):
-    """Of each queue that is asked: name, messages at most, and how many of them may wait."""
+def planned(lanes, free=8, now=NOW):
+    """Return the name, the maximum and the prefetch of each queue to receive from."""
     found, _ = all_wants(lanes, free, now)
     return [(each.lane.name, each.request.max_messages, each.request.prefetch) for each in found]
 
@@ -88,32 +88,32 @@ def order(lanes, now=NOW):
     return [each.name for each, _ in order_lanes(lanes, now)]
 
 
-# What is asked of the queues.
+# Receives.
 
 
-def test_a_queue_is_asked_for_as_many_as_can_begin():
-    assert asked([lane(limit=8)], free=8) == [("q", 8, 0)]
-    assert asked([lane(limit=3)], free=8) == [("q", 3, 0)]
-    assert asked([lane(limit=8)], free=2) == [("q", 2, 0)]
+def test_a_receive_asks_for_as_many_messages_as_can_begin():
+    assert planned([lane(limit=8)], free=8) == [("q", 8, 0)]
+    assert planned([lane(limit=3)], free=8) == [("q", 3, 0)]
+    assert planned([lane(limit=8)], free=2) == [("q", 2, 0)]
 
 
-def test_what_runs_and_what_is_ready_counts():
+def test_running_and_ready_calls_reduce_a_receive():
     one = lane(limit=8)
     run(one, 5)
     add(one, 2)
 
-    assert asked([one], free=3) == [("q", 1, 0)]
+    assert planned([one], free=3) == [("q", 1, 0)]
 
 
-def test_nothing_is_asked_where_nothing_can_begin():
+def test_without_free_slots_nothing_is_received():
     one = lane(limit=2)
     run(one, 2)
 
-    assert asked([one]) == []
-    assert asked([lane()], free=0) == []
+    assert planned([one]) == []
+    assert planned([lane()], free=0) == []
 
 
-def test_what_is_asked_says_the_queue_its_vt_and_the_size_of_a_call():
+def test_a_receive_has_the_queue_its_vt_and_the_batch_size():
     ((found,), slots) = all_wants([lane(vt=1.2345, batch=7)], 8)
     want = found.request
 
@@ -121,35 +121,35 @@ def test_what_is_asked_says_the_queue_its_vt_and_the_size_of_a_call():
     assert (want.keys, want.vt_ms, want.size) == (NAMESPACE.queue("q"), 1234, 7)
 
 
-def test_batches_are_asked_for_in_messages():
-    assert asked([lane(limit=2, batch=100)]) == [("q", 200, 0)]
+def test_the_maximum_of_batches_is_in_messages():
+    assert planned([lane(limit=2, batch=100)]) == [("q", 200, 0)]
 
 
-def test_short_calls_let_messages_wait_for_a_slot():
+def test_messages_of_short_calls_are_prefetched():
     one = lane(limit=4, mean=0.01, vt=30)
 
     assert one.prefetch_limit(NOW) == 40
-    assert asked([one]) == [("q", 44, 40)]
+    assert planned([one]) == [("q", 44, 40)]
 
 
-def test_where_all_slots_are_taken_more_is_asked_only_when_half_of_what_may_wait_does():
+def test_with_full_slots_messages_are_prefetched_when_half_are_used():
     one = lane(limit=4, mean=0.01, vt=30)
     run(one, 4)
-    assert asked([one], free=0) == [("q", 40, 40)]
+    assert planned([one], free=0) == [("q", 40, 40)]
     add(one, 20)
-    assert asked([one], free=0) == [("q", 20, 40)]
+    assert planned([one], free=0) == [("q", 20, 40)]
     add(one, 1)
 
-    assert asked([one], free=0) == []
+    assert planned([one], free=0) == []
 
 
-def test_those_of_a_higher_priority_are_asked_first_whenever_they_were_asked():
+def test_queues_of_a_higher_priority_are_first():
     lanes = [lane("low", priority=-1, asked_at=NOW - 9), lane("mid"), lane("high", priority=5)]
 
     assert order(lanes) == ["high", "mid", "low"]
 
 
-def test_of_one_priority_the_one_that_was_asked_longest_ago_is_first():
+def test_of_one_priority_the_longest_waiting_queue_is_first():
     lanes = [lane("a", asked_at=NOW), lane("b", asked_at=NOW - 2), lane("c", asked_at=NOW - 1)]
     assert order(lanes) == ["b", "c", "a"]
     lanes[1].last_request_at = NOW + 1
@@ -157,16 +157,16 @@ def test_of_one_priority_the_one_that_was_asked_longest_ago_is_first():
     assert order(lanes) == ["c", "a", "b"]
 
 
-def test_one_that_was_not_asked_for_long_comes_first_for_one_call():
+def test_a_starved_queue_is_first_for_one_call():
     lanes = [
         lane("high", priority=5),
         lane("low", asked_at=NOW - STARVATION_SECONDS, batch=10, limit=3, mean=0.001),
     ]
 
-    assert asked(lanes) == [("low", 10, 10), ("high", 8, 0)]
+    assert planned(lanes) == [("low", 10, 10), ("high", 8, 0)]
 
 
-def test_one_that_was_not_asked_for_nearly_as_long_does_not():
+def test_a_queue_is_not_first_before_it_has_starved():
     assert order(
         [lane("high", priority=5), lane("low", asked_at=NOW - STARVATION_SECONDS + 0.01)]
     ) == [
@@ -175,37 +175,37 @@ def test_one_that_was_not_asked_for_nearly_as_long_does_not():
     ]
 
 
-def test_where_all_have_starved_none_is_first_for_it():
+def test_if_all_queues_have_starved_the_priority_decides():
     lanes = [
         lane("low", asked_at=NOW - 99),
         lane("high", priority=5, asked_at=NOW - 50),
     ]
 
-    assert asked(lanes) == [("high", 8, 0), ("low", 8, 0)]
+    assert planned(lanes) == [("high", 8, 0), ("low", 8, 0)]
 
 
-def test_one_that_starves_without_a_slot_of_its_own_is_not_favoured():
+def test_a_starved_queue_without_a_slot_of_its_own_is_not_first():
     low = lane("low", asked_at=NOW - 99, limit=1)
     run(low, 1)
 
-    assert asked([lane("high", priority=5), low]) == [("high", 8, 0)]
+    assert planned([lane("high", priority=5), low]) == [("high", 8, 0)]
 
 
-def test_one_that_starves_is_asked_although_short_calls_of_others_fill_all_slots():
+def test_a_starved_queue_is_received_from_although_all_slots_are_full():
     high = lane("high", priority=5, limit=1, mean=0.001)
     run(high, 1)
     add(high, 100)
     low = lane("low", limit=1, asked_at=NOW - STARVATION_SECONDS)
 
-    assert asked([high, low], free=0) == [("low", 1, 1)]
+    assert planned([high, low], free=0) == [("low", 1, 1)]
 
 
-def test_none_of_a_lower_priority_waits_for_a_slot_before_the_higher_ones_were_asked():
+def test_nothing_of_a_lower_priority_is_prefetched_before_the_higher_queues():
     high = lane("high", priority=5, limit=1)
     run(high, 1)
     low = lane("low", limit=1, mean=0.001)
 
-    assert asked([high, low], free=0) == []
+    assert planned([high, low], free=0) == []
 
 
 shapes = st.tuples(
@@ -216,16 +216,16 @@ shapes = st.tuples(
     st.none() | st.floats(0, 10),  # mean
     st.floats(0.1, 3600),  # vt
     st.integers(-2, 2),  # priority
-    st.floats(0, 100),  # since it was asked
+    st.floats(0, 100),  # seconds since the last receive
 )
 
 
 @given(st.lists(shapes, min_size=1, max_size=5), st.integers(0, 100))
-def test_no_more_is_asked_than_fits(shapes, free):
+def test_a_plan_never_exceeds_slots_and_prefetch(shapes, free):
     lanes = []
-    for at, (limit, running, ready, batch, mean, vt, priority, since) in enumerate(shapes):
+    for number, (limit, running, ready, batch, mean, vt, priority, since) in enumerate(shapes):
         one = lane(
-            f"q{at}", limit=limit, batch=batch, mean=mean, vt=vt, priority=priority,
+            f"q{number}", limit=limit, batch=batch, mean=mean, vt=vt, priority=priority,
             asked_at=NOW - since,
         )  # fmt: skip
         run(one, min(running, limit))
@@ -243,10 +243,10 @@ def test_no_more_is_asked_than_fits(shapes, free):
         assert want.prefetch <= max(lane_.prefetch_limit(NOW), starved)
 
 
-# How many may wait.
+# Prefetch.
 
 
-def test_none_waits_before_it_is_known_how_long_a_call_takes():
+def test_without_a_mean_duration_nothing_is_prefetched():
     assert lane(mean=None).prefetch_limit(NOW) == 0
 
 
@@ -263,14 +263,16 @@ def test_none_waits_before_it_is_known_how_long_a_call_takes():
         (1e-9, 0.1, 10_000, 10_000, MAX_PREFETCHED),
     ],
 )
-def test_as_many_wait_as_can_begin_soon(mean, vt, limit, batch, expected):
+def test_as_many_messages_are_prefetched_as_can_begin_soon(mean, vt, limit, batch, expected):
     assert lane(mean=mean, vt=vt, limit=limit, batch=batch).prefetch_limit(NOW) == expected
 
 
 @given(
     st.floats(0, 100), st.floats(0.1, 10**6), st.integers(1, 1000), st.none() | st.integers(1, 100)
 )
-def test_what_waits_is_begun_within_a_tenth_of_its_visibility_timeout(mean, vt, limit, batch):
+def test_prefetched_messages_begin_within_a_tenth_of_their_visibility_timeout(
+    mean, vt, limit, batch
+):
     one = lane(mean=mean, vt=vt, limit=limit, batch=batch)
 
     assert 0 <= one.prefetch_limit(NOW) <= MAX_PREFETCHED
@@ -279,7 +281,7 @@ def test_what_waits_is_begun_within_a_tenth_of_its_visibility_timeout(mean, vt, 
     )
 
 
-def test_a_call_that_takes_longer_than_those_before_lets_fewer_wait():
+def test_a_longer_call_reduces_the_prefetch():
     one = lane(limit=1, mean=0.001)
     run(one, 1)
     assert one.prefetch_limit(NOW) == 100
@@ -287,14 +289,14 @@ def test_a_call_that_takes_longer_than_those_before_lets_fewer_wait():
     assert [one.prefetch_limit(NOW + seconds) for seconds in (0.01, 0.05, 0.2)] == [10, 2, 0]
 
 
-def test_none_waits_while_it_is_to_be_careful():
+def test_nothing_is_prefetched_while_the_prefetch_is_limited():
     one = lane(limit=1, mean=0.001)
     one.no_prefetch_until = NOW + 1
 
     assert (one.prefetch_limit(NOW), one.prefetch_limit(NOW + 1)) == (0, 100)
 
 
-def test_the_mean_follows_what_calls_take():
+def test_the_mean_follows_the_duration_of_calls():
     one = lane()
     one.record_duration(1.0)
     assert one.mean_seconds == 1.0
@@ -316,14 +318,14 @@ def attributes(target=None, limit=None):
     )
 
 
-def test_a_listener_that_says_nothing_obeys_the_policy_of_its_queue():
+def test_a_listener_without_a_policy_uses_that_of_its_queue():
     one = lane()
     one.apply_queue_attributes(attributes("dead", 3))
 
     assert (one.policy.dead_letter_queue, one.policy.max_retries) == ("dead", 2)
 
 
-def test_a_policy_that_is_changed_or_removed_is_obeyed_too():
+def test_a_changed_or_removed_policy_is_adopted():
     one = lane()
     one.apply_queue_attributes(attributes("dead", 3))
     one.apply_queue_attributes(attributes("other", 1))
@@ -334,34 +336,34 @@ def test_a_policy_that_is_changed_or_removed_is_obeyed_too():
     assert (one.policy.dead_letter_queue, one.policy.max_retries) == (None, None)
 
 
-@pytest.mark.parametrize("said", [{"dead_letter_queue": "mine"}, {"drop": True}])
-def test_what_the_listener_says_comes_before_the_policy_of_its_queue(said):
-    one = lane(**said)
+@pytest.mark.parametrize("options", [{"dead_letter_queue": "mine"}, {"drop": True}])
+def test_options_of_the_listener_override_the_policy_of_its_queue(options):
+    one = lane(**options)
     one.apply_queue_attributes(attributes("dead", 3))
 
     assert one.policy == one.listener.policy
     assert one.policy.max_retries == 5
 
 
-def test_a_policy_that_names_its_own_queue_is_none():
+def test_a_policy_that_names_its_own_queue_is_ignored():
     one = lane("q")
     one.apply_queue_attributes(attributes("q", 3))
 
     assert one.policy.dead_letter_queue is None
 
 
-def test_what_else_the_listener_says_stays():
+def test_a_policy_of_the_queue_keeps_other_options_of_the_listener():
     one = lane(backoff=9, no_retry=ValueError)
     one.apply_queue_attributes(attributes("dead", 3))
 
     assert (one.policy.backoff(1), one.policy.no_retry) == (9, (ValueError,))
 
 
-# Which call is made next.
+# The order of calls.
 
 
-def backlog_of(lanes, slots):
-    """A backlog with what is ready in these."""
+def make_run_queue(lanes, slots):
+    """Return a run queue with the calls that are ready in these lanes."""
     run_queue = RunQueue(lanes, slots)
     for each in lanes:
         jobs = list(each.ready)
@@ -370,37 +372,37 @@ def backlog_of(lanes, slots):
     return run_queue
 
 
-def begun(run_queue, is_async=False):
-    """Begin all that can begin; the names of their queues."""
+def begin_all(run_queue, is_async=False):
+    """Begin all calls that can begin, and return the names of their queues."""
     names = []
     while (job := run_queue.start_next(is_async)) is not None:
         names.append(job.lane.name)
     return names
 
 
-def test_no_more_calls_begin_than_the_queue_may_have():
+def test_calls_of_a_queue_are_limited_by_its_concurrency():
     one = lane(limit=3)
     add(one, 5)
-    run_queue = backlog_of([one], 8)
+    run_queue = make_run_queue([one], 8)
 
-    assert begun(run_queue) == ["q"] * 3
+    assert begin_all(run_queue) == ["q"] * 3
     assert (len(one.calls), run_queue.running_count, run_queue.count_ready()) == (3, 3, 2)
 
 
-def test_no_more_calls_begin_than_all_may_have():
+def test_calls_of_all_queues_are_limited_by_the_slots():
     a, b = lane("a", limit=3), lane("b", limit=3)
     add(a, 3)
     add(b, 3)
-    run_queue = backlog_of([a, b], 4)
+    run_queue = make_run_queue([a, b], 4)
 
-    assert sorted(begun(run_queue)) in (["a", "a", "a", "b"], ["a", "a", "b", "b"])
+    assert sorted(begin_all(run_queue)) in (["a", "a", "a", "b"], ["a", "a", "b", "b"])
     assert run_queue.running_count == 4
 
 
-def test_an_end_makes_room_for_one():
+def test_the_end_of_a_call_frees_its_slot():
     one = lane(limit=1)
     first, second = add(one, 2)
-    run_queue = backlog_of([one], 1)
+    run_queue = make_run_queue([one], 1)
     assert run_queue.start_next(False) is first
     assert first.started_at is not None
     assert run_queue.start_next(False) is None
@@ -414,94 +416,94 @@ def test_calls_of_a_higher_priority_begin_first():
     add(low, 2)
     add(high, 2)
 
-    assert begun(backlog_of([low, high], 8)) == ["high", "high", "low", "low"]
+    assert begin_all(make_run_queue([low, high], 8)) == ["high", "high", "low", "low"]
 
 
-def test_of_one_priority_no_queue_goes_before_the_other():
+def test_queues_of_one_priority_alternate():
     a, b = lane("a"), lane("b")
-    add(b, 2, taken=time.monotonic() - 0.3)
-    add(a, 2, taken=time.monotonic() - 0.2)
-    add(b, 2, taken=time.monotonic() - 0.1)
-    run_queue = backlog_of([a, b], 8)
+    add(b, 2, received_at=time.monotonic() - 0.3)
+    add(a, 2, received_at=time.monotonic() - 0.2)
+    add(b, 2, received_at=time.monotonic() - 0.1)
+    run_queue = make_run_queue([a, b], 8)
 
-    assert sorted(begun(run_queue)[:4]) == ["a", "a", "b", "b"]
+    assert sorted(begin_all(run_queue)[:4]) == ["a", "a", "b", "b"]
 
 
-def urgent(lane):
-    """A call for a queue that has starved."""
+def add_urgent(lane):
+    """Add a call of a starved queue, and return it."""
     (job,) = add(lane)
     job.is_urgent = True
     return job
 
 
-def test_a_call_of_a_queue_that_has_starved_goes_before_those_of_a_higher_priority():
+def test_a_call_of_a_starved_queue_begins_before_a_higher_priority():
     low, high = lane("low"), lane("high", priority=1)
-    starved = urgent(low)
+    starved = add_urgent(low)
     add(low)
     add(high, 2)
-    run_queue = backlog_of([low, high], 8)
+    run_queue = make_run_queue([low, high], 8)
 
     assert run_queue.start_next(False) is starved
-    assert begun(run_queue) == ["high", "high", "low"]
+    assert begin_all(run_queue) == ["high", "high", "low"]
 
 
-def test_a_queue_that_has_starved_waits_on_where_it_has_no_slot():
+def test_a_starved_queue_without_a_slot_waits():
     low, high = lane("low", limit=1), lane("high", priority=1)
     run(low, 1)
-    urgent(low)
+    add_urgent(low)
     add(high, 1)
 
-    assert begun(backlog_of([low, high], 8)) == ["high"]
+    assert begin_all(make_run_queue([low, high], 8)) == ["high"]
 
 
-def test_no_call_begins_when_the_worker_may_be_dead_for_others():
+def test_no_call_begins_after_the_registration_may_have_expired():
     one = lane()
     add(one, 3)
-    run_queue = backlog_of([one], 8)
+    run_queue = make_run_queue([one], 8)
     run_queue.start_deadline = time.monotonic() - 0.01
 
-    assert begun(run_queue) == []
+    assert begin_all(run_queue) == []
 
 
-def test_threads_and_tasks_make_calls_of_their_own_kind():
+def test_threads_and_tasks_get_only_calls_of_their_kind():
     plain, task = lane("plain"), lane("task", is_async=True)
     add(plain, 1)
     add(task, 1)
-    run_queue = backlog_of([plain, task], 8)
+    run_queue = make_run_queue([plain, task], 8)
 
     assert (run_queue.count_ready(), run_queue.count_ready(True), run_queue.count_ready(False)) == (
         2,
         1,
         1,
     )
-    assert begun(run_queue, is_async=True) == ["task"]
-    assert begun(run_queue, is_async=False) == ["plain"]
+    assert begin_all(run_queue, is_async=True) == ["task"]
+    assert begin_all(run_queue, is_async=False) == ["plain"]
 
 
-def test_the_slots_are_for_threads_and_tasks_together():
+def test_threads_and_tasks_share_the_slots():
     plain, task = lane("plain"), lane("task", is_async=True)
     add(plain, 1)
     add(task, 1)
-    run_queue = backlog_of([plain, task], 1)
+    run_queue = make_run_queue([plain, task], 1)
 
-    assert begun(run_queue, is_async=True) == ["task"]
-    assert begun(run_queue, is_async=False) == []
+    assert begin_all(run_queue, is_async=True) == ["task"]
+    assert begin_all(run_queue, is_async=False) == []
 
 
-def alone(lane):
+def quarantined(lane):
     job = SingleJob(lane, "id", b"", 9, None, NOW)
     job.is_quarantined = True
     return job
 
 
-def test_while_one_is_to_be_alone_no_other_begins():
+def test_while_a_call_is_in_quarantine_no_other_begins():
     one = lane()
     add(one, 3)
-    run_queue = backlog_of([one], 8)
+    run_queue = make_run_queue([one], 8)
     run_queue.is_exclusive = True
     assert run_queue.start_next(False) is None
     assert run_queue.count_to_wake(False, 0) == 0
-    run_queue.quarantined_job = job = alone(one)
+    run_queue.quarantined_job = job = quarantined(one)
     assert run_queue.count_to_wake(False, 0) == 1
     assert run_queue.count_to_wake(True, 0) == 0
     assert run_queue.start_next(True) is None
@@ -513,63 +515,63 @@ def test_while_one_is_to_be_alone_no_other_begins():
     assert (run_queue.quarantined_job, run_queue.running_count, one.calls) == (None, 0, {})
     assert run_queue.start_next(False) is None
     run_queue.is_exclusive = False
-    assert begun(run_queue) == ["q"] * 3
+    assert begin_all(run_queue) == ["q"] * 3
 
 
-def test_of_calls_of_unknown_length_each_is_worth_a_thread():
+def test_each_call_of_unknown_duration_is_worth_a_thread():
     one = lane(limit=4)
-    run_queue = backlog_of([one], 8)
+    run_queue = make_run_queue([one], 8)
     assert run_queue.count_to_wake(False, 0) == 0
-    run_queue.add(some(one, 3))
+    run_queue.add(make_calls(one, 3))
     assert run_queue.count_to_wake(False, 0) == 3
-    run_queue.add(some(one, 3))
+    run_queue.add(make_calls(one, 3))
 
     assert run_queue.count_to_wake(False, 0) == 4
 
 
-def test_of_long_calls_each_is_worth_a_thread_and_of_very_short_ones_all_are_worth_one():
+def test_long_calls_are_worth_a_thread_each_and_short_ones_share_one():
     long, short = lane(limit=8, mean=1.0), lane(limit=8, mean=1e-6)
     add(long, 5)
     add(short, 5)
 
-    assert backlog_of([long], 8).count_to_wake(False, 0) == 5
-    assert backlog_of([long], 8).count_to_wake(False, 4) == 5
-    assert backlog_of([short], 8).count_to_wake(False, 0) == 1
-    assert backlog_of([short], 8).count_to_wake(False, 1) == 0
+    assert make_run_queue([long], 8).count_to_wake(False, 0) == 5
+    assert make_run_queue([long], 8).count_to_wake(False, 4) == 5
+    assert make_run_queue([short], 8).count_to_wake(False, 0) == 1
+    assert make_run_queue([short], 8).count_to_wake(False, 1) == 0
 
 
-def test_no_more_are_worth_waking_than_there_are_slots():
+def test_no_more_threads_are_woken_than_slots():
     a, b = lane("a", limit=4, mean=1.0), lane("b", limit=4, mean=1.0)
     add(a, 4)
     add(b, 4)
-    run_queue = backlog_of([a, b], 5)
+    run_queue = make_run_queue([a, b], 5)
     assert run_queue.count_to_wake(False, 0) == 5
-    begun(run_queue)
+    begin_all(run_queue)
 
     assert run_queue.count_to_wake(False, 5) == 0
 
 
-def test_calls_that_have_not_begun_can_be_taken_back():
+def test_calls_that_have_not_begun_can_be_withdrawn():
     one = lane()
     jobs = add(one, 3)
-    run_queue = backlog_of([one], 8)
+    run_queue = make_run_queue([one], 8)
     assert run_queue.start_next(False) is jobs[0]
 
     assert run_queue.remove(jobs) == jobs[1:]
     assert (run_queue.count_ready(), run_queue.start_next(False)) == (0, None)
 
 
-def test_when_it_is_closed_nothing_begins():
+def test_a_closed_run_queue_begins_no_call():
     one = lane()
     add(one, 3)
-    run_queue = backlog_of([one], 8)
+    run_queue = make_run_queue([one], 8)
     run_queue.close()
 
-    assert begun(run_queue) == []
+    assert begin_all(run_queue) == []
     assert (run_queue.count_ready(), run_queue.count_to_wake(False, 0)) == (0, 0)
 
 
-def test_a_message_that_is_handled_by_itself_is_its_own_call():
+def test_a_single_message_is_its_own_call():
     one = lane(vt=30)
     single = SingleJob(one, "id", b"raw", 3, 17, NOW)
 
@@ -578,7 +580,7 @@ def test_a_message_that_is_handled_by_itself_is_its_own_call():
     assert (single.renew_at, single.expires_at) == (NOW + 10, NOW + 30)
 
 
-def test_the_messages_of_a_batch_know_their_call_and_end_by_themselves():
+def test_the_messages_of_a_batch_refer_to_their_call_and_end_separately():
     one = lane(vt=30, batch=2)
     singles = [SingleJob(one, f"id{n}", b"raw", n, 17, NOW) for n in (1, 2)]
     batch = BatchJob(one, singles, NOW)
