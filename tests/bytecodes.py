@@ -23,16 +23,16 @@ def signal_at(number: int, *files: str, handler: Callable[[], object]) -> Iterat
         A list that contains the number as soon as the signal was raised.
     """
     raised: list[int] = []
-    left = number
+    remaining = number
 
     def step(frame: FrameType, event: str, _: object) -> object:
-        nonlocal left
+        nonlocal remaining
         if frame.f_code.co_filename not in files:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
-            left -= 1
-            if left == 0:
+            remaining -= 1
+            if remaining == 0:
                 signal.raise_signal(signal.SIGINT)
         return step
 

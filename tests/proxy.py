@@ -13,7 +13,7 @@ _SMALL = 16_384
 
 class Proxy:
     """
-    A proxy in front of a server on loopback, which a test can tell to misbehave.
+    A proxy in front of a server on loopback, which a test can make misbehave.
 
     Attributes:
         target: the port of the server, for new connections.

@@ -411,13 +411,13 @@ def test_a_batch_over_a_missing_queue_changes_nothing(env, two):
 def test_released_messages_have_the_score_of_their_send(env, queue):
     first = env.rsmq.send_message(queue, "1")
     env.rsmq.send_messages(queue, ["2", "3"])
-    held = env.rsmq.receive_message(queue)
+    in_flight = env.rsmq.receive_message(queue)
 
-    assert env.rsmq.release_messages([held]) == [first]
+    assert env.rsmq.release_messages([in_flight]) == [first]
     assert env.scores(queue)[first] == int(first[:10], 36) // 1000
     again = env.rsmq.receive_message(queue)
     assert (again.id, again.receive_count) == (first, 2)
-    assert env.rsmq.release_messages([held]) == []
+    assert env.rsmq.release_messages([in_flight]) == []
     later = env.rsmq.send_message(queue, "4", delay=500)
     assert env.rsmq.release_messages(queue, [later, "n" * 32]) == [later]
     assert env.rsmq.get_message(queue, later).state == "visible"

@@ -31,13 +31,13 @@ def each_stored(env):
         yield stored, number, f"q{place}"
 
 
-def take(rsmq, queue):
+def receive_as_worker(rsmq, queue):
     """Receive as a worker does; return ids and receive counts."""
     keys = rsmq.namespace.queue(queue)
     worker = Identity(rsmq.namespace, "w", "token")
     wants = [ReceiveRequest(keys, 60_000, 1, 0, 10)]
-    (taken,) = rsmq.run(receive_for_worker(worker, wants, 10))
-    return [(id, taken.redelivered.get(place, (1, 0))[0]) for place, id in enumerate(taken.ids)]
+    (result,) = rsmq.run(receive_for_worker(worker, wants, 10))
+    return [(id, result.redelivered.get(place, (1, 0))[0]) for place, id in enumerate(result.ids)]
 
 
 def lease(rsmq, queue):
@@ -65,7 +65,7 @@ RECEIVES = {
     "receive_messages": lambda rsmq, q: ids_and_counts(rsmq.receive_messages(q, 5)),
     "pop_message": lambda rsmq, q: ids_and_counts([rsmq.pop_message(q), rsmq.pop_message(q)]),
     "pop_messages": lambda rsmq, q: ids_and_counts(rsmq.pop_messages(q, 5)),
-    "receive_for_worker": take,
+    "receive_for_worker": receive_as_worker,
     "lease_messages": lease,
 }
 

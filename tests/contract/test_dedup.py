@@ -61,9 +61,9 @@ def test_expired_dedup_ids_are_removed(env, queue):
     for n in range(400):
         env.rsmq.send_message(queue, "m", dedup_id=f"new {n}")
 
-    left = env.raw.hkeys(key)
-    assert sum(name.startswith(b"new") for name in left) == 400
-    assert sum(name.startswith(b"old") for name in left) == 0
+    stored_ids = env.raw.hkeys(key)
+    assert sum(name.startswith(b"new") for name in stored_ids) == 400
+    assert sum(name.startswith(b"old") for name in stored_ids) == 0
 
 
 @pytest.mark.parametrize("gone", ["purge_queue", "delete_queue"])

@@ -164,20 +164,20 @@ def test_a_part_is_read_with_counts_and_times(env, keys):
 
 
 def test_messages_of_another_consumer_are_not_read_extended_or_removed(env, keys):
-    taken, kept, gone = env.rsmq.send_messages("q", ["taken", "kept", "gone"])
+    received_id, kept, deleted_id = env.rsmq.send_messages("q", ["taken", "kept", "gone"])
     lease(env, keys, vt=0)
-    env.rsmq.delete_message("q", gone)
+    env.rsmq.delete_message("q", deleted_id)
     other = env.rsmq.receive_message("q", vt=1)
-    assert other.id == taken
-    score = env.scores("q")[taken]
+    assert other.id == received_id
+    score = env.scores("q")[received_id]
 
     assert part_of(env, keys).ids == [kept.encode()]
     extend = extend_leased(keys, FIRST, 0, vt=300, lifetime=DAY)
     assert env.rsmq.run(extend) == (1, 1)
-    assert env.scores("q")[taken] == score
+    assert env.scores("q")[received_id] == score
     assert env.scores("q")[kept] > env.now_ms() + 290_000
     assert acknowledge(env, keys) == (1, 1)
-    assert list(env.scores("q")) == [taken]
+    assert list(env.scores("q")) == [received_id]
     assert env.rsmq.delete_message(other) is True
     assert set(env.fields("q")) == {
         "vt", "delay", "maxsize", "created", "modified", "totalsent", "totalrecv",

@@ -47,8 +47,8 @@ def test_messages_of_earlier_queues_are_first_across_steps(env, queues, call):
     assert getattr(env.rsmq, call)(queues, 100) == []
     for name in NAMES:
         assert env.fields(name)["totalrecv"] == "2"
-        left = env.scores(name)
-        assert left.keys() == (set() if call == "pop_messages" else set(sent[name]))
+        scores = env.scores(name)
+        assert scores.keys() == (set() if call == "pop_messages" else set(sent[name]))
 
 
 @CALLS
@@ -123,7 +123,7 @@ def fail_second_run(env, monkeypatch, script):
     monkeypatch.setattr(client._caller, "run", failing_async if is_async else failing)
 
 
-def test_a_step_that_fails_releases_what_was_received(env, queues, monkeypatch):
+def test_a_failing_step_releases_the_received_messages(env, queues, monkeypatch):
     ids = [env.rsmq.send_message(name, "m") for name in NAMES]
     before = {name: env.scores(name) for name in NAMES}
     fail_second_run(env, monkeypatch, "receive_messages")
@@ -136,7 +136,7 @@ def test_a_step_that_fails_releases_what_was_received(env, queues, monkeypatch):
     ]  # fmt: skip
 
 
-def test_a_step_that_fails_returns_what_was_popped(env, queues, monkeypatch):
+def test_a_failing_step_returns_the_popped_messages(env, queues, monkeypatch):
     ids = [env.rsmq.send_message(name, "m") for name in NAMES]
     fail_second_run(env, monkeypatch, "pop_messages")
 

@@ -675,6 +675,6 @@ def test_scripts_that_the_server_forgot_are_sent_again(env, queue):
 
 
 def test_ids_use_the_whole_alphabet(env, queue):
-    seen = {character for _ in range(100) for character in env.rsmq.send_message(queue, "m")[10:]}
+    used = {character for _ in range(100) for character in env.rsmq.send_message(queue, "m")[10:]}
 
-    assert seen == set(string.ascii_letters + string.digits)
+    assert used == set(string.ascii_letters + string.digits)

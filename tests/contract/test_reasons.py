@@ -183,8 +183,8 @@ def test_a_user_with_access_to_two_keys_reads_messages_without_reasons(env, queu
     store_reasons(env, queue, dict.fromkeys(ids, (5, REASON)))
     consumer = limited([env.zset(queue), env.hash(queue)], f"{CONSUMER} +zrange +zcount")
 
-    held = consumer.receive_message(queue)
-    stored = consumer.get_message(queue, held.id)
+    in_flight = consumer.receive_message(queue)
+    stored = consumer.get_message(queue, in_flight.id)
     assert (stored.id, stored.body, stored.reason) == (ids[0], "1", None)
     for state, expected in ((None, [ids[1], ids[0]]), ("visible", ids[1:]), ("in_flight", ids[:1])):
         peeked = consumer.peek_messages(queue, state=state)

@@ -105,8 +105,8 @@ def test_a_hidden_message_is_delivered_when_its_timeout_ends(env, queue):
 
 def test_a_message_that_another_client_releases_ends_the_wait(env, queue, other):
     env.rsmq.send_message(queue, "m")
-    held = env.rsmq.receive_message(queue)
-    with run_during(lambda: other.release_messages([held])):
+    in_flight = env.rsmq.receive_message(queue)
+    with run_during(lambda: other.release_messages([in_flight])):
         assert env.rsmq.receive_message(queue, wait=20).receive_count == 2
 
 

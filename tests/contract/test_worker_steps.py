@@ -536,7 +536,7 @@ def test_a_worker_stays_alive_on_a_full_server_and_can_be_replaced(env, me):
 
 @pytest.fixture
 def received_ids(env, queue, me):
-    """Ids of queue q that the worker holds, received once."""
+    """The ids of queue q that are in flight at the worker, received once."""
     ids = env.rsmq.send_messages(queue, [str(number) for number in range(6)])
     receive(env, me)
     return ids

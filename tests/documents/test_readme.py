@@ -63,7 +63,7 @@ def until(condition):
         time.sleep(0.01)
 
 
-def test_the_first_block_prints_what_it_sent():
+def test_the_first_block_prints_its_message():
     result = subprocess.run(
         [sys.executable, "-c", BLOCKS[0]], capture_output=True, text=True, check=True
     )

@@ -23,7 +23,7 @@ class Link:
     Attributes:
         mode: "sync" or "asyncio", the kind of its clients.
         server: the server.
-        proxy: the proxy, which a test can tell to misbehave.
+        proxy: the proxy, which a test can make misbehave.
         ns: the namespace.
         raw: a client of redis-py without the proxy, to read and write raw keys.
         runner: the event loop of asyncio clients.

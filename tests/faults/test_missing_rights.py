@@ -77,7 +77,7 @@ CALLS = {
 
 
 def prepare(raw, ns):
-    """Create queues with messages, and return ``held`` and ``due`` of CALLS."""
+    """Create queues with messages, and return the arguments ``held`` and ``due`` of CALLS."""
     with RSMQ(raw, ns=ns) as rsmq:
         for name in QUEUES:
             rsmq.create_queue(name)

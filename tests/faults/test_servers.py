@@ -83,9 +83,9 @@ def test_a_full_server_refuses_sends_and_can_be_drained(full, open_client):
         assert fields == 6 + sent
         assert raw.smembers("rsmq:QUEUES") == {b"q"}
 
-        held = rsmq.receive_message("q", vt=1000)
-        assert rsmq.change_message_visibility(held, 2000) is True
-        assert rsmq.delete_message(held) is True
+        message_in_flight = rsmq.receive_message("q", vt=1000)
+        assert rsmq.change_message_visibility(message_in_flight, 2000) is True
+        assert rsmq.delete_message(message_in_flight) is True
         drained = 1
         while drained < sent // 2:
             message = rsmq.receive_message("q")
@@ -221,11 +221,11 @@ def test_a_log_that_breaks_off_leaves_no_message_without_a_body(call):
             if call == "delete":
                 before = log.stat().st_size
                 rsmq.delete_message(message)
-    whole = log.read_bytes()
-    assert len(whole) > before
-    for cut in range(before + 1, len(whole), max(1, (len(whole) - before) // 6)):
+    content = log.read_bytes()
+    assert len(content) > before
+    for cut in range(before + 1, len(content), max(1, (len(content) - before) // 6)):
         server.kill()
-        log.write_bytes(whole[:cut])
+        log.write_bytes(content[:cut])
         server.start()
         server.kill()
         server.start()

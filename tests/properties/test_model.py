@@ -441,8 +441,8 @@ class QueueMachine(RuleBasedStateMachine):
 
         ids = [id for id in self.queue.in_order() if has_state(self.queue.messages[id])]
         begin = start if start >= 0 else max(0, len(ids) + start)
-        seen = self.rsmq.peek_messages("q", start, count, state=state)
-        assert [message.id for message in seen] == ids[begin : begin + count]
+        peeked = self.rsmq.peek_messages("q", start, count, state=state)
+        assert [message.id for message in peeked] == ids[begin : begin + count]
         if state is not None:
             assert getattr(self.rsmq.count_messages("q"), state) == len(ids)
 

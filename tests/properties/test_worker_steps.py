@@ -149,12 +149,12 @@ class WorkerMachine(RuleBasedStateMachine):
         before = self.now()
         replies = self.rsmq.run(receive_for_worker(self.workers[name], wants, slots))
         after = self.now()
-        left, number = slots, 0
+        free_slots, number = slots, 0
         receipts = []
         for queue, due, reply in zip(queues, waiting, replies, strict=True):
-            expected = due[: left + ahead] if left or not number else []
+            expected = due[: free_slots + ahead] if free_slots or not number else []
             assert reply.ids == expected
-            left, number = max(left - len(expected), 0), number + len(expected)
+            free_slots, number = max(free_slots - len(expected), 0), number + len(expected)
             scores = self.scores(queue)
             for place, (id, raw) in enumerate(zip(reply.ids, reply.raws, strict=True)):
                 count, _ = reply.redelivered.get(place, (1, reply.now_ms))

@@ -168,10 +168,10 @@ def test_a_script_includes_exactly_the_fragments_that_it_uses(name):
         functions = re.findall(
             r"^local function (\w+)", (FRAGMENT_FOLDER / fragment).read_text(), re.MULTILINE
         )
-        others = code + "".join(
+        other_code = code + "".join(
             (FRAGMENT_FOLDER / other).read_text() for other in included if other != fragment
         )
-        used = any(re.search(rf"\b{function}\(", others) for function in functions)
+        used = any(re.search(rf"\b{function}\(", other_code) for function in functions)
         assert used == (fragment in included), fragment
 
 
