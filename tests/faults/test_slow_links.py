@@ -13,7 +13,7 @@ from rsmq import AsyncRSMQ
 from tests.faults.conftest import Link
 from tests.proxy import Proxy
 
-#: Seconds. A busy machine stops a process for half a second now and then, which is no progress.
+#: Seconds. A busy machine may stop a process for half a second.
 TIMEOUT = 1.5
 RATE = 500_000
 BODY = "x" * 100_000
