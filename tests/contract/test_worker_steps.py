@@ -1057,7 +1057,7 @@ def test_a_heartbeat_stores_its_expiry_and_the_info(env, me):
         assert DAY - 5000 < env.raw.pttl(key) <= DAY
 
 
-@pytest.mark.parametrize("step", [send_heartbeat, leave])
+@pytest.mark.parametrize("step", [heartbeat, leave])
 def test_a_replaced_worker_cannot_send_heartbeats_or_leave(env, me, step):
     enter(env, worker(env, "theirs"), dead="mine")
     before = env.state()

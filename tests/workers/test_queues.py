@@ -284,7 +284,7 @@ def test_a_queue_of_a_lower_priority_that_starves_has_a_call_now_and_then(place,
     assert 1 <= before_the_last.count("low") <= 3
 
 
-@pytest.mark.parametrize("vt", [0.3, 30])
+@pytest.mark.parametrize("vt", [1.0, 30])
 def test_queues_of_one_priority_take_turns(place, rsmq, vt):
     place.queues("a", "b")
     worker = place.worker(concurrency=1)
