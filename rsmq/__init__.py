@@ -1,5 +1,5 @@
 """
-rsmq: reliable queues on Redis, on the wire that RSMQ clients of all languages share.
+rsmq: reliable queues on Redis, in the format that RSMQ clients of all languages share.
 
     rsmq = RSMQ.from_url("redis://127.0.0.1:6379/0")
     rsmq.create_queue("orders", exist_ok=True)

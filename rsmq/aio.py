@@ -44,39 +44,40 @@ T = TypeVar("T")
 
 class AsyncRSMQ:
     """
-    An asyncio client of RSMQ queues on a Redis server.
+    An asyncio client for RSMQ queues on a Redis server.
 
-    Each call is one round trip and one atomic script: all of it happens, or nothing. A method
-    that needs more says so. All times are the server's.
+    Each method runs one atomic script in one round trip: it takes effect completely or not at all.
+    Methods that need several steps say so. All times come from the server's clock.
 
-    Retries: a call that never reached the server (connection refused, server loading or
-    read-only) is tried again for ``retry_deadline`` seconds from its first failure. With a
-    handed-in client, redis-py's own retries of connecting come before. If the connection breaks or
-    times out during a call, the call may have run. Then:
+    Retries: a call that did not reach the server, or that the server refused for the moment
+    (loading, read-only), is retried for ``retry_deadline`` seconds after its first failure. With a
+    client that was passed in, redis-py's own connection retries happen before that. If the
+    connection breaks or times out after the call was sent, the failure is ambiguous: the call may
+    have run. After an ambiguous failure:
 
-    - Tried again: reading, creating queues and setting their attributes, deleting messages,
-      changing their visibility, sweeping, and a send with a dedup_id.
-    - Tried again once: a receive.
-    - Never tried again: any other send, a pop, a move, a redrive, a purge, a release by bare ids,
-      and deleting a queue. These raise redis-py's ConnectionError or TimeoutError.
+    - Retried: reads, creating queues, setting their attributes and policies, pausing, deleting
+      messages, changing their visibility, releasing received messages, sweeping, and a send with a
+      dedup_id.
+    - Retried once: a receive and a recover.
+    - Not retried: any other send, a pop, a move, a redrive, a purge, a release by ids without
+      receipts, and deleting a queue. These raise redis-py's ConnectionError or TimeoutError.
 
-    With a RedisCluster client, redis-py repeats commands by its own rules. It repeats sends too,
+    With a RedisCluster client, redis-py retries commands by its own rules. It also retries sends,
     which may store a message twice.
 
-    Event loops: a client from ``from_url`` has one connection in each event loop, which all calls
-    of the loop share: calls at the same time are sent together. A client that uses a handed-in
-    client belongs to that client's event loop, and takes a connection from its pool for each call.
+    Event loops: a client from ``from_url`` has one connection for each event loop. All calls of the
+    loop share it, and concurrent calls are sent together. A client that uses a passed-in client
+    belongs to that client's event loop, and takes a connection from its pool for each call.
 
-    Cancellation: a receive that is cancelled, at any point, gives its messages back before
+    Cancellation: a receive that is cancelled, at any point, releases its messages before
     CancelledError is raised, which takes at most a second. Any other call that is cancelled after
-    it was sent may have run, or not.
+    it was sent may or may not have run.
 
-    Closing: ``close`` waits at most a second for the calls that are running. A call that has not
-    ended by then raises ClientClosed, and may have run. Every later call raises ClientClosed.
+    Closing: ``close`` waits at most a second for running calls. A call that has not ended by then
+    raises ClientClosed, and may have run. Every later call raises ClientClosed.
 
-    Each method may raise redis-py's own errors (ConnectionError, TimeoutError,
-    AuthenticationError, ResponseError ...), and ClientClosed after close(), besides the errors
-    that it names.
+    Besides the errors that it names, each method may raise ClientClosed after close(), and
+    redis-py's own errors (ConnectionError, TimeoutError, AuthenticationError, ResponseError ...).
     """
 
     def __init__(
@@ -90,26 +91,26 @@ class AsyncRSMQ:
         retry_deadline: float = DEFAULT_RETRY_DEADLINE_SECONDS,
     ) -> None:
         """
-        Use an existing client, whatever its decode_responses and protocol version.
+        Use an existing client. Its decode_responses and protocol version don't matter.
 
         Args:
             client: a ``Redis`` or ``RedisCluster`` of redis.asyncio; close() leaves it open.
-            ns: the namespace, first part of every key. On Redis Cluster it must hold a hash tag,
-                as in ``"{rsmq}"``.
-            codec: how bodies become bytes: TEXT, BYTES, JSON, MSGPACK or an object with
+            ns: the namespace, the first part of every key. On Redis Cluster it must contain a hash
+                tag, as in ``"{rsmq}"``.
+            codec: converts bodies to bytes and back: TEXT, BYTES, JSON, MSGPACK or an object with
                 ``encode`` and ``decode``.
-            realtime: True publishes Node's notification with every send.
-            strict_names: False also reaches queues whose names Node would refuse.
-            retry_deadline: seconds; see the class. 0 tries nothing again.
+            realtime: if True, every send publishes the same notification as the Node client.
+            strict_names: if False, queue names that the Node client refuses are also allowed.
+            retry_deadline: seconds, 0 to 86,400; see the class. 0 disables retries.
 
         Raises:
             MissingParameter: the namespace is empty.
-            InvalidFormat: client, ns or codec is not of the kind it must be.
-            InvalidValue: retry_deadline is not a number of seconds.
+            InvalidFormat: client, ns or codec is not of a supported kind.
+            InvalidValue: retry_deadline is not a number of seconds, or is out of range.
         """
-        self._settle(ns, codec, realtime=realtime, strict_names=strict_names)
+        self._configure(ns, codec, realtime=realtime, strict_names=strict_names)
         deadline = check_deadline(retry_deadline)
-        self._use(async_caller_from_client(client, self._namespace, deadline))
+        self._use_caller(async_caller_from_client(client, self._namespace, deadline))
 
     @classmethod
     def from_url(
@@ -124,7 +125,7 @@ class AsyncRSMQ:
         **options: Any,
     ) -> Self:
         """
-        Open connections of our own, which close() closes; one for each event loop.
+        Open connections that close() closes; one for each event loop.
 
         Args:
             url: ``redis://``, ``rediss://`` (TLS), ``unix://``, or ``memory://NAME``: a Redis
@@ -140,26 +141,28 @@ class AsyncRSMQ:
 
         Raises:
             MissingParameter: the namespace is empty.
-            InvalidFormat: url, options, ns or codec is not of the kind it must be.
-            InvalidValue: retry_deadline is not a number of seconds.
+            InvalidFormat: url, options, ns or codec is not of a supported kind.
+            InvalidValue: retry_deadline is not a number of seconds, or is out of range.
             MissingExtra: ``memory://`` without the extra ``embedded``.
         """
         self = cls.__new__(cls)
-        self._settle(ns, codec, realtime=realtime, strict_names=strict_names)
+        self._configure(ns, codec, realtime=realtime, strict_names=strict_names)
         deadline = check_deadline(retry_deadline)
         if check_url(url).startswith(MEMORY_SCHEME):
             from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
 
-            self._use(async_caller_from_client(memory.async_client(url), self._namespace, deadline))
+            self._use_caller(
+                async_caller_from_client(memory.async_client(url), self._namespace, deadline)
+            )
         else:
-            self._use(async_caller_from_url(url, deadline, options))
+            self._use_caller(async_caller_from_url(url, deadline, options))
         return self
 
-    def _use(self, caller: AsyncCaller) -> None:
+    def _use_caller(self, caller: AsyncCaller) -> None:
         self._caller = caller
         self._watchers = AsyncWatchers(caller, self._namespace)
 
-    def _settle(self, ns: str, codec: Codec, *, realtime: bool, strict_names: bool) -> None:
+    def _configure(self, ns: str, codec: Codec, *, realtime: bool, strict_names: bool) -> None:
         self._namespace = Namespace(ns, strict_names)
         self._codec = check_codec(codec)
         self._realtime = realtime
@@ -169,13 +172,13 @@ class AsyncRSMQ:
         return self._codec if codec is None else check_codec(codec)
 
     async def run(self, operation: Operation[T]) -> T:
-        """Run an operation of ``rsmq.operations``; all methods come through here."""
+        """Run an operation of ``rsmq.operations``. Every method calls this one."""
         if self._closed:
             raise ClientClosed
         return await self._caller.run(operation)
 
     async def run_steps(self, steps: Steps[T]) -> T:
-        """Run a call of several steps of ``rsmq.operations``."""
+        """Run an operation of ``rsmq.operations`` that has several steps."""
         result: Any = None
         operation = next(steps)
         while True:
@@ -183,37 +186,37 @@ class AsyncRSMQ:
                 result = await self.run(operation)
                 operation, result = steps.send(result), None
             except StopIteration as end:
-                result_of_all: T = end.value
-                return result_of_all
-            except BaseException as error:  # noqa: BLE001 - the steps raise it, or undo first
-                if result and operation.undo:  # they have not been told of this one
+                final_result: T = end.value
+                return final_result
+            except BaseException as error:  # noqa: BLE001 - the generator undoes steps and raises it
+                if result and operation.undo:  # the generator has not received this result yet
                     await self._undo(operation, result)
                 try:
                     operation, result = steps.throw(error), None
                 except StopIteration as end:
-                    result_in_spite_of_it: T = end.value
-                    return result_in_spite_of_it
+                    fallback_result: T = end.value
+                    return fallback_result
 
     async def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | None) -> T:
         seconds = check_wait(wait)
-        found: T
+        received: T
         if isinstance(receive, ReceiveInSteps):
             steps: Any = receive.steps()
-            found = await self.run_steps(steps)
+            received = await self.run_steps(steps)
         else:
-            found = await self.run(receive)
-        if found or seconds == 0:
-            return found
+            received = await self.run(receive)
+        if received or seconds == 0:
+            return received
         return await self.watcher.wait(
             lambda: self._receive(receive, 0),
-            lambda received: self._undo(receive, received),
-            found,
+            lambda result: self._undo(receive, result),
+            received,
             receive.keys[1::2],
             seconds,
         )
 
-    async def _undo(self, operation: Operation[T] | ReceiveInSteps, received: Any) -> None:
-        undo = operation.undo and operation.undo(received)
+    async def _undo(self, operation: Operation[T] | ReceiveInSteps, result: Any) -> None:
+        undo = operation.undo and operation.undo(result)
         if undo:
             with suppress(RedisError, RSMQError):
                 await self.run(undo)
@@ -225,12 +228,12 @@ class AsyncRSMQ:
 
     @property
     def codec(self) -> Codec:
-        """How bodies become bytes where a call says nothing else."""
+        """The codec of calls that don't pass one."""
         return self._codec
 
     @property
     def watcher(self) -> AsyncWatcher:
-        """What tells of messages; for the floors above."""
+        """The watcher that wakes waiting receives, for packages built on the client."""
         return self._watchers.current()
 
     async def create_queue(
@@ -245,22 +248,27 @@ class AsyncRSMQ:
         """
         Create a queue, or complete one that lacks some of its attributes.
 
+        After an ambiguous failure, a queue that has exactly these attributes counts as created.
+
         Args:
             qname: 1 to 160 characters of ``A-Z a-z 0-9 _ -``; not ``QUEUES``.
-            vt: how long a received message is hidden, whole seconds, 0 to 9,999,999.
-            delay: how long a new message is hidden, whole seconds, 0 to 9,999,999.
-            maxsize: the largest body, 1024 to 65,536 UTF-16 code units of text (or bytes of
-                bytes), or -1 for unlimited.
-            exist_ok: True is content with an existing queue, whatever its attributes.
+            vt: the visibility timeout, how long a received message is hidden: whole seconds, 0 to
+                9,999,999.
+            delay: how long a new message is hidden: whole seconds, 0 to 9,999,999.
+            maxsize: the size limit of a body, 1024 to 65,536, or -1 for unlimited: UTF-16 code
+                units if the codec encodes to text, otherwise bytes.
+            exist_ok: if True, an existing queue is not an error, and its attributes stay as they
+                are.
 
         Returns:
-            True if it was created or completed; False if it existed and exist_ok is True.
+            True if the queue was created or completed; False if it existed and exist_ok is True.
 
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
             InvalidValue: vt, delay or maxsize is out of range or not whole.
-            QueueExists: it exists, with whatever attributes. If it was not listed, it is now.
+            QueueExists: the queue exists, whatever its attributes. If list_queues did not return it
+                before, it does now.
 
         Source: npm rsmq 0.12.4, createQueue.
         """
@@ -272,10 +280,10 @@ class AsyncRSMQ:
 
     async def delete_queue(self, qname: str) -> None:
         """
-        Delete a queue with all its messages, received ones too. Constant time.
+        Delete a queue with all its messages, also those in flight, in constant time.
 
-        Not tried again after an ambiguous failure: a second run could take a queue that someone
-        has made anew meanwhile.
+        Not retried after an ambiguous failure: another client may have created the queue again, and
+        a retry would delete the new one.
 
         Args:
             qname: the queue's name.
@@ -283,7 +291,7 @@ class AsyncRSMQ:
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
-            QueueNotFound: there is none.
+            QueueNotFound: the queue does not exist.
 
         Source: npm rsmq 0.12.4, deleteQueue.
         """
@@ -291,11 +299,11 @@ class AsyncRSMQ:
 
     async def list_queues(self) -> list[str]:
         """
-        The names of all queues of this namespace.
+        Return the names of all queues of this namespace.
 
         Returns:
-            Names, sorted; an empty list without queues. Some clients make queues without listing
-            them: those are missing here, and work all the same.
+            Names, sorted; an empty list if there are no queues. Some clients create queues without
+            listing them: such queues are missing here, but all other methods work on them.
 
         Source: npm rsmq 0.12.4, listQueues.
         """
@@ -303,7 +311,10 @@ class AsyncRSMQ:
 
     async def get_queue_attributes(self, qname: str) -> QueueAttributes:
         """
-        The attributes and counts of a queue, read at one moment, in constant time or nearly.
+        Return the attributes and counts of a queue, all read at one moment.
+
+        Takes constant time for the attributes and the number of messages, and O(log n) for the
+        other counts.
 
         Args:
             qname: the queue's name.
@@ -311,11 +322,11 @@ class AsyncRSMQ:
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
-            QueueNotFound: there is none, or it lacks vt, delay or maxsize.
+            QueueNotFound: the queue does not exist, or it lacks vt, delay or maxsize.
             InvalidValue: another client stored a vt or delay that is not a number.
 
-        Source: npm rsmq 0.12.4, getQueueAttributes. hidden_messages is exact to the millisecond,
-        where Node counts what became visible within the current second as hidden.
+        Source: npm rsmq 0.12.4, getQueueAttributes. hidden_messages is exact to the millisecond;
+        Node also counts messages that became visible within the current second.
         """
         return await self.run(queues.get_queue_attributes(self._namespace, qname))
 
@@ -328,24 +339,24 @@ class AsyncRSMQ:
         maxsize: int | None = None,
     ) -> QueueAttributes:
         """
-        Change attributes of a queue. Messages that are hidden already stay so as they are.
+        Change attributes of a queue. Messages that are already hidden keep their visibility time.
 
         Args:
             qname: the queue's name.
-            vt: whole seconds, 0 to 9,999,999; None leaves it as it is.
-            delay: whole seconds, 0 to 9,999,999; None leaves it as it is.
-            maxsize: 1024 to 65,536, or -1 for unlimited; None leaves it as it is.
+            vt: whole seconds, 0 to 9,999,999; None does not change it.
+            delay: whole seconds, 0 to 9,999,999; None does not change it.
+            maxsize: 1024 to 65,536, or -1 for unlimited; None does not change it.
 
         Returns:
-            All attributes, as after the change.
+            All attributes after the change.
 
         Raises:
-            NoAttributeSupplied: none of the three was given.
+            NoAttributeSupplied: vt, delay and maxsize are all None.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
             InvalidValue: a value is out of range or not whole; or another client stored a vt or
-                delay that is not a number, and it is not among those given.
-            QueueNotFound: there is none.
+                delay that is not a number, and this call does not replace it.
+            QueueNotFound: the queue does not exist.
 
         Source: npm rsmq 0.12.4, setQueueAttributes.
         """
@@ -355,47 +366,48 @@ class AsyncRSMQ:
 
     async def pause_queue(self, qname: str) -> bool:
         """
-        Let workers (``rsmq.worker``) leave a queue alone, all of them, until resume_queue.
+        Stop all workers (``rsmq.worker``) from receiving from a queue, until it is resumed.
 
-        They finish what they have begun; within a second or two they receive nothing more.
-        Producers still send; receive_message and consumers of other clients still receive.
+        Workers still process the messages that they have received; within a second or two they
+        receive no more. Producers can still send, and receive_message and consumers of other
+        clients can still receive.
 
         Args:
             qname: the queue's name.
 
         Returns:
-            True if it was not paused before.
+            True if the queue was not paused before, and after an ambiguous failure.
 
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
-            QueueNotFound: there is none.
+            QueueNotFound: the queue does not exist.
         """
         return await self.run(queues.pause_queue(self._namespace, qname, pause=True))
 
     async def resume_queue(self, qname: str) -> bool:
         """
-        Let workers go on with a queue that is paused.
+        Let workers receive again from a queue that is paused.
 
         Args:
             qname: the queue's name.
 
         Returns:
-            True if it was paused before.
+            True if the queue was paused before, and after an ambiguous failure.
 
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
-            QueueNotFound: there is none.
+            QueueNotFound: the queue does not exist.
         """
         return await self.run(queues.pause_queue(self._namespace, qname, pause=False))
 
     async def purge_queue(self, qname: str) -> int:
         """
-        Remove all messages of a queue, received ones too. Constant time.
+        Remove all messages of a queue, also those in flight, in constant time.
 
-        The queue, its attributes and its totals stay. Not tried again after an ambiguous
-        failure: a second run would also remove what was sent meanwhile.
+        The queue, its attributes and its totals are kept. Not retried after an ambiguous failure: a
+        retry would also remove messages that were sent in the meantime.
 
         Args:
             qname: the queue's name.
@@ -406,7 +418,7 @@ class AsyncRSMQ:
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
-            QueueNotFound: there is none.
+            QueueNotFound: the queue does not exist.
         """
         return await self.run(queues.purge_queue(self._namespace, qname))
 
@@ -424,35 +436,36 @@ class AsyncRSMQ:
         """
         Add a message to a queue.
 
-        If this raises a connection error, the message may have been stored or not; it is never
-        stored twice. With a dedup_id the call is tried again by itself, and may be repeated.
+        If this raises a connection error, the message may or may not have been stored; it is never
+        stored twice. With a dedup_id the call is retried after an ambiguous failure, and the caller
+        may repeat it.
 
         Args:
             qname: the queue's name.
-            body: what the codec takes; a str with TEXT. Empty is allowed.
+            body: a value that the codec can encode; a str with TEXT. It may be empty.
             delay: seconds until it is visible, 0 to 9,999,999, fractions to the millisecond;
-                None is the queue's delay.
-            front: True puts it before all that wait now, visible at once whatever the queue's
-                delay; a delay can't be given with it.
-            dedup_id: a name of 1 to 128 characters. A second send to this queue under the same
-                name, within the window, adds nothing and returns the first one's id; also when
-                that message has been deleted meanwhile, but not when the queue has been purged,
-                or deleted and made again.
-            dedup_window: seconds for which the name counts, 1 to 9,999,999; longer than
-                retry_deadline, so that the last repetition falls within it.
-            codec: for this call; None is the client's.
+                None uses the queue's delay.
+            front: if True, the message is visible at once, before all messages in the queue,
+                whatever the queue's delay; it can't be combined with a delay greater than 0.
+            dedup_id: a deduplication id of 1 to 128 characters. If a message was sent to this queue
+                with the same id within the window, nothing is added, and the id of that message is
+                returned, even if the message was deleted in the meantime. Purging the queue, or
+                deleting and creating it again, forgets all deduplication ids.
+            dedup_window: seconds for which the dedup_id is remembered, 1 to 9,999,999. Use more
+                than retry_deadline, so that the last retry falls within the window.
+            codec: the codec of this call; None uses the client's.
 
         Returns:
             The message's id.
 
         Raises:
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters; codec or dedup_id is not one; or there
-                is a delay for the front.
+            InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
+                str of 1 to 128 characters; or front is combined with a delay.
             InvalidValue: delay or dedup_window is out of range; or delay is None, and the queue's
-                is not a number.
+                delay is not a number.
             MessageNotString: the codec can't encode the body.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
             MessageTooLong: the body is larger than the queue's maxsize, or than 512 MiB.
 
         Source: npm rsmq 0.12.4, sendMessage.
@@ -483,34 +496,37 @@ class AsyncRSMQ:
         codec: Codec | None = None,
     ) -> list[str]:
         """
-        Add messages to a queue: all or none, in this order.
+        Add messages to a queue in this order, all or none.
 
-        They are received in the order given, and after those of an earlier call; but for other
-        delays. Their ids tell one and the same time. With realtime there is one notification, of
-        the final number. One round trip; two where bodies have 8 KB and more on average and the
-        user may run MULTI. Not repeated after an ambiguous failure, unless each has a dedup_id.
+        They are received in this order, and after the messages of earlier calls, unless delays
+        differ. Their ids all contain the same time. With realtime there is one notification, with
+        the final number of messages. One round trip; two if bodies have 8 KiB or more on average
+        and the user may run MULTI. Not retried after an ambiguous failure, unless every message has
+        a dedup_id.
 
         Args:
             qname: the queue's name.
-            bodies: what the codec takes, at most 10,000 and 16 MiB in all.
-            delay: for all of them, as for send_message.
-            front: True puts them before all that wait now, in this order.
-            dedup_ids: for each body a name as for send_message, or None.
+            bodies: values that the codec can encode, at most 10,000 and 16 MiB in total.
+            delay: the delay of every message, as for send_message.
+            front: if True, they are visible at once, in this order, before all messages in the
+                queue.
+            dedup_ids: for each body a deduplication id as for send_message, or None.
             dedup_window: as for send_message.
-            codec: for this call; None is the client's.
+            codec: the codec of this call; None uses the client's.
 
         Returns:
-            Their ids, in the order of the bodies; for one that was sent before under its dedup_id,
-            the first one's. An empty list for no bodies.
+            The ids, in the order of the bodies; an empty list if there are no bodies. If a body's
+            dedup_id was used before, its id is that of the first message.
 
         Raises:
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters; codec or a dedup_id is not one; bodies is
-                not a list; there are more or fewer dedup_ids than bodies; or a delay for the front.
+            InvalidFormat: the name has other characters; codec is not a codec; a dedup_id is not a
+                str of 1 to 128 characters; bodies is not an iterable, or is a str or bytes; the
+                numbers of bodies and dedup_ids differ; or front is combined with a delay.
             InvalidValue: delay or dedup_window is out of range; or delay is None, and the queue's
-                is not a number; or the batch is too large.
+                delay is not a number; or the batch is too large.
             MessageNotString: the codec can't encode a body.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
             MessageTooLong: the largest body is larger than the queue's maxsize, or than 512 MiB.
         """
         return await self.run_steps(
@@ -538,19 +554,20 @@ class AsyncRSMQ:
         """
         Add a message to each of several queues: to all of them, or to none.
 
-        If this raises a connection error, the message may have been stored in all or in none.
+        If this raises a connection error, the message may have been stored in all queues or in
+        none.
 
         Args:
-            qnames: the names of the queues; one given twice counts once.
-            body: what the codec takes; a str with TEXT. Empty is allowed.
-            delay: seconds until it is visible, as for send_message; None is each queue's delay.
-            codec: for this call; None is the client's.
+            qnames: the names of the queues; a name that is repeated counts once.
+            body: a value that the codec can encode; a str with TEXT. It may be empty.
+            delay: seconds until it is visible, as for send_message; None uses each queue's delay.
+            codec: the codec of this call; None uses the client's.
 
         Returns:
-            The id in each queue, by its name.
+            The message's id in each queue, by the queue's name.
 
         Raises:
-            MissingParameter: a name is None or empty, or there is none.
+            MissingParameter: a name is None or empty, or qnames is empty.
             InvalidFormat: a name has other characters, or codec is not a codec.
             InvalidValue: delay is out of range; or another client stored a delay that is not
                 a number.
@@ -578,42 +595,43 @@ class AsyncRSMQ:
         codec: Codec | None = None,
     ) -> Message | None:
         """
-        Receive the message that has been due longest, and hide it from other receivers.
+        Receive the message that has been visible the longest, and hide it from consumers.
 
-        Delete it when its work is done, or it comes back when the visibility timeout has passed.
-        A message that was received as often as the queue's dead-letter policy allows is moved to
-        the dead-letter queue instead, and the next one is received.
+        Delete the message when its work is done. Otherwise it is received again after its
+        visibility timeout. A message that was received as often as the queue's dead-letter policy
+        allows is moved to the dead-letter queue instead, and the next message is received.
 
-        Waiting: a message that any client sends, or that becomes due, ends the wait at once. One
-        connection serves all calls that wait on this client, and Redis is not polled, but for a
-        look every 15 seconds or so. Where the server or the user's rights don't allow CLIENT
-        TRACKING, with memory:// and on Redis Cluster, it is polled, less and less often, in the end
+        Waiting: the call returns as soon as any client sends a message, or a message becomes
+        visible. All waiting calls of a client share one connection. Redis is not polled, except for
+        a check every 15 to 30 seconds. If the server or the user's rights don't allow CLIENT
+        TRACKING, with memory:// and on Redis Cluster, it is polled at growing intervals, in the end
         at most four times a second.
 
         A cancellation during the call releases the message at once; its receive count stays raised.
 
-        If the connection breaks during the call, one more attempt is made. The message of the
-        first attempt may then stay hidden until its visibility timeout has passed.
+        If the connection breaks during the call, the call is retried once. A message that the first
+        attempt received may then stay hidden until its visibility timeout ends.
 
         Args:
             qname: the queue's name.
-            vt: seconds to hide it, 0 to 9,999,999, fractions to the millisecond; None is the
-                queue's vt.
+            vt: the visibility timeout of this message: seconds, 0 to 9,999,999, fractions to the
+                millisecond; None uses the queue's vt.
             wait: seconds to wait for a message, 0 to 9,999,999; None waits forever.
-            codec: for this message; None is the client's.
+            codec: the codec of this message; None uses the client's.
 
         Returns:
-            The message, or None when none is due in time.
+            The message, or None if no message became visible in time.
 
         Raises:
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters, or codec is not one.
-            InvalidValue: vt or wait is out of range; or vt is None, and the queue's is not a
+            InvalidFormat: the name has other characters, or codec is not a codec.
+            InvalidValue: vt or wait is out of range; or vt is None, and the queue's vt is not a
                 number.
-            QueueNotFound: there is no such queue, or it was deleted during the wait.
+            QueueNotFound: the queue does not exist, or it was deleted during the wait.
             ClientClosed: close() was called during the wait.
 
-        Source: npm rsmq 0.12.4, receiveMessage. Ids without a body are removed, not delivered.
+        Source: npm rsmq 0.12.4, receiveMessage. Ids without a body (ghost ids) are removed, not
+        delivered.
         """
         return await self._receive(
             messages.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec)),
@@ -630,34 +648,36 @@ class AsyncRSMQ:
         codec: Codec | None = None,
     ) -> list[Message]:
         """
-        Receive messages that are due, of one queue or several, and hide them.
+        Receive visible messages from one queue or several, and hide them from consumers.
 
-        Earlier queues go first: from the second one something is received only when the first has
-        no more. What is said of receive_message holds for each.
+        Queues have priority in the order of qnames: messages of the second queue are received only
+        if the first has no more. Dead letters, waiting, cancellation and broken connections are
+        handled as by receive_message.
 
-        Up to 1,000 queues are one atomic step. More are received from in steps of 1,000, each
-        atomic: first all queues are checked, then messages are received. If a step fails, the
-        messages of the steps before it are released.
+        Up to 1,000 queues are one atomic step. More are handled in steps of 1,000, each atomic:
+        first all queues are checked, then messages are received. If a step fails, the messages of
+        the earlier steps are released.
 
         Args:
             qnames: a queue's name, or several.
-            max_messages: how many at most, 1 to 10,000; no more than 16 MiB of bodies come.
-            vt: seconds to hide them, 0 to 9,999,999, fractions to the millisecond; None is each
-                queue's vt.
-            wait: seconds to wait for the first, in any of the queues, 0 to 9,999,999; None waits
-                forever.
-            codec: for these messages; None is the client's.
+            max_messages: the maximum number of messages, 1 to 10,000. Their bodies have at most
+                16 MiB in total; a single larger body is received alone.
+            vt: the visibility timeout of these messages: seconds, 0 to 9,999,999, fractions to the
+                millisecond; None uses each queue's vt.
+            wait: seconds to wait for the first message, in any of the queues, 0 to 9,999,999; None
+                waits forever.
+            codec: the codec of these messages; None uses the client's.
 
         Returns:
-            The messages, in the order in which they were due, queue by queue; an empty list when
-            none is due in time.
+            The messages, queue by queue, in each queue in the order in which they became visible;
+            an empty list if none became visible in time.
 
         Raises:
-            MissingParameter: a name is None or empty, or there is none.
-            InvalidFormat: a name has other characters, or codec is not one.
-            InvalidValue: a number is out of range; or vt is None, and a queue's is not a number.
-            QueueNotFound: one of the queues does not exist, or was deleted during the wait;
-                nothing is received then.
+            MissingParameter: a name is None or empty, or qnames is empty.
+            InvalidFormat: a name has other characters, or codec is not a codec.
+            InvalidValue: a number is out of range; or vt is None, and a queue's vt is not a number.
+            QueueNotFound: one of the queues does not exist, or was deleted during the wait; then no
+                message is received.
             ClientClosed: close() was called during the wait.
         """
         return await self._receive(
@@ -671,27 +691,29 @@ class AsyncRSMQ:
         self, qname: str, *, wait: float | None = 0, codec: Codec | None = None
     ) -> Message | None:
         """
-        Receive the message that has been due longest, and delete it in the same step.
+        Receive the message that has been visible the longest, and delete it in the same step.
 
-        At most once: if the reply is lost, so is the message. A message that was received as often
-        as the queue's dead-letter policy allows is moved instead, as by receive_message.
+        Delivery is at most once: if the reply is lost, the message is lost. A message that was
+        received as often as the queue's dead-letter policy allows is moved instead, as by
+        receive_message.
 
         Args:
             qname: the queue's name.
             wait: seconds to wait for a message, as for receive_message.
-            codec: for this message; None is the client's.
+            codec: the codec of this message; None uses the client's.
 
         Returns:
-            The message, or None when none is due in time.
+            The message, or None if no message became visible in time.
 
         Raises:
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters, or codec is not one.
+            InvalidFormat: the name has other characters, or codec is not a codec.
             InvalidValue: wait is out of range.
-            QueueNotFound: there is no such queue, or it was deleted during the wait.
+            QueueNotFound: the queue does not exist, or it was deleted during the wait.
             ClientClosed: close() was called during the wait.
 
-        Source: npm rsmq 0.12.4, popMessage. Ids without a body are removed, not delivered.
+        Source: npm rsmq 0.12.4, popMessage. Ids without a body (ghost ids) are removed, not
+        delivered.
         """
         return await self._receive(
             messages.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
@@ -706,28 +728,29 @@ class AsyncRSMQ:
         codec: Codec | None = None,
     ) -> list[Message]:
         """
-        Receive messages that are due, of one queue or several, and delete them in the same step.
+        Receive visible messages from one queue or several, and delete them in the same step.
 
-        At most once: if the reply is lost, so are the messages. More than 1,000 queues are received
-        from in steps, as by receive_messages. If a step fails, the messages of the steps before it
-        are returned.
+        Delivery is at most once: if the reply is lost, the messages are lost. More than 1,000
+        queues are handled in steps, as by receive_messages. If a step fails, the messages of the
+        earlier steps are returned.
 
         Args:
-            qnames: a queue's name, or several; earlier ones go first, as for receive_messages.
-            max_messages: how many at most, 1 to 10,000; no more than 16 MiB of bodies come.
-            wait: seconds to wait for the first, as for receive_messages.
-            codec: for these messages; None is the client's.
+            qnames: a queue's name, or several, with priority in this order as for receive_messages.
+            max_messages: the maximum number of messages, 1 to 10,000. Their bodies have at most
+                16 MiB in total; a single larger body is received alone.
+            wait: seconds to wait for the first message, as for receive_messages.
+            codec: the codec of these messages; None uses the client's.
 
         Returns:
-            The messages, in the order in which they were due, queue by queue; an empty list when
-            none is due in time.
+            The messages, queue by queue, in each queue in the order in which they became visible;
+            an empty list if none became visible in time.
 
         Raises:
-            MissingParameter: a name is None or empty, or there is none.
-            InvalidFormat: a name has other characters, or codec is not one.
+            MissingParameter: a name is None or empty, or qnames is empty.
+            InvalidFormat: a name has other characters, or codec is not a codec.
             InvalidValue: a number is out of range.
-            QueueNotFound: one of the queues does not exist, or was deleted during the wait;
-                nothing is received then.
+            QueueNotFound: one of the queues does not exist, or was deleted during the wait; then no
+                message is received.
             ClientClosed: close() was called during the wait.
         """
         return await self._receive(
@@ -743,20 +766,21 @@ class AsyncRSMQ:
     async def delete_message(self, qname: str, /, id: str) -> bool: ...
     async def delete_message(self, message: Message | str, /, id: str | None = None) -> bool:
         """
-        Delete a message, when its work is done.
+        Delete a message. Call it when the message's work is done.
 
         Args:
-            message: a received message: deleted only if nobody has received it since. Or the name
-                of the queue, with an id: deleted whoever holds it.
+            message: a received message, which is deleted only if it was not received again since.
+                Or the name of the queue, with an id: then it is deleted even if it is in flight.
             id: 20 to 64 characters of ``A-Z a-z 0-9 : _ -``.
 
         Returns:
-            True if it is gone by this call. False if it was not in the queue, or, given a
-            message, if it was received again since.
+            True if this call deleted the message. False if it was not in the queue, or, for a
+            received message, if it was received again since. A retry after an ambiguous failure
+            also returns True if the message is not in the queue.
 
         Raises:
             MissingParameter: name or id is None or empty.
-            InvalidFormat: name or id has other characters, or is not of these kinds.
+            InvalidFormat: name or id has other characters, or an argument has the wrong type.
 
         Source: npm rsmq 0.12.4, deleteMessage; as there, a missing queue is not an error.
         """
@@ -772,24 +796,25 @@ class AsyncRSMQ:
         self, message: Message | str, /, id: Any = None, vt: float | None = None
     ) -> bool:
         """
-        Hide a message for a time from now: longer while its work goes on, or 0 to show it.
+        Hide a message for a time from now, to extend its lease, or show it with 0.
 
         Args:
-            message: a received message: changed only if nobody has received it since. Or the name
-                of the queue, followed by an id: changed whoever holds it.
-            id: after a name, 20 to 64 characters of ``A-Z a-z 0-9 : _ -``; after a message there
-                is none, and vt takes its place.
+            message: a received message, which is changed only if it was not received again since.
+                Or the name of the queue, followed by an id: then it is changed even if it is in
+                flight.
+            id: after a name, 20 to 64 characters of ``A-Z a-z 0-9 : _ -``. After a message there is
+                no id, and the second positional argument is vt.
             vt: seconds from now, 0 to 9,999,999, fractions to the millisecond.
 
         Returns:
-            True if it was changed. False if it was not in the queue, or, given a message, if it
-            was received again since.
+            True if the message was changed. False if it was not in the queue, or, for a received
+            message, if it was received again since.
 
         Raises:
             MissingParameter: name or id is None or empty.
-            InvalidFormat: name or id has other characters, or is not of these kinds.
+            InvalidFormat: name or id has other characters, or an argument has the wrong type.
             InvalidValue: vt is out of range.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
 
         Source: npm rsmq 0.12.4, changeMessageVisibility.
         """
@@ -803,24 +828,23 @@ class AsyncRSMQ:
         self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
     ) -> list[str]:
         """
-        Delete messages, when their work is done.
+        Delete messages. Call it when their work is done. A missing queue is not an error.
 
         Args:
-            messages: received messages, also of several queues, at most 10,000: each is deleted
-                only if nobody has received it since. Or the name of the queue, with ids: deleted
-                whoever holds them.
+            messages: received messages, also of several queues, at most 10,000. Each is deleted
+                only if it was not received again since. Or the name of the queue, with ids: then
+                messages are deleted even if they are in flight.
             ids: each as for delete_message.
 
         Returns:
-            The ids that this call removed, queue by queue in the order given; those that were gone
-            or received again since are left out.
+            The ids that this call deleted, queue by queue in the order of the argument. Messages
+            that were not in the queue or were received again are left out. A retry after an
+            ambiguous failure also returns those that are not in the queue.
 
         Raises:
             MissingParameter: a name or id is None or empty.
-            InvalidFormat: a name or id has other characters, or is not of these kinds.
-            InvalidValue: there are more than 10,000.
-
-        As for delete_message, a missing queue is not an error.
+            InvalidFormat: a name or id has other characters, or an argument has the wrong type.
+            InvalidValue: there are more than 10,000 messages.
         """
         return await self.run(batches.delete_messages(self._namespace, messages, ids))
 
@@ -843,21 +867,21 @@ class AsyncRSMQ:
         Hide messages for a time from now, or show them.
 
         Args:
-            messages: received messages, also of several queues, at most 10,000: each is changed
-                only if nobody has received it since. Or the name of the queue, followed by ids:
-                changed whoever holds them.
-            ids: after a name, each as for delete_message; after messages there are none, and vt
-                takes their place.
+            messages: received messages, also of several queues, at most 10,000. Each is changed
+                only if it was not received again since. Or the name of the queue, followed by ids:
+                then messages are changed even if they are in flight.
+            ids: after a name, each as for delete_message. After messages there are no ids, and the
+                second positional argument is vt.
             vt: seconds from now, 0 to 9,999,999, fractions to the millisecond.
 
         Returns:
-            The ids that were changed, queue by queue in the order given.
+            The ids that were changed, queue by queue in the order of the argument.
 
         Raises:
             MissingParameter: a name or id is None or empty.
-            InvalidFormat: a name or id has other characters, or is not of these kinds.
-            InvalidValue: vt is out of range, or there are more than 10,000.
-            QueueNotFound: one of the queues does not exist; nothing is changed then.
+            InvalidFormat: a name or id has other characters, or an argument has the wrong type.
+            InvalidValue: vt is out of range, or there are more than 10,000 messages.
+            QueueNotFound: one of the queues does not exist; then nothing is changed.
         """
         return await self.run(
             batches.change_messages_visibility(self._namespace, messages, ids, vt)
@@ -871,45 +895,47 @@ class AsyncRSMQ:
         self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
     ) -> list[str]:
         """
-        Give messages back: visible at once, and where they stood by their sent time.
+        Release messages: make them visible at once, at the position of their sent time.
 
-        Their receive counts stay. With bare ids this is not repeated after an ambiguous failure,
-        for another may have received them meanwhile.
+        Their receive counts are kept. A release by ids without receipts is not retried after an
+        ambiguous failure: another consumer may have received the messages in the meantime.
 
         Args:
-            messages: received messages, also of several queues, at most 10,000: each is released
-                only if nobody has received it since. Or the name of the queue, with ids: released
-                whoever holds them, delayed ones too.
+            messages: received messages, also of several queues, at most 10,000. Each is released
+                only if it was not received again since. Or the name of the queue, with ids: then
+                messages are released even if another consumer received them, and delayed ones too.
             ids: each as for delete_message.
 
         Returns:
-            The ids that were released, queue by queue in the order given.
+            The ids that were released, queue by queue in the order of the argument.
 
         Raises:
             MissingParameter: a name or id is None or empty.
-            InvalidFormat: a name or id has other characters, or is not of these kinds.
-            InvalidValue: there are more than 10,000.
-            QueueNotFound: one of the queues does not exist; nothing is changed then.
+            InvalidFormat: a name or id has other characters, or an argument has the wrong type.
+            InvalidValue: there are more than 10,000 messages.
+            QueueNotFound: one of the queues does not exist; then nothing is changed.
         """
         return await self.run(batches.release_messages(self._namespace, messages, ids))
 
     async def release_all_messages(self, qname: str) -> int:
         """
-        Give back every message that is received and hidden, whoever holds it. For operators.
+        Release every message in flight, whichever consumer received it. For operators.
 
-        Those that back off after a failure come back too; those that were never received keep
-        their delay. In steps of a thousand, each atomic: the queue may be of any length.
+        Messages that wait for their next attempt after a failure are released too. Messages that
+        were never received keep their delay. Runs in steps of 1,000 messages, each atomic, so the
+        queue may have any length.
 
         Args:
             qname: the queue's name.
 
         Returns:
-            How many were released.
+            The number of messages released.
 
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
-            QueueNotFound: there is no such queue.
+            InvalidValue: another client stored a vt that is not a number.
+            QueueNotFound: the queue does not exist.
         """
         return await self.run_steps(recovery.release_all_messages(self._namespace, qname))
 
@@ -923,31 +949,39 @@ class AsyncRSMQ:
         codec: Codec | None = None,
     ) -> list[Message]:
         """
-        Take over messages that somebody received a time ago and has not deleted.
+        Receive messages again that were received ``idle`` seconds ago or earlier and not deleted.
 
-        They are received anew: their receive counts rise, so that their former holder can't delete
-        or extend them any more. When a message was last received is reckoned as the time when it
-        becomes visible minus the queue's vt: exact if it was received or extended for just the
-        queue's vt; after a longer one it looks younger, after a shorter one older, by at most the
-        difference. In steps of a thousand, each atomic; an interruption gives all back. What was
-        received or extended between two steps is left alone.
+        Each receive count rises by one, so the earlier receipt can no longer delete or extend the
+        message. As for receive_message, messages beyond the limit of the queue's dead-letter policy
+        are moved instead.
+
+        The time of the last receive is estimated as the time at which the message becomes visible
+        minus the queue's vt. That is exact if the message was last received or extended for the
+        queue's vt. After a longer vt the message looks more recently received, after a shorter one
+        less recently, by the difference.
+
+        Runs in steps of 1,000 messages, each atomic. If the call fails or is interrupted, it
+        releases all messages that it has received. A message that was received or extended between
+        two steps is not recovered.
 
         Args:
             qname: the queue's name.
-            max_messages: how many at most, 1 to 10,000; no more than 16 MiB of bodies come.
-            idle: seconds since the last receive, 0 to 9,999,999; 0 also takes from those who have
-                just begun.
-            vt: seconds to hide them from now, as for receive_message.
-            codec: for these messages; None is the client's.
+            max_messages: the maximum number of messages, 1 to 10,000. Their bodies have at most
+                16 MiB in total; a single larger body is received alone.
+            idle: seconds since the last receive, 0 to 9,999,999; 0 also recovers messages that a
+                consumer has just received.
+            vt: the visibility timeout from now on, as for receive_message.
+            codec: the codec of these messages; None uses the client's.
 
         Returns:
-            The messages, those first that were received longest ago; an empty list without any.
+            The messages, those that were received the longest time ago first; an empty list if
+            there are none.
 
         Raises:
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters, or codec is not one.
+            InvalidFormat: the name has other characters, or codec is not a codec.
             InvalidValue: a number is out of range; or the queue's vt is not a number.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         return await self.run_steps(
             recovery.recover_messages(
@@ -964,20 +998,20 @@ class AsyncRSMQ:
         self, qname: str, id: str, *, codec: Codec | None = None
     ) -> StoredMessage | None:
         """
-        Look up a message without receiving it. Nothing is changed.
+        Return a message without receiving it. Nothing is changed.
 
         Args:
             qname: the queue's name.
             id: 20 to 64 characters of ``A-Z a-z 0-9 : _ -``.
-            codec: for this message; None is the client's.
+            codec: the codec of this message; None uses the client's.
 
         Returns:
-            The message as it stands, or None if it is not in the queue.
+            The message as it is stored, or None if it is not in the queue or has no body.
 
         Raises:
             MissingParameter: name or id is None or empty.
-            InvalidFormat: name or id has other characters, or codec is not one.
-            QueueNotFound: there is no such queue.
+            InvalidFormat: name or id has other characters, or codec is not a codec.
+            QueueNotFound: the queue does not exist.
         """
         return await self.run(
             messages.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
@@ -993,29 +1027,33 @@ class AsyncRSMQ:
         codec: Codec | None = None,
     ) -> list[StoredMessage]:
         """
-        Look up messages by their places in the queue. Nothing is changed.
+        Return messages by their position in the queue, without receiving them. Nothing is changed.
 
-        The order is that in which they become visible. In steps of a thousand messages or 1 MiB,
-        each atomic: not one reading of one moment, and no queue is too long.
+        The order is that in which messages become visible. Runs in steps of 1,000 messages or 1
+        MiB, each atomic, so the queue may have any length; the result is not a snapshot of one
+        moment.
 
         Args:
             qname: the queue's name.
-            start: the place of the first, from 0; a negative one counts from the end, -1 is the
-                last.
-            count: how many at most, 1 to 10,000.
-            state: only "visible", "in_flight" or "delayed" messages, and places among those; None
-                is all.
-            codec: for these messages; None is the client's.
+            start: the position of the first message, from 0. A negative one counts from the end; -1
+                is the last message.
+            count: the maximum number of messages, 1 to 10,000.
+            state: only messages that are "visible", "in_flight" or "delayed", and positions among
+                those; None includes all.
+            codec: the codec of these messages; None uses the client's.
 
         Returns:
-            The messages as they stand; an empty list where there are none. Ids without a body are
+            The messages as they are stored; an empty list if there are none. Ids without a body are
             left out.
 
         Raises:
             MissingParameter: the name is None or empty.
-            InvalidFormat: the name has other characters, or state or codec is not one.
-            InvalidValue: start or count is out of range or not whole.
-            QueueNotFound: there is no such queue.
+            InvalidFormat: the name has other characters, state is not a state, or codec is not a
+                codec.
+            InvalidValue: start or count is out of range or not whole; or start is negative, state
+                is not "in_flight" or "delayed", and another client stored a vt or delay that is not
+                a number.
+            QueueNotFound: the queue does not exist.
         """
         return await self.run_steps(
             inspection.peek_messages(
@@ -1027,8 +1065,9 @@ class AsyncRSMQ:
         """
         Count the messages of a queue by state, and find the oldest.
 
-        In steps of a thousand, each atomic: not one reading of one moment, and no queue is too
-        long. get_queue_attributes has most counts in constant time.
+        Runs in steps of 1,000 messages, each atomic, so the queue may have any length; the result
+        is not a snapshot of one moment. get_queue_attributes returns most counts without reading
+        all messages.
 
         Args:
             qname: the queue's name.
@@ -1036,7 +1075,7 @@ class AsyncRSMQ:
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         return await self.run_steps(inspection.count_messages(self._namespace, qname))
 
@@ -1044,35 +1083,38 @@ class AsyncRSMQ:
         self, qname: str, dead_letter_queue: str | None, max_receives: int | None = None
     ) -> QueueAttributes:
         """
-        Say where messages go that have been received too often.
+        Set or remove the policy that moves messages received too often to a dead-letter queue.
 
-        A receive, pop or recover of this library moves such a message instead of delivering it, in
-        the same step; id, body, receive count and first-received time stay, and it is visible in
-        the dead-letter queue at once. A call moves at most 1,000, and receives nothing if as many
-        stand before the first good one. Clients that don't know policies deliver such a message;
-        for queues that only such clients consume, see sweep_dead_letters. If the dead-letter queue
-        is gone or can't be written, the message is delivered. The policy is two fields among the
-        queue's attributes, which other clients ignore. Since a dead letter keeps its count, a
-        policy of the dead-letter queue itself needs a higher limit.
+        A receive, pop or recover of this library moves such a message to the dead-letter queue
+        instead of delivering it, in the same step. The message keeps its id, body, receive count
+        and first-received time, and is visible in the dead-letter queue at once. A call moves at
+        most 1,000 messages. If it finds 1,000 before the first that it may deliver, it receives
+        nothing.
+
+        Clients that don't know policies deliver such a message. For queues that only such clients
+        consume, see sweep_dead_letters. If the dead-letter queue does not exist or can't be
+        written, the message is delivered. A dead letter keeps its receive count, so a policy of the
+        dead-letter queue itself needs a higher limit. The policy is stored in two fields among the
+        queue's attributes, which other clients ignore.
 
         Args:
             qname: the queue's name.
             dead_letter_queue: the name of another queue, which must exist; None removes the
                 policy.
-            max_receives: how often a message may be received, 1 to 1,000,000. A receive counts
-                also if its reply is lost, so that 1 moves messages that nobody has seen; from 3
-                on that is unlikely.
+            max_receives: how often a message may be received, 1 to 1,000,000. A receive counts even
+                if its reply is lost, so with 1 a message may be moved that no consumer has seen.
+                From 3 on that is unlikely.
 
         Returns:
-            All attributes, as after the change.
+            All attributes after the change.
 
         Raises:
-            MissingParameter: a name is empty, or qname None.
-            InvalidFormat: a name has other characters; both are the same; the other one has this
-                queue as its dead-letter queue; or there is a limit without a queue.
+            MissingParameter: a name is empty, or qname is None.
+            InvalidFormat: a name has other characters; both names are the same; the policy of the
+                dead-letter queue names this queue; or there is a limit without a dead-letter queue.
             InvalidValue: max_receives is out of range or not whole; or another client stored a vt
                 or delay that is not a number.
-            QueueNotFound: one of the two does not exist.
+            QueueNotFound: one of the two queues does not exist.
         """
         return await self.run(
             dead_letters.set_dead_letter_policy(
@@ -1082,25 +1124,25 @@ class AsyncRSMQ:
 
     async def sweep_dead_letters(self, qname: str, max_messages: int = 1000) -> list[str]:
         """
-        Move due messages that were received as often as the queue's policy allows.
+        Move visible messages that were received as often as the queue's policy allows.
 
-        For queues whose consumers are programs that don't know policies: call it now and then. A
-        message that somebody holds is left alone until its visibility timeout has passed. In steps
-        of a thousand, each atomic.
+        For queues whose consumers don't know policies: call it from time to time. A message in
+        flight is not moved before its visibility timeout ends. Runs in steps of 1,000 messages,
+        each atomic.
 
         Args:
             qname: the queue's name.
-            max_messages: how many at most, 1 to 10,000.
+            max_messages: the maximum number of messages, 1 to 10,000.
 
         Returns:
-            The ids of those moved to the dead-letter queue; an empty list without a policy, or when
-            its target is gone or can't be written.
+            The ids of the messages that were moved to the dead-letter queue. An empty list if the
+            queue has no policy, or if the dead-letter queue does not exist or can't be written.
 
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters.
             InvalidValue: max_messages is out of range or not whole.
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
         """
         return await self.run_steps(
             dead_letters.sweep_dead_letters(self._namespace, qname, max_messages)
@@ -1114,28 +1156,28 @@ class AsyncRSMQ:
         max_messages: int | None = None,
     ) -> list[tuple[str, str]]:
         """
-        Send dead letters anew, once what was wrong with them has been mended.
+        Move dead letters back to a queue as new messages. Call it when the cause is repaired.
 
-        Each gets a new id and no counters, is visible at once, and keeps its place among the
-        others. Only those are taken that are due in the dead-letter queue when this begins. In
-        steps of a thousand messages or 1 MiB, each atomic and none repeated after an ambiguous
-        failure; bodies are not held against the destination's maxsize.
+        Each message gets a new id and no counters, is visible at once, and keeps its order among
+        the others. Only messages that are visible in the dead-letter queue when the call begins are
+        redriven. Runs in steps of 1,000 messages or 1 MiB, each atomic; no step is retried after an
+        ambiguous failure. The destination's maxsize is not enforced.
 
         Args:
-            dead_letter_queue: the name of the queue they are in.
-            destination: the name of the queue they go to; None is the one whose dead-letter policy
-                names this queue.
-            max_messages: how many at most, from 1; None is all.
+            dead_letter_queue: the name of the dead-letter queue.
+            destination: the name of the queue that receives the messages; None uses the queue whose
+                dead-letter policy names this dead-letter queue.
+            max_messages: the maximum number of messages, from 1; None means all.
 
         Returns:
-            Of each the old id and the new one, in their order; an empty list without any.
+            For each message its old and its new id, in order; an empty list if there are none.
 
         Raises:
-            MissingParameter: a name is empty, or the first None; or destination is None and no
-                queue, or more than one, has such a policy.
-            InvalidFormat: a name has other characters, or both are the same.
+            MissingParameter: a name is empty, or dead_letter_queue is None; or destination is None,
+                and no queue or more than one has such a policy.
+            InvalidFormat: a name has other characters, or both names are the same.
             InvalidValue: max_messages is out of range or not whole.
-            QueueNotFound: one of the two does not exist.
+            QueueNotFound: one of the two queues does not exist.
         """
         return await self.run_steps(
             dead_letters.redrive_messages(
@@ -1161,26 +1203,26 @@ class AsyncRSMQ:
         """
         Move messages to another queue, with their ids and counters.
 
-        What was received is visible there at once; what never was keeps its place and its delay.
-        The destination's total of messages sent rises, its maxsize is not looked at. Not repeated
-        after an ambiguous failure.
+        Messages that were received become visible there at once. Messages that were never received
+        keep their position and their delay. The destination's total of sent messages rises; its
+        maxsize is not enforced. Not retried after an ambiguous failure.
 
         Args:
-            messages: received messages, also of several queues, at most 10,000: each is moved only
-                if nobody has received it since. Or the name of the queue, with ids: moved whoever
-                holds them.
-            destination: the name of the queue they go to.
+            messages: received messages, also of several queues, at most 10,000. Each is moved only
+                if it was not received again since. Or the name of the queue, with ids: then
+                messages are moved even if they are in flight.
+            destination: the name of the queue that receives the messages.
             ids: each as for delete_message.
 
         Returns:
-            The ids that were moved, queue by queue in the order given.
+            The ids that were moved, queue by queue in the order of the argument.
 
         Raises:
             MissingParameter: a name or id is None or empty.
-            InvalidFormat: a name or id has other characters or is not of these kinds, or source
-                and destination are the same.
-            InvalidValue: there are more than 10,000.
-            QueueNotFound: one of the queues does not exist; nothing is moved then.
+            InvalidFormat: a name or id has other characters, an argument has the wrong type, or
+                source and destination are the same.
+            InvalidValue: there are more than 10,000 messages.
+            QueueNotFound: one of the queues does not exist; then nothing is moved.
         """
         return await self.run(
             dead_letters.move_messages(self._namespace, messages, destination, ids)
@@ -1188,7 +1230,7 @@ class AsyncRSMQ:
 
     async def close(self) -> None:
         """
-        Close the connections that this client opened; a client handed in stays open.
+        Close the connections that this client opened. A client that was passed in stays open.
 
         Waiting calls in other event loops end with ClientClosed.
         """

@@ -1,8 +1,8 @@
 """
-Codecs, which turn bodies into bytes and back: TEXT, BYTES, JSON and MSGPACK.
+Codecs, which convert bodies to bytes and back: TEXT, BYTES, JSON and MSGPACK.
 
-A codec is any object with the two methods of ``Codec``. Nothing here knows of Redis or of queues,
-and no codec is ever chosen by what a message contains.
+A codec is any object with the two methods of ``Codec``. This module does not depend on Redis or on
+queues. A codec is never chosen by the content of a message.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from rsmq.errors import InvalidFormat, show
 
 @runtime_checkable
 class Codec(Protocol):
-    """What a codec must have."""
+    """The interface of codecs."""
 
     def encode(self, body: Any) -> str | bytes:
         """
-        The text or bytes to be stored for this body.
+        Return the text or bytes to store for a body.
 
-        A text is limited by its UTF-16 code units, as Node does; bytes by their number.
-        Any exception makes the send fail with MessageNotString.
+        For a text, maxsize limits the number of UTF-16 code units, as in Node; for bytes, their
+        number. If this raises any exception, the send raises MessageNotString.
         """
 
     def decode(self, raw: bytes) -> Any:
         """
-        The body that these stored bytes stand for.
+        Return the body that these stored bytes represent.
 
-        Any exception makes ``Message.body`` raise BodyNotDecodable.
+        If this raises any exception, ``Message.body`` raises BodyNotDecodable.
         """
 
 
 class _Text:
-    """str and UTF-8, the format of all other RSMQ clients."""
+    """A codec of str as UTF-8, the format of all other RSMQ clients."""
 
     def encode(self, body: Any) -> str:
         if not isinstance(body, str):
@@ -54,7 +54,7 @@ class _Text:
 
 
 class _Bytes:
-    """Bytes as they are."""
+    """A codec that stores bytes unchanged."""
 
     def encode(self, body: Any) -> bytes:
         if not isinstance(body, bytes | bytearray | memoryview):
@@ -72,7 +72,7 @@ class _Bytes:
 
 
 class _Json:
-    """JSON text, compact, not escaped beyond need; NaN and infinity are refused."""
+    """A codec of compact JSON text with a minimum of escapes; NaN and infinity are refused."""
 
     def encode(self, body: Any) -> str:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -88,7 +88,7 @@ class _Json:
 
 
 class _Msgpack:
-    """MessagePack; aware datetimes travel as its timestamp type, tuples come back as lists."""
+    """A codec of MessagePack. Aware datetimes use its timestamp type; tuples become lists."""
 
     def encode(self, body: Any) -> bytes:
         packed: bytes = msgpack.packb(body, use_bin_type=True, datetime=True)
@@ -112,7 +112,7 @@ MSGPACK = _Msgpack()
 
 def check_codec(codec: object) -> Codec:
     """
-    The codec itself.
+    Check a codec, and return it.
 
     Raises:
         InvalidFormat: it lacks ``encode`` or ``decode``.

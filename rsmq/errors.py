@@ -23,11 +23,11 @@ The exceptions of this library.
     ├── WorkerExists          workerExists
     └── WorkerReplaced        workerReplaced
 
-InvalidOption, BatchLost and CheckpointSetBack are raised in Spark only, InvalidExport by an import,
-the next three by what moves queues over, the last two by workers. The first eight are RSMQ's own:
-``code`` is the name and ``str(error)`` exactly the text that the Node client gives.
-What was wrong and what to do about it is in ``value``, ``hint`` and a note.
-Errors of the connection (refused, timed out, not permitted) are redis-py's and pass through.
+Only Spark raises InvalidOption, BatchLost and CheckpointSetBack; only an import raises
+InvalidExport; only a migration raises the next three; only workers raise the last two. The first
+eight are RSMQ's own: ``code`` is the name of the Node client's error, and ``str(error)`` exactly
+its text. ``value`` is the refused value; ``hint`` and a note say how to correct it.
+Connection errors (refused, timed out, not permitted) are redis-py's, and are not converted.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from typing import Any, ClassVar
 
 class RSMQError(Exception):
     """
-    The root of all errors of rsmq.
+    The base class of all errors of rsmq.
 
     Attributes:
         code: the name that the Node client gives this error.
-        value: the value that was refused (of a body, a client or a codec a short text), None where
-            there is none.
-        hint: the rule and the way out, in a sentence; also the exception's note.
+        value: the refused value (for a body, a client or a codec a short text); None if there is
+            none.
+        hint: the rule that was broken and what to do, in a sentence; also the exception's note.
     """
 
     code: ClassVar[str] = "rsmqError"
@@ -56,8 +56,8 @@ class RSMQError(Exception):
             self.add_note(hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The constructors of the subclasses take parts of the text, so that an error sent to
-        # another process must be rebuilt from the finished text.
+        # The constructors of the subclasses take parts of the text. An error that is sent to
+        # another process must therefore be restored from the complete text.
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -88,7 +88,7 @@ class MissingParameter(RSMQError):
 
 
 class InvalidFormat(RSMQError):
-    """A name, an id, a namespace or a client is not of the form that it must have."""
+    """A name, an id, a namespace, a codec or a client does not have the required form."""
 
     code = "invalidFormat"
 
@@ -97,7 +97,7 @@ class InvalidFormat(RSMQError):
 
 
 class InvalidValue(RSMQError):
-    """A number is out of its range, or no number."""
+    """A number is out of its range, or the value is not a number."""
 
     code = "invalidValue"
 
@@ -108,7 +108,7 @@ class InvalidValue(RSMQError):
 
 
 class MessageNotString(RSMQError):
-    """The body is not what the codec takes."""
+    """The codec can't encode the body."""
 
     code = "messageNotString"
 
@@ -126,7 +126,7 @@ class MessageTooLong(RSMQError):
 
 
 class QueueNotFound(RSMQError):
-    """The queue does not exist, or is only half made; ``value`` is its name."""
+    """The queue does not exist, or lacks attributes; ``value`` is its name."""
 
     code = "queueNotFound"
 
@@ -140,7 +140,7 @@ class QueueNotFound(RSMQError):
 
 
 class QueueExists(RSMQError):
-    """The queue to be created exists; ``value`` is its name."""
+    """The queue to be created already exists; ``value`` is its name."""
 
     code = "queueExists"
 
@@ -155,12 +155,12 @@ class QueueExists(RSMQError):
 
 class BodyNotDecodable(RSMQError):
     """
-    The codec can't read this body; ``__cause__`` is the codec's own error.
+    The codec can't decode this body; ``__cause__`` is the codec's own error.
 
     Attributes:
         queue: the name of the queue.
         id: the id of the message.
-        raw: the body as it stands in Redis, bytes.
+        raw: the body as the bytes that are stored in Redis.
     """
 
     code = "bodyNotDecodable"
@@ -199,7 +199,7 @@ class MissingExtra(RSMQError, ImportError):
 
 
 class InvalidOption(RSMQError, ValueError):
-    """An option of Spark's rsmq format is missing, unknown, or not what it must be."""
+    """An option of Spark's rsmq format is missing, unknown, or has an invalid value."""
 
     code = "invalidOption"
 
@@ -208,18 +208,18 @@ class InvalidOption(RSMQError, ValueError):
 
 
 class BatchLost(RSMQError):
-    """What Spark has planned to read or to publish is not in Redis any more."""
+    """Messages that Spark planned to read or to publish are no longer in Redis."""
 
     code = "batchLost"
 
 
 class CheckpointSetBack(RSMQError):
     """
-    Spark asks for a batch that was done already; ``value`` is its number.
+    Spark asks for a batch that was already processed; ``value`` is the batch's number.
 
-    The checkpoint is older than what was acknowledged or written: it was restored from a backup, or
-    files were deleted. Sinks skip the batches that they know, so new messages under such a number
-    would be lost.
+    The checkpoint is older than the last batch that was acknowledged or written: it was restored
+    from a backup, or files were deleted. Sinks skip batches that they have already written, so new
+    messages under such a number would be lost.
     """
 
     code = "checkpointSetBack"
@@ -235,7 +235,7 @@ class CheckpointSetBack(RSMQError):
 
 
 class InvalidExport(RSMQError, ValueError):
-    """A file to be imported is none that was exported; ``value`` is the number of the line."""
+    """A file to be imported is not a valid export; ``value`` is the number of the line."""
 
     code = "invalidExport"
 
@@ -244,19 +244,19 @@ class InvalidExport(RSMQError, ValueError):
 
 
 class SourceNotFound(RSMQError):
-    """A queue of another system is not there; ``value`` is its name."""
+    """A queue of another system does not exist; ``value`` is its name."""
 
     code = "sourceNotFound"
 
 
 class SourceChanged(RSMQError):
-    """A list without ids was touched while it was copied; ``value`` is its key."""
+    """A list without message ids was changed while it was copied; ``value`` is its key."""
 
     code = "sourceChanged"
 
 
 class NotPossible(RSMQError):
-    """Queues can't be moved over in this way."""
+    """A migration can't be run with these queues or options."""
 
     code = "notPossible"
 
@@ -277,9 +277,10 @@ class WorkerExists(RSMQError):
 
 class WorkerReplaced(RSMQError):
     """
-    Another worker has taken this one's name, while it seemed dead; ``value`` is the key.
+    Another worker has taken this worker's name, because it seemed dead; ``value`` is the key.
 
-    Seen in a worker's log: it stops, and what it held is no longer its own.
+    It appears in a worker's log: the worker stops, and it has lost the messages that it had in
+    flight.
     """
 
     code = "workerReplaced"
@@ -293,18 +294,18 @@ class WorkerReplaced(RSMQError):
         )
 
 
-_LONGEST_SHOWN = 80
+_MAX_SHOWN_CHARACTERS = 80
 
 
 def show(value: object) -> str:
-    """A short text of any value, for hints: never a whole body."""
+    """Return a short text of any value, for hints: never a complete body."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a hint must not fail because of what it describes
         text = f"a value of type {type(value).__name__}"
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
 
 
 def show_all(queues: tuple[str, ...]) -> str:
-    """The names of queues, for hints."""
+    """Return the names of queues, for hints."""
     return show(queues[0]) if len(queues) == 1 else " or ".join(map(show, queues))

@@ -1,7 +1,7 @@
 """
-Figures of queues, read again and again at a bounded cost: for metrics and ``rsmq top``.
+Figures of queues, read repeatedly at a bounded cost: for metrics and ``rsmq top``.
 
-The attributes of a queue are read each time, in constant time or nearly. The number of messages in
+The attributes of a queue are read each time, in O(log n) time at most. The number of messages in
 flight and the oldest message need a walk through the queue. A walk is made at most every five
 seconds, and only through queues of up to 10,000 messages. For longer queues they are estimated: all
 hidden messages count as in flight, and the first message that is due counts as the oldest.
@@ -16,9 +16,9 @@ from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound
 from rsmq.model import QueueAttributes
 
-#: Seconds for which the result of a walk is used again.
+#: Seconds for which the result of a walk is reused.
 FRESH_SECONDS = 5.0
-#: The most messages of a queue that is walked through.
+#: The maximum number of messages of a queue that is walked through.
 MAX_WALKED = 10_000
 
 
@@ -28,11 +28,11 @@ class QueueGauges:
     The figures of one queue.
 
     Attributes:
-        attributes: as they were read.
+        attributes: the queue's attributes as they were read.
         in_flight: messages that were received and are hidden.
         delayed: messages that were never received and are hidden.
         oldest_seconds: seconds since the oldest message was sent; None without a message.
-        is_estimate: whether the three above are estimates.
+        is_estimate: whether the three numbers above are estimates.
     """
 
     attributes: QueueAttributes
@@ -44,9 +44,9 @@ class QueueGauges:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """The result of a walk at a monotonic time, or of the estimate in place of a walk."""
+    """The result of a walk at a monotonic time, or the estimate that replaces a walk."""
 
-    at: float
+    walked_at: float
     in_flight: int
     delayed: int
     oldest_ms: float | None
@@ -54,7 +54,7 @@ class _Walk:
 
 
 class GaugeReader:
-    """Reads the figures of queues of one namespace."""
+    """A reader of the figures of the queues of one namespace."""
 
     def __init__(self, rsmq: RSMQ) -> None:
         self._rsmq = rsmq
@@ -79,12 +79,14 @@ class GaugeReader:
         walk = self._walks.get(queue)
         if (
             walk is None
-            or now - walk.at >= FRESH_SECONDS
+            or now - walk.walked_at >= FRESH_SECONDS
             or walk.is_estimate != _is_long(attributes)
         ):
             walk = self._walks[queue] = self._new_walk(queue, attributes, now)
         elif walk.is_estimate:
-            return _Walk(walk.at, attributes.hidden_messages, 0, walk.oldest_ms, is_estimate=True)
+            return _Walk(
+                walk.walked_at, attributes.hidden_messages, 0, walk.oldest_ms, is_estimate=True
+            )
         return walk
 
     def _new_walk(self, queue: str, attributes: QueueAttributes, now: float) -> _Walk:

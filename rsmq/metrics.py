@@ -1,10 +1,10 @@
 """
-Metrics for Prometheus: a middleware that counts for workers, and gauges of queues.
+Metrics for Prometheus: a middleware with counters of workers, and gauges of queues.
 
     from rsmq.metrics import Metrics
     worker = Worker(rsmq, middleware=[Metrics()])
 
-Needs the extra ``metrics``.
+Needs the extra ``metrics``. Without it, the import raises MissingExtra.
 """
 
 from __future__ import annotations
@@ -38,27 +38,26 @@ _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800
 
 class Metrics(Middleware):
     """
-    Counts what a worker does, by queue, and tells how its queues stand.
+    A middleware that counts a worker's messages by queue, and reports the state of its queues.
 
     Counters: ``rsmq_messages_received_total``, ``_handled_total``, ``_failed_total`` (also by
     ``exception``), ``_retried_total``, ``_dead_lettered_total`` (also by ``target``),
     ``_dropped_total``, ``_released_total``, ``_leases_lost_total``. Histogram:
-    ``rsmq_handler_seconds``. Gauges: ``rsmq_handlers_running``; read from Redis when they are
-    asked for, at most each five seconds: ``rsmq_queue_messages`` (depth), ``rsmq_queue_visible``,
-    ``rsmq_queue_hidden``, and of queues of up to 10,000 messages ``rsmq_queue_in_flight`` and
-    ``rsmq_queue_oldest_seconds`` (0 without a message).
+    ``rsmq_handler_seconds``. Gauges: ``rsmq_handlers_running``. Gauges that are read from Redis
+    when Prometheus asks for them, at most every five seconds: ``rsmq_queue_messages`` (depth),
+    ``rsmq_queue_visible``, ``rsmq_queue_hidden``; and for queues of up to 10,000 messages
+    ``rsmq_queue_in_flight`` and ``rsmq_queue_oldest_seconds`` (0 without a message).
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         """
-        Make the metrics; one object may serve several workers.
+        Create the metrics. One object may serve several workers.
 
         Args:
-            registry: where they are registered.
+            registry: the registry to register them in.
 
         Raises:
-            MissingExtra: prometheus-client is not installed.
-            ValueError: prometheus-client's own, if this registry has them already.
+            ValueError: prometheus-client's own, if this registry already has them.
         """
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -68,10 +67,14 @@ class Metrics(Middleware):
         self._handled = counter("messages_handled", "Messages whose handlers returned")
         self._failed = counter("messages_failed", "Messages that could not be handled", "exception")
         self._retried = counter("messages_retried", "Messages hidden until a next attempt")
-        self._dead = counter("messages_dead_lettered", "Messages given up, by target", "target")
+        self._dead_lettered = counter(
+            "messages_dead_lettered", "Messages given up, by target", "target"
+        )
         self._dropped = counter("messages_dropped", "Messages deleted without being handled")
         self._released = counter("messages_released", "Messages given back")
-        self._lost = counter("leases_lost", "Messages that were let go, or were somebody else's")
+        self._leases_lost = counter(
+            "leases_lost", "Messages that were let go, or were somebody else's"
+        )
         self._seconds = Histogram(
             "rsmq_handler_seconds",
             "How long handlers take",
@@ -82,16 +85,16 @@ class Metrics(Middleware):
         self._running = Gauge(
             "rsmq_handlers_running", "Handlers that run now", ["queue"], registry=registry
         )
-        self._begun: set[int] = set()
-        self._queues = _Queues()
+        self._counted_as_running: set[int] = set()
+        self._queues = _QueueCollector()
         registry.register(self._queues)
 
     def before_start(self, worker: Worker) -> None:
         self._queues.add(worker)
-        for queue in worker.queues:  # from the first reading on they are there
+        for queue in worker.queues:  # so that they have a value from the first scrape on
             for counter in (self._received, self._handled, self._retried, self._dropped):
                 counter.labels(queue)
-            for counter in (self._released, self._lost):
+            for counter in (self._released, self._leases_lost):
                 counter.labels(queue)
 
     def after_stop(self, worker: Worker) -> None:
@@ -102,11 +105,12 @@ class Metrics(Middleware):
 
     def before_handle(self, message: Message) -> None:
         self._running.labels(message.queue).inc()
-        self._begun.add(id(message))
+        self._counted_as_running.add(id(message))
 
     def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
-        if id(message) in self._begun:  # a middleware before this one may have refused it
-            self._begun.discard(id(message))
+        # It is missing if the before_handle of an earlier middleware raised.
+        if id(message) in self._counted_as_running:
+            self._counted_as_running.discard(id(message))
             self._running.labels(message.queue).dec()
         self._seconds.labels(message.queue).observe(seconds)
         if error is None:
@@ -124,7 +128,7 @@ class Metrics(Middleware):
         self, message: Message, queue: str, reason: str, error: BaseException
     ) -> None:
         self._count_failure(message, error)
-        self._dead.labels(message.queue, queue).inc()
+        self._dead_lettered.labels(message.queue, queue).inc()
 
     def after_drop(self, message: Message, reason: str, error: BaseException) -> None:
         self._count_failure(message, error)
@@ -134,42 +138,42 @@ class Metrics(Middleware):
         self._released.labels(queue).inc(count)
 
     def lease_lost(self, message: Message, reason: str) -> None:
-        self._lost.labels(message.queue).inc()
+        self._leases_lost.labels(message.queue).inc()
 
 
-class _Queues:
-    """Reads the queues of workers when they are asked for."""
+class _QueueCollector:
+    """A Prometheus collector that reads the queues of workers when it is asked for metrics."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._watched: list[Worker] = []
+        self._workers: list[Worker] = []
         self._read_at = -FRESH_SECONDS
         self._read: list[tuple[str, dict[str, float]]] = []
 
     def add(self, worker: Worker) -> None:
         with self._lock:
-            self._watched.append(worker)
+            self._workers.append(worker)
             self._read_at = -FRESH_SECONDS
 
     def remove(self, worker: Worker) -> None:
         with self._lock:
-            self._watched = [each for each in self._watched if each is not worker]
+            self._workers = [each for each in self._workers if each is not worker]
             self._read_at = -FRESH_SECONDS
 
     def describe(self) -> list[Any]:
-        """Nothing: so that registering does not read."""
+        """Return no metrics, so that registering does not read from Redis."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """The gauges, as they are now or were some seconds ago."""
+        """Return the gauges, read now or at most five seconds ago."""
         with self._lock:
             if time.monotonic() - self._read_at >= FRESH_SECONDS:
-                # A queue may be that of several workers.
-                queues = {queue: worker.rsmq for worker in self._watched for queue in worker.queues}
+                # Several workers may have the same queue.
+                queues = {queue: worker.rsmq for worker in self._workers for queue in worker.queues}
                 self._read = [
                     (queue, figures)
                     for queue, rsmq in queues.items()
-                    for figures in _figures(rsmq, queue)
+                    for figures in _read_gauges(rsmq, queue)
                 ]
                 self._read_at = time.monotonic()
             read = self._read
@@ -190,8 +194,8 @@ _GAUGES = {
 }
 
 
-def _figures(rsmq: RSMQ, queue: str) -> Iterator[dict[str, float]]:
-    """Yield the gauges of a queue; nothing if it cannot be read now."""
+def _read_gauges(rsmq: RSMQ, queue: str) -> Iterator[dict[str, float]]:
+    """Yield the gauges of a queue; nothing if it can't be read now."""
     try:
         attributes = rsmq.get_queue_attributes(queue)
         figures: dict[str, float] = {
@@ -210,15 +214,15 @@ def _figures(rsmq: RSMQ, queue: str) -> Iterator[dict[str, float]]:
 
 def serve(port: int, host: str = "127.0.0.1") -> None:
     """
-    Answer Prometheus over HTTP, in a thread.
+    Serve the metrics to Prometheus over HTTP, in a thread.
 
     Args:
         port: from 1.
-        host: the address to listen at; only this machine's own by default.
+        host: the address to listen on; by default only this machine can connect.
 
     Raises:
-        InvalidValue: it is not a port.
-        OSError: the port is taken.
+        InvalidValue: port is not a port number.
+        OSError: the port is in use.
     """
     check_whole_number("port", port, 1, 65535)
     _start(port, addr=host)

@@ -18,17 +18,17 @@ State = Literal["visible", "in_flight", "delayed"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class _Mark(Enum):
+class _Sentinel(Enum):
     """A value that no codec returns, and that is the same in every process."""
 
     NOT_DECODED = "not decoded"
 
 
-_NOT_DECODED = _Mark.NOT_DECODED
-_new = object.__new__
+_NOT_DECODED = _Sentinel.NOT_DECODED
+_new_object = object.__new__
 
 
-def _moment(ms: float | None) -> datetime | None:
+def _to_datetime(ms: float | None) -> datetime | None:
     try:
         return None if ms is None else _EPOCH + timedelta(microseconds=round(ms * 1000))
     except OverflowError:  # a number that another client stored
@@ -36,8 +36,8 @@ def _moment(ms: float | None) -> datetime | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
-    """What a received message and a looked-up one have in common."""
+class _MessageFields:
+    """The fields that received messages and stored messages have in common."""
 
     queue: str
     id: str
@@ -53,7 +53,7 @@ class _Stored:
         The body, decoded by the codec on first access.
 
         Raises:
-            BodyNotDecodable: the codec can't read it; ``raw`` has the bytes.
+            BodyNotDecodable: the codec can't decode the body; ``raw`` has the bytes.
         """
         if self._body is _NOT_DECODED:
             try:
@@ -66,48 +66,49 @@ class _Stored:
     @property
     def first_received_at(self) -> datetime | None:
         """``first_received_ms`` as an aware datetime in UTC."""
-        return _moment(self.first_received_ms)
+        return _to_datetime(self.first_received_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class Message(_Stored):
+class Message(_MessageFields):
     """
-    A received message, and the receipt for it.
+    A received message, which is also its receipt.
 
-    ``(id, receive_count)`` is the receipt: every receive, by any client, changes the count, and
-    a delete or a change of visibility with this object acts only while the count is still this.
+    The pair ``(id, receive_count)`` is the receipt. Every receive, by any client, changes the
+    count. A delete or a change of visibility with this object takes effect only while the stored
+    count is still the same.
 
     Attributes:
         queue: the name of the queue it was received from.
-        id: its id, as the sending client made it.
-        raw: the body, bytes as they stand in Redis.
+        id: the message's id, as the sending client created it.
+        raw: the body as the bytes that are stored in Redis.
         receive_count: how often it has been received, this time included; from 1.
         first_received_ms: Unix ms of the first receive by the server's clock; None if another
-            client stored what is not a number.
+            client stored a value that is not a number.
     """
 
     @property
     def sent_ms(self) -> float | None:
-        """Unix ms of the send, microseconds as decimals; None if the id does not tell."""
+        """Unix ms of the send, with microseconds as decimals; None if the id contains no time."""
         us = parse_sent_us(self.id, self.first_received_ms)
         return None if us is None else us / 1000
 
     @property
     def sent_at(self) -> datetime | None:
         """``sent_ms`` as an aware datetime in UTC, exact to the microsecond."""
-        return _moment(self.sent_ms)
+        return _to_datetime(self.sent_ms)
 
 
 _set_queue, _set_id, _set_raw, _set_count, _set_first, _set_codec, _set_body = (
-    _Stored.__dict__[each.name].__set__ for each in fields(_Stored)
+    _MessageFields.__dict__[each.name].__set__ for each in fields(_MessageFields)
 )
 
 
-def received_message(  # noqa: PLR0917 - those of Message
+def received_message(  # noqa: PLR0917 - the parameters of Message
     queue: str, id: str, raw: bytes, count: int, first_received_ms: int | None, codec: Codec
 ) -> Message:
-    """``Message(...)``, in half of the time that a frozen class takes."""
-    message = _new(Message)
+    """Return ``Message(...)``, in half of the time that the constructor of a frozen class takes."""
+    message = _new_object(Message)
     fill_message(message, queue, id, raw, count, first_received_ms, codec)
     return message
 
@@ -121,7 +122,7 @@ def fill_message(  # noqa: PLR0917 - as above
     first_received_ms: int | None,
     codec: Codec,
 ) -> None:
-    """Give a new message, or one of a class of its kind, what it has."""
+    """Set the fields of a new message, or of a new object of a subclass."""
     _set_queue(message, queue)
     _set_id(message, id)
     _set_raw(message, raw)
@@ -134,13 +135,13 @@ def fill_message(  # noqa: PLR0917 - as above
 @dataclass(frozen=True, slots=True)
 class DeadLetterReason:
     """
-    Why a worker gave a message up.
+    The reason why a worker moved a message to a dead-letter queue.
 
     Attributes:
         queue: the queue it came from.
-        text: why, in a sentence.
-        exception: type and text of the exception behind it; None without one.
-        traceback: the end of its traceback; None without one.
+        text: the reason, a sentence.
+        exception: type and text of the exception that caused the failure; None if there was none.
+        traceback: the end of its traceback; None if there was no exception.
         worker: the name of the worker.
         attempts: how often the message had been received.
         died_ms: Unix ms when it was moved, by the server's clock.
@@ -157,28 +158,28 @@ class DeadLetterReason:
     @property
     def died_at(self) -> datetime | None:
         """``died_ms`` as an aware datetime in UTC."""
-        return _moment(self.died_ms)
+        return _to_datetime(self.died_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMessage(_Stored):
+class StoredMessage(_MessageFields):
     """
-    A message as it stands in the queue, looked up without receiving it. It is not a receipt.
+    A message as it is stored in a queue, read without receiving it. It is not a receipt.
 
     Attributes:
         queue: the name of the queue.
-        id: its id, as the sending client made it.
-        raw: the body, bytes as they stand in Redis.
-        receive_count: how often it has been received; 0 before the first time.
-        first_received_ms: Unix ms of the first receive, None before it.
-        sent_ms: Unix ms of the send, with microseconds as decimals; None if the id does not
-            tell.
-        state: "visible" (due), "in_flight" (received and hidden), "delayed" (never received and
+        id: the message's id, as the sending client created it.
+        raw: the body as the bytes that are stored in Redis.
+        receive_count: how often it has been received; 0 before the first receive.
+        first_received_ms: Unix ms of the first receive; None before it.
+        sent_ms: Unix ms of the send, with microseconds as decimals; None if the id contains no
+            time.
+        state: "visible", "in_flight" (received and hidden) or "delayed" (never received and
             hidden).
         visible_at_ms: Unix ms from which it is visible.
         last_received_ms: Unix ms of the last receive, estimated as ``visible_at_ms`` minus the
-            queue's vt; None before the first receive, and of a message with a reason.
-        reason: why a worker moved it to this dead-letter queue; None if none did.
+            queue's vt; None before the first receive, and for a message with a reason.
+        reason: the reason why a worker moved it to this dead-letter queue; None if none did.
     """
 
     sent_ms: float | None = None
@@ -190,31 +191,31 @@ class StoredMessage(_Stored):
     @property
     def sent_at(self) -> datetime | None:
         """``sent_ms`` as an aware datetime in UTC, exact to the microsecond."""
-        return _moment(self.sent_ms)
+        return _to_datetime(self.sent_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueAttributes:
     """
-    The attributes and counters of a queue, read at one moment.
+    The attributes and counters of a queue, all read at one moment.
 
     Attributes:
         vt: the visibility timeout, seconds; a fraction only if another client stored one.
         delay: the delay of new messages, seconds; a fraction only if another client stored one.
-        maxsize: the size limit of a body in UTF-16 code units of text or bytes of bytes;
-            -1 is unlimited. A stored limit that makes no sense counts as 65,536.
-        total_received: receives and pops ever, redeliveries included.
-        total_sent: messages ever sent.
-        created: when the queue was created; None if not stored as a time.
-        modified: when its attributes were last set; None if not stored as a time.
-        messages: ids in the queue, hidden ones included, and those whose body is missing until
-            a receive removes them.
-        hidden_messages: those that are not visible now, delayed or in flight.
-        visible_messages: those that are due now.
+        maxsize: the size limit of a body, in UTF-16 code units of text or in bytes; -1 is
+            unlimited. A stored value that can't be a limit counts as 65,536.
+        total_received: the number of receives and pops so far, repeated receives included.
+        total_sent: the number of messages sent so far.
+        created: when the queue was created; None if the stored value is not a time.
+        modified: when its attributes were last set; None if the stored value is not a time.
+        messages: the number of ids in the queue, hidden ones included. It also counts ids whose
+            body is missing, until a receive removes them.
+        hidden_messages: messages that are not visible now: delayed or in flight.
+        visible_messages: messages that are visible now.
         next_due_ms: Unix ms when the next hidden message becomes visible; None without one.
-        dead_letter_queue: the stored policy's target; None without a policy.
-        max_receives: the stored policy's limit; None without a policy.
-        paused: whether workers leave the queue alone.
+        dead_letter_queue: the dead-letter queue of the stored policy; None without a policy.
+        max_receives: the limit of the stored policy; None without a policy.
+        paused: whether the queue is paused, so that workers don't receive from it.
     """
 
     vt: float
@@ -236,14 +237,15 @@ class QueueAttributes:
 @dataclass(frozen=True, slots=True)
 class MessageCounts:
     """
-    The messages of a queue by state, counted on a walk: not one atomic reading.
+    The number of messages of a queue by state, counted in several steps: not a snapshot of one
+    moment.
 
     Attributes:
-        visible: due now.
-        in_flight: received and hidden.
-        delayed: never received and hidden.
-        oldest_sent_ms: Unix ms when the oldest of all was sent, as its id tells, with microseconds
-            as decimals; None without a message whose id tells.
+        visible: messages that are visible now.
+        in_flight: messages that were received and are hidden.
+        delayed: messages that were never received and are hidden.
+        oldest_sent_ms: Unix ms when the oldest message was sent, taken from its id, with
+            microseconds as decimals; None if no id contains a time.
     """
 
     visible: int
@@ -254,4 +256,4 @@ class MessageCounts:
     @property
     def oldest_sent_at(self) -> datetime | None:
         """``oldest_sent_ms`` as an aware datetime in UTC."""
-        return _moment(self.oldest_sent_ms)
+        return _to_datetime(self.oldest_sent_ms)

@@ -1,8 +1,8 @@
 """
-Writes the synchronous client from the asyncio client: scripts/generate-sync.
+The generator of the synchronous client from the asyncio client: scripts/generate-sync.
 
-The code differs in names and in ``async`` and ``await``; a few paragraphs of the docstrings differ
-too, and are listed here in both forms.
+The clients differ in names, in ``async`` and ``await``, and in some texts of their docstrings.
+``TEXTS`` has both forms of these texts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 _SOURCE, _TARGET = _ROOT / "rsmq" / "aio.py", _ROOT / "rsmq" / "client.py"
 _RUFF = str(Path(sys.executable).with_name("ruff"))
 
-#: Names of the asyncio client, and of the synchronous one; an empty one goes with its dot.
+#: Names in the asyncio client, and the names that replace them; "" also removes the dot before it.
 NAMES = {
     "AsyncCaller": "Caller",
     "AsyncRSMQ": "RSMQ",
@@ -32,7 +32,7 @@ NAMES = {
     "asyncio": "",
 }
 
-#: Texts of the asyncio client, each of which occurs once, and of the synchronous one.
+#: Texts in the asyncio client, each of which occurs once, and the texts that replace them.
 TEXTS = {
     """\
 The asyncio client, ``AsyncRSMQ``.
@@ -43,35 +43,35 @@ The synchronous client, ``RSMQ``.
 
 Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
 """,
-    "An asyncio client of RSMQ queues on a Redis server.": (
-        "A client of RSMQ queues on a Redis server."
+    "An asyncio client for RSMQ queues on a Redis server.": (
+        "A client for RSMQ queues on a Redis server."
     ),
     """\
-    Event loops: a client from ``from_url`` has one connection in each event loop, which all calls
-    of the loop share: calls at the same time are sent together. A client that uses a handed-in
-    client belongs to that client's event loop, and takes a connection from its pool for each call.
+    Event loops: a client from ``from_url`` has one connection for each event loop. All calls of the
+    loop share it, and concurrent calls are sent together. A client that uses a passed-in client
+    belongs to that client's event loop, and takes a connection from its pool for each call.
 
-    Cancellation: a receive that is cancelled, at any point, gives its messages back before
+    Cancellation: a receive that is cancelled, at any point, releases its messages before
     CancelledError is raised, which takes at most a second. Any other call that is cancelled after
-    it was sent may have run, or not.
+    it was sent may or may not have run.
 
-    Closing: ``close`` waits at most a second for the calls that are running. A call that has not
-    ended by then raises ClientClosed, and may have run. Every later call raises ClientClosed.
+    Closing: ``close`` waits at most a second for running calls. A call that has not ended by then
+    raises ClientClosed, and may have run. Every later call raises ClientClosed.
 """: """\
-    Threads: many threads may use a client at the same time. A client may also be used after a
+    Threads: several threads may use a client at the same time. A client may also be used after a
     fork, in the parent and in the child.
 
     Signals: Ctrl-C (and a handler of SIGTERM or SIGALRM that raises) takes effect when the running
-    call has ended. More signals within the next second wait for that too. A signal that comes
-    later takes effect at once; a message that was being received may then stay hidden until its
-    visibility timeout. The same can happen, rarely, if two signals come within microseconds of
-    each other just as a receive ends.
+    call has ended. More signals within the next second also wait for that. A later signal takes
+    effect at once; a message that was being received may then stay hidden until its visibility
+    timeout ends. The same can happen, rarely, if two signals arrive within microseconds of each
+    other just as a receive ends.
 """,
     "client: a ``Redis`` or ``RedisCluster`` of redis.asyncio; close() leaves it open.": (
         "client: a ``Redis`` or ``RedisCluster`` of redis; close() leaves it open."
     ),
-    "Open connections of our own, which close() closes; one for each event loop.": (
-        "Open connections of our own, which close() closes; one for each thread that calls."
+    "Open connections that close() closes; one for each event loop.": (
+        "Open connections that close() closes; one for each thread that makes calls."
     ),
     """\
                 slow link may take longer). ``max_connections`` has no effect.
@@ -84,7 +84,7 @@ Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
 """: """\
         An interruption (Ctrl-C) during the call releases the message at once; its receive count
         stays raised. With a RedisCluster client the message stays hidden until its visibility
-        timeout has passed.
+        timeout ends.
 """,
     "Waiting calls in other event loops end with ClientClosed.": (
         "Waiting calls in other threads end with ClientClosed."
@@ -92,7 +92,7 @@ Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
 }
 
 
-def synchronous(source: str) -> str:
+def to_synchronous(source: str) -> str:
     """Return the synchronous form of the source of the asyncio client, not yet formatted."""
     lines = source.splitlines(keepends=True)
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
@@ -111,15 +111,16 @@ def synchronous(source: str) -> str:
         line = lines[row - 1]
         lines[row - 1] = line[:begin] + new + line[end:]
     text = "".join(lines)
-    for theirs, ours in TEXTS.items():
-        if text.count(theirs) != 1:
-            sys.exit(f"This text of aio.py is there {text.count(theirs)} times, not once: {theirs}")
-        text = text.replace(theirs, ours)
+    for async_text, sync_text in TEXTS.items():
+        count = text.count(async_text)
+        if count != 1:
+            sys.exit(f"This text of aio.py is there {count} times, not once: {async_text}")
+        text = text.replace(async_text, sync_text)
     return text
 
 
-def formatted(text: str) -> str:
-    """Return a text as ruff sorts its imports and formats it."""
+def format_source(text: str) -> str:
+    """Return a source text with imports sorted and code formatted by ruff."""
     for command in (["check", "--select", "I", "--fix", "--quiet"], ["format", "--quiet"]):
         run = subprocess.run(
             [_RUFF, *command, "--stdin-filename", str(_TARGET), "-"],
@@ -130,9 +131,9 @@ def formatted(text: str) -> str:
 
 
 if __name__ == "__main__":
-    made = formatted(synchronous(_SOURCE.read_text()))
+    generated = format_source(to_synchronous(_SOURCE.read_text()))
     if sys.argv[1:] == ["--check"]:
-        if made != _TARGET.read_text():
+        if generated != _TARGET.read_text():
             sys.exit("rsmq/client.py is not up to date: scripts/generate-sync")
     else:
-        _TARGET.write_text(made)
+        _TARGET.write_text(generated)

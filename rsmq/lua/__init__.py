@@ -1,8 +1,9 @@
 """
-The atomic steps: one ``.lua`` file for each operation, and the loader.
+The Lua scripts: one ``.lua`` file for each atomic operation, and the loader.
 
-A file states its contract above its code. A line ``-- @include NAME.lua`` stands for the text of
-``fragments/NAME.lua``, which defines local functions and includes nothing. A fragment may be
-included inside a block: a function costs time in each call that passes its definition. Numbers
-are sent to commands as text, which Redis accepts as it is.
+The header of each file documents its keys, arguments, result and errors. A line
+``-- @include NAME.lua`` is replaced by the text of ``fragments/NAME.lua``. A fragment defines local
+functions and includes nothing. A fragment may be included inside a block: each call that executes a
+function's definition takes time for it. Numbers are passed to commands as text, which Redis accepts
+without conversion.
 """

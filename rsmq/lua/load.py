@@ -16,12 +16,12 @@ _INCLUDE = re.compile(r"^ *-- @include (\w+\.lua)\n", re.MULTILINE)
 @dataclass(frozen=True, slots=True)
 class Script:
     """
-    A Lua script, ready to be called.
+    A Lua script with the hash by which Redis identifies it.
 
     Attributes:
-        name: the operation's name, as of its file, its builder and its method.
+        name: the name of its file, without ``.lua``; usually also of its builder and method.
         source: the text, with its fragments.
-        sha1: the name by which Redis knows the text, hexadecimal.
+        sha1: the SHA-1 of the text, hexadecimal, which EVALSHA needs.
     """
 
     name: str
@@ -32,16 +32,16 @@ class Script:
 @cache
 def load(name: str) -> Script:
     """
-    Return the script of an operation, with its fragments in place of the ``@include`` lines.
+    Return the script of an operation, with its ``@include`` lines replaced by fragments.
 
     Args:
         name: the name of its file, without ``.lua``.
     """
     folder = files("rsmq.lua")
 
-    def fragment(line: re.Match[str]) -> str:
+    def read_fragment(line: re.Match[str]) -> str:
         return (folder / "fragments" / line[1]).read_text("utf-8")
 
-    source = _INCLUDE.sub(fragment, (folder / f"{name}.lua").read_text("utf-8")).encode()
-    # Redis names scripts by SHA-1; nothing is kept secret by it.
+    source = _INCLUDE.sub(read_fragment, (folder / f"{name}.lua").read_text("utf-8")).encode()
+    # Redis identifies scripts by SHA-1, which protects nothing here.
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())

@@ -17,7 +17,7 @@ from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.walk import Place, next_place, step
 from rsmq.wire.fields import ATTRIBUTE_FIELDS
 from rsmq.wire.ids import make_id_suffix
-from rsmq.wire.keys import Namespace, QueueKeys, key_that_no_program_uses
+from rsmq.wire.keys import Namespace, QueueKeys, unused_key
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from rsmq.wire.names import encode_name
 
@@ -241,7 +241,7 @@ def examine_rights(namespace: Namespace, qname: str) -> Operation[set[str]]:
     keys = namespace.queue(qname)
     return Operation(
         load("examine_rights"),
-        (keys.hash, keys.zset, namespace.queues, key_that_no_program_uses(keys)),
+        (keys.hash, keys.zset, namespace.queues, unused_key(keys)),
         (encode_name(keys.name),),
         lambda reply: {command.decode().lower() for command in reply},
         Retry.ALWAYS,

@@ -24,7 +24,7 @@ import redis.exceptions as redis_errors
 from rsmq.errors import InvalidValue, RSMQError, show, show_all
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.backoff import exponential_seconds
-from rsmq.wire.refusals import from_script
+from rsmq.wire.refusals import parse_refusal
 
 T = TypeVar("T")
 
@@ -299,7 +299,7 @@ def convert_error(error: BaseException, queues: tuple[str, ...]) -> RSMQError | 
     """
     if not isinstance(error, redis_errors.ResponseError):
         return None
-    converted = from_script(str(error), queues)
+    converted = parse_refusal(str(error), queues)
     advice = _ADVICE.get(code_of(error))
     if converted is None and advice:
         error.add_note(advice.format(queue=show_all(queues) or "(the index of queues)"))

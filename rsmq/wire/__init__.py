@@ -1,6 +1,6 @@
 """
 The wire format of RSMQ: keys, fields, ids, limits and stored values.
 
-Nothing outside this package and ``rsmq/lua`` spells the name of a key, a field or an extension.
-Nothing in here talks to Redis.
+Only this package and ``rsmq/lua`` spell the names of keys, fields and extensions. Modules of this
+package do not communicate with Redis.
 """

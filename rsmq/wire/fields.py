@@ -1,13 +1,13 @@
 """
-The fields of a queue's hash: attributes, and those of each message.
+The fields of a queue's hash: attributes, and the fields of each message.
 
-Words of the wire, and the names of this library:
+Names on the wire, and the names in this library:
 
     rc          receive_count        how often the message was received
     fr          first_received_ms    Unix ms of the first receive
     sent        sent_ms              Unix ms of the send, from the id
-    totalsent   total_sent           messages ever sent to the queue
-    totalrecv   total_received       receives and pops ever, repeated receives included
+    totalsent   total_sent           messages sent to the queue so far
+    totalrecv   total_received       receives and pops so far, repeated receives included
     msgs        messages             messages in the queue, hidden ones included
     hiddenmsgs  hidden_messages      messages that are not visible now
 
@@ -36,14 +36,14 @@ ATTRIBUTE_FIELDS = (
     PAUSED,
 )
 
-#: Every field that begins with this is an attribute of an extension.
+#: The prefix of all attributes that belong to extensions.
 EXTENSION_PREFIX = b"x:"
 
-#: Node's own attributes. No message has the id of an attribute: see lua/fragments/reserved.lua.
+#: The attributes of the Node client. They can't be message ids: see lua/fragments/reserved.lua.
 NODE_ATTRIBUTES = frozenset(name.encode() for name in ATTRIBUTE_FIELDS if ":" not in name)
 
-#: Behind a message's id, the fields of its receive count and of its first receive; and that of
-#: apalis-rsmq's metadata.
+#: The suffixes of a message's fields, after its id: receive count, time of the first receive, and
+#: the metadata of apalis-rsmq.
 RECEIVE_COUNT_SUFFIX = b":rc"
 FIRST_RECEIVED_SUFFIX = b":fr"
 META_SUFFIX = b":meta"

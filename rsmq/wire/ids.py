@@ -21,19 +21,19 @@ _BARE_ID = re.compile(r"[A-Za-z0-9:_-]{20,64}")
 _HEX = re.compile(r"[0-9a-f]{32}")
 _ID_RULE = "An id has 20 to 64 characters of A-Z a-z 0-9 : _ -"
 
-_EARLIEST_US = 1_262_304_000_000_000  # 2010-01-01: RSMQ is younger
-_LATEST_US = 36**10 - 1  # the last id of ten digits, in 2085
+_EARLIEST_US = 1_262_304_000_000_000  # 2010-01-01, before the first release of RSMQ
+_LATEST_US = 36**10 - 1  # the latest time of ten digits, in 2085
 _DAY_US = 86_400_000_000
 
-#: Microseconds in a unit of the time part, by its number of digits, and their divisor.
+#: By the number of digits of the time part: microseconds in a unit, and their divisor.
 _TIME_UNITS = {10: (1, 1), 8: (1_000, 1), 6: (1_000_000, 1), 12: (1, 1_000)}
-_NODE_ID = 32
-_OLDEST_NODE_ID = 42
+_NODE_ID_LENGTH = 32
+_OLDEST_NODE_ID_LENGTH = 42
 
 _TO_ALPHABET = bytes(ID_ALPHABET[byte % 62] for byte in range(256))
-_UNEVEN = bytes(range(248, 256))  # 248 = 4 * 62: above it some characters would be likelier
+_BIASED_BYTES = bytes(range(248, 256))  # 248 = 4 * 62: they would make some characters likelier
 
-_prepared: Iterator[bytes] = iter(())
+_suffix_pool: Iterator[bytes] = iter(())
 
 
 def check_id(id: object) -> str:
@@ -57,7 +57,7 @@ def is_reserved_id(raw: bytes) -> bool:
 
 
 def has_reserved_ids(raws: Collection[bytes]) -> bool:
-    """Return whether any of many ids may be reserved; in a tenth of the time."""
+    """Return whether any of many ids may be reserved, in a tenth of the time of single checks."""
     joined = b"\n%b\n" % b"\n".join(raws)
     if b"\n" + EXTENSION_PREFIX in joined:
         return True
@@ -65,73 +65,76 @@ def has_reserved_ids(raws: Collection[bytes]) -> bool:
 
 
 def make_id_suffix() -> bytes:
-    """Return the 22 random characters of a new id, from the system's generator."""
-    global _prepared  # noqa: PLW0603 - many are made at once, which takes a third of the time
-    suffix = next(_prepared, None)
+    """Return the 22 random characters of a new id, from the operating system's generator."""
+    global _suffix_pool  # noqa: PLW0603 - making many at once takes a third of the time
+    suffix = next(_suffix_pool, None)
     while suffix is None:
-        _prepared = iter(make_id_suffixes(256))
-        suffix = next(_prepared, None)
+        _suffix_pool = iter(make_id_suffixes(256))
+        suffix = next(_suffix_pool, None)
     return suffix
 
 
-def _forget_prepared() -> None:
-    global _prepared  # noqa: PLW0603 - a child process must not use its parent's
-    _prepared = iter(())
+def _clear_suffix_pool() -> None:
+    global _suffix_pool  # noqa: PLW0603 - a child process must not reuse its parent's suffixes
+    _suffix_pool = iter(())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_prepared)
+    os.register_at_fork(after_in_child=_clear_suffix_pool)
 
 
 def make_id_suffixes(number: int) -> list[bytes]:
     """
     Return the random characters of the ids of a batch, sorted.
 
-    All ids of a batch begin with the same time, so that the suffixes decide their order.
+    All ids of a batch begin with the same time, so the suffixes decide their order.
     """
-    wanted = number * ID_RANDOM_LENGTH
+    length = number * ID_RANDOM_LENGTH
     characters = b""
-    while len(characters) < wanted:
-        missing = wanted - len(characters)
-        characters += os.urandom(missing + missing // 16 + 32).translate(_TO_ALPHABET, _UNEVEN)
-    ends = range(ID_RANDOM_LENGTH, wanted + 1, ID_RANDOM_LENGTH)
+    while len(characters) < length:
+        missing = length - len(characters)
+        characters += os.urandom(missing + missing // 16 + 32).translate(
+            _TO_ALPHABET, _BIASED_BYTES
+        )
+    ends = range(ID_RANDOM_LENGTH, length + 1, ID_RANDOM_LENGTH)
     return sorted(characters[end - ID_RANDOM_LENGTH : end] for end in ends)
 
 
 def parse_sent_us(id: str, seen_ms: int | None = None) -> int | None:
     """
-    Return when the message was sent, as its id tells.
+    Return when a message was sent, according to its id.
 
-    Ids of Node and its ports are ten base-36 digits of microseconds and 22 random characters.
-    Others have milliseconds (8 digits), seconds (6) or milliseconds times a million (12).
+    Ids of the Node client and its ports are ten base-36 digits of microseconds and 22 random
+    characters. Other clients use milliseconds (8 digits), seconds (6) or milliseconds times a
+    million (12).
 
     Args:
-        id: the id of a message, of any client.
-        seen_ms: a Unix time in ms at which the message existed already; None if unknown.
+        id: the id of a message of any client.
+        seen_ms: a Unix time in ms at which the message already existed; None if unknown.
 
     Returns:
-        Unix microseconds, or None if the id holds no plausible time.
+        Unix microseconds, or None if the id contains no plausible time.
     """
-    if len(id) == _NODE_ID and not id.islower() and id.isascii() and id.isalnum():
-        us = int(id[:10], 36)  # Node's: one with capitals is not a hexadecimal number
+    if len(id) == _NODE_ID_LENGTH and not id.islower() and id.isascii() and id.isalnum():
+        us = int(id[:10], 36)  # a Node id: with capitals it is not a hexadecimal number
         if _EARLIEST_US <= us <= (_LATEST_US if seen_ms is None else seen_ms * 1000 + _DAY_US):
             return us
-    digits = id[:10] if len(id) == _OLDEST_NODE_ID else id[:-ID_RANDOM_LENGTH]
+    digits = id[:10] if len(id) == _OLDEST_NODE_ID_LENGTH else id[:-ID_RANDOM_LENGTH]
     unit = _TIME_UNITS.get(len(digits))
     if unit is None or not (digits.isascii() and digits.isalnum()):
         return None
     if _HEX.fullmatch(id):
         return None
-    times, divisor = unit
-    us = int(digits, 36) * times // divisor
+    factor, divisor = unit
+    us = int(digits, 36) * factor // divisor
     latest = _LATEST_US if seen_ms is None else seen_ms * 1000 + _DAY_US
     return us if _EARLIEST_US <= us <= latest else None
 
 
 def parse_sent_us_many(ids: Collection[bytes]) -> list[int | None]:
-    """``sent_us`` of many ids as they stand in Redis; for Node's in a third of the time."""
-    if set(map(len, ids)) == {_NODE_ID} and b"".join(ids).isalnum():
-        moments = [int(id[:10], 36) for id in ids if not id.islower()]
-        if len(moments) == len(ids) and min(moments) >= _EARLIEST_US:
-            return list(moments)
+    """Return ``parse_sent_us`` of many ids as stored in Redis; three times as fast for Node ids."""
+    if set(map(len, ids)) == {_NODE_ID_LENGTH} and b"".join(ids).isalnum():
+        times_us = [int(id[:10], 36) for id in ids if not id.islower()]
+        if len(times_us) == len(ids) and min(times_us) >= _EARLIEST_US:
+            return list(times_us)
     return [parse_sent_us(id) for id in decode_names(ids)]

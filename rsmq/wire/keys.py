@@ -1,7 +1,7 @@
 """
 The Redis keys of namespaces and queues.
 
-Source: npm rsmq 0.12.4, index.js, for the keys without ``x:``; those with it are extension data.
+Source: npm rsmq 0.12.4, index.js, for the keys without ``x:``. Keys with ``x:`` are extension data.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rsmq.wire.names import NOT_ENCODABLE, decode_name, encode_name, is_encodabl
 #: The default namespace.
 DEFAULT_NS = "rsmq"
 
-#: The index of queues has the key of a queue with this name, so that no queue may have it.
+#: The index of queues has the key that a queue of this name would have, so no queue may have it.
 RESERVED_NAME = "QUEUES"
 
 _HASH_SUFFIX = ":Q"
 _EXTENSION = ":x:"
-_ASIDE = "x:aside:"
+_ASIDE_PREFIX = "x:aside:"
 _LOCK_SUFFIX = ":held"
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
@@ -43,9 +43,10 @@ class QueueKeys:
         namespace: the first part of all keys.
         dedup: extension data of sends with a dedup_id: the id of each message by its dedup_id.
         leases: extension data of streams: the receipts of the batches in flight.
-        staged: extension data of writes in two steps: messages that are not yet sent.
-        reasons: extension data of workers: why the messages of this dead-letter queue died.
-        quarantined: extension data of workers: messages that run alone and have not been settled.
+        staged: extension data of writes in two steps: messages that are not sent yet.
+        reasons: extension data of workers: why messages were moved to this dead-letter queue.
+        quarantined: extension data of workers: the quarantine records of messages that were not
+            settled.
         copied: extension data of migrations: digests of the messages that were copied.
     """
 
@@ -63,7 +64,7 @@ class QueueKeys:
 
     @property
     def extensions(self) -> tuple[bytes, ...]:
-        """All keys of extension data; they are deleted together with the queue or its messages."""
+        """All keys of extension data. They are deleted together with the queue or its messages."""
         return self.dedup, self.leases, self.staged, self.reasons, self.quarantined, self.copied
 
 
@@ -74,8 +75,8 @@ class Namespace:
 
     Attributes:
         name: the prefix that all its keys share, without the colon.
-        strict_names: True allows only queue names that Node allows; False also allows the names
-            that other clients allow.
+        strict_names: True allows only queue names that the Node client allows; False also allows
+            the names that other clients allow.
     """
 
     name: str = DEFAULT_NS
@@ -106,30 +107,33 @@ class Namespace:
 
     @property
     def workers(self) -> bytes:
-        """Extension data of workers: those that are alive, by name."""
+        """Extension data of workers: the workers that are alive, by name."""
         return encode_name(f"{self.name}:x:workers")
 
     def aside(self, source: str) -> bytes:
-        """Extension data of moves: messages on their way from a queue to another server."""
-        return encode_name(f"{self.name}:{_ASIDE}{source}")
+        """
+        Return the key of a move's extension data: messages on their way from a queue to another
+        server.
+        """
+        return encode_name(f"{self.name}:{_ASIDE_PREFIX}{source}")
 
     @property
     def hash_of_reserved_name(self) -> bytes:
-        """The hash of a queue with the reserved name, which other clients may have made."""
+        """The hash of a queue with the reserved name, which other clients may have created."""
         return encode_name(f"{self.name}:{RESERVED_NAME}{_HASH_SUFFIX}")
 
     @property
     def index_without_colon(self) -> bytes:
-        """The index of queues as clients make it that leave the colon out of the prefix."""
+        """The index of queues that clients create which omit the colon of the prefix."""
         return encode_name(f"{self.name}{RESERVED_NAME}")
 
     def held(self, worker: str) -> bytes:
         """
-        Extension data of workers: the messages that a worker has in flight.
+        Return the key of a worker's extension data: the messages that it has in flight.
 
         Raises:
             MissingParameter: the worker's name is None or empty.
-            InvalidFormat: the worker's name has characters that a queue's name may not have.
+            InvalidFormat: the worker's name has characters that are not allowed in a queue's name.
         """
         if worker is None or worker == "":
             raise MissingParameter("name", value=worker, hint=f"{_WORKER_RULE}.")
@@ -139,7 +143,7 @@ class Namespace:
 
     @property
     def hash_tag(self) -> str | None:
-        """The part of the name between the first braces, by which Redis Cluster places keys."""
+        """The part of the name in the first braces, which decides the node of Redis Cluster."""
         start = self.name.find("{")
         end = self.name.find("}", start + 1)
         return self.name[start + 1 : end] if start >= 0 and end > start + 1 else None
@@ -153,18 +157,19 @@ class Namespace:
             InvalidFormat: this namespace does not allow the name.
         """
         if not isinstance(qname, str):
-            raise _bad_name(qname)
-        # The text itself: a member of an enum of names has another text when formatted.
+            raise _name_error(qname)
+        # The plain str: a member of a str enum is formatted as another text.
         return _queue_keys(self.name, self.strict_names, str.__str__(qname))
 
 
 @lru_cache(maxsize=1024)
 def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FBT001 - a key
     if not qname or qname == RESERVED_NAME:
-        raise _bad_name(qname)
+        raise _name_error(qname)
     if not is_encodable(qname):
         raise InvalidFormat("qname", value=qname, hint=NOT_ENCODABLE)
-    # `a:Q` names the hash of queue `a`, be it by the queue's name or by the namespace's end.
+    # The key of queue `a:Q`, or of queue `Q` in a namespace that ends with `:a`, is the hash of
+    # queue `a`.
     if qname.endswith(_HASH_SUFFIX) or (qname == _HASH_SUFFIX[1:] and ":" in prefix):
         raise InvalidFormat(
             "qname",
@@ -172,7 +177,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
             hint=f"The key of queue {show(qname)} in namespace {show(prefix)} would be the hash "
             "of another queue. Use another name.",
         )
-    # Behind `:x:` follows the name of extension data, of another queue or of the namespace.
+    # `:x:` begins the name of extension data, of another queue or of the namespace.
     if _EXTENSION in f":{qname}":
         raise InvalidFormat(
             "qname",
@@ -180,9 +185,9 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
             hint=f"The key of queue {show(qname)} in namespace {show(prefix)} could be one of "
             "extension data, whose names hold ':x:'. Use another name.",
         )
-    # Last: its hint leads to strict_names=False, which takes none of the names above.
+    # Checked last: the hint suggests strict_names=False, which also refuses the names above.
     if strict and not _NAME.fullmatch(qname):
-        raise _bad_name(qname)
+        raise _name_error(qname)
     return QueueKeys(
         qname,
         encode_name(f"{prefix}:{qname}"),
@@ -198,7 +203,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
     )
 
 
-def _bad_name(qname: object) -> MissingParameter | InvalidFormat:
+def _name_error(qname: object) -> MissingParameter | InvalidFormat:
     if qname is None or qname == "":
         return MissingParameter("qname", value=qname, hint=f"{_NAME_RULE}.")
     if qname == RESERVED_NAME:
@@ -223,7 +228,7 @@ class PrefixKeys:
     The keys of queues under any prefix and any name, without the checks of ``Namespace``.
 
     Attributes:
-        prefix: what all keys begin with, the colon included where there is one.
+        prefix: the first part of all keys, with its colon if it has one.
     """
 
     prefix: bytes
@@ -255,7 +260,7 @@ class PrefixKeys:
 class KeyKind(Enum):
     """The kind of a key that begins with a namespace's prefix."""
 
-    QUEUE = "queue"  # of a queue: its sorted set, its hash, or its extension data
+    QUEUE = "queue"  # a queue's sorted set, hash, or extension data
     ASIDE = "aside"  # messages that a move has set aside
     NAMESPACE = "namespace"  # the index of queues, and extension data of the namespace
     OTHER_NAMESPACE = "other namespace"  # the index of a namespace whose name begins with this one
@@ -263,38 +268,38 @@ class KeyKind(Enum):
 
 def classify_key(namespace: str, key: bytes) -> tuple[KeyKind, str]:
     """
-    Return what a key of a namespace is.
+    Return the kind and the name of a key of a namespace.
 
     Args:
         namespace: the name of the namespace.
-        key: a key that begins with it and a colon.
+        key: a key that begins with the name and a colon.
 
     Returns:
-        The kind, and the name of the queue, of the source of what was set aside, or of the other
-        namespace without this one, its colon included.
+        The kind, and a name: of the queue; of the source of messages that were set aside; or of the
+        other namespace, without this one and with its colon.
     """
     name = decode_name(key)[len(namespace) + 1 :]
     if name.endswith(f":{RESERVED_NAME}"):
         return KeyKind.OTHER_NAMESPACE, name.removesuffix(RESERVED_NAME)
-    if name.startswith(_ASIDE) and not name.endswith(_LOCK_SUFFIX):
-        return KeyKind.ASIDE, name.removeprefix(_ASIDE)
+    if name.startswith(_ASIDE_PREFIX) and not name.endswith(_LOCK_SUFFIX):
+        return KeyKind.ASIDE, name.removeprefix(_ASIDE_PREFIX)
     if name == RESERVED_NAME or name.startswith(_EXTENSION[1:]):
         return KeyKind.NAMESPACE, ""
     return KeyKind.QUEUE, name.partition(_EXTENSION)[0].removesuffix(_HASH_SUFFIX)
 
 
 def copied_key(zset: bytes) -> bytes:
-    """Return the key of the digests of what was copied to a queue, by its sorted set."""
+    """Return the key of the digests of copied messages, for a queue's sorted set."""
     return zset + _EXTENSION.encode() + b"copied"
 
 
 def lock_of_aside(aside: bytes) -> bytes:
-    """Return the key of the lock of the run that owns messages set aside."""
+    """Return the key of the lock of the run that owns messages that were set aside."""
     return aside + _LOCK_SUFFIX.encode()
 
 
-def key_that_no_program_uses(keys: QueueKeys) -> bytes:
-    """Return a key of a queue's extension data that never exists, for a look at rights."""
+def unused_key(keys: QueueKeys) -> bytes:
+    """Return a key among a queue's extension data that never exists, to check the user's rights."""
     return keys.zset + _EXTENSION.encode() + b"nothing"
 
 
@@ -305,10 +310,10 @@ def is_hash_of(key: str, qname: str) -> bool:
 
 def require_hash_tag(namespace: Namespace) -> None:
     """
-    Check that all keys of a namespace have one slot of Redis Cluster.
+    Check that all keys of a namespace are in one slot of Redis Cluster.
 
     Raises:
-        InvalidFormat: its name has no hash tag, so that its keys would be on several nodes.
+        InvalidFormat: the name has no hash tag, so its keys would be on several nodes.
     """
     if namespace.hash_tag is None:
         raise InvalidFormat(

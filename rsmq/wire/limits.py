@@ -22,14 +22,14 @@ MIN_MAXSIZE = 1024
 MAX_MAXSIZE = 65536
 UNLIMITED = -1
 
-#: Limits of a batch: messages, and bytes of all bodies.
+#: Limits of a batch: the number of messages, and the bytes of all bodies.
 MAX_BATCH = 10_000
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 
-#: The largest body that Redis accepts, bytes: the default of its setting proto-max-bulk-len.
+#: The largest body that Redis accepts, in bytes: the default of its setting proto-max-bulk-len.
 MAX_BODY_BYTES = 512 * 1024 * 1024
 
-#: Limits of extension data: how often a message may be received, characters of a dedup_id.
+#: Limits of extension data: the receives of a policy, and the characters of a dedup_id.
 MAX_RECEIVES = 1_000_000
 MAX_DEDUP_ID = 128
 
@@ -41,7 +41,7 @@ def check_seconds(item: str, value: object) -> int:
     Raises:
         InvalidValue: it is not a whole number from 0 to 9,999,999.
     """
-    number = _number(value)
+    number = _as_number(value)
     if number is None or number != int(number) or not 0 <= number <= MAX_SECONDS:
         raise InvalidValue(
             item,
@@ -56,12 +56,12 @@ def check_seconds(item: str, value: object) -> int:
 
 def to_milliseconds(item: str, value: object) -> int:
     """
-    Return seconds of a call, fractions allowed, as milliseconds, rounded to the nearest.
+    Return the seconds of a call as milliseconds; fractions are allowed and rounded to the nearest.
 
     Raises:
         InvalidValue: it is not a number from 0 to 9,999,999.
     """
-    number = _number(value)
+    number = _as_number(value)
     if number is None or not 0 <= number <= MAX_SECONDS:
         raise InvalidValue(
             item,
@@ -80,7 +80,7 @@ def check_maxsize(value: object) -> int:
     Raises:
         InvalidValue: it is not a whole number from 1024 to 65,536, nor -1.
     """
-    number = _number(value)
+    number = _as_number(value)
     if number is None or (
         number != UNLIMITED and (number != int(number) or not MIN_MAXSIZE <= number <= MAX_MAXSIZE)
     ):
@@ -97,12 +97,12 @@ def check_maxsize(value: object) -> int:
 
 def check_wait(value: object) -> float | None:
     """
-    Check how many seconds a receive waits for a message, and return it; None is forever.
+    Check how many seconds a receive waits for a message, and return the number. None means forever.
 
     Raises:
         InvalidValue: it is not a number from 0 to 9,999,999.
     """
-    if value is None or (value == 0 and value.__class__ is int):  # the default, quickly
+    if value is None or (value == 0 and value.__class__ is int):  # a fast path for the default
         return value
     return to_milliseconds("wait", value) / 1000
 
@@ -112,9 +112,9 @@ def check_whole_number(item: str, value: object, low: int, high: int) -> int:
     Check a whole number within a range, and return it.
 
     Raises:
-        InvalidValue: it is not a whole number, or out of range.
+        InvalidValue: it is not a whole number, or is out of range.
     """
-    number = _number(value)
+    number = _as_number(value)
     if number is None or number != int(number) or not low <= number <= high:
         raise InvalidValue(
             item,
@@ -128,7 +128,7 @@ def check_whole_number(item: str, value: object, low: int, high: int) -> int:
 
 def check_body_size(size: int) -> None:
     """
-    Check that Redis accepts a body: it closes the connection on one that is too large.
+    Check that a body is not too large for Redis, which would close the connection.
 
     Args:
         size: bytes.
@@ -149,7 +149,7 @@ def check_dedup_id(value: object) -> bytes:
     Check a dedup_id, and return it as bytes.
 
     Raises:
-        InvalidFormat: it is not a str of 1 to 128 characters.
+        InvalidFormat: it is not a str of 1 to 128 characters, or can't be encoded.
     """
     if not isinstance(value, str) or not 1 <= len(value) <= MAX_DEDUP_ID or not is_encodable(value):
         raise InvalidFormat(
@@ -167,8 +167,8 @@ def utf16_length(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _number(value: object) -> float | None:
+def _as_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # An int may be too large for a float; the ranges are checked on ints as they are.
+    # An int may be too large for a float, so it is not converted before its range is checked.
     return value if isinstance(value, int) or math.isfinite(value) else None

@@ -27,20 +27,20 @@ WORKER_REPLACED = "WORKERREPLACED"
 BATCH_ACKNOWLEDGED = "BATCHACKNOWLEDGED"
 
 
-def from_script(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
+def parse_refusal(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
     """
-    Return the error that a script's refusal stands for.
+    Return the exception for a script's error reply.
 
     Args:
-        reply: the text of the error reply, code first.
-        queues: the queues that the call was about.
+        reply: the text of the error reply, which begins with its code.
+        queues: the names of the queues of the call.
 
     Returns:
-        The error to raise, or None if the reply is not a refusal of ours.
+        The exception to raise, or None if the reply does not come from a script of this library.
     """
     code, _, detail = reply.partition(" ")
-    make = _REFUSALS.get(code)
-    return None if make is None else make(detail, queues)
+    make_error = _REFUSALS.get(code)
+    return None if make_error is None else make_error(detail, queues)
 
 
 def _queue_not_found(hash: str, queues: tuple[str, ...]) -> RSMQError:

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from rsmq import errors
-from rsmq.wire.refusals import from_script
+from rsmq.wire.refusals import parse_refusal
 
 EXAMPLES = [
     (errors.NoAttributeSupplied(), "noAttributeSupplied", "No attribute was supplied"),
@@ -88,7 +88,7 @@ def test_the_tree_in_the_docstring_has_every_class():
     ],
 )
 def test_an_error_of_a_script_becomes_an_exception(reply, kind, value):
-    error = from_script(reply, ("q",))
+    error = parse_refusal(reply, ("q",))
 
     assert type(error) is kind
     assert error.value == value
@@ -96,7 +96,7 @@ def test_an_error_of_a_script_becomes_an_exception(reply, kind, value):
 
 
 def test_other_error_replies_are_not_converted():
-    assert from_script("WRONGTYPE Operation against a key", ("q",)) is None
+    assert parse_refusal("WRONGTYPE Operation against a key", ("q",)) is None
 
 
 def test_a_value_without_repr_is_shown_by_its_type():
