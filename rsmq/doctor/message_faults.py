@@ -22,7 +22,7 @@ from rsmq.operations.doctor import (
     examine_fields,
     examine_messages,
 )
-from rsmq.operations.walk import Place
+from rsmq.operations.walk import Position
 from rsmq.wire.ids import is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import MAX_SECONDS
@@ -196,9 +196,9 @@ def walk_entries(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, QueueEntry]
 
     If its score changes during the walk, an id may be yielded twice, or not.
     """
-    place: Place | None = (b"-inf", b"0")
-    while place:
-        place, now, entries = rsmq.run(examine_messages(keys, place))
+    position: Position | None = (b"-inf", b"0")
+    while position:
+        position, now, entries = rsmq.run(examine_messages(keys, position))
         for entry in entries:
             yield now, entry
 

@@ -14,7 +14,7 @@ from itertools import count, product
 
 from rsmq.migrate.sources.item import Item
 from rsmq.operations.migration import IncomingMessage
-from rsmq.operations.restored import Restored
+from rsmq.operations.restore import RestoredMessage
 from rsmq.wire.ids import ID_ALPHABET, ID_RANDOM_LENGTH, make_id_suffix
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -252,5 +252,5 @@ class MoveConverter:
 def _make_incoming(digest: bytes, item: Item, id: str, score: int | None) -> IncomingMessage:
     if item.body is None:
         return IncomingMessage(digest, None)
-    message = Restored(id, item.body, score, item.receive_count, item.first_received_ms)
+    message = RestoredMessage(id, item.body, score, item.receive_count, item.first_received_ms)
     return IncomingMessage(digest, message)

@@ -15,7 +15,7 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
 from rsmq.operations.migration import IncomingMessage, Outcomes, add_copies
-from rsmq.operations.restored import restore_totals
+from rsmq.operations.restore import restore_totals
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import encode_name
 

@@ -1,9 +1,9 @@
 """
-One builder for each operation: what a call sends, and what its reply means.
+One builder for each operation: the call that is sent, and the parser of its reply.
 
 The modules ``messages``, ``batches``, ``queues``, ``dead_letters``, ``inspection``, ``recovery``
-and ``sending`` have the operations of the clients; ``worker``, ``spark``, ``migration``,
-``doctor``, ``restored`` and ``reading`` those of the packages above. Builders check arguments in
-Node's order and raise before anything is sent. They do no I/O and read no clock; the package
-``transport`` runs what they return.
+and ``sending`` contain the operations of the clients; ``worker``, ``spark``, ``migration``,
+``doctor``, ``restore`` and ``reading`` those of the packages that are built on the clients.
+Builders check arguments in the order of the Node client, and raise before anything is sent. They do
+no I/O and read no clock; the package ``transport`` runs the operations that they return.
 """

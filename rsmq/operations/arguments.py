@@ -1,5 +1,5 @@
 """
-Checks of arguments, and their form in scripts.
+Checks of arguments, and the conversion of arguments to those of scripts.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from rsmq.wire.names import encode_name, encode_names
 
 T = TypeVar("T")
 
-_ANY: Any = object()  # for ids that come without a receive count
+_ANY_COUNT: Any = object()  # in place of a receive count, for bare ids
 
-# By a queue's name and a receive count: ids, each with its place among what was given.
+# By the queue's name and the receive count: ids, each with its position in the argument.
 _Groups: TypeAlias = dict[tuple[str, int], dict[str, int]]
 
 
 def digits(number: int) -> bytes:
-    """A number as it is written."""
+    """Return an integer as decimal digits."""
     return b"%d" % number
 
 
-def waiting(delay: float | None, *, front: bool) -> bytes:
+def encode_delay(delay: float | None, *, front: bool) -> bytes:
     """
-    How long a new message waits: ms, nothing for the queue's delay, or a word for the front.
+    Return the delay of a new message: ms, "" for the queue's delay, or "front".
 
     Raises:
         InvalidValue: delay is out of range.
-        InvalidFormat: there is a delay for the front.
+        InvalidFormat: front is combined with a delay greater than 0.
     """
-    wait = b"" if delay is None else digits(to_milliseconds("delay", delay))
+    encoded = b"" if delay is None else digits(to_milliseconds("delay", delay))
     if not front:
-        return wait
-    if wait.strip(b"0"):
+        return encoded
+    if encoded.strip(b"0"):
         raise InvalidFormat(
             "delay",
             value=delay,
@@ -49,15 +49,15 @@ def waiting(delay: float | None, *, front: bool) -> bytes:
     return b"front"
 
 
-def dedup_ms(window: float) -> bytes:
+def encode_dedup_window(window: float) -> bytes:
     """
-    The window of a dedup_id, as ms.
+    Return the window of a dedup_id in ms.
 
     Raises:
-        InvalidValue: it is not from 1 to 9,999,999 s.
+        InvalidValue: it is not a number of seconds from 1 to 9,999,999.
     """
     ms = to_milliseconds("dedup_window", window)
-    if ms < 1000:  # noqa: PLR2004 - a second, as the next line says
+    if ms < 1000:  # noqa: PLR2004 - a second
         raise InvalidValue(
             "dedup_window",
             1,
@@ -72,7 +72,10 @@ def encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
     """
     Return the body's bytes, and its size as maxsize counts it.
 
-    The caller checks the number of bytes, a batch once for all its bodies.
+    The caller checks the number of bytes; a batch checks it once for all its bodies.
+
+    Raises:
+        MessageNotString: the codec can't encode the body, or does not return str or bytes.
     """
     try:
         encoded = codec.encode(body)
@@ -90,13 +93,18 @@ def encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
     )
 
 
-def target(
+def resolve_message(
     namespace: Namespace, message: Message | str, id: str | None
 ) -> tuple[QueueKeys, bytes, bytes]:
     """
-    Queue, id and receive count of what is to be changed.
+    Return the queue's keys, the id and the receive count of the message to be changed.
 
-    A bare id has no count: it acts whoever holds the message, as Node does.
+    The count of a bare id is empty: the operation then ignores who received the message, as in
+    Node.
+
+    Raises:
+        MissingParameter: the name or the id is None or empty.
+        InvalidFormat: the name or the id has other characters, or an argument has the wrong type.
     """
     if isinstance(message, Message):
         if id is not None:
@@ -129,12 +137,12 @@ def target(
 
 class Receipts:
     """
-    Messages of a batch, in groups of one queue and one receive count, or without a count.
+    The messages of a batch, in groups with the same queue and receive count, or without a count.
 
     Attributes:
         names: the queues' names.
-        keys: of each group hash and sorted set of its queue.
-        args: the groups, as ``receipts.lua`` has them.
+        keys: for each group the hash and the sorted set of its queue.
+        args: the groups in the format of ``receipts.lua``.
     """
 
     def __init__(
@@ -146,24 +154,25 @@ class Receipts:
         with_sent: bool = False,
     ) -> None:
         """
-        Take messages, or a queue's name and ids; each is taken once.
+        Group messages, or a queue's name and ids. Repeated messages count once.
 
         Args:
-            namespace: whose queues they are.
-            messages: received messages, of any queues; or the name of the queue, with ids.
+            namespace: the namespace of their queues.
+            messages: received messages of any queues; or the name of the queue, with ids.
             ids: bare ids.
-            with_sent: True adds to each the ms when it was sent, as its id tells.
+            with_sent: if True, the ms of the send, taken from its id, follows each id.
 
         Raises:
-            MissingParameter, InvalidFormat: name, id or message is not what it must be.
-            InvalidValue: there are too many.
+            MissingParameter: a name or an id is None or empty.
+            InvalidFormat: a name or an id has other characters, or an argument has the wrong type.
+            InvalidValue: there are more messages than a batch may have.
         """
         if isinstance(messages, str):
             namespace.queue(messages)
-            bare = dict.fromkeys(map(check_id, listed("ids", ids)), 0)
-            self._groups: _Groups = {(messages, _ANY): bare}
+            bare_ids = dict.fromkeys(map(check_id, check_batch("ids", ids)), 0)
+            self._groups: _Groups = {(messages, _ANY_COUNT): bare_ids}
         elif ids is None:
-            self._groups = _grouped(listed("messages", messages))
+            self._groups = _group_by_receipt(check_batch("messages", messages))
         else:
             raise InvalidFormat(
                 "ids", value=show(ids), hint="Give messages, or a queue's name and ids."
@@ -173,33 +182,39 @@ class Receipts:
         self.keys = tuple(key for keys in queues for key in (keys.hash, keys.zset))
         args: list[bytes] = []
         for (_, count), group in self._groups.items():
-            args += digits(len(group)), b"" if count is _ANY else b"%d" % count
+            args += digits(len(group)), b"" if count is _ANY_COUNT else b"%d" % count
             if with_sent:
-                args += [arg for id in group for arg in (encode_name(id), sent_ms(id))]
+                args += [arg for id in group for arg in (encode_name(id), encode_sent_ms(id))]
             else:
                 args += encode_names(group)
         self.args = tuple(args)
 
-    def told(self, reply: bytes, answers: bytes) -> list[str]:
-        """The ids for which the script told one of these answers, by queue in the order given."""
-        answered = iter(reply)
+    def select_ids(self, reply: bytes, accepted: bytes) -> list[str]:
+        """
+        Return the ids with an accepted answer, by queue in the order of the argument.
+
+        Args:
+            reply: the script's reply, a digit for each message.
+            accepted: the accepted digits.
+        """
+        answers = iter(reply)
         by_queue: dict[str, list[tuple[int, str]]] = {}
         for (qname, _), group in self._groups.items():
             if len(self._groups) == 1:
-                return [id for id, answer in zip(group, answered, strict=True) if answer in answers]
+                return [id for id, answer in zip(group, answers, strict=True) if answer in accepted]
             by_queue.setdefault(qname, []).extend(
-                (place, id)
-                for (id, place), answer in zip(group.items(), answered, strict=False)
-                if answer in answers
+                (position, id)
+                for (id, position), answer in zip(group.items(), answers, strict=False)
+                if answer in accepted
             )
-        return [id for of_queue in by_queue.values() for _, id in sorted(of_queue)]
+        return [id for found in by_queue.values() for _, id in sorted(found)]
 
 
-def _grouped(messages: Iterable[Message]) -> _Groups:
+def _group_by_receipt(messages: Iterable[Message]) -> _Groups:
     groups: _Groups = {}
     group: dict[str, int] | None = None
     queue = count = None
-    for place, message in enumerate(messages):
+    for position, message in enumerate(messages):
         if not isinstance(message, Message):
             raise InvalidFormat(
                 "messages",
@@ -208,25 +223,25 @@ def _grouped(messages: Iterable[Message]) -> _Groups:
                 f"(qname, ids). Got {show(message)}.",
             )
         if group is None or message.receive_count != count or message.queue != queue:
-            queue, count = message.queue, message.receive_count  # seldom, within a batch
+            queue, count = message.queue, message.receive_count
             group = groups.setdefault((queue, count), {})
-        group.setdefault(message.id, place)
+        group.setdefault(message.id, position)
     return groups
 
 
-def sent_ms(id: str) -> bytes:
-    """The ms when a message was sent; empty if its id does not tell."""
+def encode_sent_ms(id: str) -> bytes:
+    """Return the ms of the send; empty if the id contains no time."""
     us = parse_sent_us(id)
     return b"" if us is None else digits(us // 1000)
 
 
-def listed(item: str, values: Iterable[T] | None) -> list[T]:
+def check_batch(item: str, values: Iterable[T] | None) -> list[T]:
     """
-    The values of a batch.
+    Return the values of a batch as a list.
 
     Raises:
-        InvalidFormat: it is not an iterable, or one of characters.
-        InvalidValue: they are more than a batch may have.
+        InvalidFormat: it is not an iterable, or it is a str or bytes.
+        InvalidValue: it has more values than a batch may have.
     """
     if values is None or isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidFormat(item, value=show(values), hint=f"{item} is a list; got {show(values)}.")
@@ -242,18 +257,18 @@ def listed(item: str, values: Iterable[T] | None) -> list[T]:
     return found
 
 
-def queues_of(namespace: Namespace, qnames: str | Iterable[str]) -> list[QueueKeys]:
+def resolve_queues(namespace: Namespace, qnames: str | Iterable[str]) -> list[QueueKeys]:
     """
-    One queue or several, each once.
+    Return the keys of one queue or several; repeated names count once.
 
     Raises:
-        MissingParameter: a name is None or empty, or there is none.
+        MissingParameter: a name is None or empty, or there are no names.
         InvalidFormat: a name has other characters.
-        InvalidValue: they are too many.
+        InvalidValue: there are more names than a batch may have.
     """
     if qnames is None or isinstance(qnames, str | bytes):
         return [namespace.queue(qnames)]
-    found = list(dict.fromkeys(map(namespace.queue, listed("qnames", qnames))))
+    found = list(dict.fromkeys(map(namespace.queue, check_batch("qnames", qnames))))
     if not found:
         raise MissingParameter("qname", value=[], hint="Give at least one queue's name.")
     return found

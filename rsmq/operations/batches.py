@@ -1,5 +1,5 @@
 """
-Many messages in one call: receive, pop, delete, change visibility, release.
+Operations on many messages in one call: receive, pop, delete, change visibility, release.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from typing import Any
 from rsmq.codecs import Codec
 from rsmq.lua.load import load
 from rsmq.model import Message
-from rsmq.operations.arguments import Receipts, digits, queues_of, sent_ms
+from rsmq.operations.arguments import Receipts, digits, encode_sent_ms, resolve_queues
 from rsmq.operations.operation import Operation, Retry, Steps
-from rsmq.operations.replies import messages_of
+from rsmq.operations.replies import parse_messages
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, check_whole_number, to_milliseconds
 from rsmq.wire.names import decode_name
 
-#: Queues that one script receives from.
-QUEUES_A_STEP = 1000
+#: The maximum number of queues that one script receives from.
+QUEUES_PER_STEP = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiveInSteps:
     """
-    A receive from so many queues that one script would block the server.
+    A receive from so many queues that a single script would block the server.
 
     Attributes:
-        steps: makes the steps of one look into all of them.
-        keys: of each queue hash and sorted set.
-        undo: as of ``Operation``.
+        steps: starts one attempt to receive from all queues, as steps.
+        keys: for each queue its hash and its sorted set.
+        undo: as in ``Operation``.
     """
 
     steps: Callable[[], Steps[list[Message]]]
@@ -41,20 +41,20 @@ class ReceiveInSteps:
 @dataclass(frozen=True, slots=True)
 class _Limits:
     """
-    What a step may receive.
+    The limits of a step that receives messages.
 
     Attributes:
-        most: how many messages.
-        room: bytes of their bodies.
-        first: whether the first message may have more bytes than that.
+        max_messages: the maximum number of messages.
+        max_bytes: the maximum number of bytes of their bodies.
+        may_exceed: whether the first message may have more bytes than that.
     """
 
-    most: int
-    room: int = MAX_BATCH_BYTES
-    first: bool = True
+    max_messages: int
+    max_bytes: int = MAX_BATCH_BYTES
+    may_exceed: bool = True
 
     def args(self) -> tuple[bytes, bytes, bytes]:
-        return digits(self.most), digits(self.room), b"1" if self.first else b""
+        return digits(self.max_messages), digits(self.max_bytes), b"1" if self.may_exceed else b""
 
 
 def receive_messages(
@@ -65,31 +65,31 @@ def receive_messages(
     vt: float | None,
     codec: Codec,
 ) -> Operation[list[Message]] | ReceiveInSteps:
-    """Receive messages that are due, of earlier queues first, and hide them."""
-    queues = queues_of(namespace, qnames)
+    """Receive visible messages and hide them, with the queues' order as priority."""
+    queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
-    hidden = b"" if vt is None else digits(to_milliseconds("vt", vt))
+    encoded_vt = b"" if vt is None else digits(to_milliseconds("vt", vt))
 
     def undo(messages: list[Message]) -> Operation[list[str]] | None:
         return release_messages(namespace, messages, None) if messages else None
 
     def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
-        most, room, first = limits.args()
+        max_messages, max_bytes, may_exceed = limits.args()
         return Operation(
             load("receive_messages"),
-            _keys_of(queues),
-            (most, room, hidden, queues[0].namespace, first),
-            _received(queues, codec),
+            _hash_and_zset_keys(queues),
+            (max_messages, max_bytes, encoded_vt, queues[0].namespace, may_exceed),
+            _message_parser(queues, codec),
             Retry.ONCE,
             tuple(keys.name for keys in queues),
             undo=undo,
         )
 
-    if len(queues) <= QUEUES_A_STEP:
+    if len(queues) <= QUEUES_PER_STEP:
         return step(queues, limits)
     return ReceiveInSteps(
-        lambda: _in_steps(queues, limits, hidden, step, undo),
-        _keys_of(queues),
+        lambda: _receive_in_steps(queues, limits, encoded_vt, step, undo),
+        _hash_and_zset_keys(queues),
         undo,
     )
 
@@ -97,94 +97,94 @@ def receive_messages(
 def pop_messages(
     namespace: Namespace, qnames: str | Iterable[str], max_messages: int, *, codec: Codec
 ) -> Operation[list[Message]] | ReceiveInSteps:
-    """Receive messages that are due, of earlier queues first, and remove them."""
-    queues = queues_of(namespace, qnames)
+    """Receive visible messages and delete them, with the queues' order as priority."""
+    queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
 
     def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
-        most, room, first = limits.args()
+        max_messages, max_bytes, may_exceed = limits.args()
         return Operation(
             load("pop_messages"),
-            _keys_of(queues),
-            (most, room, queues[0].namespace, first),
-            _received(queues, codec),
+            _hash_and_zset_keys(queues),
+            (max_messages, max_bytes, queues[0].namespace, may_exceed),
+            _message_parser(queues, codec),
             Retry.NEVER,
             tuple(keys.name for keys in queues),
         )
 
-    if len(queues) <= QUEUES_A_STEP:
+    if len(queues) <= QUEUES_PER_STEP:
         return step(queues, limits)
     return ReceiveInSteps(
-        lambda: _in_steps(queues, limits, b"0", step, None),
-        _keys_of(queues),
+        lambda: _receive_in_steps(queues, limits, b"0", step, None),
+        _hash_and_zset_keys(queues),
         None,
     )
 
 
-def _in_steps(
+def _receive_in_steps(
     queues: list[QueueKeys],
     limits: _Limits,
     vt: bytes,
     step: Callable[[list[QueueKeys], _Limits], Operation[list[Message]]],
     undo: Callable[[list[Message]], Operation[list[str]] | None] | None,
 ) -> Steps[list[Message]]:
-    parts = [queues[at : at + QUEUES_A_STEP] for at in range(0, len(queues), QUEUES_A_STEP)]
-    for part in parts:
+    chunks = [queues[at : at + QUEUES_PER_STEP] for at in range(0, len(queues), QUEUES_PER_STEP)]
+    for chunk in chunks:
         yield Operation(
             load("require_queues"),
-            tuple(keys.hash for keys in part),
+            tuple(keys.hash for keys in chunk),
             (vt,),
             bool,
             Retry.ALWAYS,
-            tuple(keys.name for keys in part),
+            tuple(keys.name for keys in chunk),
         )
     received: list[Message] = []
     try:
-        for part in parts:
-            messages: list[Message] = yield step(part, limits)
+        for chunk in chunks:
+            messages: list[Message] = yield step(chunk, limits)
             received += messages
             limits = _Limits(
-                limits.most - len(messages),
-                limits.room - sum(len(message.raw) for message in messages),
-                first=not received,
+                limits.max_messages - len(messages),
+                limits.max_bytes - sum(len(message.raw) for message in messages),
+                may_exceed=not received,
             )
-            if limits.most == 0 or limits.room <= 0:
+            if limits.max_messages == 0 or limits.max_bytes <= 0:
                 break
     except GeneratorExit:
         raise
     except BaseException as error:
         if undo is None and received and isinstance(error, Exception):
-            return received  # they are removed already: only the caller still has them
-        release = undo and undo(received)
-        if release:
-            yield release
+            return received  # popped messages exist nowhere else
+        undo_operation = undo and undo(received)
+        if undo_operation:
+            yield undo_operation
         raise
     return received
 
 
-def _keys_of(queues: list[QueueKeys]) -> tuple[bytes, ...]:
+def _hash_and_zset_keys(queues: list[QueueKeys]) -> tuple[bytes, ...]:
     return tuple(key for keys in queues for key in (keys.hash, keys.zset))
 
 
-def _received(queues: list[QueueKeys], codec: Codec) -> Callable[[Any], list[Message]]:
+def _message_parser(queues: list[QueueKeys], codec: Codec) -> Callable[[Any], list[Message]]:
     names = [keys.name for keys in queues]
-    return lambda reply: messages_of(names, codec, reply)
+    return lambda reply: parse_messages(names, codec, reply)
 
 
 def delete_messages(
     namespace: Namespace, messages: Iterable[Message] | str, ids: Iterable[str] | None
 ) -> Operation[list[str]]:
-    """Remove messages, by their receipts or by bare ids; the ids removed."""
+    """Delete messages by their receipts or by bare ids; the result is the ids deleted."""
     receipts = Receipts(namespace, messages, ids)
     return Operation(
         load("delete_messages"),
         receipts.keys,
         receipts.args,
-        lambda reply: receipts.told(reply, b"1"),
+        lambda reply: receipts.select_ids(reply, b"1"),
         Retry.ALWAYS,
         receipts.names,
-        # What the attempt removed whose reply was lost is not in the queue any more.
-        parse_retried=lambda reply: receipts.told(reply, b"10"),
+        # If a message is gone, the attempt whose reply was lost may have removed it.
+        parse_retried=lambda reply: receipts.select_ids(reply, b"10"),
     )
 
 
@@ -194,15 +194,15 @@ def change_messages_visibility(
     ids: Any,
     vt: float | None,
 ) -> Operation[list[str]]:
-    """Hide messages for vt seconds from now; the ids changed."""
+    """Hide messages for vt seconds from now; the result is the ids changed."""
     if not isinstance(messages, str) and vt is None:
-        ids, vt = None, ids  # what follows messages is vt
+        ids, vt = None, ids  # the argument after messages is vt
     receipts = Receipts(namespace, messages, ids)
     return Operation(
         load("change_messages_visibility"),
         receipts.keys,
         (digits(to_milliseconds("vt", vt)), *receipts.args),
-        lambda reply: receipts.told(reply, b"1"),
+        lambda reply: receipts.select_ids(reply, b"1"),
         Retry.ALWAYS,
         receipts.names,
     )
@@ -211,24 +211,30 @@ def change_messages_visibility(
 def release_messages(
     namespace: Namespace, messages: Iterable[Message] | str, ids: Iterable[str] | None
 ) -> Operation[list[str]]:
-    """Make messages visible now, where they stood by their sent time; the ids released."""
+    """Make messages visible at once, by their sent time; the result is the ids released."""
     receipts = Receipts(namespace, messages, ids, with_sent=True)
     return Operation(
         load("release_messages"),
         receipts.keys,
         receipts.args,
-        lambda reply: receipts.told(reply, b"1"),
-        # A second run by bare ids could release what another has received meanwhile.
+        lambda reply: receipts.select_ids(reply, b"1"),
+        # A retry by bare ids could release messages that another consumer has received since.
         Retry.NEVER if isinstance(messages, str) else Retry.ALWAYS,
         receipts.names,
     )
 
 
 def release_receipts(keys: QueueKeys, receipts: list[bytes]) -> Operation[int]:
-    """Release messages of a queue by ids and receive counts as they are stored; how many."""
+    """
+    Release messages of a queue; the result is how many.
+
+    Args:
+        keys: the queue's keys.
+        receipts: ids and receive counts in turn, as stored.
+    """
     groups: dict[bytes, list[bytes]] = {}
     for id, count in zip(receipts[::2], receipts[1::2], strict=True):
-        groups.setdefault(count, []).extend((id, sent_ms(decode_name(id))))
+        groups.setdefault(count, []).extend((id, encode_sent_ms(decode_name(id))))
     args: list[bytes] = []
     for count, group in groups.items():
         args += digits(len(group) // 2), count, *group

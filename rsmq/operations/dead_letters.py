@@ -1,5 +1,5 @@
 """
-Dead-letter policies, sweep, redrive and move.
+Operations on dead letters: policies, sweep, redrive and move.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from rsmq.model import Message, QueueAttributes
 from rsmq.operations.arguments import Receipts, digits
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.queues import get_queue_attributes, list_queues
-from rsmq.operations.replies import attributes_of
-from rsmq.operations.walk import Place, next_place, step
+from rsmq.operations.replies import parse_attributes
+from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH, MAX_RECEIVES, check_whole_number
 from rsmq.wire.names import decode_name, encode_name
 
-_A_STEP = 1000
-_ROOM = digits(1024 * 1024)
+_MESSAGES_PER_STEP = 1000
+_QUEUES_PER_STEP = 1000
+_MAX_STEP_BYTES = digits(1024 * 1024)
 
 
 def set_dead_letter_policy(
     namespace: Namespace, qname: str, dead_letter_queue: str | None, max_receives: int | None
 ) -> Operation[QueueAttributes]:
-    """Set the policy of a queue, or remove it."""
+    """Set the dead-letter policy of a queue, or remove it."""
     keys = namespace.queue(qname)
     own = encode_name(keys.name)
     queues, args = [keys], (b"", b"", own)
@@ -39,20 +40,20 @@ def set_dead_letter_policy(
                 hint="dead_letter_queue=None removes the policy; there is no limit to it.",
             )
     else:
-        target = _other(namespace, "dead_letter_queue", dead_letter_queue, keys)
+        target = _check_other_queue(namespace, "dead_letter_queue", dead_letter_queue, keys)
         limit = check_whole_number("max_receives", max_receives, 1, MAX_RECEIVES)
         queues, args = [keys, target], (encode_name(target.name), digits(limit), own)
     return Operation(
         load("set_dead_letter_policy"),
         (keys.hash, keys.zset, *(each.hash for each in queues[1:])),
         args,
-        attributes_of,
+        parse_attributes,
         Retry.ALWAYS,
         tuple(each.name for each in queues),
     )
 
 
-def _other(namespace: Namespace, item: str, qname: str, keys: QueueKeys) -> QueueKeys:
+def _check_other_queue(namespace: Namespace, item: str, qname: str, keys: QueueKeys) -> QueueKeys:
     other = namespace.queue(qname)
     if other == keys:
         raise InvalidFormat(
@@ -62,56 +63,64 @@ def _other(namespace: Namespace, item: str, qname: str, keys: QueueKeys) -> Queu
 
 
 def sweep_dead_letters(namespace: Namespace, qname: str, max_messages: int) -> Steps[list[str]]:
-    """Move what was received as often as the policy allows; the ids moved."""
+    """Move messages received as often as the policy allows; the result is the ids moved."""
     keys = namespace.queue(qname)
     return _sweep(keys, check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
 
 
-def _sweep(keys: QueueKeys, most: int) -> Steps[list[str]]:
+def _sweep(keys: QueueKeys, max_messages: int) -> Steps[list[str]]:
     moved: list[str] = []
-    place: Place | None = (b"-inf", b"0")
-    name = keys.namespace
-    while place and len(moved) < most:
-        reply = yield step(
-            "sweep_dead_letters", keys, place, digits(most - len(moved)), name, retry=Retry.ALWAYS
+    position: Position | None = (b"-inf", b"0")
+    while position and len(moved) < max_messages:
+        reply = yield walk_step(
+            "sweep_dead_letters",
+            keys,
+            position,
+            digits(max_messages - len(moved)),
+            keys.namespace,
+            retry=Retry.ALWAYS,
         )
         moved += map(decode_name, reply[2])
-        place = next_place(reply)
+        position = parse_next_position(reply)
     return moved
 
 
 def redrive_messages(
     namespace: Namespace, dead_letter_queue: str, destination: str | None, max_messages: int | None
 ) -> Steps[list[tuple[str, str]]]:
-    """Send dead letters anew; of each the old id and the new one."""
+    """Send dead letters as new messages; the result is for each its old and its new id."""
     source = namespace.queue(dead_letter_queue)
-    target = destination and _other(namespace, "destination", destination, source)
-    most = None
+    target = destination and _check_other_queue(namespace, "destination", destination, source)
+    limit = None
     if max_messages is not None:
-        most = check_whole_number("max_messages", max_messages, 1, 10**9)
-    return _redrive(namespace, source, target or None, most)
+        limit = check_whole_number("max_messages", max_messages, 1, 10**9)
+    return _redrive(namespace, source, target or None, limit)
 
 
 def _redrive(
-    namespace: Namespace, source: QueueKeys, target: QueueKeys | None, most: int | None
+    namespace: Namespace, source: QueueKeys, target: QueueKeys | None, limit: int | None
 ) -> Steps[list[tuple[str, str]]]:
     if target is None:
-        target = yield from _source_of(namespace, source)
+        target = yield from _find_source(namespace, source)
     redriven: list[tuple[str, str]] = []
-    last = b""
+    max_score = b""
     try:
-        while most is None or len(redriven) < most:
-            number = _A_STEP if most is None else min(_A_STEP, most - len(redriven))
+        while limit is None or len(redriven) < limit:
+            number = (
+                _MESSAGES_PER_STEP
+                if limit is None
+                else min(_MESSAGES_PER_STEP, limit - len(redriven))
+            )
             suffixes = make_id_suffixes(number)
             now, time, ids = yield Operation(
                 load("redrive_messages"),
                 (source.hash, source.zset, target.hash, target.zset),
-                (last, b"".join(suffixes), _ROOM),
+                (max_score, b"".join(suffixes), _MAX_STEP_BYTES),
                 lambda reply: reply,
                 Retry.NEVER,
                 (source.name, target.name),
             )
-            last = last or now
+            max_score = max_score or now
             if not ids:
                 break
             redriven += [
@@ -125,22 +134,28 @@ def _redrive(
     return redriven
 
 
-def _source_of(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
-    """The one queue whose policy names this dead-letter queue."""
+def _find_source(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
+    """
+    Return the only queue whose policy names this dead-letter queue.
+
+    Raises:
+        MissingParameter: there is none, or more than one.
+        QueueNotFound: the dead-letter queue does not exist.
+    """
     sources: list[QueueKeys] = []
-    yield get_queue_attributes(namespace, target.name)  # that it is there
-    queues = _known(namespace, (yield list_queues(namespace)))
-    for at in range(0, len(queues), _A_STEP):
-        some = queues[at : at + _A_STEP]
-        found = yield Operation(
+    yield get_queue_attributes(namespace, target.name)  # raises QueueNotFound
+    queues = _listed_queue_keys(namespace, (yield list_queues(namespace)))
+    for at in range(0, len(queues), _QUEUES_PER_STEP):
+        chunk = queues[at : at + _QUEUES_PER_STEP]
+        indexes = yield Operation(
             load("dead_letter_sources"),
-            tuple(keys.hash for keys in some),
+            tuple(keys.hash for keys in chunk),
             (encode_name(target.name),),
             lambda reply: reply,
             Retry.ALWAYS,
             (target.name,),
         )
-        sources += [some[each] for each in found]
+        sources += [chunk[index] for index in indexes]
     if len(sources) == 1:
         return sources[0]
     names = ", ".join(show(keys.name) for keys in sources) or "No queue"
@@ -152,8 +167,8 @@ def _source_of(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
     )
 
 
-def _known(namespace: Namespace, names: Iterable[str]) -> list[QueueKeys]:
-    """The keys of listed queues; other clients list names that can be none of ours."""
+def _listed_queue_keys(namespace: Namespace, names: Iterable[str]) -> list[QueueKeys]:
+    """Return the keys of listed queues, without names that can't be those of queues."""
     lenient = Namespace(namespace.name, strict_names=False)
     queues = []
     for name in names:
@@ -170,16 +185,16 @@ def move_messages(
     destination: str,
     ids: Any,
 ) -> Operation[list[str]]:
-    """Move messages to another queue, by their receipts or by bare ids; the ids moved."""
+    """Move messages to another queue by receipts or bare ids; the result is the ids moved."""
     receipts = Receipts(namespace, messages, ids)
     target = namespace.queue(destination)
     for name in receipts.names:
-        _other(namespace, "destination", destination, namespace.queue(name))
+        _check_other_queue(namespace, "destination", destination, namespace.queue(name))
     return Operation(
         load("move_messages"),
         (target.hash, target.zset, *receipts.keys),
         receipts.args,
-        lambda reply: receipts.told(reply, b"1"),
+        lambda reply: receipts.select_ids(reply, b"1"),
         Retry.NEVER,
         (*receipts.names, target.name),
     )

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.operations.walk import Place, next_place, step
+from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.wire.fields import ATTRIBUTE_FIELDS
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import Namespace, QueueKeys, unused_key
@@ -179,18 +179,18 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
 
 
 def examine_messages(
-    keys: QueueKeys, place: Place
-) -> Operation[tuple[Place | None, int, list[QueueEntry]]]:
+    keys: QueueKeys, position: Position
+) -> Operation[tuple[Position | None, int, list[QueueEntry]]]:
     """
-    Read the ids of a queue from a place on, with the data stored for each.
+    Read the ids of a queue from a position on, with the data stored for each.
 
     Returns:
-        The place of the next step (None at the end), the server's time in ms, and at most 1,000
+        The position of the next step (None at the end), the server's time in ms, and at most 1,000
         entries.
     """
-    read = step("examine_messages", keys, place)
+    read = walk_step("examine_messages", keys, position)
 
-    def parse(reply: Any) -> tuple[Place | None, int, list[QueueEntry]]:
+    def parse(reply: Any) -> tuple[Position | None, int, list[QueueEntry]]:
         values = reply[3]
         entries = [
             QueueEntry(
@@ -202,7 +202,7 @@ def examine_messages(
             )
             for first in range(0, len(values), 5)
         ]
-        return next_place(reply), int(reply[2]), entries
+        return parse_next_position(reply), int(reply[2]), entries
 
     return Operation(read.script, read.keys, read.args, parse, Retry.ALWAYS, read.queues)
 

@@ -1,5 +1,5 @@
 """
-Single messages: send, receive, pop, delete, change visibility, get.
+Operations on single messages: send, receive, pop, delete, change visibility, get.
 """
 
 from __future__ import annotations
@@ -11,11 +11,17 @@ from typing import Any, TypeVar
 from rsmq.codecs import Codec
 from rsmq.lua.load import load
 from rsmq.model import Message, StoredMessage
-from rsmq.operations.arguments import dedup_ms, digits, encode_body, target, waiting
+from rsmq.operations.arguments import (
+    digits,
+    encode_body,
+    encode_dedup_window,
+    encode_delay,
+    resolve_message,
+)
 from rsmq.operations.batches import release_messages
 from rsmq.operations.operation import Operation, Retry
-from rsmq.operations.replies import DONE, RECEIVED_SINCE, message_of, stored_message_of
-from rsmq.operations.sending import send_named
+from rsmq.operations.replies import DONE, RECEIVED_SINCE, parse_message, parse_stored_message
+from rsmq.operations.sending import send_deduplicated
 from rsmq.wire import limits
 from rsmq.wire.ids import check_id, make_id_suffix
 from rsmq.wire.keys import Namespace
@@ -29,7 +35,7 @@ from rsmq.wire.names import decode_name, encode_name
 
 T = TypeVar("T")
 
-# To look a member of an Enum up takes as long as to check a name.
+# Looking up a member of an Enum takes as long as checking a name.
 _ALWAYS, _NEVER = Retry.ALWAYS, Retry.NEVER
 
 
@@ -46,15 +52,15 @@ def send_message(
     dedup_window: float = DEFAULT_DEDUP_WINDOW,
     enforce_maxsize: bool = True,
 ) -> Operation[str]:
-    """Add a message to a queue; its id."""
+    """Add a message to a queue; the result is its id."""
     keys = namespace.queue(qname)
-    wait = waiting(delay, front=front)
+    encoded_delay = encode_delay(delay, front=front)
     channel = keys.channel if realtime else b""
     if dedup_id is not None:
-        name, window = check_dedup_id(dedup_id), dedup_ms(dedup_window)
+        dedup = check_dedup_id(dedup_id), encode_dedup_window(dedup_window)
         raw, size = encode_body(body, codec)
         check_body_size(len(raw))
-        return send_named(keys, (raw, digits(size)), wait, channel, (name, window))
+        return send_deduplicated(keys, (raw, digits(size)), encoded_delay, channel, dedup)
     raw, size = encode_body(body, codec)
     if len(raw) > limits.MAX_BODY_BYTES:
         check_body_size(len(raw))
@@ -64,7 +70,7 @@ def send_message(
         (
             raw,
             digits(size if enforce_maxsize else 0),
-            wait,
+            encoded_delay,
             make_id_suffix(),
             channel,
         ),
@@ -77,15 +83,15 @@ def send_message(
 def receive_message(
     namespace: Namespace, qname: str, *, vt: float | None, codec: Codec
 ) -> Operation[Message | None]:
-    """Receive the message that is due first, and hide it."""
+    """Receive the message that has been visible the longest, and hide it."""
     return _cached(_receive_message, namespace, qname, vt, codec)
 
 
 def _cached(build: Callable[..., Operation[T]], *args: Any) -> Operation[T]:
-    """An operation that is the same for every call with these arguments."""
+    """Return the operation of a cached builder, which is the same object for the same arguments."""
     try:
         return build(*args)
-    except TypeError:  # a cache takes no argument that can change
+    except TypeError:  # an argument is not hashable
         return build.__wrapped__(*args)  # type: ignore[attr-defined, no-any-return]
 
 
@@ -94,7 +100,7 @@ def _receive_message(
     namespace: Namespace, qname: str, vt: float | None, codec: Codec
 ) -> Operation[Message | None]:
     keys = namespace.queue(qname)
-    hidden = b"" if vt is None else digits(to_milliseconds("vt", vt))
+    encoded_vt = b"" if vt is None else digits(to_milliseconds("vt", vt))
 
     def undo(message: Message | None) -> Operation[list[str]] | None:
         return release_messages(namespace, [message], None) if message else None
@@ -102,8 +108,8 @@ def _receive_message(
     return Operation(
         load("receive_message"),
         (keys.hash, keys.zset),
-        (hidden, keys.namespace),
-        lambda reply: message_of(keys.name, codec, reply),
+        (encoded_vt, keys.namespace),
+        lambda reply: parse_message(keys.name, codec, reply),
         Retry.ONCE,
         (keys.name,),
         undo=undo,
@@ -111,7 +117,7 @@ def _receive_message(
 
 
 def pop_message(namespace: Namespace, qname: str, *, codec: Codec) -> Operation[Message | None]:
-    """Receive the message that is due first, and remove it."""
+    """Receive the message that has been visible the longest, and delete it."""
     return _cached(_pop_message, namespace, qname, codec)
 
 
@@ -122,47 +128,47 @@ def _pop_message(namespace: Namespace, qname: str, codec: Codec) -> Operation[Me
         load("pop_message"),
         (keys.hash, keys.zset),
         (keys.namespace,),
-        lambda reply: message_of(keys.name, codec, reply),
+        lambda reply: parse_message(keys.name, codec, reply),
         _NEVER,
         (keys.name,),
     )
 
 
 def delete_message(namespace: Namespace, message: Message | str, id: str | None) -> Operation[bool]:
-    """Remove a message, by its receipt or by a bare id; True if it was there."""
-    keys, raw_id, count = target(namespace, message, id)
+    """Delete a message by its receipt or a bare id; the result is whether it was deleted."""
+    keys, raw_id, count = resolve_message(namespace, message, id)
     return Operation(
         load("delete_message"),
         (keys.hash, keys.zset),
         (raw_id, count),
-        _done,
+        _is_done,
         _ALWAYS,
         (keys.name,),
-        # The attempt whose reply was lost has removed it, or another has: it is gone.
-        _not_received_since,
+        # If it is gone, the attempt whose reply was lost removed it, or another client did.
+        _is_not_received_since,
     )
 
 
-def _done(reply: int) -> bool:
+def _is_done(reply: int) -> bool:
     return reply == DONE
 
 
-def _not_received_since(reply: int) -> bool:
+def _is_not_received_since(reply: int) -> bool:
     return reply != RECEIVED_SINCE
 
 
 def change_message_visibility(
     namespace: Namespace, message: Message | str, id: Any, vt: float | None
 ) -> Operation[bool]:
-    """Hide a message for vt seconds from now; True if it was there."""
+    """Hide a message for vt seconds from now; the result is whether it was changed."""
     if isinstance(message, Message) and vt is None:
-        id, vt = None, id  # what follows a message is vt
-    keys, raw_id, count = target(namespace, message, id)
+        id, vt = None, id  # the argument after a message is vt
+    keys, raw_id, count = resolve_message(namespace, message, id)
     return Operation(
         load("change_message_visibility"),
         (keys.hash, keys.zset),
         (raw_id, count, digits(to_milliseconds("vt", vt))),
-        _done,
+        _is_done,
         _ALWAYS,
         (keys.name,),
     )
@@ -171,14 +177,14 @@ def change_message_visibility(
 def get_message(
     namespace: Namespace, qname: str, id: str, *, codec: Codec
 ) -> Operation[StoredMessage | None]:
-    """Look up a message without receiving it."""
+    """Return a message without receiving it."""
     keys = namespace.queue(qname)
     raw_id = encode_name(check_id(id))
     return Operation(
         load("get_message"),
         (keys.hash, keys.zset),
         (raw_id,),
-        lambda reply: stored_message_of(keys.name, id, codec, reply),
+        lambda reply: parse_stored_message(keys.name, id, codec, reply),
         _ALWAYS,
         (keys.name,),
     )

@@ -13,7 +13,7 @@ from rsmq.lua.load import Script, load
 from rsmq.model import Message
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.operations.restored import Restored
+from rsmq.operations.restore import RestoredMessage
 from rsmq.wire.keys import QueueKeys
 
 #: The outcome of each message of a call, one digit each, in the order of the call.
@@ -52,7 +52,7 @@ class IncomingMessage:
     """
 
     digest: bytes
-    message: Restored | None
+    message: RestoredMessage | None
 
     def row(self) -> tuple[bytes, ...]:
         """Return the arguments for this message, in the order of ``incoming.lua``."""
@@ -234,7 +234,7 @@ def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
     score, count, first, digest, body = value.split(b" ", 4)
     return IncomingMessage(
         digest,
-        Restored(
+        RestoredMessage(
             id.decode(),
             body,
             int(score) if score else None,

@@ -1,5 +1,5 @@
 """
-One atomic script with its keys, its arguments and its retry class.
+An operation: one atomic script with its keys, its arguments and its retry class.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ class Retry(Enum):
     """
     How often an operation may be sent again after an ambiguous failure.
 
-    Ambiguous: the connection broke after the command was sent, so that it may or may not have run.
+    A failure is ambiguous if the connection broke after the command was sent: the command may or
+    may not have run.
     """
 
     ALWAYS = "always"  # a second run changes nothing more
@@ -29,7 +30,7 @@ class Retry(Enum):
 @dataclass(slots=True, eq=False)  # not frozen: made for every call, it takes half the time
 class Operation(Generic[T]):
     """
-    An atomic script call, ready to be sent.
+    A call of an atomic script, ready to be sent.
 
     Attributes:
         script: the Lua script.

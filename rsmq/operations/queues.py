@@ -1,5 +1,5 @@
 """
-Queues: create, delete, list, attributes, pause, purge.
+Operations on queues: create, delete, list, attributes, pause, purge.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from rsmq.lua.load import load
 from rsmq.model import QueueAttributes
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.operations.replies import attributes_of
+from rsmq.operations.replies import parse_attributes
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import check_maxsize, check_seconds
 from rsmq.wire.names import decode_name, encode_name
@@ -20,9 +20,9 @@ from rsmq.wire.names import decode_name, encode_name
 def create_queue(
     namespace: Namespace, qname: str, *, vt: float, delay: float, maxsize: int, exist_ok: bool
 ) -> Operation[bool]:
-    """Create a queue, or complete a half-made one; True if it did."""
+    """Create a queue, or complete one that lacks attributes; the result is whether it did."""
     keys = namespace.queue(qname)
-    wanted = (
+    attributes = (
         digits(check_seconds("vt", vt)),
         digits(check_seconds("delay", delay)),
         digits(check_maxsize(maxsize)),
@@ -35,12 +35,12 @@ def create_queue(
 
     def parse_retried(reply: Any) -> bool:
         # The attempt whose reply was lost may have created just this queue.
-        return tuple(reply[1:]) == wanted or parse(reply)
+        return tuple(reply[1:]) == attributes or parse(reply)
 
     return Operation(
         load("create_queue"),
         (keys.hash, keys.zset, namespace.queues),
-        (encode_name(keys.name), *wanted),
+        (encode_name(keys.name), *attributes),
         parse,
         Retry.ALWAYS,
         (keys.name,),
@@ -61,14 +61,14 @@ def delete_queue(namespace: Namespace, qname: str) -> Operation[None]:
         (keys.hash, keys.zset, namespace.queues, *keys.extensions),
         (encode_name(keys.name),),
         parse,
-        # A second run could take a queue that someone has made anew, with its messages.
+        # Another client may have created the queue again; a retry would delete the new one.
         Retry.NEVER,
         (keys.name,),
     )
 
 
 def list_queues(namespace: Namespace) -> Operation[list[str]]:
-    """List the names of all listed queues, sorted."""
+    """Return the names of all listed queues, sorted."""
     return Operation(
         load("list_queues"),
         (namespace.queues,),
@@ -79,13 +79,13 @@ def list_queues(namespace: Namespace) -> Operation[list[str]]:
 
 
 def get_queue_attributes(namespace: Namespace, qname: str) -> Operation[QueueAttributes]:
-    """Read a queue's attributes and counts."""
+    """Return a queue's attributes and counts."""
     keys = namespace.queue(qname)
     return Operation(
         load("get_queue_attributes"),
         (keys.hash, keys.zset),
         (),
-        attributes_of,
+        parse_attributes,
         Retry.ALWAYS,
         (keys.name,),
     )
@@ -99,11 +99,11 @@ def set_queue_attributes(
     delay: float | None,
     maxsize: int | None,
 ) -> Operation[QueueAttributes]:
-    """Set attributes of a queue; None leaves one as it is."""
+    """Set attributes of a queue; None does not change an attribute."""
     if vt is None and delay is None and maxsize is None:
         raise NoAttributeSupplied
     keys = namespace.queue(qname)
-    # Node checks them in this order.
+    # In the order of the Node client.
     new_vt = b"" if vt is None else digits(check_seconds("vt", vt))
     new_maxsize = b"" if maxsize is None else digits(check_maxsize(maxsize))
     new_delay = b"" if delay is None else digits(check_seconds("delay", delay))
@@ -111,14 +111,14 @@ def set_queue_attributes(
         load("set_queue_attributes"),
         (keys.hash, keys.zset),
         (new_vt, new_delay, new_maxsize),
-        attributes_of,
+        parse_attributes,
         Retry.ALWAYS,
         (keys.name,),
     )
 
 
 def pause_queue(namespace: Namespace, qname: str, *, pause: bool) -> Operation[bool]:
-    """Pause a queue for workers, or let them go on; True if that changed anything."""
+    """Pause a queue for workers, or resume it; the result is whether that changed anything."""
     keys = namespace.queue(qname)
     return Operation(
         load("pause_queue"),
@@ -132,7 +132,7 @@ def pause_queue(namespace: Namespace, qname: str, *, pause: bool) -> Operation[b
 
 
 def purge_queue(namespace: Namespace, qname: str) -> Operation[int]:
-    """Remove all messages of a queue; the number of ids removed."""
+    """Remove all messages of a queue; the result is the number of ids removed."""
     keys = namespace.queue(qname)
     return Operation(
         load("purge_queue"),

@@ -1,5 +1,5 @@
 """
-All of a queue, read in steps: its ids, and its messages by their ids.
+Reads of all messages of a queue, in steps: its ids, and its messages by their ids.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from rsmq.lua.load import load
 from rsmq.model import StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.operations.replies import stored_message_of
+from rsmq.operations.replies import parse_stored_message
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name
 
-_ROOM = digits(1024 * 1024)
-_VALUES = 4  # that the script tells of an id
+_MAX_STEP_BYTES = digits(1024 * 1024)
+_VALUES_PER_ID = 4  # in the reply of get_messages.lua
 
 
 def scan_ids(keys: QueueKeys, cursor: bytes) -> Operation[tuple[bytes, list[bytes]]]:
     """
-    A step of a walk over all ids, in no order: the next cursor, then ids and scores in turn.
+    Return a step of a scan of all ids, in no order: the next cursor, then ids and scores in turn.
 
-    The first cursor is ``b"0"``, and so is the one at the end. What is in the queue from the first
-    step to the last is met, whoever receives it meanwhile; some of it twice.
+    The first cursor is ``b"0"``, and so is the cursor after the last step. A message that is in the
+    queue from the first step to the last is returned, even if it is received in the meantime; it
+    may be returned twice.
     """
     return Operation(
         load("scan_ids"),
@@ -39,14 +40,14 @@ def scan_ids(keys: QueueKeys, cursor: bytes) -> Operation[tuple[bytes, list[byte
 
 
 @dataclass(frozen=True, slots=True)
-class LookedUp:
+class LookupResult:
     """
-    What became of ids that were looked up.
+    The result of reading messages by their ids.
 
     Attributes:
-        now_ms: Unix ms of the look.
-        messages: of each id, in order, its message; None without one. May be shorter than the ids
-            were, but not empty: what is missing is to be looked up next.
+        now_ms: Unix ms of the read.
+        messages: for each id, in order, its message, or None if it has none. The list may be
+            shorter than the list of ids, but not empty: then the remaining ids are to be read next.
         ghosts: how many of those without a message are ids without a body.
     """
 
@@ -55,28 +56,28 @@ class LookedUp:
     ghosts: int
 
 
-def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookedUp]:
-    """Look up messages by their ids as they stand in Redis, at most a thousand."""
+def get_messages(keys: QueueKeys, ids: Sequence[bytes]) -> Operation[LookupResult]:
+    """Read messages by their ids as stored in Redis, at most 1,000 ids."""
 
-    def parse(reply: Any) -> LookedUp:
-        now, vt, told, reasons = reply
+    def parse(reply: Any) -> LookupResult:
+        now, vt, values, reasons = reply
         messages: list[StoredMessage | None] = []
         ghosts = 0
-        for place in range(len(told) // _VALUES):
-            raw, count, first, score = told[_VALUES * place : _VALUES * (place + 1)]
+        for index in range(len(values) // _VALUES_PER_ID):
+            raw, count, first, score = values[_VALUES_PER_ID * index : _VALUES_PER_ID * (index + 1)]
             if raw is None or score is None:
                 messages.append(None)
                 ghosts += score is not None
                 continue
-            reason = reasons[place] if reasons else None
+            reason = reasons[index] if reasons else None
             stored = raw, count, first, score, now, vt, reason
-            messages.append(stored_message_of(keys.name, decode_name(ids[place]), BYTES, stored))
-        return LookedUp(int(now), messages, ghosts)
+            messages.append(parse_stored_message(keys.name, decode_name(ids[index]), BYTES, stored))
+        return LookupResult(int(now), messages, ghosts)
 
     return Operation(
         load("get_messages"),
         (keys.hash, keys.zset),
-        (_ROOM, *ids),
+        (_MAX_STEP_BYTES, *ids),
         parse,
         Retry.ALWAYS,
         (keys.name,),

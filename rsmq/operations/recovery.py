@@ -1,5 +1,5 @@
 """
-Messages in flight elsewhere: recover abandoned ones, release all.
+Operations on messages in flight with other consumers: recover abandoned ones, release all.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from rsmq.model import Message
 from rsmq.operations.arguments import digits
 from rsmq.operations.batches import release_messages, release_receipts
 from rsmq.operations.operation import Operation, Retry, Steps
-from rsmq.operations.replies import message_of
-from rsmq.operations.walk import Place, next_place, step
+from rsmq.operations.replies import parse_message
+from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, check_whole_number, to_milliseconds
 
-_A_STEP = 1000
+_MESSAGES_PER_STEP = 1000
 
 
 def recover_messages(
@@ -29,81 +29,88 @@ def recover_messages(
     vt: float | None,
     codec: Codec,
 ) -> Steps[list[Message]]:
-    """Receive again what was received a time ago and not deleted."""
+    """Receive messages again that were received some time ago and not deleted."""
     keys = namespace.queue(qname)
-    most = check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
-    since = digits(to_milliseconds("idle", idle))
-    hidden = b"" if vt is None else digits(to_milliseconds("vt", vt))
-    return _recover(namespace, keys, most, (since, hidden), codec)
+    checked_max = check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+    encoded_idle = digits(to_milliseconds("idle", idle))
+    encoded_vt = b"" if vt is None else digits(to_milliseconds("vt", vt))
+    return _recover(namespace, keys, checked_max, (encoded_idle, encoded_vt), codec)
 
 
 def _recover(
-    namespace: Namespace, keys: QueueKeys, most: int, times: tuple[bytes, bytes], codec: Codec
+    namespace: Namespace,
+    keys: QueueKeys,
+    max_messages: int,
+    times: tuple[bytes, bytes],
+    codec: Codec,
 ) -> Steps[list[Message]]:
-    idle, hidden = times
-    taken: list[Message] = []
-    room = MAX_BATCH_BYTES
-    place: Place | None = (b"", b"0")
+    idle, vt = times
+    recovered: list[Message] = []
+    max_bytes = MAX_BATCH_BYTES
+    position: Position | None = (b"", b"0")
     receipts: list[bytes] = []
     try:
-        # Receipts are gathered first, so that none is met again where it goes when it is taken.
-        while place and len(receipts) < 2 * most:
-            reply = yield step("received_messages", keys, place, idle)
+        # All receipts are read first. A recovered message gets a new score, at which the walk would
+        # find it again.
+        while position and len(receipts) < 2 * max_messages:
+            reply = yield walk_step("received_messages", keys, position, idle)
             receipts += reply[2]
-            place = next_place(reply)
-        receipts = receipts[: 2 * most]
-        while receipts and room > 0:
-            looked_at, messages = yield Operation(
+            position = parse_next_position(reply)
+        receipts = receipts[: 2 * max_messages]
+        while receipts and max_bytes > 0:
+            examined, messages = yield Operation(
                 load("recover_messages"),
                 (keys.hash, keys.zset),
                 (
                     idle,
-                    hidden,
-                    digits(room),
+                    vt,
+                    digits(max_bytes),
                     keys.namespace,
-                    *receipts[: 2 * _A_STEP],
+                    *receipts[: 2 * _MESSAGES_PER_STEP],
                 ),
                 lambda reply: (
                     reply[0],
                     [
-                        message_of(keys.name, codec, reply[1][at : at + 4])
+                        parse_message(keys.name, codec, reply[1][at : at + 4])
                         for at in range(0, len(reply[1]), 4)
                     ],
                 ),
                 Retry.ONCE,
                 (keys.name,),
-                undo=lambda result: _back(namespace, result[1]),
+                undo=lambda result: _release(namespace, result[1]),
             )
-            taken += messages
-            room -= sum(len(message.raw) for message in messages)
-            if taken and looked_at < min(len(receipts) // 2, _A_STEP):  # no room for the next
+            recovered += messages
+            max_bytes -= sum(len(message.raw) for message in messages)
+            if recovered and examined < min(len(receipts) // 2, _MESSAGES_PER_STEP):
+                # The next body is larger than the bytes that are left.
+
                 break
-            receipts = receipts[2 * looked_at :]
+            receipts = receipts[2 * examined :]
     except GeneratorExit:
         raise
     except BaseException:
-        undo = _back(namespace, taken)
-        if undo is not None:
-            yield undo
+        release = _release(namespace, recovered)
+        if release is not None:
+            yield release
         raise
-    return taken
+    return recovered
 
 
-def _back(namespace: Namespace, messages: list[Message]) -> Operation[list[str]] | None:
+def _release(namespace: Namespace, messages: list[Message]) -> Operation[list[str]] | None:
     return release_messages(namespace, messages, None) if messages else None
 
 
 def release_all_messages(namespace: Namespace, qname: str) -> Steps[int]:
-    """Make every received and hidden message visible now; how many."""
+    """Make every message in flight visible now; the result is how many."""
     return _release_all(namespace.queue(qname))
 
 
 def _release_all(keys: QueueKeys) -> Steps[int]:
     released = 0
-    place: Place | None = (b"", b"0")
-    while place:
-        reply: list[Any] = yield step("received_messages", keys, place, b"")
+    position: Position | None = (b"", b"0")
+    while position:
+        reply: list[Any] = yield walk_step("received_messages", keys, position, b"")
         if reply[2]:
             released += yield release_receipts(keys, reply[2])
-        place = next_place(reply)
+        position = parse_next_position(reply)
     return released

@@ -1,5 +1,5 @@
 """
-Many messages sent in one call.
+Operations that send many messages in one call.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, InvalidValue
 from rsmq.lua.load import load
 from rsmq.operations.arguments import (
-    dedup_ms,
+    check_batch,
     digits,
     encode_body,
-    listed,
-    queues_of,
-    waiting,
+    encode_dedup_window,
+    encode_delay,
+    resolve_queues,
 )
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.wire import limits
@@ -26,10 +26,11 @@ from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH_BYTES, check_body_size, check_dedup_id
 from rsmq.wire.names import decode_name
 
-#: From this mean size on, bytes, bodies go beside the script: what goes through it is copied twice.
-LARGE = 8192
+#: The mean size, in bytes, from which on bodies are sent as plain commands: arguments of a script
+#: are copied twice.
+LARGE_BODY_BYTES = 8192
 
-_FIELDS_A_COMMAND = 2000
+_FIELDS_PER_COMMAND = 2000
 
 
 def send_messages(
@@ -44,12 +45,12 @@ def send_messages(
     codec: Codec,
     realtime: bool,
 ) -> Steps[list[str]]:
-    """Add messages to a queue, in order; their ids."""
+    """Add messages to a queue, in order; the result is their ids."""
     keys = namespace.queue(qname)
-    wait = waiting(delay, front=front)
-    encoded = [encode_body(body, codec) for body in listed("bodies", bodies)]
-    names = None if dedup_ids is None else _names(dedup_ids, len(encoded))
-    window = b"" if names is None else dedup_ms(dedup_window)
+    encoded_delay = encode_delay(delay, front=front)
+    encoded = [encode_body(body, codec) for body in check_batch("bodies", bodies)]
+    checked_ids = None if dedup_ids is None else _check_dedup_ids(dedup_ids, len(encoded))
+    window = b"" if checked_ids is None else encode_dedup_window(dedup_window)
     raws = [raw for raw, _ in encoded]
     total = sum(map(len, raws))
     if total > MAX_BATCH_BYTES:
@@ -64,10 +65,10 @@ def send_messages(
         )
     largest = max((size for _, size in encoded), default=1)
     channel = keys.channel if realtime else b""
-    if names is None:
-        return send_raws(keys, raws, largest=largest, wait=wait, channel=channel)
-    batch = _Batch(keys, raws, make_id_suffixes(len(raws)), digits(largest), wait, channel)
-    return _one(batch.at_once(names, window))
+    if checked_ids is None:
+        return send_raws(keys, raws, largest=largest, delay=encoded_delay, channel=channel)
+    batch = _Batch(keys, raws, make_id_suffixes(len(raws)), digits(largest), encoded_delay, channel)
+    return _single_step(batch.in_one_step(checked_ids, window))
 
 
 def publish(
@@ -79,9 +80,9 @@ def publish(
     codec: Codec,
     realtime: bool,
 ) -> Operation[dict[str, str]]:
-    """Add a message to each of several queues, or to none; the ids by queue."""
-    queues = queues_of(namespace, qnames)
-    wait = waiting(delay, front=False)
+    """Add a message to each of several queues, or to none; the result is the ids by queue."""
+    queues = resolve_queues(namespace, qnames)
+    encoded_delay = encode_delay(delay, front=False)
     raw, size = encode_body(body, codec)
     check_body_size(len(raw))
     messages = (
@@ -90,7 +91,7 @@ def publish(
     return Operation(
         load("publish"),
         tuple(key for keys in queues for key in (keys.hash, keys.zset)),
-        (raw, digits(size), wait, *messages),
+        (raw, digits(size), encoded_delay, *messages),
         lambda reply: {keys.name: decode_name(id) for keys, id in zip(queues, reply, strict=True)},
         Retry.NEVER,
         tuple(keys.name for keys in queues),
@@ -98,137 +99,151 @@ def publish(
 
 
 def send_raws(
-    keys: QueueKeys, raws: list[bytes], *, largest: int, wait: bytes, channel: bytes
+    keys: QueueKeys, raws: list[bytes], *, largest: int, delay: bytes, channel: bytes
 ) -> Steps[list[str]]:
     """
-    Add messages to a queue, in order; their ids.
+    Add messages to a queue, in order; the result is their ids.
 
     Args:
-        keys: the queue's.
-        raws: the bodies; a batch at most.
-        largest: the size of the largest, as maxsize counts it; 0 is any size.
-        wait: their delay, as ``send_messages.lua`` takes it.
-        channel: where to publish, empty for nowhere.
+        keys: the queue's keys.
+        raws: the bodies, at most a batch.
+        largest: the size of the largest body, as maxsize counts it; 0 disables the check.
+        delay: their delay, in the format of ``send_messages.lua``.
+        channel: the channel to publish to; empty for none.
     """
     total = sum(map(len, raws))
     if total > limits.MAX_BODY_BYTES:
         check_body_size(max(map(len, raws)))
-    batch = _Batch(keys, raws, make_id_suffixes(len(raws)), digits(largest), wait, channel)
-    if len(raws) > 1 and total >= LARGE * len(raws):
-        return batch.in_two()
-    return _one(batch.at_once(None, b""))
+    batch = _Batch(keys, raws, make_id_suffixes(len(raws)), digits(largest), delay, channel)
+    if len(raws) > 1 and total >= LARGE_BODY_BYTES * len(raws):
+        return batch.in_two_steps()
+    return _single_step(batch.in_one_step(None, b""))
 
 
-def send_named(
+def send_deduplicated(
     keys: QueueKeys,
     body: tuple[bytes, bytes],
-    wait: bytes,
+    delay: bytes,
     channel: bytes,
-    name: tuple[bytes, bytes],
+    dedup: tuple[bytes, bytes],
 ) -> Operation[str]:
-    """One message under a name: a batch of one."""
+    """
+    Add a message with a dedup_id: a batch of one; the result is its id.
+
+    Args:
+        keys: the queue's keys.
+        body: the body, and its size as maxsize counts it.
+        delay: its delay, in the format of ``send_messages.lua``.
+        channel: the channel to publish to; empty for none.
+        dedup: the dedup_id, and its window in ms.
+    """
     raw, size = body
-    batch = _Batch(keys, [raw], [make_id_suffix()], size, wait, channel)
-    operation: Operation[Any] = batch.at_once([name[0]], name[1])
+    batch = _Batch(keys, [raw], [make_id_suffix()], size, delay, channel)
+    operation: Operation[Any] = batch.in_one_step([dedup[0]], dedup[1])
     parse = operation.parse
     operation.parse = lambda reply: parse(reply)[0]
     return operation
 
 
-def _one(operation: Operation[list[str]]) -> Steps[list[str]]:
+def _single_step(operation: Operation[list[str]]) -> Steps[list[str]]:
     ids: list[str] = yield operation
     return ids
 
 
-def _names(dedup_ids: Iterable[str | None], number: int) -> list[bytes]:
-    names = [
-        b"" if name is None else check_dedup_id(name) for name in listed("dedup_ids", dedup_ids)
+def _check_dedup_ids(dedup_ids: Iterable[str | None], number: int) -> list[bytes]:
+    checked = [
+        b"" if id is None else check_dedup_id(id) for id in check_batch("dedup_ids", dedup_ids)
     ]
-    if len(names) != number:
+    if len(checked) != number:
         raise InvalidFormat(
             "dedup_ids",
-            value=len(names),
-            hint=f"There is one for each body, or None; got {len(names)} for {number} bodies.",
+            value=len(checked),
+            hint=f"There is one for each body, or None; got {len(checked)} for {number} bodies.",
         )
-    return names
+    return checked
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """
-    What is to be sent.
+    Messages to send to a queue.
 
     Attributes:
-        keys: the queue's.
+        keys: the queue's keys.
         raws: the bodies, bytes.
-        suffixes: the second parts of their ids, sorted.
+        suffixes: the random parts of their ids, sorted.
         largest: the size of the largest body, as maxsize counts it.
-        wait: their delay, as ``send_messages.lua`` takes it.
-        channel: where to publish, empty for nowhere.
+        delay: their delay, in the format of ``send_messages.lua``.
+        channel: the channel to publish to; empty for none.
     """
 
     keys: QueueKeys
     raws: list[bytes]
     suffixes: list[bytes]
     largest: bytes
-    wait: bytes
+    delay: bytes
     channel: bytes
 
-    def at_once(self, names: list[bytes] | None, window: bytes) -> Operation[list[str]]:
-        """One script with all bodies; with names, those that were sent before are left out."""
+    def in_one_step(self, dedup_ids: list[bytes] | None, window: bytes) -> Operation[list[str]]:
+        """
+        Return one script with all bodies; with dedup_ids, it leaves out those that were sent
+        before.
+        """
 
         def parse(reply: Any) -> list[str]:
-            time, told = reply
+            time, earlier_ids = reply
             ids = [(time + suffix).decode("ascii") for suffix in self.suffixes]
-            if told is None:
+            if earlier_ids is None:
                 return ids
-            return [decode_name(known) or id for known, id in zip(told, ids, strict=True)]
+            return [
+                decode_name(earlier) or id for earlier, id in zip(earlier_ids, ids, strict=True)
+            ]
 
         records: tuple[bytes, ...] = ()
         values = self.raws
-        if names is not None:
+        if dedup_ids is not None:
             records = (self.keys.dedup,)
-            values = [value for pair in zip(self.raws, names, strict=True) for value in pair]
+            values = [value for pair in zip(self.raws, dedup_ids, strict=True) for value in pair]
         return Operation(
             load("send_messages"),
             (self.keys.hash, self.keys.zset, *records),
-            (self.largest, self.wait, b"".join(self.suffixes), self.channel, window, *values),
+            (self.largest, self.delay, b"".join(self.suffixes), self.channel, window, *values),
             parse,
-            Retry.ALWAYS if names is not None and all(names) else Retry.NEVER,
+            Retry.ALWAYS if dedup_ids is not None and all(dedup_ids) else Retry.NEVER,
             (self.keys.name,),
         )
 
-    def in_two(self) -> Steps[list[str]]:
+    def in_two_steps(self) -> Steps[list[str]]:
         """
-        The bodies as plain commands: Redis keeps what it read, where a script makes copies.
+        Send the bodies as plain commands: Redis stores them without the copies that a script makes.
 
-        The ids need the server's time, and whether MULTI is permitted must be known before
-        anything is sent in one; the first step brings both.
+        The ids need the server's time, and a client must know whether MULTI is permitted before it
+        sends anything in one. The first step finds out both.
         """
         time = yield Operation(
             load("begin_send"),
             (self.keys.hash, self.keys.zset),
-            (self.largest, self.wait),
+            (self.largest, self.delay),
             lambda reply: reply,
             Retry.ALWAYS,
             (self.keys.name,),
             prelude=(),
-            fallback=self.at_once(None, b""),
+            fallback=self.in_one_step(None, b""),
         )
-        if isinstance(time, list):  # sent at once, where MULTI is not to be had
+        if isinstance(time, list):  # the fallback has sent them, since MULTI is not available
             return time
         ids = [time + suffix for suffix in self.suffixes]
         fields = [value for pair in zip(ids, self.raws, strict=True) for value in pair]
         yield Operation(
             load("finish_send"),
             (self.keys.hash, self.keys.zset),
-            (self.largest, self.wait, digits(int(time, 36) // 1000), self.channel, *ids),
+            (self.largest, self.delay, digits(int(time, 36) // 1000), self.channel, *ids),
             lambda reply: reply,
             Retry.NEVER,
             (self.keys.name,),
             prelude=tuple(
-                (b"HSET", self.keys.hash, *fields[at : at + _FIELDS_A_COMMAND])
-                for at in range(0, len(fields), _FIELDS_A_COMMAND)
+                (b"HSET", self.keys.hash, *fields[at : at + _FIELDS_PER_COMMAND])
+                for at in range(0, len(fields), _FIELDS_PER_COMMAND)
             ),
         )
         return [id.decode("ascii") for id in ids]

@@ -11,24 +11,24 @@ from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.wire.keys import QueueKeys
 
-#: A score, and how many ids of just that score lie behind.
-Place: TypeAlias = tuple[bytes, bytes]
+#: A position in a walk: a score, and the number of ids with this score that were already read.
+Position: TypeAlias = tuple[bytes, bytes]
 
 
-def step(
-    name: str, keys: QueueKeys, place: Place, *args: bytes, retry: Retry = Retry.ALWAYS
+def walk_step(
+    name: str, keys: QueueKeys, position: Position, *args: bytes, retry: Retry = Retry.ALWAYS
 ) -> Operation[list[Any]]:
-    """A step of a script that walks, whose reply is answered as it is."""
+    """Return a step of a script that walks; its result is the reply unchanged."""
     return Operation(
         load(name),
         (keys.hash, keys.zset),
-        (*place, *args),
+        (*position, *args),
         lambda reply: reply,
         retry,
         (keys.name,),
     )
 
 
-def next_place(reply: list[Any]) -> Place | None:
-    """Where the next step begins; None at the end."""
+def parse_next_position(reply: list[Any]) -> Position | None:
+    """Return where the next step begins; None at the end."""
     return None if reply[0] is None else (reply[0], digits(reply[1]))

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from rsmq.errors import InvalidFormat
 from rsmq.lua.load import load
-from rsmq.operations.arguments import digits, sent_ms
+from rsmq.operations.arguments import digits, encode_sent_ms
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
@@ -200,7 +200,7 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
         elif action in ("hide", "extend"):
             args += [arg for id, ms in ids for arg in (encode_name(id), digits(ms))]
         else:
-            args += [arg for id in ids for arg in (encode_name(id), sent_ms(id))]
+            args += [arg for id in ids for arg in (encode_name(id), encode_sent_ms(id))]
     return Operation(
         load("settle_messages"),
         tuple(keys),

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from rsmq.errors import InvalidOption, MessageNotString
-from rsmq.operations.restored import Restored
+from rsmq.operations.restore import RestoredMessage
 from rsmq.spark.options import SinkOptions
 from rsmq.wire.ids import check_id
 from rsmq.wire.limits import to_milliseconds, utf16_length
@@ -99,7 +99,7 @@ def _require(
         )
 
 
-def grouped(options: SinkOptions, batch: Any) -> Iterator[tuple[Group, bytes | Restored]]:
+def grouped(options: SinkOptions, batch: Any) -> Iterator[tuple[Group, bytes | RestoredMessage]]:
     """
     The messages of a record batch in order, each with where it goes.
 
@@ -143,7 +143,7 @@ def _group(options: SinkOptions, queue: Any, delay: Any) -> Group:
     return Group(name, to_milliseconds("delay", float(delay)))
 
 
-def _bodies(options: SinkOptions, batch: Any) -> list[Any]:  # bytes, or Restored
+def _bodies(options: SinkOptions, batch: Any) -> list[Any]:  # bytes, or RestoredMessage
     if options.format != "column":
         return _whole_rows(options, batch)
     column = batch.column(options.message_column)
@@ -156,7 +156,7 @@ def _bodies(options: SinkOptions, batch: Any) -> list[Any]:  # bytes, or Restore
     return _restored(batch, raws) if options.restore else raws
 
 
-def _restored(batch: Any, raws: list[bytes]) -> list[Restored]:
+def _restored(batch: Any, raws: list[bytes]) -> list[RestoredMessage]:
     def column(name: str, read: Callable[[Any], Any]) -> list[Any]:
         there = name in batch.schema.names
         return read(batch.column(name)) if there else [None] * len(raws)
@@ -167,7 +167,7 @@ def _restored(batch: Any, raws: list[bytes]) -> list[Restored]:
     visible, first = column("visible_at", _ms), column("first_received", _ms)
     counts = column("receive_count", lambda found: found.to_pylist())
     return [
-        Restored(check_id(id), raw, visible_at, int(count or 0), first_received)
+        RestoredMessage(check_id(id), raw, visible_at, int(count or 0), first_received)
         for id, raw, visible_at, count, first_received in zip(
             ids, raws, visible, counts, first, strict=True
         )

@@ -25,7 +25,7 @@ from pyspark.sql.types import StringType, StructType
 
 from rsmq.errors import BatchLost, CheckpointSetBack, QueueNotFound
 from rsmq.operations.arguments import digits
-from rsmq.operations.restored import restore_messages
+from rsmq.operations.restore import restore_messages
 from rsmq.operations.sending import send_raws
 from rsmq.operations.spark.staged_writes import (
     Decision,
@@ -148,7 +148,7 @@ class _Task:
                     keys,
                     raws,
                     largest=largest,
-                    wait=b"" if group.delay_ms is None else digits(group.delay_ms),
+                    delay=b"" if group.delay_ms is None else digits(group.delay_ms),
                     channel=keys.channel if options.realtime else b"",
                 )
             )

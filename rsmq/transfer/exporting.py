@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.model import QueueAttributes
-from rsmq.operations.reading import LookedUp, get_messages, scan_ids
+from rsmq.operations.reading import LookupResult, get_messages, scan_ids
 from rsmq.transfer import lines, records
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.wire.keys import QueueKeys
@@ -159,7 +159,7 @@ def _read_ids(rsmq: RSMQ, keys: QueueKeys) -> list[bytes]:
             return sorted(scores, key=lambda id: (scores[id], id))
 
 
-def look_up(rsmq: RSMQ, keys: QueueKeys, ids: list[bytes]) -> Iterator[LookedUp]:
+def look_up(rsmq: RSMQ, keys: QueueKeys, ids: list[bytes]) -> Iterator[LookupResult]:
     """Look up messages by their ids, and yield them in pages."""
     start = 0
     while start < len(ids):

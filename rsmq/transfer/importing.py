@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, show
 from rsmq.model import QueueAttributes
-from rsmq.operations.restored import Restored, restore_messages, restore_totals
+from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals
 from rsmq.operations.sending import send_raws
 from rsmq.transfer import lines, records
 from rsmq.transfer.exporting import look_up
@@ -127,7 +127,7 @@ class _ImportTarget:
     cut_times: int = 0
     lost_reasons: int = 0
     notes: list[str] = field(default_factory=list)
-    pending: dict[str, Restored] = field(default_factory=dict)
+    pending: dict[str, RestoredMessage] = field(default_factory=dict)
     pending_bytes: int = 0
 
     def result(self) -> ImportedQueue:
@@ -388,14 +388,14 @@ class _Importer:
             added = len(messages) - (0 if self._new_ids else self._count_present(target, messages))
         elif self._new_ids:
             raws = [message.raw for message in messages]
-            steps = send_raws(keys, raws, largest=0, wait=b"", channel=b"")
+            steps = send_raws(keys, raws, largest=0, delay=b"", channel=b"")
             added = len(self._rsmq.run_steps(steps))
         else:
             added = self._rsmq.run(restore_messages(keys, messages, largest=0, realtime=False))
         target.added += added
         target.present += len(messages) - added
 
-    def _count_present(self, target: _ImportTarget, messages: list[Restored]) -> int:
+    def _count_present(self, target: _ImportTarget, messages: list[RestoredMessage]) -> int:
         if target.created:  # a dry run: it would be
             return 0
         ids = [encode_name(message.id) for message in messages]
@@ -406,7 +406,7 @@ class _Importer:
         )
 
 
-def _find_obstacle(message: Restored) -> str | None:
+def _find_obstacle(message: RestoredMessage) -> str | None:
     """Return the reason why a message can't be restored without harm; None if it can."""
     try:
         check_id(message.id)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rsmq.errors import InvalidExport, show
 from rsmq.model import QueueAttributes, StoredMessage
-from rsmq.operations.restored import Restored
+from rsmq.operations.restore import RestoredMessage
 from rsmq.transfer import lines
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT, UNLIMITED
 from rsmq.wire.stored import parse_time
@@ -116,7 +116,7 @@ def parse_attributes(line: int, record: dict[str, Any]) -> QueueAttributes:
     )
 
 
-def parse_message(line: int, record: dict[str, Any]) -> Restored:
+def parse_message(line: int, record: dict[str, Any]) -> RestoredMessage:
     """
     Return a message to restore. Its times are cut to whole milliseconds.
 
@@ -134,7 +134,7 @@ def parse_message(line: int, record: dict[str, Any]) -> Restored:
         )
     visible_at = _parse_number(line, record, "visible_at_ms")
     first = _parse_number(line, record, "first_received_ms")
-    return Restored(
+    return RestoredMessage(
         id=_parse_text(line, record, "id"),
         raw=raw,
         visible_at_ms=None if visible_at is None else math.floor(visible_at),

@@ -7,7 +7,7 @@ import pytest
 
 from rsmq import BYTES, QueueNotFound
 from rsmq.errors import CheckpointSetBack
-from rsmq.operations.restored import Restored, restore_messages, restore_totals
+from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals
 from rsmq.operations.spark.in_flight_batches import (
     Batch,
     DeadLetters,
@@ -479,7 +479,7 @@ def test_messages_are_restored_as_they_were(env, keys, staged):
     env.rsmq.receive_message("q", vt=500)
     scores, fields = env.scores("q"), env.fields("q")
     rows = [
-        Restored(
+        RestoredMessage(
             id,
             fields[id].encode(),
             int(scores[id]),

@@ -17,7 +17,7 @@ NAMES = [f"q{number}" for number in range(10)]
 
 @pytest.fixture(autouse=True)
 def _steps(monkeypatch):
-    monkeypatch.setattr(batches, "QUEUES_A_STEP", 3)
+    monkeypatch.setattr(batches, "QUEUES_PER_STEP", 3)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def queues(env):
 
 @pytest.fixture
 def in_one_step(monkeypatch):
-    return lambda: monkeypatch.setattr(batches, "QUEUES_A_STEP", 1000)
+    return lambda: monkeypatch.setattr(batches, "QUEUES_PER_STEP", 1000)
 
 
 CALLS = pytest.mark.parametrize("call", ["receive_messages", "pop_messages"])

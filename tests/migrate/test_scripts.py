@@ -19,7 +19,7 @@ from rsmq.operations.migration import (
     move_from_sorted_set,
     open_copy,
 )
-from rsmq.operations.restored import Restored
+from rsmq.operations.restore import RestoredMessage
 from tests.migrate.stored import Stored, bodies, dumped, now_ms, stored
 from tests.servers import Server as RedisServer
 from tests.servers import redis_7, redis_62
@@ -34,7 +34,7 @@ def arrival(number, *, digest=None, body=None, score=5000, count=0, first=None):
     id = f"{number:010d}{'x' * 22}"
     body = b"body %d" % number if body is None else body
     known = b"digest %d" % number if digest is None else digest
-    return IncomingMessage(known, Restored(id, body, score, count, first))
+    return IncomingMessage(known, RestoredMessage(id, body, score, count, first))
 
 
 def nothing(number):
@@ -359,7 +359,9 @@ def test_the_attributes_of_a_queue_that_is_taken_from_stay(rsmq, raw, ns, to):
     source = rsmq.namespace.queue("from")
     before = raw.hgetall(source.hash)
     score = raw.zscore(source.zset, id)
-    given = [(id.encode(), score, IncomingMessage(b"d", Restored(id, b"m", int(score), 0, None)))]
+    given = [
+        (id.encode(), score, IncomingMessage(b"d", RestoredMessage(id, b"m", int(score), 0, None)))
+    ]
 
     assert rsmq.run(move_from_queue(to, source.hash, source.zset, source.copied, given)) == b"1"
     del before[id.encode()]

@@ -43,7 +43,7 @@ from rsmq.operations.queues import (
     purge_queue,
     set_queue_attributes,
 )
-from rsmq.operations.restored import Restored, restore_messages
+from rsmq.operations.restore import RestoredMessage, restore_messages
 from rsmq.operations.sending import send_raws
 from rsmq.operations.spark.staged_writes import stage_messages
 from rsmq.wire import limits
@@ -224,11 +224,11 @@ def test_bodies_too_large_for_redis_are_refused_by_every_operation(monkeypatch):
     monkeypatch.setattr(limits, "MAX_BODY_BYTES", 1000)
     keys = NS.queue("q")
     large, small = b"x" * 1001, b"x" * 900
-    restored = Restored("i" * 32, large, None, 0, None)
+    restored = RestoredMessage("i" * 32, large, None, 0, None)
     options = {"largest": 0, "delay_ms": None, "lifetime": 60}
     for build in (
         lambda: send(body=large, codec=BYTES),
-        lambda: list(send_raws(keys, [small, large], largest=0, wait=b"", channel=b"")),
+        lambda: list(send_raws(keys, [small, large], largest=0, delay=b"", channel=b"")),
         lambda: restore_messages(keys, [restored], largest=0, realtime=False).args,
         lambda: stage_messages(keys, "part", [small, small], **options),
     ):

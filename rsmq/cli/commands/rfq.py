@@ -28,7 +28,7 @@ from rsmq.cli.commands.queues import tell_odd
 from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import Message
-from rsmq.operations.walk import Place, next_place, step
+from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.wire.limits import MAX_BATCH, UNLIMITED
 
 _STATES: dict[str, Any] = {"backlog": "visible", "nextlog": "in_flight"}
@@ -289,12 +289,12 @@ def harvest(call: Call, topic: str) -> None:
     """
     with call.open() as rsmq, call.out.listed() as tell:
         keys = rsmq.namespace.queue(topic)
-        place: Place | None = (b"", b"0")
-        while place is not None:
-            reply = rsmq.run(step("received_messages", keys, place, b""))
+        position: Position | None = (b"", b"0")
+        while position is not None:
+            reply = rsmq.run(walk_step("received_messages", keys, position, b""))
             ids = [id.decode("utf-8", "surrogateescape") for id in reply[2][::2]]
             tell(rsmq.release_messages(topic, ids) if ids else ())
-            place = next_place(reply)
+            position = parse_next_position(reply)
 
 
 @_verb("peek", "rsmq rfq peek -t ndvi -m ID")

@@ -19,8 +19,8 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import plain, shortened, shown, shown_body, shown_time
 from rsmq.client import RSMQ
 from rsmq.model import StoredMessage
-from rsmq.operations.inspection import first_place, new_messages
-from rsmq.operations.walk import Place
+from rsmq.operations.inspection import new_messages, start_position
+from rsmq.operations.walk import Position
 from rsmq.wire.keys import QueueKeys
 
 #: How long after its time a message may come, ms: some clients take the time first, then send.
@@ -136,14 +136,14 @@ class _Followed:
         yield from self._unknown(first)
         now = None
         for front in (True, False):
-            place: Place | None = first_place(self._since, front=front)
-            while place is not None:
+            position: Position | None = start_position(self._since, front=front)
+            while position is not None:
                 found = self._rsmq.run(
-                    new_messages(self._keys, place, self._since, front=front, codec=BODY)
+                    new_messages(self._keys, position, self._since, front=front, codec=BODY)
                 )
                 now = found.now_ms if now is None else now
                 yield from self._unknown(found.messages)
-                place = found.place
+                position = found.position
         if now is not None:
             self._since = max(self._begin, now - _LATE)
 

@@ -15,7 +15,7 @@ import msgpack
 from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.operations.restored import Restored
+from rsmq.operations.restore import RestoredMessage
 from rsmq.wire.ids import make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import check_body_size
@@ -28,16 +28,16 @@ Decision = dict[str, list[str]]
 def stage_messages(
     keys: QueueKeys,
     part: str,
-    messages: Sequence[bytes] | Sequence[Restored],
+    messages: Sequence[bytes] | Sequence[RestoredMessage],
     *,
     largest: int,
     delay_ms: int | None,
     lifetime: float,
 ) -> Operation[int]:
-    """Keep messages apart under a name; those of a restore are ``Restored``, others bodies."""
+    """Stage messages under a name: ``RestoredMessage`` for a restore, otherwise bodies."""
     delay = b"" if delay_ms is None else digits(delay_ms)
     packed: tuple[bytes, bytes, list[Any]]
-    if messages and isinstance(messages[0], Restored):
+    if messages and isinstance(messages[0], RestoredMessage):
         rows = [value for message in messages for value in message.row()]  # type: ignore[union-attr]
         packed = b"restore", b"", rows
     else:

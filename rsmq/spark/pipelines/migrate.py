@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
-from rsmq.operations.restored import restore_totals
+from rsmq.operations.restore import restore_totals
 from rsmq.spark.connections import Server
 from rsmq.spark.pipelines.progress import Progress, Tell, nobody
 from rsmq.spark.pipelines.queues import Queues

@@ -1,5 +1,5 @@
 """
-Messages that are put back into a queue as they were, and the totals of their queue.
+Operations that put messages back into a queue as they were, and the totals of a queue.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from rsmq.wire.names import encode_name
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredMessage:
     """
     A message that is put back as it was.
 
     Attributes:
-        id: its id.
-        raw: its body.
-        visible_at_ms: when it becomes visible; None is where it stood by its sent time.
-        receive_count: how often it was received; 0 is never.
-        first_received_ms: when it was first received; None is never, or not known.
+        id: the message's id.
+        raw: the body.
+        visible_at_ms: Unix ms from which it is visible; None uses its sent time.
+        receive_count: how often it was received; 0 means never.
+        first_received_ms: Unix ms of its first receive; None if it was never received, or if the
+            time is unknown.
     """
 
     id: str
@@ -37,7 +38,14 @@ class Restored:
     first_received_ms: int | None
 
     def row(self) -> tuple[bytes, ...]:
-        """As ``restoring.lua`` has it."""
+        """
+        Return the message in the format of ``restoring.lua``.
+
+        Raises:
+            MissingParameter: the id is empty.
+            InvalidFormat: the id has other characters.
+            MessageTooLong: the body is larger than the largest that Redis accepts.
+        """
         check_body_size(len(self.raw))
         score = self.visible_at_ms
         if score is None:
@@ -53,9 +61,9 @@ class Restored:
 
 
 def restore_messages(
-    keys: QueueKeys, messages: Sequence[Restored], *, largest: int, realtime: bool
+    keys: QueueKeys, messages: Sequence[RestoredMessage], *, largest: int, realtime: bool
 ) -> Operation[int]:
-    """Put messages back unless their ids are there; how many were added."""
+    """Put messages back whose ids are not in the queue; the result is how many were added."""
     return Operation(
         load("restore_messages"),
         (keys.hash, keys.zset),
@@ -71,7 +79,7 @@ def restore_messages(
 
 
 def restore_totals(keys: QueueKeys, attributes: QueueAttributes) -> Operation[int]:
-    """Raise a queue's totals to those of another one, and date it back."""
+    """Raise a queue's totals to those of another queue, and set its creation time back."""
     created = attributes.created
     return Operation(
         load("restore_totals"),
