@@ -1,19 +1,19 @@
--- Removes the messages of a part of a lease's batch, those that the lease still holds, and their receipts.
--- Stores the number of the batch as acknowledged, also where there is no such part.
+-- Deletes the messages of a part of a batch whose receipts are still valid, and their receipts.
+-- Stores the number of the batch as acknowledged, even if there is no such part.
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
 -- KEYS[3] leases    hash        receipts by lease, batch and part
--- KEYS[4] acked     hash        of each query the last batch that was acknowledged, as in fragments/highest.lua
+-- KEYS[4] acked     hash        by query the last acknowledged batch, as in fragments/highest.lua
 -- ARGV[1] lease     string      name of the lease
 -- ARGV[2] batch     integer     number of the batch
 -- ARGV[3] part      integer     number of the part
--- ARGV[4] lifetime  integer     ms until the number of the batch is forgotten
+-- ARGV[4] lifetime  integer     ms until the number of the batch expires
 -- ARGV[5] query     string      the query's name in `acked`
 --
--- returns {how many were removed, how many another consumer has received since}
--- errors  none: without the queue or the part there is nothing to remove
--- source  none in Node; what is left is what npm rsmq 0.12.4 deleteMessage leaves of each
+-- returns {how many were deleted, how many another consumer has received since}
+-- errors  none: without the queue or the part there is nothing to delete
+-- source  none in Node; it leaves what npm rsmq 0.12.4 deleteMessage leaves of each
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include reserved.lua

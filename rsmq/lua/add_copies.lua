@@ -4,7 +4,7 @@
 -- KEYS[1] hash         hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset         sorted set  the queue's message ids
 -- KEYS[3] copied       hash        digests of the messages that were added
--- ARGV[1] channel      string      where to publish the number of messages; '' = don't
+-- ARGV[1] channel      string      channel for the number of messages; '' = none
 -- ARGV[2] lifetime     integer     ms for which the digests are kept from now on
 -- ARGV[3...] messages  strings     the messages, rows as in fragments/incoming.lua
 --
@@ -39,7 +39,7 @@ for at = 3, #messages, 6 do
       rows[#rows + 1] = messages[at + place]
     end
   end
-  -- Another body under the id is another message: this one was not added.
+  -- If the id has another body, it is another message, and this message was not added.
   local conflict = present and redis.call('HGET', hash, messages[at + 1]) ~= messages[at + 2]
   if not was_copied and not conflict then
     digests[#digests + 1], digests[#digests + 2] = messages[at], ''

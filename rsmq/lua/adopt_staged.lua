@@ -1,15 +1,15 @@
--- Decides which attempt of a write counts: names the parts that will be published. A write is decided once
--- for each batch; while the last decision is not carried out, it is answered again.
+-- Decides which attempt of a write is published, by the names of its parts. There is one decision
+-- for each batch of a write; until the last decision is carried out, it is returned again.
 --
--- KEYS[1] written     hash     of each write its last batch, as in fragments/highest.lua
--- KEYS[2...] staged   hashes   of each queue its messages by write, batch, attempt and part
+-- KEYS[1] written     hash     by write its last batch, as in fragments/highest.lua
+-- KEYS[2...] staged   hashes   for each queue its messages by write, batch, attempt and part
 -- ARGV[1] write       string   the name of the write
 -- ARGV[2] batch       integer  the number of the batch
 -- ARGV[3] decision    bytes    {{queue's name, part ...} ...}, in the order of the keys
--- ARGV[4] lifetime    integer  ms until the decision is forgotten
+-- ARGV[4] lifetime    integer  ms until the decision expires
 --
--- returns {batch, decision} to be carried out, which may be an earlier one; {batch} if that one, this one
---         or a later one, was carried out already; {} if parts are missing, and nothing is decided
+-- returns {batch, decision} to carry out, which may be an earlier decision; {batch} if this batch or a
+--         later one was already carried out; {} if parts are missing, then nothing is decided
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua

@@ -1,4 +1,4 @@
--- Hides a message for a time from now, or shows it, given its id or its receipt.
+-- Hides a message for a time from now, or shows it, by its id or its receipt.
 --
 -- KEYS[1] hash   hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset   sorted set  the queue's message ids

@@ -1,14 +1,13 @@
--- Hides messages for a time from now, or shows them, each given its id or its receipt, of one queue
--- or several.
+-- Hides messages for a time from now, or shows them, by their ids or receipts, in one queue or several.
 --
--- KEYS[1...] queues    hash, sorted set  of each group the two keys of its queue
+-- KEYS[1...] queues    hash, sorted set  for each group the two keys of its queue
 -- ARGV[1] vt           integer           ms from now until they are visible
 -- ARGV[2...] messages  strings           the groups, as in fragments/receipts.lua
 --
--- returns a digit for each message: 1 it was changed, 0 it is not in the queue, 2 it was received
---         again since
+-- returns a digit for each message: 1 if it was changed, 0 if it is not in the queue, 2 if it was
+--         received again since
 -- errors  QUEUENOTFOUND; then nothing is changed in any queue
--- source  none in Node; what is written is what npm rsmq 0.12.4 changeMessageVisibility writes
+-- source  none in Node; it writes what npm rsmq 0.12.4 changeMessageVisibility writes
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua

@@ -1,11 +1,12 @@
--- Counts the messages of a queue from a place on; one step of a walk. Ids without a body don't count.
+-- Counts the messages of a queue from a position on; one step of a walk. Ids without a body are not
+-- counted.
 --
 -- KEYS[1] hash   hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset   sorted set  the queue's message ids
--- ARGV[1] from   score       the place: its score, '-inf' = the first step
--- ARGV[2] seen   integer     the place: ids of that score that lie behind
+-- ARGV[1] from   score       the position: its score, '-inf' = the first step
+-- ARGV[2] seen   integer     the position: ids of that score already read
 --
--- returns {score of the next place or nil at the end, ids of that score that lie behind, now ms,
+-- returns {score of the next position or nil at the end, ids of that score already read, now ms,
 --         visible, in flight, delayed, {ids}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node

@@ -1,4 +1,4 @@
--- Creates a queue, or completes a half-made one, and lists it.
+-- Creates a queue, or completes one that lacks attributes, and lists it.
 --
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
@@ -10,7 +10,7 @@
 --
 -- returns {1} if it was created or completed, {0, vt, delay, maxsize as stored} if it existed
 -- errors  none
--- source  npm rsmq 0.12.4 createQueue; lists a queue that exists unlisted, completes a partial one
+-- source  npm rsmq 0.12.4 createQueue; it also lists a queue that is not listed, and completes a partial one
 -- @include time_us.lua
 -- @include digits.lua
 -- @include queue.lua
@@ -19,7 +19,7 @@ local hash, zset, queues = KEYS[1], KEYS[2], KEYS[3]
 local name, vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local stored = queue(hash)
-redis.call('ZSCORE', zset, '') -- fails on a key of another type, before anything is changed
+redis.call('ZSCORE', zset, '') -- fails on a key of another type, before any change
 redis.call('SADD', queues, name)
 if stored then
   return {0, stored[1], stored[2], stored[3]}

@@ -1,9 +1,9 @@
--- Which queues send their dead letters to a queue.
+-- Returns which queues have a given dead-letter queue.
 --
--- KEYS[1...] queues  hashes  the attributes of the queues to look at
+-- KEYS[1...] queues  hashes  the attributes of the queues to check
 -- ARGV[1] target     string  the dead-letter queue's name
 --
--- returns the numbers of those that do, from 0
+-- returns the indexes of those queues, from 0
 -- errors  none
 -- source  none in Node
 

@@ -1,12 +1,12 @@
--- Removes messages, each given its id or its receipt, of one queue or several.
+-- Deletes messages by their ids or receipts, in one queue or several.
 --
--- KEYS[1...] queues    hash, sorted set  of each group the two keys of its queue
+-- KEYS[1...] queues    hash, sorted set  for each group the two keys of its queue
 -- ARGV[1...] messages  strings           the groups, as in fragments/receipts.lua
 --
--- returns a digit for each message: 1 it was removed, 0 it is not in the queue, 2 it was received
---         again since
--- errors  none: a missing queue has no such message
--- source  none in Node; what is left is what npm rsmq 0.12.4 deleteMessage leaves of each
+-- returns a digit for each message: 1 if it was deleted, 0 if it is not in the queue, 2 if it was
+--         received again since
+-- errors  none: a message of a missing queue counts as missing
+-- source  none in Node; it leaves what npm rsmq 0.12.4 deleteMessage leaves of each
 -- @include digits.lua
 -- @include reserved.lua
 -- @include due.lua

@@ -1,4 +1,4 @@
--- Deletes a queue with all its messages, half-made ones too.
+-- Deletes a queue with all its messages, even if it lacks attributes.
 --
 -- KEYS[1] hash            hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset            sorted set  the queue's message ids
@@ -14,7 +14,7 @@ local hash, zset, queues = KEYS[1], KEYS[2], KEYS[3]
 local extensions = KEYS
 local name = ARGV[1]
 
-redis.call('HMGET', hash, 'vt') -- these two fail on a key of another type, which is not ours
+redis.call('HMGET', hash, 'vt') -- these two fail on a key of another type, which is not a queue's
 redis.call('ZSCORE', zset, '')
 redis.call('SREM', queues, name)
 redis.call('UNLINK', unpack(extensions, 4))

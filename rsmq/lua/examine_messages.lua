@@ -1,11 +1,11 @@
--- Returns the ids of a queue, and the data stored for each, from a place on; one step of a walk.
+-- Returns the ids of a queue, and the data stored for each, from a position on; one step of a walk.
 --
 -- KEYS[1] hash   hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset   sorted set  the queue's message ids
--- ARGV[1] from   score       the place: its score, '-inf' = the first step
--- ARGV[2] seen   integer     the place: how many ids of that score were read already
+-- ARGV[1] from   score       the position: its score, '-inf' = the first step
+-- ARGV[2] seen   integer     the position: how many ids of that score were read already
 --
--- returns {score of the next place or nil at the end; how many ids of that score were read already; now ms; {id,
+-- returns {score of the next position or nil at the end; how many ids of that score were read already; now ms; {id,
 --         score, 1 if there is a body, receive count or nil, first-received ms or nil, id ...}}
 -- errors  none
 -- source  none in Node

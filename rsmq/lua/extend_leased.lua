@@ -1,15 +1,15 @@
--- Hides the messages of a part of a lease's batch for longer, those that the lease still holds.
+-- Hides the messages of a part of a batch for longer, if their receipts are still valid.
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
 -- KEYS[3] leases    hash        receipts by lease, batch and part
--- ARGV[1] part      string      name of the lease, numbers of batch and part
--- ARGV[2] vt        integer     ms to hide them, from now; what is hidden for longer stays so
--- ARGV[3] lifetime  integer     ms until the receipts are forgotten
+-- ARGV[1] part      string      the lease's name, and the numbers of batch and part
+-- ARGV[2] vt        integer     ms to hide them from now; never shortens the time
+-- ARGV[3] lifetime  integer     ms until the receipts expire
 --
--- returns {how many are held, how many another consumer has received since}
+-- returns {how many were extended, how many another consumer has received since}
 -- errors  none: without the queue or the part there is nothing to hide
--- source  none in Node; what is written is what npm rsmq 0.12.4 changeMessageVisibility writes
+-- source  none in Node; it writes what npm rsmq 0.12.4 changeMessageVisibility writes
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include full.lua

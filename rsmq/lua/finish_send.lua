@@ -1,17 +1,17 @@
--- Adds the ids of messages whose bodies stand in the queue's hash since an instant ago, in the same
--- MULTI; if they can't be added, the bodies are taken out again. See begin_send.lua.
+-- Adds the ids of messages whose bodies were stored by earlier commands of the same MULTI. If they
+-- can't be added, removes the bodies again. See begin_send.lua.
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
--- ARGV[1] largest   integer     size of the largest, as in send_message.lua
--- ARGV[2] delay     integer     ms until they are visible; '' = the queue's, 'front' = now, first
--- ARGV[3] now       integer     ms of the ids' time
--- ARGV[4] channel   string      where to publish the number of messages; '' = don't
+-- ARGV[1] largest   integer     size of the largest body, as in send_message.lua
+-- ARGV[2] delay     integer     ms until they are visible; '' = the queue's delay, 'front' = now, before all
+-- ARGV[3] now       integer     the time of the ids in ms
+-- ARGV[4] channel   string      channel for the number of messages; '' = none
 -- ARGV[5...] given  string      the ids, in order
 --
 -- returns 1
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
--- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
+-- source  none in Node; it writes what npm rsmq 0.12.4 sendMessage writes for each
 -- @include digits.lua
 -- @include queue.lua
 -- @include attributes.lua
@@ -32,7 +32,7 @@ local function add()
   if not stored then
     return wait
   end
-  redis.call('ZREM', zset, '') -- the bodies may have filled the memory: allows the rest all the same
+  redis.call('ZREM', zset, '') -- allows the rest even if the bodies have filled the memory
   if channel ~= '' then
     redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + #ids)
   end
@@ -51,7 +51,7 @@ if done and answer == 1 then
   return 1
 end
 variadic('HDEL', hash, ids)
-if type(answer) ~= 'table' then -- Redis 6.2 has texts, with the place in the script
+if type(answer) ~= 'table' then -- Redis 6.2 raises texts, which begin with the line in the script
   answer = redis.error_reply((string.gsub(answer, '^@user_script: ?%d+: ?', '')))
 end
 return answer

@@ -1,11 +1,11 @@
--- Notes that a decision was carried out; see adopt_staged.lua.
+-- Records that a decision was carried out; see adopt_staged.lua.
 --
--- KEYS[1] written   hash     of each write its last batch, as in fragments/highest.lua
+-- KEYS[1] written   hash     by write its last batch, as in fragments/highest.lua
 -- ARGV[1] write     string   the name of the write
 -- ARGV[2] batch     integer  the number of the batch
--- ARGV[3] lifetime  integer  ms until this is forgotten
+-- ARGV[3] lifetime  integer  ms until this expires
 --
--- returns the number of the last batch: this one, or a later one that was decided already
+-- returns the number of the last batch: this one, or a later one that was already decided
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua

@@ -1,8 +1,8 @@
--- Forgets batches of leases that nobody has kept for as long as they were to be kept: those of queries
--- that will not come back. Their messages have come back to the queue long before.
+-- Removes expired batches of leases: those of queries that no longer run. Their messages have become
+-- visible long before.
 --
--- KEYS[1] leases  hash  receipts by lease, batch and part; of a batch ms when it is forgotten, and the
---                       sizes of its parts; of a lease its holder and until when
+-- KEYS[1] leases  hash  receipts by lease, batch and part; by batch the ms when it
+--                       expires, and the sizes of its parts; by lease its holder and its end
 --
 -- returns how many fields were removed
 -- errors  none

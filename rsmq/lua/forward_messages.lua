@@ -10,7 +10,7 @@
 --
 -- returns a digit for each message: 1 it was forwarded, 0 it is not in the queue, 2 it was received again
 --         since
--- errors  none: a missing queue has no such message
+-- errors  none: a message of a missing queue counts as missing
 -- source  none in Node
 -- @include full.lua
 -- @include variadic.lua

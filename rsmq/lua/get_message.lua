@@ -1,11 +1,11 @@
--- A message as it stands in the queue; nothing is changed.
+-- Returns a message as it is stored; nothing is changed.
 --
 -- KEYS[1] hash  hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset  sorted set  the queue's message ids
 -- ARGV[1] id    string      the message's id
 --
--- returns {body, receive count or nil, first-received ms or nil, score, now ms, vt as stored, why it
---         died or nil}; nil if there is no such message, or an id without a body
+-- returns {body, receive count or nil, first-received ms or nil, score, now ms, vt as stored, its
+--         reason or nil}; nil if there is no such message, or an id without a body
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua

@@ -1,12 +1,12 @@
--- Messages as they stand in the queue, by their ids; nothing is changed.
+-- Returns messages as they are stored, by their ids; nothing is changed.
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
--- ARGV[1] room      integer     bytes of bodies at most, but for the first
+-- ARGV[1] room      integer     bytes of bodies at most, except for the first body
 -- ARGV[2...] ids    strings     the messages' ids
 --
 -- returns {now ms, vt as stored, {body or nil, receive count or nil, first-received ms or nil, score or nil,
---         body ...} of as many ids as there was room for, {why each of them died or nil}}; an id that is not
+--         body ...} of as many ids as there was room for, {the reason of each or nil}}; an id that is not
 --         in the queue has no score
 -- errors  QUEUENOTFOUND
 -- source  none in Node

@@ -1,4 +1,4 @@
--- The attributes and counts of a queue at one moment.
+-- Returns the attributes and counts of a queue at one moment.
 --
 -- KEYS[1] hash  hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset  sorted set  the queue's message ids

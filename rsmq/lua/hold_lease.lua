@@ -1,13 +1,13 @@
--- Makes somebody the holder of a lease for a time, unless another one is, whose time has not run out.
+-- Acquires or renews a lease for a time, unless another holder has it.
 --
 -- KEYS[1] hash      hash     the queue's attributes, bodies and counters
--- KEYS[2] leases    hash     receipts by lease, batch and part; of a lease its holder and until when
+-- KEYS[2] leases    hash     receipts by lease, batch and part; by lease its holder and its end
 -- ARGV[1] lease     string   name of the lease
--- ARGV[2] holder    string   who wants it
--- ARGV[3] time      integer  ms for which it is held
--- ARGV[4] lifetime  integer  ms until it is forgotten
+-- ARGV[2] holder    string   the holder
+-- ARGV[3] time      integer  ms until the lease ends
+-- ARGV[4] lifetime  integer  ms until its entry expires
 --
--- returns ms for which another one holds it; 0 if it is the asker's now
+-- returns ms until the lease of another holder ends; 0 if it was acquired
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua

@@ -1,8 +1,8 @@
--- Keeps the number of the last batch that a query has acknowledged for longer.
+-- Extends the time to live of the number of the last batch that a query has acknowledged.
 --
--- KEYS[1] acked     hash     of each query the last batch that was acknowledged, as in fragments/highest.lua
--- ARGV[1] query     string   the query's name there
--- ARGV[2] lifetime  integer  ms until it is forgotten
+-- KEYS[1] acked     hash     by query the last acknowledged batch, as in fragments/highest.lua
+-- ARGV[1] query     string   the query's name in `acked`
+-- ARGV[2] lifetime  integer  ms until it expires
 --
 -- returns that number; nil if none is stored
 -- errors  none

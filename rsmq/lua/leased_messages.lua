@@ -1,11 +1,11 @@
--- The messages of a part of a lease's batch, of those that the lease still holds. Nothing is changed.
+-- Returns the messages of a part of a batch whose receipts are still valid. Nothing is changed.
 --
 -- KEYS[1] hash    hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset    sorted set  the queue's message ids
 -- KEYS[3] leases  hash        receipts by lease, batch and part
--- ARGV[1] part    string      name of the lease, numbers of batch and part
+-- ARGV[1] part    string      the lease's name, and the numbers of batch and part
 --
--- returns {receipts as fragments/leases.lua has them, {place, body, place ...} of those that are still held};
+-- returns {receipts as in fragments/leases.lua, {index, body, index ...} of those that are still valid};
 --         nil if there is no such part
 -- errors  none
 -- source  none in Node

@@ -1,4 +1,4 @@
--- The names of all listed queues.
+-- Returns the names of all listed queues.
 --
 -- KEYS[1] queues  set  the names of all queues
 --

@@ -8,7 +8,7 @@
 -- KEYS[5...] own_keys  any               a key of each message, removed with it; or none for all of them
 -- ARGV[1] to           string            'queue' or 'aside'
 -- ARGV[2] side         string            the consumers' end: 'left' or 'right'
--- ARGV[3] channel      string            where to publish the number of messages; '' = don't
+-- ARGV[3] channel      string            channel for the number of messages; '' = none
 -- ARGV[4...] messages  strings           for each message, the next one first, the element and a row
 --                                        as in fragments/incoming.lua
 --

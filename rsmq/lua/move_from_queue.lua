@@ -9,7 +9,7 @@
 -- KEYS[6] source_copied hash              digests of messages that were copied to the source: those of
 --                                         removed messages are deleted, so that they may be copied again
 -- ARGV[1] to            string            'queue' or 'aside'
--- ARGV[2] channel       string            where to publish the number of messages; '' = don't
+-- ARGV[2] channel       string            channel for the number of messages; '' = none
 -- ARGV[3...] messages   strings           for each message its id, the score that was read, and a row
 --                                         as in fragments/incoming.lua
 --

@@ -6,7 +6,7 @@
 -- KEYS[3] copied       hash              digests of messages that were copied before; or as zset
 -- KEYS[4] source       sorted set        the source
 -- ARGV[1] to           string            'queue' or 'aside'
--- ARGV[2] channel      string            where to publish the number of messages; '' = don't
+-- ARGV[2] channel      string            channel for the number of messages; '' = none
 -- ARGV[3...] messages  strings           for each message the element and a row as in fragments/incoming.lua
 --
 -- returns a digit for each message: 1 it was moved; 2 it was removed from the source only, since it was

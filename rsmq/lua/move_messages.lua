@@ -1,13 +1,13 @@
--- Moves messages to another queue with their counters, each given its id or its receipt, of one
--- queue or several.
+-- Moves messages to another queue with their counters, by their ids or receipts, from one queue or
+-- several.
 --
 -- KEYS[1] to_hash      hash              the destination's attributes, bodies and counters
 -- KEYS[2] to_zset      sorted set        the destination's message ids
--- KEYS[3...] queues    hash, sorted set  of each group the two keys of its queue
+-- KEYS[3...] queues    hash, sorted set  for each group the two keys of its queue
 -- ARGV[1...] messages  strings           the groups, as in fragments/receipts.lua
 --
--- returns a digit for each message: 1 it was moved, 0 it is not in the queue, 2 it was received
---         again since
+-- returns a digit for each message: 1 if it was moved, 0 if it is not in the queue, 2 if it was
+--         received again since
 -- errors  QUEUENOTFOUND; then nothing is moved from any queue
 -- source  none in Node
 -- @include time_ms.lua
@@ -29,7 +29,7 @@ local messages = ARGV
 if not queue(to_hash) then
   return queue_not_found(to_hash)
 end
-allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
+allow_removal(to_zset, to_hash) -- these fail on a key of another type, before any change
 redis.call('ZADD', to_zset, 'XX', '0', '')
 for at = 3, #queues, 2 do
   if not queue(queues[at]) then
@@ -47,7 +47,7 @@ for at = 3, #queues, 2 do
   ids, from, places = fitting(hash, zset, messages, from, 1, 'ZSCORE', told)
   for each, id in ipairs(ids) do
     if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) then
-      -- What was received becomes visible; anything else keeps its place and its time.
+      -- A message that was received becomes visible; any other keeps its score.
       local received = redis.call('HEXISTS', hash, id .. ':rc') == 1
       transfer(zset, hash, to, id, received and now or redis.call('ZSCORE', zset, id))
     else

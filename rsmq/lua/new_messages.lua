@@ -1,19 +1,19 @@
--- Messages that came to the queue since a time, from a place on; one step of a walk. Nothing is
--- changed.
+-- Returns messages that are new in the queue since a time, from a position on; one step of a walk.
+-- Nothing is changed.
 --
 -- KEYS[1] hash   hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset   sorted set  the queue's message ids
--- ARGV[1] from   score       the place: its score
--- ARGV[2] seen   integer     the place: ids of that score that lie behind
--- ARGV[3] to     score       where the walk ends; unless that is '+inf', also before the first
---                            message that is not new: what was sent to the front stands there
--- ARGV[4] since  integer     Unix ms: new is a message whose id tells a later time, and one that is
---                            visible since later
--- ARGV[5] room   integer     bytes of bodies at most, but for the first
+-- ARGV[1] from   score       the position: its score
+-- ARGV[2] seen   integer     the position: ids of that score already read
+-- ARGV[3] to     score       where the walk ends; unless it is '+inf', the walk also ends at the first
+--                            message that is not new, since messages sent to the front come first
+-- ARGV[4] since  integer     Unix ms: a message is new if its id contains a later time, or if it became
+--                            visible later
+-- ARGV[5] room   integer     bytes of bodies at most, except for the first body
 --
--- returns {score of the next place or nil at the end, ids of that score that lie behind, now ms, vt
---         as stored, {id, body, receive count or '', first-received ms or '', score, id ...}, {why
---         each of them died or nil}}
+-- returns {score of the next position or nil at the end, ids of that score already read, now ms, vt
+--         as stored, {id, body, receive count or '', first-received ms or '', score, id ...}, {the
+--         reason of each or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua

@@ -1,7 +1,7 @@
--- Pauses a queue for workers, or lets them go on.
+-- Pauses a queue for workers, or resumes it.
 --
 -- KEYS[1] hash   hash     the queue's attributes, bodies and counters
--- ARGV[1] pause  integer  1 pauses it, 0 lets them go on
+-- ARGV[1] pause  integer  1 pauses it, 0 resumes it
 --
 -- returns 1 if that changed anything, else 0
 -- errors  QUEUENOTFOUND

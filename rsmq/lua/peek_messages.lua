@@ -1,17 +1,17 @@
--- Messages as they stand in the queue, from a place on; one step of a walk. Nothing is changed.
+-- Returns messages as they are stored, from a position on; one step of a walk. Nothing is changed.
 --
 -- KEYS[1] hash   hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset   sorted set  the queue's message ids
--- ARGV[1] from   score       the place: its score, '' = the first step
--- ARGV[2] seen   integer     the place: ids of that score that lie behind; the rank, without a score
+-- ARGV[1] from   score       the position: its score, '' = the first step
+-- ARGV[2] seen   integer     the position: ids of that score already read; if the score is '', the rank
 -- ARGV[3] state  string      only those that are visible, in_flight or delayed; '' = all
--- ARGV[4] skip   integer     how many of them to step over
--- ARGV[5] count  integer     how many of them to answer
--- ARGV[6] room   integer     bytes of bodies at most, but for the first
+-- ARGV[4] skip   integer     how many of them to skip
+-- ARGV[5] count  integer     how many of them to return
+-- ARGV[6] room   integer     bytes of bodies at most, except for the first body
 --
--- returns {score of the next place or nil at the end, ids of that score that lie behind, how many
---         are still to be stepped over, now ms, vt as stored, {id, body, receive count or '',
---         first-received ms or '', score, id ...}, {why each of them died or nil}}
+-- returns {score of the next position or nil at the end, ids of that score already read, how many
+--         are still to be skipped, now ms, vt as stored, {id, body, receive count or '',
+--         first-received ms or '', score, id ...}, {the reason of each or nil}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua
@@ -37,7 +37,7 @@ local found
 if hidden then
   from = from == '' and '(' .. now or from
   found = next_ids(zset, from, seen, '+inf', 1000)
-else -- the ranks of all, and of the visible ones, are known without a look
+else -- the ranks of all messages, and of visible ones, follow from the position
   seen = seen + skip
   local last = seen + math.min(count, 1000)
   if state == 'visible' then

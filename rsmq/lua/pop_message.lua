@@ -1,13 +1,14 @@
--- Delivers the message that is due first, and removes it. What was received as often as the queue's
--- policy allows is moved to the dead-letter queue, whose keys are known only here.
+-- Receives the message that has been visible the longest, and deletes it. One that was received as
+-- often as the queue's policy allows is moved to the dead-letter queue, whose name is stored in the
+-- queue.
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset       sorted set  the queue's message ids
 -- ARGV[1] namespace  string      first part of the keys of a dead-letter queue
 --
--- returns {id, body, receive count, first-received ms}; nil if nothing is due
+-- returns {id, body, receive count, first-received ms}; nil if no message is visible
 -- errors  QUEUENOTFOUND
--- source  npm rsmq 0.12.4 popMessage; ghosts are healed instead of delivered
+-- source  npm rsmq 0.12.4 popMessage; ghost ids are removed instead of delivered
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua

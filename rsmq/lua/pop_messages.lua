@@ -1,16 +1,16 @@
--- Delivers messages that are due, of the first queue before those of the next, and removes them; in
+-- Receives visible messages, those of the first queue before those of the next, and deletes them; in
 -- each queue as pop_message.lua does.
 --
--- KEYS[1...] queues    hash, sorted set  of each queue the two keys
--- ARGV[1] most         integer           how many messages at most
+-- KEYS[1...] queues    hash, sorted set  for each queue its two keys
+-- ARGV[1] most         integer           the maximum number of messages
 -- ARGV[2] room         integer           bytes of bodies at most
 -- ARGV[3] namespace    string            first part of the keys of a dead-letter queue
--- ARGV[4] first        integer           '1' = the first message may have more bytes than that, else ''
+-- ARGV[4] first        integer           '1' = the first body may be larger than that, else ''
 --
--- returns {ms now, of each queue {id, body, id ...} and {place, receive count, first-received ms,
---         place ...} of those that were received before}
+-- returns {ms now, for each queue {id, body, id ...} and {index, receive count,
+--         first-received ms, index ...} of those that were received before}
 -- errors  QUEUENOTFOUND; then nothing is received from any queue
--- source  none in Node; what is left is what npm rsmq 0.12.4 popMessage leaves of each
+-- source  none in Node; it leaves what npm rsmq 0.12.4 popMessage leaves of each
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua

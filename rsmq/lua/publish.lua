@@ -1,15 +1,15 @@
 -- Adds a message to several queues, to all or to none.
 --
--- KEYS[1...] queues    hash, sorted set  of each queue the two keys
+-- KEYS[1...] queues    hash, sorted set  for each queue its two keys
 -- ARGV[1] body         bytes             the message
 -- ARGV[2] size         integer           its size in UTF-16 code units of text or bytes of bytes
 -- ARGV[3] delay        integer           ms until it is visible; '' = each queue's delay
--- ARGV[4...] messages  strings           of each queue the 22 random characters of the id, and where to
---                                        publish the number of messages; '' = don't
+-- ARGV[4...] messages  strings           for each queue the 22 random characters of the id, and the
+--                                        channel for the number of messages; '' = none
 --
 -- returns {ids}
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG; then nothing is added to any queue
--- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
+-- source  none in Node; it writes what npm rsmq 0.12.4 sendMessage writes for each
 -- @include time_us.lua
 -- @include digits.lua
 -- @include id.lua
@@ -29,12 +29,12 @@ for at = 1, #queues, 2 do
   if not found then
     return told
   end
-  redis.call('ZADD', zset, 'XX', '0', '') -- what fails below, fails here
+  redis.call('ZADD', zset, 'XX', '0', '') -- fails if the commands below would fail
   waits[at] = told
 end
 for at = 1, #queues, 2 do
   local channel = messages[at + 4]
-  if channel ~= '' then -- first, since a user may lack the permission
+  if channel ~= '' then -- first, since the user may lack the right
     redis.call('PUBLISH', channel, redis.call('ZCARD', queues[at + 1]) + 1)
   end
 end

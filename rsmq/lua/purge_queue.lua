@@ -6,7 +6,7 @@
 --
 -- returns the number of ids removed
 -- errors  QUEUENOTFOUND
--- source  none in Node; the fields kept are those that a known client stores of a queue
+-- source  none in Node; it keeps the fields that known clients store for a queue
 -- @include queue.lua
 
 local hash, zset = KEYS[1], KEYS[2]
@@ -25,8 +25,8 @@ for at, name in ipairs(names) do
     kept[#kept + 1] = values[at]
   end
 end
--- The first of these allows the others on a full server (no id is empty); the second fails, before
--- anything is changed, for a user who may not write the attributes back.
+-- The first command allows the others when memory is full, and removes nothing: no message has an empty
+-- id. The second fails, before any change, if the user lacks the right to write the attributes back.
 redis.call('ZREM', zset, '')
 redis.call('HSET', hash, 'vt', values[1])
 local removed = redis.call('ZCARD', zset)

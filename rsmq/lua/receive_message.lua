@@ -1,14 +1,15 @@
--- Delivers the message that is due first, and hides it. What was received as often as the queue's
--- policy allows is moved to the dead-letter queue, whose keys are known only here.
+-- Receives the message that has been visible the longest, and hides it. One that was received as
+-- often as the queue's policy allows is moved to the dead-letter queue, whose name is stored in the
+-- queue.
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset       sorted set  the queue's message ids
 -- ARGV[1] vt         integer     ms to hide it; '' = the queue's vt
 -- ARGV[2] namespace  string      first part of the keys of a dead-letter queue
 --
--- returns {id, body, receive count, first-received ms}; nil if nothing is due
+-- returns {id, body, receive count, first-received ms}; nil if no message is visible
 -- errors  QUEUENOTFOUND, INVALIDVALUE
--- source  npm rsmq 0.12.4 receiveMessage; ghosts are healed instead of delivered
+-- source  npm rsmq 0.12.4 receiveMessage; ghost ids are removed instead of delivered
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include usual.lua
@@ -28,7 +29,7 @@ if stored[1] and stored[2] and stored[3] and usual(stored[4], 15)
   and (not stored[5] or stored[6] and usual(stored[6], 7)
   and (values[2] or 0) + 0 < stored[6] + 0)) then
   hidden = vt ~= '' and vt or stored[1] * 1000
-else -- what is seldom so
+else -- the slow path for unusual values
   -- @include queue.lua
   -- @include attributes.lua
   -- @include reserved.lua
@@ -54,12 +55,13 @@ if not id then
 end
 
 local count = raised(hash, id .. ':rc', values[2], 1)
--- Also where another client counted a receive without noting its time.
+-- values[3] is nil if another client counted a receive without storing its time.
 local first = tonumber(count) > 1 and values[3] or this_time
 local changes = {id .. ':rc', count, id .. ':fr', first, 'totalrecv',
   raised(hash, 'totalrecv', stored[4], 1)}
 if type(redis.pcall('HSET', hash, unpack(changes))) == 'table' then
-  -- Memory is full: what follows a change that needs none is allowed. This one changes nothing.
+  -- Memory is full. After a first write that needs no memory, Redis allows others; this one changes
+  -- nothing.
   redis.call('ZREM', zset, '')
   redis.call('HSET', hash, unpack(changes))
 end

@@ -1,14 +1,14 @@
--- The messages of a queue that were received, as receipts, from a place on; one step of a walk.
--- Those that are hidden now, or those that were received a time ago.
+-- Returns the receipts of messages that were received, from a position on; one step of a walk. They are
+-- those that are hidden now, or those that were received some time ago.
 --
 -- KEYS[1] hash   hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset   sorted set  the queue's message ids
--- ARGV[1] from   score       the place: its score, '' = the first step
--- ARGV[2] seen   integer     the place: ids of that score that lie behind
--- ARGV[3] idle   integer     ms since the last receive, as score minus the queue's vt tells; '' =
---                            those that are hidden now, which will have left by the next step
+-- ARGV[1] from   score       the position: its score, '' = the first step
+-- ARGV[2] seen   integer     the position: ids of that score already read
+-- ARGV[3] idle   integer     ms since the last receive, estimated as score minus the queue's vt; '' =
+--                            those that are hidden now, which the caller releases before the next step
 --
--- returns {score of the next place or nil at the end, ids of that score that lie behind, {id, receive
+-- returns {score of the next position or nil at the end, ids of that score already read, {id, receive
 --         count, id ...}}
 -- errors  QUEUENOTFOUND, INVALIDVALUE
 -- source  none in Node

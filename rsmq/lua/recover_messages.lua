@@ -1,18 +1,19 @@
--- Delivers again, given their receipts, messages that were received a time ago and not deleted, and
--- hides them. What was received as often as the queue's policy allows is moved to the dead-letter
--- queue, whose keys are known only here. What was received or extended since is left alone.
+-- Receives messages again, by their receipts, that were received some time ago and not deleted, and
+-- hides them. Those that were received as often as the queue's policy allows are moved to the
+-- dead-letter queue, whose name is stored in the queue. Those that were received or extended since
+-- are not changed.
 --
 -- KEYS[1] hash          hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset          sorted set  the queue's message ids
--- ARGV[1] idle          integer     ms since the last receive, as score minus the queue's vt tells
+-- ARGV[1] idle          integer     ms since the last receive, estimated as score minus the queue's vt
 -- ARGV[2] vt            integer     ms to hide them; '' = the queue's vt
--- ARGV[3] room          integer     bytes of bodies at most, but for the first
+-- ARGV[3] room          integer     bytes of bodies at most, except for the first body
 -- ARGV[4] namespace     string      first part of the keys of a dead-letter queue
--- ARGV[5...] receipts   strings     of each message id and receive count
+-- ARGV[5...] receipts   strings     for each message its id and receive count
 --
--- returns {how many receipts were looked at, {id, body, receive count, first-received ms, id ...}}
+-- returns {how many receipts were examined, {id, body, receive count, first-received ms, id ...}}
 -- errors  QUEUENOTFOUND, INVALIDVALUE
--- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes
+-- source  none in Node; it writes what npm rsmq 0.12.4 receiveMessage writes
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua

@@ -1,13 +1,13 @@
--- Sends messages that are due in a dead-letter queue anew, in order, each under a new id and without
--- its counters.
+-- Moves visible messages of a dead-letter queue to another queue, in order, each with a new id and
+-- without its counters.
 --
 -- KEYS[1] hash      hash        the dead-letter queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the dead-letter queue's message ids
--- KEYS[3] to_hash   hash        the destination's
--- KEYS[4] to_zset   sorted set  the destination's
--- ARGV[1] last      integer     the last score that is due; '' = now
+-- KEYS[3] to_hash   hash        the destination's attributes, bodies and counters
+-- KEYS[4] to_zset   sorted set  the destination's attributes, bodies and counters
+-- ARGV[1] last      integer     the last score that is visible; '' = now
 -- ARGV[2] suffixes  string      the 22 random characters of each new id, sorted
--- ARGV[3] room      integer     bytes of bodies at most, but for the first
+-- ARGV[3] room      integer     bytes of bodies at most, except for the first body
 --
 -- returns {ms now, first part of the new ids, {old ids}}
 -- errors  QUEUENOTFOUND
@@ -36,7 +36,7 @@ if not queue(to_hash) then
   return queue_not_found(to_hash)
 end
 allow_removal(zset, hash)
-allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
+allow_removal(to_zset, to_hash) -- these fail on a key of another type, before any change
 redis.call('ZADD', to_zset, 'XX', '0', '')
 
 local us = server_time_us()

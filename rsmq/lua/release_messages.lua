@@ -1,12 +1,12 @@
--- Makes messages visible now, where they stood by their sent time, each given its id or its receipt,
--- of one queue or several.
+-- Makes messages visible now, with their sent times as scores, by their ids or receipts, in one
+-- queue or several.
 --
--- KEYS[1...] queues    hash, sorted set  of each group the two keys of its queue
--- ARGV[1...] messages  strings           the groups, as in fragments/receipts.lua; with each id the ms when
---                                        it was sent, '' = not known
+-- KEYS[1...] queues    hash, sorted set  for each group the two keys of its queue
+-- ARGV[1...] messages  strings           the groups, as in fragments/receipts.lua; with each id the ms of
+--                                        its send, '' = unknown
 --
--- returns a digit for each message: 1 it was released, 0 it is not in the queue, 2 it was received
---         again since
+-- returns a digit for each message: 1 if it was released, 0 if it is not in the queue, 2 if it was
+--         received again since
 -- errors  QUEUENOTFOUND; then nothing is changed in any queue
 -- source  none in Node
 -- @include time_ms.lua

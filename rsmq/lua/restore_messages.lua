@@ -1,14 +1,14 @@
--- Puts messages back with their ids, times and counters; those that are in the queue stay as they are.
+-- Adds messages with their ids, times and counters; those that are in the queue are not changed.
 --
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
--- ARGV[1] largest   integer     size of the largest, as in send_message.lua
--- ARGV[2] channel   string      where to publish the number of messages; '' = don't
+-- ARGV[1] largest   integer     size of the largest body, as in send_message.lua
+-- ARGV[2] channel   string      channel for the number of messages; '' = none
 -- ARGV[3...] rows   strings     the messages, as in fragments/restoring.lua
 --
 -- returns how many were added
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
--- source  none in Node; what is written is what its sends and receives have written
+-- source  none in Node; it writes what Node's sends and receives have written
 -- @include time_ms.lua
 -- @include digits.lua
 -- @include queue.lua

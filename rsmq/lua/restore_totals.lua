@@ -1,9 +1,9 @@
--- Raises a queue's totals to what they were elsewhere, and dates it back; never lowers or dates forward.
+-- Raises a queue's totals, and sets its creation time back; never lowers a total or raises the time.
 --
 -- KEYS[1] hash      hash     the queue's attributes, bodies and counters
--- ARGV[1] sent      integer  messages ever sent
--- ARGV[2] received  integer  receives and pops ever
--- ARGV[3] created   integer  Unix seconds; '' = not known
+-- ARGV[1] sent      integer  messages sent so far
+-- ARGV[2] received  integer  receives and pops so far
+-- ARGV[3] created   integer  Unix seconds; '' = unknown
 --
 -- returns 1
 -- errors  QUEUENOTFOUND

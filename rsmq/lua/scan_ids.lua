@@ -1,9 +1,10 @@
--- Ids of a queue with their scores, in no order; one step of a walk. Whatever is in the queue from the first
--- step to the last is met, wherever its score goes meanwhile, and some of it twice.
+-- Returns ids of a queue with their scores, in no order; one step of a scan. An id that is in the
+-- queue from the first step to the last is returned, even if its score changes; it may be returned
+-- twice.
 --
 -- KEYS[1] hash    hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset    sorted set  the queue's message ids
--- ARGV[1] cursor  string      where the walk is, '0' = the first step
+-- ARGV[1] cursor  string      the cursor of the scan, '0' = the first step
 --
 -- returns {the next cursor, '0' at the end; {id, score, id ...}}
 -- errors  QUEUENOTFOUND

@@ -4,9 +4,9 @@
 -- KEYS[2] zset     sorted set  the queue's message ids
 -- ARGV[1] body     bytes       the message
 -- ARGV[2] size     integer     its size in UTF-16 code units of text or bytes of bytes; 0 = any size
--- ARGV[3] delay    integer     ms until it is visible; '' = the queue's delay, 'front' = now, first
+-- ARGV[3] delay    integer     ms until it is visible; '' = the queue's delay, 'front' = now, before all
 -- ARGV[4] suffix   string      the 22 random characters of its id
--- ARGV[5] channel  string      where to publish the number of messages; '' = don't
+-- ARGV[5] channel  string      channel for the number of messages; '' = none
 --
 -- returns the id
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
@@ -27,7 +27,7 @@ if stored[1] and stored[2] and stored[3] and usual(stored[4], 15)
   and (stored[3] == '-1' or usual(stored[3], 7) and size + 0 <= stored[3] + 0)
   and delay ~= 'front' and (delay ~= '' or usual(stored[2], 7)) then
   score = digits(now + (delay ~= '' and delay or stored[2] * 1000))
-else -- what is seldom so
+else -- the slow path for unusual values
   -- @include queue.lua
   -- @include attributes.lua
   -- @include sending.lua
@@ -39,13 +39,13 @@ else -- what is seldom so
   stored[4] = as_integer(stored[4])
   score = score_of(zset, delay, now, told)
 end
-if channel ~= '' then -- first, since a user may lack the permission; subscribers can't look before
-  redis.call('ZADD', zset, 'XX', '0', '') -- what fails below, fails here
+if channel ~= '' then -- first, since the user may lack the right; subscribers can't read yet
+  redis.call('ZADD', zset, 'XX', '0', '') -- fails if the commands below would fail
   redis.call('PUBLISH', channel, redis.call('ZCARD', zset) + 1)
 end
 
 local id = base36(us) .. suffix
--- The first change: it fails when memory is full and on a key of another type.
+-- The first change: it fails if memory is full, and on a key of another type.
 redis.call('ZADD', zset, score, id)
 local written
 if usual(stored[4], 15) then
@@ -54,7 +54,7 @@ else
   written = redis.pcall('HINCRBY', hash, 'totalsent', '1')
   written = type(written) == 'table' and written or redis.pcall('HSET', hash, id, body)
 end
-if type(written) == 'table' then -- a user may lack the permission
+if type(written) == 'table' then -- the user may lack the right
   redis.call('ZREM', zset, id)
   return written
 end

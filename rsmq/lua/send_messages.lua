@@ -1,19 +1,19 @@
--- Adds messages to a queue, in order; one under a name only if none was sent under it within its
--- window.
+-- Adds messages to a queue, in order; one with a dedup_id only if no message with it was sent
+-- within the window.
 --
 -- KEYS[1] hash        hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset        sorted set  the queue's message ids
--- KEYS[3] records     hash        what was sent under which name; only with names
--- ARGV[1] largest     integer     size of the largest, as in send_message.lua
--- ARGV[2] delay       integer     ms until they are visible; '' = the queue's, 'front' = now, first
+-- KEYS[3] records     hash        sends by dedup_id; only with dedup_ids
+-- ARGV[1] largest     integer     size of the largest body, as in send_message.lua
+-- ARGV[2] delay       integer     ms until they are visible; '' = the queue's delay, 'front' = now, before all
 -- ARGV[3] suffixes    string      the 22 random characters of each id, sorted
--- ARGV[4] channel     string      where to publish the number of messages; '' = don't
--- ARGV[5] window      integer     ms for which a second send under a name adds nothing; '' = no names
--- ARGV[6...] bodies   bytes       the messages; with names after each its own, '' = none
+-- ARGV[4] channel     string      channel for the number of messages; '' = none
+-- ARGV[5] window      integer     ms for which a second send with a dedup_id adds nothing; '' = none
+-- ARGV[6...] bodies   bytes       the messages; with dedup_ids each is followed by its own, '' = none
 --
--- returns {first part of the ids, nil or with names for each message the id sent before, else ''}
+-- returns {first part of the ids, nil or, with dedup_ids, for each message the id sent before, else ''}
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
--- source  none in Node; what is written is what npm rsmq 0.12.4 sendMessage writes for each
+-- source  none in Node; it writes what npm rsmq 0.12.4 sendMessage writes for each
 -- @include time_us.lua
 -- @include digits.lua
 -- @include queue.lua

@@ -1,8 +1,8 @@
--- Sets or removes a queue's dead-letter policy, and answers all attributes.
+-- Sets or removes a queue's dead-letter policy, and returns all attributes.
 --
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
--- KEYS[3] to_hash  hash        the dead-letter queue's; only to set a policy
+-- KEYS[3] to_hash  hash        the dead-letter queue's attributes; only to set a policy
 -- ARGV[1] target   string      the dead-letter queue's name; '' removes the policy
 -- ARGV[2] limit    integer     how often a message may be received
 -- ARGV[3] name     string      the queue's own name
@@ -39,7 +39,7 @@ end
 if not stored_ms(stored[2]) then
   return no_number('delay', stored[2])
 end
-redis.call('ZSCORE', zset, '') -- fails on a key of another type, before anything is changed
+redis.call('ZSCORE', zset, '') -- fails on a key of another type, before any change
 redis.call('HSET', hash, 'modified', digits(math.floor(server_time_us() / 1000000)))
 if target == '' then
   redis.call('HDEL', hash, 'x:dlq', 'x:max')

@@ -1,10 +1,10 @@
--- Sets attributes of a queue, and answers all of them.
+-- Sets attributes of a queue, and returns all of them.
 --
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
--- ARGV[1] vt       integer     seconds; '' = as it is
--- ARGV[2] delay    integer     seconds; '' = as it is
--- ARGV[3] maxsize  integer     UTF-16 code units or bytes, or -1; '' = as it is
+-- ARGV[1] vt       integer     seconds; '' = unchanged
+-- ARGV[2] delay    integer     seconds; '' = unchanged
+-- ARGV[3] maxsize  integer     UTF-16 code units or bytes, or -1; '' = unchanged
 --
 -- returns {{field values}, ids, hidden ids, score of the first hidden id or nil}
 -- errors  QUEUENOTFOUND, INVALIDVALUE
@@ -29,7 +29,7 @@ end
 if delay == '' and not stored_ms(stored[2]) then
   return no_number('delay', stored[2])
 end
-redis.call('ZSCORE', zset, '') -- fails on a key of another type, before anything is changed
+redis.call('ZSCORE', zset, '') -- fails on a key of another type, before any change
 redis.call('HSET', hash, 'modified', digits(math.floor(server_time_us() / 1000000)))
 if vt ~= '' then
   redis.call('HSET', hash, 'vt', vt)

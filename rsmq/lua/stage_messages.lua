@@ -1,12 +1,12 @@
--- Keeps messages apart that will be sent, or restored, by publish_staged.lua or never.
+-- Stages messages, which publish_staged.lua may send or restore later.
 --
 -- KEYS[1] hash      hash     the queue's attributes, bodies and counters
 -- KEYS[2] staged    hash     messages by write, batch, attempt and part
 -- ARGV[1] part      string   the name of this part
--- ARGV[2] largest   integer  size of the largest, as in send_message.lua
--- ARGV[3] delay     integer  ms until they are visible, once they are sent; '' = the queue's
--- ARGV[4] lifetime  integer  ms until they are forgotten
--- ARGV[5] messages  bytes    as publish_staged.lua takes them
+-- ARGV[2] largest   integer  size of the largest body, as in send_message.lua
+-- ARGV[3] delay     integer  ms until they are visible after the send; '' = the queue's delay
+-- ARGV[4] lifetime  integer  ms until they expire
+-- ARGV[5] messages  bytes    in the format of publish_staged.lua
 --
 -- returns 1
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG

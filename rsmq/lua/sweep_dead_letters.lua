@@ -1,14 +1,14 @@
--- Moves due messages that were received as often as the queue's policy allows to its dead-letter
--- queue, whose keys are known only here, from a place on; one step of a walk.
+-- Moves visible messages that were received as often as the queue's policy allows to its dead-letter
+-- queue, whose name is stored in the queue, from a position on; one step of a walk.
 --
 -- KEYS[1] hash       hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset       sorted set  the queue's message ids
--- ARGV[1] from       score       the place: its score, '-inf' = the first step
--- ARGV[2] seen       integer     the place: ids of that score that lie behind
--- ARGV[3] most       integer     how many messages at most
+-- ARGV[1] from       score       the position: its score, '-inf' = the first step
+-- ARGV[2] seen       integer     the position: ids of that score already read
+-- ARGV[3] most       integer     the maximum number of messages
 -- ARGV[4] namespace  string      first part of the keys of a dead-letter queue
 --
--- returns {score of the next place or nil at the end, ids of that score that lie behind, {ids moved}}
+-- returns {score of the next position or nil at the end, ids of that score already read, {ids moved}}
 -- errors  QUEUENOTFOUND
 -- source  none in Node
 -- @include time_ms.lua

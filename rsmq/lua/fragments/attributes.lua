@@ -1,13 +1,14 @@
--- What is stored as a queue's attributes, read leniently: other clients store fractions and worse.
+-- Parsers of a queue's stored attributes. They are lenient: other clients store fractions and
+-- invalid values.
 
--- A decimal number, a fraction allowed, at most 20 characters; nil for anything else.
+-- Returns a decimal number of at most 20 characters, with or without a fraction; nil for anything else.
 local function decimal(text)
   if text and #text <= 20 and string.find(text, '^[+-]?%d*%.?%d*$') then
     return tonumber(text)
   end
 end
 
--- vt and delay in ms, kept within 0 and 9,999,999 s; nil if it is not a number.
+-- Returns vt or delay in ms, limited to 0 to 9,999,999 s; nil if it is not a number.
 local function stored_ms(text)
   local seconds = decimal(text)
   if seconds then
@@ -15,7 +16,7 @@ local function stored_ms(text)
   end
 end
 
--- The size limit; what limits nothing sensible counts as the default. -1 is unlimited.
+-- Returns the size limit; -1 is unlimited. A value that can't be a limit counts as the default.
 local function stored_maxsize(text)
   local limit = decimal(text)
   if not limit or (limit < 1 and limit ~= -1) then

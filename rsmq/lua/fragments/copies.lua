@@ -1,6 +1,6 @@
 -- The hash `copied` beside a queue: digests of the messages that were copied to it from another system.
 
--- Whether the digests belong to this queue, and not to a deleted queue of the same name.
+-- Returns whether the digests belong to this queue, and not to a deleted queue of the same name.
 local function is_of_queue(copied, hash)
   return redis.call('HGET', copied, 'created') == (redis.call('HGET', hash, 'created') or '')
 end

@@ -1,8 +1,8 @@
 -- Messages that were received as often as their queue's policy allows.
 
--- The policy of a queue: its limit and the target's keys. Nil without one, and when the target is
--- gone or can't be written: then its messages are delivered. The arguments are the namespace, and
--- the fields x:dlq and x:max as stored.
+-- Returns the policy of a queue: its limit and the target's keys. Returns nil if there is no
+-- policy, or if the target does not exist or can't be written: then its messages are delivered. The
+-- arguments are the namespace, and the fields x:dlq and x:max as stored.
 local function policy(namespace, zset, target, limit)
   limit = target and decimal(limit)
   local to_zset = limit and namespace .. ':' .. target
@@ -12,7 +12,7 @@ local function policy(namespace, zset, target, limit)
   local to_hash = to_zset .. ':Q'
   local usable, stored = pcall(function()
     local found = queue(to_hash)
-    if found then -- changes nothing; what a message would need to be moved must not fail later
+    if found then -- these change nothing, but fail if the commands that move a message would fail
       allow_removal(to_zset, to_hash)
       redis.call('ZADD', to_zset, 'XX', '0', '')
     end
@@ -35,13 +35,13 @@ local function transfer(zset, hash, to, id, score)
   end
   redis.call('ZADD', to.zset, score, id)
   remove_message(zset, hash, id)
-  if values[4] then -- whatever wrote it
+  if values[4] then -- remove_message removes it only for some ids
     redis.call('HDEL', hash, names[4])
   end
 end
 
--- The first message that is due and may be delivered by the policy, as first_due has it; those
--- before it that may not, at most 1,000, are moved.
+-- Returns the first visible message that the policy allows to deliver, in the format of first_due.
+-- Moves those before it, at most 1,000, to the dead-letter queue.
 local function first_deliverable(zset, hash, now, namespace, target, limit)
   local id, values = first_due(zset, hash, now)
   local most, dead = target and decimal(limit), nil

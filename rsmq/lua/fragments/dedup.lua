@@ -1,8 +1,8 @@
--- What was sent under a name that its sender chose. A hash of its own keeps the names, each with
--- 'ms when it ends:the queue's created:message id', and under '' where the last clearing stopped.
+-- Sends with a dedup_id. A separate hash maps each dedup_id to 'ms of its end:the queue's
+-- created:message id', and '' to the cursor of the last clean-up.
 
--- The id of the message sent under this name within its window, or nothing; a record of a queue
--- that was since deleted and made again does not count.
+-- Returns the id of the message that was sent with this dedup_id within its window, or nothing. A
+-- record of a queue that was deleted and created again since is ignored.
 local function sent_before(records, name, created, now)
   local record = redis.call('HGET', records, name)
   local ends, of, id = string.match(record or '', '^(%d+):(.-):(.+)$')
@@ -15,8 +15,8 @@ local function remember(records, name, created, ends, id)
   redis.call('HSET', records, name, digits(ends) .. ':' .. (created or '') .. ':' .. id)
 end
 
--- Looks at twice as many records as will be added, removes those that have ended, and keeps the rest
--- for the window at least. All that a user may lack the right for comes before what is changed.
+-- Reads twice as many records as will be added, removes those that have ended, and keeps the rest
+-- for at least the window. Commands for which the user may lack the right come before any change.
 local function forget(records, now, added, window)
   local scan = redis.call('HSCAN', records, redis.call('HGET', records, '') or '0',
     'COUNT', 2 * added + 10)

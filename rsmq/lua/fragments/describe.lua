@@ -1,5 +1,5 @@
--- The attributes and counts of a queue, as ATTRIBUTE_FIELDS in wire/fields.py orders them, then ids,
--- hidden ids, and the score of the first hidden one or nil.
+-- Returns the attributes of a queue in the order of ATTRIBUTE_FIELDS in wire/fields.py, then the
+-- numbers of ids and of hidden ids, and the score of the first hidden id or nil.
 
 local function describe(hash, zset)
   local now = digits(server_time_ms())

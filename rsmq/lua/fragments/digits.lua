@@ -1,4 +1,4 @@
--- A number as decimal digits without an exponent.
+-- Returns a number as decimal digits without an exponent.
 local function digits(number)
   return string.format('%.0f', number)
 end

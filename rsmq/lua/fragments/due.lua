@@ -1,7 +1,7 @@
--- The message to be delivered next, and the removal of a message.
+-- The next message to deliver, and the removal of a message.
 
--- apalis-rsmq's messages have a field more, `id:meta`; their ids have no capitals, of which hardly
--- any other id has none.
+-- Returns whether a message may be from apalis-rsmq, whose messages also have a field `id:meta`.
+-- Their ids have no capitals; nearly all other ids have some.
 local function may_have_meta(id)
   return not string.find(id, '%u')
 end
@@ -14,7 +14,7 @@ local function remove_message(zset, hash, id)
   return removed
 end
 
--- All fields that messages may have.
+-- Returns all fields that messages may have.
 local function fields_of(ids)
   local fields, last = {}, 0
   for each = 1, #ids do
@@ -32,16 +32,15 @@ local function fields_of(ids)
   return fields
 end
 
--- An id without a body is a ghost. Until ten seconds after its score it may be a send in progress:
--- some clients send without MULTI.
+-- Returns whether an id without a body (a ghost id) may be a send in progress: until ten seconds
+-- after its score, since some clients send without MULTI.
 local function in_progress(zset, id, now)
   return now - redis.call('ZSCORE', zset, id) < 10000
 end
 
--- Of the first message that is due: its id, and body, receive count and time of the first receive as
--- stored; or nothing.
--- Ghosts are stepped over while they may be sends in progress, then removed, with their counters. A
--- call removes and steps over at most 1,000 each.
+-- Returns the id of the first visible message, and its body, receive count and time of the first
+-- receive as stored; or nothing. Skips ghost ids while they may be sends in progress; afterwards it
+-- removes them, with their counters. A call removes and skips at most 1,000 each.
 local function first_due(zset, hash, now)
   local stepped_over, removed, page = 0, 0, 1
   while stepped_over < 1000 and removed < 1000 do

@@ -1,11 +1,12 @@
--- Many messages that are due, of one queue or several.
+-- Many visible messages, of one queue or several.
 
--- Up to `want` due messages, with bodies of at most `room` bytes in all, or one if it is the `first`:
--- `told` has the id and body of each; `again` has of each that was received before its place among
--- them, how often with this time, and the time of the first receive as stored; `cleared` is how many
--- others were moved or removed.
--- Nothing is done to them; ghosts among them are healed as for a single one, and where a policy is
--- given, messages beyond its limit are moved. A call moves and removes at most 1,000 others.
+-- Returns up to `want` visible messages, with bodies of at most `room` bytes in total; if `first`,
+-- the first body may be larger. In the result, `told` has the id and body of each message. `again`
+-- has, for each message that was received before, its index among them, its receive count including
+-- this receive, and the time of its first receive as stored. `cleared` is how many other messages
+-- were moved or removed. The messages are not changed. Ghost ids among them are handled as by
+-- first_due, and messages beyond the limit of a policy `dead` are moved. A call moves and removes
+-- at most 1,000 other messages.
 local function due_messages(zset, hash, now, want, room, first, dead)
   local told, again = {}, {}
   local due = {told = told, again = again, number = 0, size = 0, cleared = 0}
@@ -38,7 +39,7 @@ local function due_messages(zset, hash, now, want, room, first, dead)
         cleared = cleared + 1
         due.cleared = cleared
       elseif #body > room - due.size and not (first and number == 0) then
-        due.size = room -- nor is there room for any that comes later
+        due.size = room -- so that no later message is added
         return due
       else
         number = number + 1
@@ -57,9 +58,10 @@ local function due_messages(zset, hash, now, want, room, first, dead)
   return due
 end
 
--- What is due in several queues, earlier ones first: a list of each queue's keys, stored vt and due
--- messages; or nil and the refusal. Nothing is received by this; what may fail has not failed. `first`
--- is whether the first message may be larger than the room, `by_vt` whether the stored vt is needed.
+-- Returns a list with the keys, the stored vt and the visible messages of each queue, with priority
+-- in the order of the queues; or nil and the refusal. It receives nothing. Commands that might fail
+-- later are tried first. `first` is whether the first body may be larger than the room, `by_vt`
+-- whether the stored vt is needed.
 local function due_in_order(queues, namespace, now, most, room, first, by_vt)
   local found, to, nothing = {}, digits(now), {told = {}, again = {}, number = 0, size = 0}
   for at = 1, #queues, 2 do
@@ -74,7 +76,7 @@ local function due_in_order(queues, namespace, now, most, room, first, by_vt)
     local of = {hash = hash, zset = zset, vt = stored[1], due = nothing}
     found[#found + 1] = of
     of.any = redis.call('ZRANGEBYSCORE', zset, '-inf', to, 'LIMIT', '0', '1')[1]
-    if of.any then -- of many queues most have nothing
+    if of.any then -- most of many queues are empty, and need no check of rights
       allow_removal(zset, hash)
       of.dead = policy(namespace, zset, stored[4], stored[5])
     end
@@ -89,7 +91,8 @@ local function due_in_order(queues, namespace, now, most, room, first, by_vt)
   return found
 end
 
--- Delivers what is due: counts it as received at this time, and hides it until the score.
+-- Receives visible messages: raises their receive counts, stores the time, and hides them until the
+-- score.
 local function deliver(hash, zset, due, this_time, score)
   local values, members = {}, {}
   local told, again = due.told, due.again
@@ -101,7 +104,7 @@ local function deliver(hash, zset, due, this_time, score)
   end
   for each = 1, #again, 3 do
     local last, count = 4 * again[each], again[each + 1]
-    again[each + 2] = count > 1 and again[each + 2] or this_time -- as receive_message.lua
+    again[each + 2] = count > 1 and again[each + 2] or this_time -- as in receive_message.lua
     values[last - 2], values[last] = digits(count), again[each + 2]
   end
   if due.number > 0 then

@@ -1,6 +1,6 @@
 -- The id of a new message.
 
--- The time part of an id: ten base-36 digits of microseconds.
+-- Returns the time part of an id: ten base-36 digits of microseconds.
 local function base36(number)
   local characters = {}
   for at = 10, 1, -1 do

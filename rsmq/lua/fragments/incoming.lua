@@ -42,7 +42,7 @@ local function append_unless_copied(rows, arguments, at, has_copies, copied)
   return '1'
 end
 
--- Whether a message without a digest, which only its id identifies, is already in the queue or aside.
+-- Returns whether a message without a digest, which only its id identifies, is already in the queue or aside.
 local function is_at_target(to, zset, digest, id)
   if digest ~= '' or id == '' then
     return false

@@ -1,6 +1,6 @@
--- What kind of value a key has.
+-- The type of a key's value.
 
--- As TYPE names it: 'none', 'string', 'hash', 'set', 'zset', 'list', 'stream'.
+-- Returns the type as TYPE names it: 'none', 'string', 'hash', 'set', 'zset', 'list', 'stream'.
 local function kind_of(key)
   local kind = redis.call('TYPE', key)
   return kind.ok or kind

@@ -1,7 +1,9 @@
--- The receipts of a lease: parts of batches, each {now ms, {id ...}, {place, receive count, first-received
--- ms, place ...} of those that were received before; all others were received once, now}.
+-- The receipts of a lease, in parts of batches. Each part is {now ms, {id ...}, {index, receive
+-- count, first-received ms, index ...} of messages that were received before}; all others were
+-- received once, now.
 
--- The receipts of a part: their ids, and the receive count of each as it is stored. Nil if there is none.
+-- Returns the receipts of a part: the ids, and the receive count of each as it is stored. Nil if
+-- there is no part.
 local function receipts_of(leases, part)
   local packed = redis.call('HGET', leases, part)
   if not packed then
@@ -18,10 +20,10 @@ local function receipts_of(leases, part)
   return ids, counts, packed
 end
 
--- Of the ids those that are still held, by their receive counts; the places among all of them, and how
--- many others are in the queue all the same: received by somebody else.
+-- Returns the ids whose receipts are still valid, their indexes, and how many of the other ids are
+-- in the queue: another consumer has received them.
 local function still_held(hash, zset, ids, counts)
-  redis.call('ZSCORE', zset, '') -- a user who may not fails here, before anything is changed
+  redis.call('ZSCORE', zset, '') -- fails here if the user lacks the right, before any change
   local names, held, places, lost = {}, {}, {}, 0
   for each = 1, #ids do
     names[each] = ids[each] .. ':rc'

@@ -1,6 +1,6 @@
--- How long keys of extension data live: as long as the most patient of their users wants.
+-- The time to live of keys of extension data: the longest that any of their users asks for.
 
--- Lets a key live for so many ms at least.
+-- Lets a key live for at least so many ms.
 local function keep_for(key, lifetime)
   if redis.call('PTTL', key) < tonumber(lifetime) then
     redis.call('PEXPIRE', key, lifetime)

@@ -1,7 +1,7 @@
--- Whether a queue exists.
+-- The test whether a queue exists.
 
--- vt, delay and maxsize as stored, and other fields that are asked for; nil unless the first three
--- are all there: only then the queue exists.
+-- Returns vt, delay and maxsize as stored, and the other fields; nil unless the first three are all
+-- stored: only then the queue exists.
 local function queue(hash, ...)
   local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', ...)
   if stored[1] and stored[2] and stored[3] then

@@ -1,7 +1,8 @@
--- Why dead letters died: a hash beside their queue, of message ids each with 'ms when:why as JSON'.
+-- The reasons of dead letters: a hash beside their queue, from message id to 'ms of the move:reason
+-- as JSON'.
 
--- How many more reasons may be kept. Where they are too many, those of messages that have left the
--- queue are looked for and removed; a call looks at some thousand.
+-- Returns how many more reasons may be stored. If there are too many, it removes reasons of
+-- messages that have left the queue; a call reads about 1,000 reasons.
 local function room_for_reasons(reasons, zset, bound)
   if redis.call('HLEN', reasons) < bound then
     return bound - redis.call('HLEN', reasons)
@@ -13,17 +14,17 @@ local function room_for_reasons(reasons, zset, bound)
       redis.call('HDEL', reasons, id)
     end
   end
-  redis.call('HSET', reasons, '', found[1]) -- where the next call goes on
+  redis.call('HSET', reasons, '', found[1]) -- the cursor of the next call
   return bound - redis.call('HLEN', reasons)
 end
 
--- Of messages as stored, in order; nothing for a user who may not look there.
+-- Returns the reasons of messages as stored, in order; an empty table if the user lacks the right.
 local function reasons_of(zset, ids)
   local found = #ids > 0 and redis.pcall('HMGET', zset .. ':x:reasons', unpack(ids)) or {}
   return found.err and {} or found
 end
 
--- Forgets the reasons of messages that leave the queue, where the user may.
+-- Removes the reasons of messages that leave the queue, if the user has the right.
 local function forget_reasons(zset, ids)
   pcall(variadic, 'HDEL', zset .. ':x:reasons', ids)
 end

@@ -1,13 +1,13 @@
--- Many messages, in groups: of each their number, the receive count of all ('' = in any case), and
--- the ids, each with what else is given. Id and receive count are a receipt: every receive, by any
--- client, changes the count.
+-- Many messages, in groups. Each group has the number of its messages, the receive count of all of
+-- them ('' = any count), and the ids, each followed by its other values. Id and receive count are a
+-- receipt: every receive, by any client, changes the count.
 
--- Of the group that stands in `given` from `at` on, the ids that may be acted on, where the next group
--- stands, and the places of the ids. An id takes `stride` places. `test` is ZSCORE, or ZREM to remove
--- them at once. Adds to `told` for each message: 1 it may, 0 it is not in the queue, 2 it was received
--- again since.
+-- Returns, for the group in `given` from index `at` on: the ids whose receipts are valid, the index
+-- of the next group, and the indexes of the ids. An id and its values take `stride` indexes. `test`
+-- is ZSCORE, or ZREM to remove the ids at once. Adds to `told` for each message: 1 if the receipt
+-- is valid, 0 if it is not in the queue, 2 if it was received again since.
 local function fitting(hash, zset, given, at, stride, test, told)
-  redis.call('ZSCORE', zset, '') -- a user who may not fails here, before anything is changed
+  redis.call('ZSCORE', zset, '') -- fails here if the user lacks the right, before any change
   local number, count, before = tonumber(given[at]), given[at + 1], #told
   local last = at + 1 + number * stride
   local names, counts = {}, nil

@@ -1,7 +1,8 @@
--- Messages that are put back as they were, in rows of id, body, score, receive count and time of the first
--- receive. An empty score is now; an empty count or time is none.
+-- Messages that are added as they were, in rows of id, body, score, receive count and time of the
+-- first receive. An empty score means now; an empty count or time means none.
 
--- Adds those whose ids are not in the queue, of the rows that stand in `given` from `at` on; how many.
+-- Adds the messages whose ids are not in the queue, of the rows in `given` from `at` on. Returns
+-- how many.
 local function restore(hash, zset, given, at, now)
   local fields, members, number = {}, {}, 0
   for row = at, #given, 5 do

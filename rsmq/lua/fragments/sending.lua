@@ -1,7 +1,7 @@
--- What a new message must meet, and its place in the queue.
+-- The checks of a new message, and its score.
 
--- Whether a message of this size may be sent: the queue's fields and the ms until it is visible;
--- or nil and the refusal. Delay is as in send_message.lua.
+-- Checks whether a message of this size may be sent. Returns the queue's fields and the ms until
+-- the message is visible; or nil and the refusal. Delay is as in send_message.lua.
 local function sendable(hash, size, delay, ...)
   local stored = queue(hash, ...)
   if not stored then
@@ -18,7 +18,8 @@ local function sendable(hash, size, delay, ...)
   return stored, wait
 end
 
--- The score of a message that is sent now: as late as its delay says, or before all that wait.
+-- Returns the score of a message that is sent now: after its delay, or before all messages in the
+-- queue.
 local function score_of(zset, delay, now, wait)
   if delay ~= 'front' then
     return digits(now + wait)

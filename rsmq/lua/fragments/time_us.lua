@@ -1,4 +1,4 @@
--- The server's clock in microseconds: ids of new messages are made of it.
+-- The server's clock in microseconds, from which the ids of new messages are made.
 
 local function server_time_us()
   local time = redis.call('TIME')

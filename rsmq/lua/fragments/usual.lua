@@ -1,12 +1,12 @@
--- The short way of the scripts that are called most: for them functions cost as much as commands.
+-- The fast path of the most frequent scripts, in which functions take as much time as commands.
 
--- Whether a number is as it nearly always is: digits, at most so many; or not stored yet.
+-- Returns whether a number has the usual form: at most so many digits; or is not stored yet.
 local function usual(text, longest)
   return not text or text == '0' or (#text <= longest and string.find(text, '^[1-9]%d*$'))
 end
 
--- One raised, to be written along with other fields: that costs less than HINCRBY, which what is
--- too large for Lua's numbers needs all the same.
+-- Returns a number raised by `by`, for the caller to write together with other fields, which takes
+-- less time than HINCRBY. A number that is too large for Lua is raised by HINCRBY.
 local function raised(hash, field, stored, by)
   if not stored then
     return digits(by)

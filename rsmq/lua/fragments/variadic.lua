@@ -1,13 +1,13 @@
--- Commands with many arguments, in as many calls as Lua needs: unpack takes fewer than 8,000.
+-- Commands with many arguments, in several calls: unpack accepts fewer than 8,000.
 
--- Arguments come in twos, which stay together.
+-- Calls a command with all arguments. Arguments that are pairs stay together.
 local function variadic(command, key, arguments)
   for at = 1, #arguments, 4000 do
     redis.call(command, key, unpack(arguments, at, math.min(at + 3999, #arguments)))
   end
 end
 
--- The value for each argument, in order.
+-- Returns the value for each argument, in order.
 local function values_of(command, key, arguments)
   if #arguments <= 4000 and #arguments > 0 then
     return redis.call(command, key, unpack(arguments))

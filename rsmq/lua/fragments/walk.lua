@@ -1,13 +1,14 @@
 -- A walk through a queue in steps, so that none blocks the server, however long the queue is.
 --
--- A place is a score and how many ids of just that score lie behind; the first place is '-inf', 0.
+-- A position is a score and the number of ids of that score that were already read; the first
+-- position is '-inf', 0.
 
--- The next ids from a place on, with scores, at most `most`; those up to the score `to`.
+-- Returns the next ids from a position on, with scores: at most `most`, up to the score `to`.
 local function next_ids(zset, from, seen, to, most)
   return redis.call('ZRANGEBYSCORE', zset, from, to, 'WITHSCORES', 'LIMIT', seen, most)
 end
 
--- The place behind the first `passed` of these ids; `gone` names those that are there no more.
+-- Returns the position after the first `passed` of these ids; `gone` has those that leave their score.
 local function place_behind(ids, passed, from, seen, gone)
   if passed == 0 then
     return from, seen
