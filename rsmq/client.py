@@ -765,7 +765,7 @@ class RSMQ:
     def delete_message(self, qname: str, /, id: str) -> bool: ...
     def delete_message(self, message: Message | str, /, id: str | None = None) -> bool:
         """
-        Delete a message. Call it when the message's work is done.
+        Delete a message whose work is done.
 
         Args:
             message: a received message, which is deleted only if it was not received again since.
@@ -827,7 +827,7 @@ class RSMQ:
         self, messages: Iterable[Message] | str, /, ids: Iterable[str] | None = None
     ) -> list[str]:
         """
-        Delete messages. Call it when their work is done. A missing queue is not an error.
+        Delete messages whose work is done. A missing queue is not an error.
 
         Args:
             messages: received messages, also of several queues, at most 10,000. Each is deleted
@@ -1151,7 +1151,7 @@ class RSMQ:
         max_messages: int | None = None,
     ) -> list[tuple[str, str]]:
         """
-        Move dead letters back to a queue as new messages. Call it when the cause is repaired.
+        Send dead letters again as new messages, when the cause of their failure is repaired.
 
         Each message gets a new id and no counters, is visible at once, and keeps its order among
         the others. Only messages that are visible in the dead-letter queue when the call begins are

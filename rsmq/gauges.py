@@ -19,7 +19,7 @@ from rsmq.model import QueueAttributes
 #: Seconds for which the result of a walk is reused.
 FRESH_SECONDS = 5.0
 #: The maximum number of messages of a queue that is walked through.
-MAX_WALKED = 10_000
+MAX_WALKED_MESSAGES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +104,4 @@ class GaugeReader:
 
 
 def _is_long(attributes: QueueAttributes) -> bool:
-    return attributes.messages > MAX_WALKED
+    return attributes.messages > MAX_WALKED_MESSAGES

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError
 
 from rsmq.errors import MissingExtra, RSMQError
-from rsmq.gauges import FRESH_SECONDS, MAX_WALKED, GaugeReader
+from rsmq.gauges import FRESH_SECONDS, MAX_WALKED_MESSAGES, GaugeReader
 from rsmq.model import Message
 from rsmq.wire.limits import check_whole_number
 from rsmq.worker import Discard, Middleware
@@ -203,7 +203,7 @@ def _read_gauges(rsmq: RSMQ, queue: str) -> Iterator[dict[str, float]]:
             "visible": attributes.visible_messages,
             "hidden": attributes.hidden_messages,
         }
-        if attributes.messages <= MAX_WALKED:
+        if attributes.messages <= MAX_WALKED_MESSAGES:
             gauges = GaugeReader(rsmq).read(queue, attributes)
             figures["in_flight"] = gauges.in_flight
             figures["oldest_seconds"] = gauges.oldest_seconds or 0.0

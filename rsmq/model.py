@@ -104,7 +104,7 @@ _set_queue, _set_id, _set_raw, _set_count, _set_first, _set_codec, _set_body = (
 )
 
 
-def new_received_message(  # noqa: PLR0917 - the parameters of Message
+def make_received_message(  # noqa: PLR0917 - the parameters of Message
     queue: str, id: str, raw: bytes, count: int, first_received_ms: int | None, codec: Codec
 ) -> Message:
     """Return ``Message(...)``, in half of the time that the constructor of a frozen class takes."""

@@ -84,10 +84,10 @@ def receive_message(
     namespace: Namespace, qname: str, *, vt: float | None, codec: Codec
 ) -> Operation[Message | None]:
     """Receive the message that has been visible the longest, and hide it."""
-    return _cached(_receive_message, namespace, qname, vt, codec)
+    return _build_cached(_receive_message, namespace, qname, vt, codec)
 
 
-def _cached(build: Callable[..., Operation[T]], *args: Any) -> Operation[T]:
+def _build_cached(build: Callable[..., Operation[T]], *args: Any) -> Operation[T]:
     """Return the operation of a cached builder, which is the same object for the same arguments."""
     try:
         return build(*args)
@@ -118,7 +118,7 @@ def _receive_message(
 
 def pop_message(namespace: Namespace, qname: str, *, codec: Codec) -> Operation[Message | None]:
     """Receive the message that has been visible the longest, and delete it."""
-    return _cached(_pop_message, namespace, qname, codec)
+    return _build_cached(_pop_message, namespace, qname, codec)
 
 
 @lru_cache(maxsize=256, typed=True)

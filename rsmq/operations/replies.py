@@ -15,7 +15,7 @@ from rsmq.model import (
     QueueAttributes,
     State,
     StoredMessage,
-    new_received_message,
+    make_received_message,
 )
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.names import decode_name, decode_names
@@ -39,14 +39,14 @@ def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> list[Mess
     for qname, bodies, repeated in zip(queues, values, values, strict=True):
         ids = decode_names(bodies[::2])
         of_queue = [
-            new_received_message(qname, id, raw, 1, now, codec)
+            make_received_message(qname, id, raw, 1, now, codec)
             for id, raw in zip(ids, bodies[1::2], strict=True)
         ]
         for position, count, first in zip(
             repeated[::3], repeated[1::3], repeated[2::3], strict=True
         ):
             message = of_queue[position - 1]
-            of_queue[position - 1] = new_received_message(
+            of_queue[position - 1] = make_received_message(
                 qname, message.id, message.raw, count, parse_integer(first), codec
             )
         messages += of_queue
@@ -58,7 +58,7 @@ def parse_message(qname: str, codec: Codec, reply: Any) -> Message | None:
     if reply is None:
         return None
     id, raw, count, first = reply
-    return new_received_message(
+    return make_received_message(
         qname, id.decode("utf-8", "surrogateescape"), raw, count, parse_integer(first), codec
     )
 

@@ -206,7 +206,7 @@ def test_an_empty_queue_has_no_oldest_message(place, rsmq, registry, fresh):
 
 
 def test_a_large_queue_is_not_walked_through(place, rsmq, registry, fresh, monkeypatch):
-    monkeypatch.setattr(metrics, "MAX_WALKED", 2)
+    monkeypatch.setattr(metrics, "MAX_WALKED_MESSAGES", 2)
     place.queues("q")
     rsmq.pause_queue("q")
     rsmq.send_messages("q", ["x"] * 3)
