@@ -53,7 +53,7 @@ class AsyncRSMQ:
     (loading, read-only), is retried for ``retry_deadline`` seconds after its first failure. With a
     client that was passed in, redis-py's own connection retries happen before that. If the
     connection breaks or times out after the call was sent, the failure is ambiguous: the call may
-    have run. After an ambiguous failure:
+    have run. After an ambiguous failure, until the same deadline:
 
     - Retried: reads, creating queues, setting their attributes and policies, pausing, deleting
       messages, changing their visibility, releasing received messages, sweeping, and a send with a
