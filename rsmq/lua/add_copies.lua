@@ -1,5 +1,5 @@
--- Adds messages of another system to a queue, each once. A message that was added before is recognized by
--- its digest, even if it was consumed since.
+-- Adds messages of another system to a queue, each once. A message that was added before is
+-- recognized by its digest, even if it was consumed since.
 --
 -- KEYS[1] hash         hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset         sorted set  the queue's message ids

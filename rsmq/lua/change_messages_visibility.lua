@@ -27,14 +27,14 @@ for at = 1, #queues, 2 do
 end
 
 local score = digits(server_time_ms() + vt)
-local told, from = {}, 2
+local answers, from = {}, 2
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local ids, members = nil, {}
-  ids, from = fitting(hash, zset, messages, from, 1, 'ZSCORE', told)
+  ids, from = fitting(hash, zset, messages, from, 1, 'ZSCORE', answers)
   for each, id in ipairs(ids) do
     members[2 * each - 1], members[2 * each] = score, id
   end
   variadic('ZADD', zset, members)
 end
-return table.concat(told)
+return table.concat(answers)

@@ -21,11 +21,11 @@ for at = 1, #queues, 2 do
   allow_removal(queues[at + 1], queues[at]) -- also fails on a key of another type
 end
 
-local told, from = {}, 1
+local answers, from = {}, 1
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local removed
-  removed, from = fitting(hash, zset, messages, from, 1, 'ZREM', told)
+  removed, from = fitting(hash, zset, messages, from, 1, 'ZREM', answers)
   variadic('HDEL', hash, fields_of(removed))
 end
-return table.concat(told)
+return table.concat(answers)

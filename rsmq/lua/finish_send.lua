@@ -7,7 +7,7 @@
 -- ARGV[2] delay     integer     ms until they are visible; '' = the queue's delay, 'front' = now, before all
 -- ARGV[3] now       integer     the time of the ids in ms
 -- ARGV[4] channel   string      channel for the number of messages; '' = none
--- ARGV[5...] given  string      the ids, in order
+-- ARGV[5...] new_ids string     the ids, in order
 --
 -- returns 1
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
@@ -21,10 +21,10 @@
 
 local hash, zset = KEYS[1], KEYS[2]
 local largest, delay, now, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local given = ARGV
+local new_ids = ARGV
 local ids = {}
-for at = 5, #given do
-  ids[at - 4] = given[at]
+for at = 5, #new_ids do
+  ids[at - 4] = new_ids[at]
 end
 
 local function add()

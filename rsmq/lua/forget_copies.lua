@@ -1,5 +1,5 @@
--- Deletes the digests of messages that have arrived from another server and can't be added a second time.
--- Deletes the whole hash if nothing but its mark is left.
+-- Deletes the digests of messages that have arrived from another server and can't be added a second
+-- time. Deletes the whole hash if nothing but its mark is left.
 --
 -- KEYS[1] copied      hash     digests of the messages that were copied
 -- ARGV[1...] digests  strings  the digests to delete

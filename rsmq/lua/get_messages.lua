@@ -25,7 +25,7 @@ local stored = queue(hash)
 if not stored then
   return queue_not_found(hash)
 end
-local told, looked_up = {}, {}
+local values, looked_up = {}, {}
 for at = 2, #ids do
   if room <= 0 and at > 2 then
     break
@@ -36,7 +36,7 @@ for at = 2, #ids do
   room = room - #(fields[1] or '')
   looked_up[#looked_up + 1] = id
   for _, value in ipairs({fields[1], fields[2], fields[3], redis.call('ZSCORE', zset, id)}) do
-    told[#told + 1] = value
+    values[#values + 1] = value
   end
 end
-return {digits(server_time_ms()), stored[1], told, reasons_of(zset, looked_up)}
+return {digits(server_time_ms()), stored[1], values, reasons_of(zset, looked_up)}

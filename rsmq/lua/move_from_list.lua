@@ -1,5 +1,5 @@
--- Removes messages from another system's list, at the end where its consumers receive them, and adds them
--- to a queue, or sets them aside for another server.
+-- Removes messages from another system's list, at the end where its consumers receive them, and
+-- adds them to a queue, or sets them aside for another server.
 --
 -- KEYS[1] hash         hash              the queue's attributes, bodies and counters; or as zset
 -- KEYS[2] zset         sorted set, hash  the queue's message ids; or the hash of messages set aside
@@ -36,8 +36,8 @@ local messages = ARGV
 if to == 'queue' and not queue(hash) then
   return queue_not_found(hash)
 end
--- Changes nothing. A key of another type, or a user without the right, fails here and not half-way. When
--- memory is full, Redis allows this write, and then the others of the script.
+-- Changes nothing. A key of another type, or a user without the right, fails here and not half-way.
+-- When memory is full, Redis allows this write, and then the others of the script.
 redis.call('LTRIM', list, '0', '-1')
 
 local number = (#messages - 3) / 7

@@ -40,19 +40,19 @@ end
 
 local now = digits(server_time_ms())
 local to = {hash = to_hash, zset = to_zset}
-local told, from = {}, 1
+local answers, from = {}, 1
 for at = 3, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local before, ids, places = #told - from - 1, nil, nil
-  ids, from, places = fitting(hash, zset, messages, from, 1, 'ZSCORE', told)
+  local before, ids, places = #answers - from - 1, nil, nil
+  ids, from, places = fitting(hash, zset, messages, from, 1, 'ZSCORE', answers)
   for each, id in ipairs(ids) do
     if redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id) then
       -- A message that was received becomes visible; any other keeps its score.
       local received = redis.call('HEXISTS', hash, id .. ':rc') == 1
       transfer(zset, hash, to, id, received and now or redis.call('ZSCORE', zset, id))
     else
-      told[before + places[each]] = '0'
+      answers[before + places[each]] = '0'
     end
   end
 end
-return table.concat(told)
+return table.concat(answers)

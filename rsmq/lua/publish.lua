@@ -25,12 +25,12 @@ local messages = ARGV
 local waits = {}
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local found, told = sendable(hash, size, delay)
+  local found, wait = sendable(hash, size, delay)
   if not found then
-    return told
+    return wait
   end
   redis.call('ZADD', zset, 'XX', '0', '') -- fails if the commands below would fail
-  waits[at] = told
+  waits[at] = wait
 end
 for at = 1, #queues, 2 do
   local channel = messages[at + 4]

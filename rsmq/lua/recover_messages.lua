@@ -39,7 +39,7 @@ end
 allow_removal(zset, hash)
 local dead = policy(namespace, zset, stored[4], stored[5])
 
-local now, taken, looked_at = server_time_ms(), {}, 0
+local now, recovered, examined = server_time_ms(), {}, 0
 local to, score = now - idle + stored_vt, digits(now + (vt ~= '' and vt or stored_vt))
 local left = tonumber(room)
 for at = 5, #receipts, 2 do
@@ -49,7 +49,7 @@ for at = 5, #receipts, 2 do
   if body and not is_reserved(id) and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
     if dead and count >= dead.limit then
       transfer(zset, hash, dead, id, digits(now))
-    elseif #body > left and #taken > 0 then
+    elseif #body > left and #recovered > 0 then
       break
     else
       add_to(hash, id .. ':rc', 1)
@@ -58,11 +58,11 @@ for at = 5, #receipts, 2 do
       redis.call('HSET', hash, id .. ':fr', first)
       redis.call('ZADD', zset, score, id)
       for _, value in ipairs({id, body, count + 1, first}) do
-        taken[#taken + 1] = value
+        recovered[#recovered + 1] = value
       end
       left = left - #body
     end
   end
-  looked_at = looked_at + 1
+  examined = examined + 1
 end
-return {looked_at, taken}
+return {examined, recovered}

@@ -27,15 +27,15 @@ for at = 1, #queues, 2 do
 end
 
 local now = server_time_ms()
-local told, from = {}, 1
+local answers, from = {}, 1
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local ids, places, members = nil, nil, {}
-  ids, from, places = fitting(hash, zset, messages, from, 2, 'ZSCORE', told)
+  ids, from, places = fitting(hash, zset, messages, from, 2, 'ZSCORE', answers)
   for each, id in ipairs(ids) do
     local sent = tonumber(messages[places[each] + 1]) or now
     members[2 * each - 1], members[2 * each] = digits(math.min(sent, now)), id
   end
   variadic('ZADD', zset, members)
 end
-return table.concat(told)
+return table.concat(answers)

@@ -32,12 +32,12 @@ else -- the slow path for unusual values
   -- @include attributes.lua
   -- @include sending.lua
   -- @include totals.lua
-  local found, told = sendable(hash, size, delay)
+  local found, wait = sendable(hash, size, delay)
   if not found then
-    return told
+    return wait
   end
   stored[4] = as_integer(stored[4])
-  score = score_of(zset, delay, now, told)
+  score = score_of(zset, delay, now, wait)
 end
 if channel ~= '' then -- first, since the user may lack the right; subscribers can't read yet
   redis.call('ZADD', zset, 'XX', '0', '') -- fails if the commands below would fail

@@ -36,16 +36,16 @@ end
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)
 local score = score_of(zset, delay, now, wait)
-local fields, members, told, new, number = {}, {}, {}, {}, 0
+local fields, members, earlier_ids, new, number = {}, {}, {}, {}, 0
 local stride = window == '' and 1 or 2
 for each = 1, (#bodies - 5) / stride do
   local at = 6 + (each - 1) * stride
-  local name, known = stride == 2 and bodies[at + 1] or '', false
+  local name, earlier = stride == 2 and bodies[at + 1] or '', false
   if name ~= '' then
-    known = new[name] or sent_before(records, name, stored[4], now)
+    earlier = new[name] or sent_before(records, name, stored[4], now)
   end
-  told[each] = known or ''
-  if not known then
+  earlier_ids[each] = earlier or ''
+  if not earlier then
     local id = time .. string.sub(suffixes, 22 * each - 21, 22 * each)
     number = number + 1
     fields[2 * number - 1], fields[2 * number] = id, bodies[at]
@@ -71,4 +71,4 @@ if number > 0 then -- in the order of send_message.lua
   variadic('HSET', hash, fields)
   variadic('ZADD', zset, members)
 end
-return {time, stride == 2 and told or false}
+return {time, stride == 2 and earlier_ids or false}

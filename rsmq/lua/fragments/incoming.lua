@@ -1,6 +1,7 @@
--- Messages that come from another system. A row is: digest, id, body, score, receive count and time of
--- the first receive, the last five as in restoring.lua. The digest identifies the message at its source.
--- A row with an empty id has no message to store: the element is only removed from the source.
+-- Messages that come from another system. A row is: digest, id, body, score, receive count and time
+-- of the first receive, the last five as in restoring.lua. The digest identifies the message at its
+-- source. A row with an empty id has no message to store: the element is only removed from the
+-- source.
 
 -- Adds rows to a queue. Returns how many were added.
 local function add_rows(hash, zset, rows)
@@ -42,7 +43,8 @@ local function append_unless_copied(rows, arguments, at, has_copies, copied)
   return '1'
 end
 
--- Returns whether a message without a digest, which only its id identifies, is already in the queue or aside.
+-- Returns whether a message without a digest, which only its id identifies, is already in the queue
+-- or aside.
 local function is_at_target(to, zset, digest, id)
   if digest ~= '' or id == '' then
     return false

@@ -1,20 +1,20 @@
 -- Messages that are added as they were, in rows of id, body, score, receive count and time of the
 -- first receive. An empty score means now; an empty count or time means none.
 
--- Adds the messages whose ids are not in the queue, of the rows in `given` from `at` on. Returns
+-- Adds the messages whose ids are not in the queue, of `rows` from index `at` on. Returns
 -- how many.
-local function restore(hash, zset, given, at, now)
+local function restore(hash, zset, rows, at, now)
   local fields, members, number = {}, {}, 0
-  for row = at, #given, 5 do
-    local id = given[row]
+  for row = at, #rows, 5 do
+    local id = rows[row]
     if not is_reserved(id) and not redis.call('ZSCORE', zset, id) then
       number = number + 1
-      fields[#fields + 1], fields[#fields + 2] = id, given[row + 1]
-      members[2 * number - 1] = given[row + 2] == '' and now or given[row + 2]
+      fields[#fields + 1], fields[#fields + 2] = id, rows[row + 1]
+      members[2 * number - 1] = rows[row + 2] == '' and now or rows[row + 2]
       members[2 * number] = id
       for place, name in ipairs({':rc', ':fr'}) do
-        if given[row + 2 + place] ~= '' then
-          fields[#fields + 1], fields[#fields + 2] = id .. name, given[row + 2 + place]
+        if rows[row + 2 + place] ~= '' then
+          fields[#fields + 1], fields[#fields + 2] = id .. name, rows[row + 2 + place]
         end
       end
     end
