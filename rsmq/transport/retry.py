@@ -21,9 +21,10 @@ from typing import Any, Generic, TypeVar
 
 import redis.exceptions as redis_errors
 
-from rsmq.errors import InvalidValue, RSMQError, show, show_all
+from rsmq.errors import RSMQError, show_all
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.backoff import exponential_seconds
+from rsmq.wire.limits import check_duration
 from rsmq.wire.refusals import parse_refusal
 
 T = TypeVar("T")
@@ -313,16 +314,4 @@ def check_deadline(seconds: object) -> float:
     Raises:
         InvalidValue: the value is not a number of seconds from 0 to 86,400 (a day).
     """
-    if (
-        isinstance(seconds, int | float)
-        and not isinstance(seconds, bool)
-        and 0 <= seconds <= _MAX_DEADLINE_SECONDS
-    ):
-        return float(seconds)
-    raise InvalidValue(
-        "retry_deadline",
-        0,
-        _MAX_DEADLINE_SECONDS,
-        value=seconds,
-        hint=f"It is the number of seconds for which a call is tried again; got {show(seconds)}.",
-    )
+    return check_duration("retry_deadline", seconds, high=_MAX_DEADLINE_SECONDS)

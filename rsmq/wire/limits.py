@@ -54,6 +54,25 @@ def check_seconds(item: str, value: object) -> int:
     return int(number)
 
 
+def check_duration(item: str, value: object, low: float = 0, high: float = MAX_SECONDS) -> float:
+    """
+    Check a number of seconds, fractions allowed, and return it.
+
+    Raises:
+        InvalidValue: it is not a number from low to high.
+    """
+    number = _as_number(value)
+    if number is None or not low <= number <= high:
+        raise InvalidValue(
+            item,
+            low,
+            high,
+            value=value,
+            hint=f"{item} is a number of seconds from {low} to {high}; got {show(value)}.",
+        )
+    return float(number)
+
+
 def to_milliseconds(item: str, value: object) -> int:
     """
     Return the seconds of a call as milliseconds; fractions are allowed and rounded to the nearest.
@@ -61,16 +80,7 @@ def to_milliseconds(item: str, value: object) -> int:
     Raises:
         InvalidValue: it is not a number from 0 to 9,999,999.
     """
-    number = _as_number(value)
-    if number is None or not 0 <= number <= MAX_SECONDS:
-        raise InvalidValue(
-            item,
-            0,
-            MAX_SECONDS,
-            value=value,
-            hint=f"{item} is a number of seconds from 0 to {MAX_SECONDS}; got {show(value)}.",
-        )
-    return round(number * 1000)
+    return round(check_duration(item, value) * 1000)
 
 
 def check_maxsize(value: object) -> int:

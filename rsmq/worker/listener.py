@@ -16,8 +16,8 @@ from rsmq.wire.limits import (
     MAX_BATCH,
     MAX_RECEIVES,
     MAX_SECONDS,
+    check_duration,
     check_whole_number,
-    to_milliseconds,
 )
 from rsmq.worker.outcome import Policy, Unroutable, exponential, parse_backoff
 from rsmq.worker.routing import Route
@@ -257,7 +257,7 @@ def make_listener(
             unroutable,
             drop,
         ),
-        _check_max_runtime(max_runtime),
+        check_duration("max_runtime", max_runtime, low=0.001),
         create,
     )
 
@@ -269,7 +269,8 @@ def check_vt(vt: object) -> float:
     Raises:
         InvalidValue: it is too short, or not a number of seconds.
     """
-    if to_milliseconds("vt", vt) < MIN_VT_SECONDS * 1000:
+    seconds = check_duration("vt", vt)
+    if seconds < MIN_VT_SECONDS:
         raise InvalidValue(
             "vt",
             MIN_VT_SECONDS,
@@ -278,13 +279,7 @@ def check_vt(vt: object) -> float:
             hint="A worker's messages must be hidden for a while, and are for longer while their "
             f"handlers run; got {show(vt)}. Say vt= of the listener.",
         )
-    return float(vt)  # type: ignore[arg-type]
-
-
-def _check_max_runtime(value: object) -> float:
-    if to_milliseconds("max_runtime", value) == 0:
-        raise InvalidValue("max_runtime", 0.001, MAX_SECONDS, value=value, hint="It is in seconds.")
-    return float(value)  # type: ignore[arg-type]
+    return seconds
 
 
 def _check_exceptions(

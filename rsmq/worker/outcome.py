@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from rsmq.errors import BodyNotDecodable, InvalidFormat, InvalidValue, show
 from rsmq.transport.backoff import exponential_seconds, with_jitter
-from rsmq.wire.limits import MAX_SECONDS
+from rsmq.wire.limits import check_duration
 
 #: Seconds to wait before the next attempt, by the number of failed attempts, from 1.
 Backoff: TypeAlias = Callable[[int], float]
@@ -44,7 +44,7 @@ class Retry(Exception):
         if isinstance(reason, int | float):
             raise InvalidFormat("reason", value=reason, hint=f"Say Retry(after={reason}).")
         super().__init__(reason)
-        self.after = None if after is None else _check_seconds("after", after)
+        self.after = None if after is None else check_duration("after", after)
 
 
 class Discard(Exception):
@@ -206,14 +206,14 @@ def _requested_pause(error: Retry, attempt: int, policy: Policy) -> float:
     if error.after is None:
         return _pause(policy, attempt)
     try:
-        return _check_seconds("after", error.after)
+        return check_duration("after", error.after)
     except InvalidValue:  # the attribute may have been changed after __init__
         return _pause(policy, attempt)
 
 
 def _pause(policy: Policy, attempt: int) -> float:
     try:
-        return _check_seconds("backoff", policy.backoff(attempt))
+        return check_duration("backoff", policy.backoff(attempt))
     except Exception:  # noqa: BLE001 - a faulty back-off must not lose a message
         return exponential_seconds(attempt, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
 
@@ -228,7 +228,7 @@ def fixed(seconds: float) -> Backoff:
     Raises:
         InvalidValue: it is not a number of seconds from 0 to 9,999,999.
     """
-    pause = _check_seconds("seconds", seconds)
+    pause = check_duration("seconds", seconds)
     return lambda _attempt: pause
 
 
@@ -252,7 +252,7 @@ def exponential(
     Raises:
         InvalidValue: first, cap or factor is out of range, or not a number.
     """
-    low, high = _check_seconds("first", first), _check_seconds("cap", cap)
+    low, high = check_duration("first", first), check_duration("cap", cap)
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1000:  # noqa: PLR2004 - as the rule says
         raise InvalidValue("factor", 1, 1000, value=factor, hint=f"Got {show(factor)}.")
 
@@ -276,7 +276,7 @@ def parse_backoff(value: object) -> Backoff:
     if isinstance(value, int | float):
         return fixed(value)
     if isinstance(value, Sequence) and value and not isinstance(value, str | bytes):
-        pauses = [_check_seconds("backoff", pause) for pause in value]
+        pauses = [check_duration("backoff", pause) for pause in value]
         return lambda attempt: pauses[min(attempt, len(pauses)) - 1]
     raise InvalidFormat(
         "backoff",
@@ -284,19 +284,3 @@ def parse_backoff(value: object) -> Backoff:
         hint="A back-off is exponential(...), fixed(seconds), seconds, a list of seconds by "
         f"attempt, or a function of the attempt; got {show(value)}.",
     )
-
-
-def _check_seconds(item: str, value: object) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value <= MAX_SECONDS
-    ):
-        raise InvalidValue(
-            item,
-            0,
-            MAX_SECONDS,
-            value=value,
-            hint=f"It is a number of seconds from 0 to {MAX_SECONDS}; got {show(value)}.",
-        )
-    return float(value)

@@ -25,7 +25,7 @@ from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, RSMQError, show
 from rsmq.operations.worker import Identity, list_in_flight, unregister_worker
 from rsmq.transport.process_identity import describe_process
-from rsmq.wire.limits import check_whole_number, to_milliseconds
+from rsmq.wire.limits import check_duration, check_whole_number
 from rsmq.worker.listener import (
     DEFAULT_MAX_RUNTIME_SECONDS,
     MAX_CONCURRENCY,
@@ -140,7 +140,7 @@ class Worker:
 
     def _check(self) -> None:
         check_whole_number("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
-        to_milliseconds("grace", self.grace)
+        check_duration("grace", self.grace)
         if self.name is not None:
             self.rsmq.namespace.held(self.name)
 
@@ -543,7 +543,7 @@ class Worker:
         Raises:
             InvalidValue: grace is out of range.
         """
-        seconds = self.grace if grace is None else to_milliseconds("grace", grace) / 1000
+        seconds = self.grace if grace is None else check_duration("grace", grace)
         worker_loop = self._worker_loop
         if self._is_starting and (worker_loop is None or worker_loop.finished.is_set()):
             self._requested_grace = seconds  # it stops as soon as it has started

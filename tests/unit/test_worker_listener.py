@@ -257,15 +257,14 @@ NUMBERS = [
         ("priority", value, -(10**6), INTEGER_HINT.format("priority", -(10**6), 10**6, value))
         for value in (1.5, "high", None, 10**7)
     ),
-    ("max_runtime", 0, 0.001, "It is in seconds."),
     *(
         (
             "max_runtime",
             value,
-            0,
-            f"max_runtime is a number of seconds from 0 to 9999999; got {value!r}.",
+            0.001,
+            f"max_runtime is a number of seconds from 0.001 to 9999999; got {value!r}.",
         )
-        for value in (-1, None, "60", math.inf)
+        for value in (0, -1, None, "60", math.inf)
     ),
 ]
 

@@ -343,7 +343,7 @@ def test_fixed_refuses_invalid_seconds(value):
         fixed(value)
 
     assert refusal.error.value is value
-    assert refusal.error.hint.startswith("It is a number of seconds from 0 to 9999999; got ")
+    assert refusal.error.hint.startswith("seconds is a number of seconds from 0 to 9999999; got ")
 
 
 @pytest.mark.parametrize("value", [*INVALID_SECONDS, None])
