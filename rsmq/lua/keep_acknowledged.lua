@@ -1,8 +1,8 @@
--- Extends the time to live of the number of the last batch that a query has acknowledged.
+-- Stores the number of the last batch that a query acknowledged for longer.
 --
--- KEYS[1] acked     hash     by query the last acknowledged batch, as in fragments/highest.lua
+-- KEYS[1] acked     hash     the last acknowledged batch of each query, as in fragments/highest.lua
 -- ARGV[1] query     string   the query's name in `acked`
--- ARGV[2] lifetime  integer  ms until it expires
+-- ARGV[2] lifetime  integer  ms until it is deleted
 --
 -- returns that number; nil if none is stored
 -- errors  none

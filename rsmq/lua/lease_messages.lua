@@ -1,26 +1,26 @@
--- Receives visible messages for a lease, hides them as receive_messages.lua does, and stores their
--- receipts as a part of a batch of the lease. An existing part is not changed. For a batch that was
--- acknowledged it receives nothing: the query was set back to an older state.
+-- Receives due messages for a lease, hides them as receive_messages.lua does, and stores their receipts as a
+-- part of a batch of the lease. If the part exists already, changes nothing. For a batch that was acknowledged,
+-- receives nothing: the query has gone back to an older checkpoint.
 --
 -- KEYS[1] hash        hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset        sorted set  the queue's message ids
--- KEYS[3] leases      hash        receipts by lease, batch and part; by batch the ms when it expires,
---                                 and the sizes of its parts
--- KEYS[4] acked       hash        by query the last acknowledged batch, as in fragments/highest.lua
+-- KEYS[3] leases      hash        receipts by lease, batch and part; for a batch the ms when it is
+--                                 deleted, and the sizes of its parts
+-- KEYS[4] acked       hash        the last acknowledged batch of each query, as in fragments/highest.lua
 -- ARGV[1] lease       string      name of the lease
 -- ARGV[2] number      integer     number of the batch
 -- ARGV[3] part        integer     number of the part, from 0
--- ARGV[4] most        integer     the maximum number of messages
--- ARGV[5] room        integer     bytes of bodies at most, except for the first body
+-- ARGV[4] most        integer     the most messages to receive
+-- ARGV[5] room        integer     the most bytes of bodies; the first message may be larger
 -- ARGV[6] vt          integer     ms to hide them
--- ARGV[7] latest      integer     ms: messages that became visible later are not received; '' = now
--- ARGV[8] lifetime    integer     ms until the receipts expire
+-- ARGV[7] latest      integer     ms: receives only messages that became visible until then; '' = now
+-- ARGV[8] lifetime    integer     ms until the receipts are deleted
 -- ARGV[9] namespace   string      first part of the keys of a dead-letter queue
--- ARGV[10] target     string      the dead-letter queue; '' = that of the queue's policy
--- ARGV[11] limit      integer     receives after which a message is moved there
+-- ARGV[10] target     string      the dead-letter queue; '' = the queue's policy applies
+-- ARGV[11] limit      integer     receive count at which a message is moved there
 -- ARGV[12] query      string      the query's name in `acked`
 --
--- returns {number of messages in the part, 1 if more may be visible, else 0}
+-- returns {number of messages in the part, 1 if there may be more due messages, else 0}
 -- errors  QUEUENOTFOUND, BATCHACKNOWLEDGED
 -- source  none in Node; it writes to the queue what npm rsmq 0.12.4 receiveMessage writes
 -- @include time_ms.lua
@@ -68,7 +68,7 @@ local now = server_time_ms()
 local to = latest == '' and now or math.min(now, latest)
 local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), true, dead)
 if due.number > 0 then
-  keep_for(leases, lifetime) -- fails if the user lacks the right, before any change
+  keep_for(leases, lifetime) -- fails for a user without the right, before anything is changed
   deliver(hash, zset, due, digits(now), digits(now + vt))
   local ids = {}
   for each = 1, due.number do

@@ -1,15 +1,15 @@
--- Sends or restores a part of the staged messages, and empties the part, which marks it as published.
+-- Sends or restores the messages of a staged part, and empties the part: an empty part was published.
 --
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
 -- KEYS[3] staged   hash        messages by write, batch, attempt and part: {delay, random characters of
 --                              the ids, {body ...}}, or {'restore', '', rows as in fragments/restoring.lua}
 -- ARGV[1] part     string      the name of the part
--- ARGV[2] channel  string      channel for the number of messages; '' = none
+-- ARGV[2] channel  string      where to publish the number of messages; '' = nowhere
 --
--- returns how many were added; nil if there is no such part
--- errors  QUEUENOTFOUND, INVALIDVALUE; never MESSAGETOOLONG: sizes were checked when the messages were staged
--- source  none in Node; it writes what npm rsmq 0.12.4 sendMessage writes for each
+-- returns number of messages that were added, 0 if the part was published before; nil if it does not exist
+-- errors  QUEUENOTFOUND, INVALIDVALUE; never MESSAGETOOLONG, which was checked when the part was staged
+-- source  none in Node; each message is sent as npm rsmq 0.12.4 sendMessage sends it
 -- @include time_us.lua
 -- @include digits.lua
 -- @include queue.lua
@@ -39,7 +39,7 @@ if delay == 'restore' then
   end
   number = restore(hash, zset, messages, 1, digits(now))
 else
-  local stored, wait = sendable(hash, 0, delay) -- sizes were checked when the messages were staged
+  local stored, wait = sendable(hash, 0, delay) -- sizes were checked when the part was staged
   if not stored then
     return wait
   end

@@ -1,12 +1,12 @@
--- Stages messages, which publish_staged.lua may send or restore later.
+-- Stores messages as a part that no consumer sees, until publish_staged.lua sends or restores them.
 --
 -- KEYS[1] hash      hash     the queue's attributes, bodies and counters
 -- KEYS[2] staged    hash     messages by write, batch, attempt and part
 -- ARGV[1] part      string   the name of this part
 -- ARGV[2] largest   integer  size of the largest body, as in send_message.lua
--- ARGV[3] delay     integer  ms until they are visible after the send; '' = the queue's delay
--- ARGV[4] lifetime  integer  ms until they expire
--- ARGV[5] messages  bytes    in the format of publish_staged.lua
+-- ARGV[3] delay     integer  ms from publishing until they are visible; '' = the queue's delay
+-- ARGV[4] lifetime  integer  ms until the part is deleted
+-- ARGV[5] messages  bytes    as publish_staged.lua reads them
 --
 -- returns 1
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG

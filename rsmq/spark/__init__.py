@@ -1,8 +1,8 @@
 """
 Queues as sources and sinks of Apache Spark, through PySpark's own data source interface.
 
-``spark.read.format("rsmq")`` works without a call where this package is installed; ``register``
-makes it known to a session where it is not found by itself.
+If this package is installed, Spark usually finds ``format("rsmq")`` itself. ``register`` adds it to
+a session that does not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rsmq.errors import BatchLost, CheckpointSetBack, InvalidOption, MissingExtr
 
 try:
     from rsmq.spark.source import RsmqDataSource
-except ImportError as error:  # also where PySpark is older: what is asked for is new in 4.2
+except ImportError as error:  # also if PySpark is older than 4.2, which introduced the interface
     raise MissingExtra("spark", "rsmq.spark (PySpark 4.2 or later, and pyarrow)") from error
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ __all__ = ["BatchLost", "CheckpointSetBack", "InvalidOption", "RsmqDataSource", 
 
 def register(spark: SparkSession | Any) -> None:
     """
-    Make ``format("rsmq")`` known to a session.
+    Register ``format("rsmq")`` in a session.
 
-    Needed only where Spark does not find it by itself: over Spark Connect, or when another
-    package named ``pyspark_...`` on the path fails to import, which keeps Spark from finding any.
+    Needed only if Spark does not find it itself: over Spark Connect, or if the import of another
+    package named ``pyspark_...`` fails, because Spark then finds none of them.
 
     Args:
         spark: the session.

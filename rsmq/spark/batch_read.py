@@ -1,5 +1,5 @@
 """
-The batch source: the messages of queues at one moment. Nothing in Redis changes.
+The batch source: a snapshot of queues, which changes nothing in Redis.
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rsmq.spark.connections import Server, server
-from rsmq.spark.options import SnapshotOptions, SourceOptions
-from rsmq.spark.schema import arrow_schema, record_batch, shown, unix_us
+from rsmq.spark.connections import Server, get_server
+from rsmq.spark.schema import (
+    build_arrow_schema,
+    build_record_batch,
+    decode_lossy,
+    to_unix_us,
+)
+from rsmq.spark.source_options import SnapshotOptions, SourceOptions
 from rsmq.wire.fields import FIRST_RECEIVED_SUFFIX, RECEIVE_COUNT_SUFFIX
 from rsmq.wire.ids import has_reserved_ids, is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
@@ -47,13 +52,19 @@ _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     IsNotNull: lambda value, _: value is not None,
 }
 
-
-#: States that only the count tells.
-_BY_COUNT = ("in_flight", "delayed")
+#: States that differ in the receive count, which is not part of a snapshot.
+_STATES_BY_RECEIVE_COUNT = ("in_flight", "delayed")
 
 
 class SnapshotPartition(InputPartition):
-    """Some messages of one queue: their ids, and the times when they become visible, if wanted."""
+    """
+    Some messages of one queue.
+
+    Attributes:
+        queue: the queue's name.
+        visible_at_ms: the times when the messages become visible, Unix ms; None if the schema has
+            no such column.
+    """
 
     def __init__(self, queue: str, ids: list[bytes], visible_at_ms: array[float] | None) -> None:
         super().__init__(None)
@@ -65,60 +76,63 @@ class SnapshotPartition(InputPartition):
 
     @property
     def ids(self) -> list[bytes]:
-        """The ids of its messages."""
+        """The ids of the messages."""
         return self._ids.split(b"\n") if isinstance(self._ids, bytes) else self._ids
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
-    """A filter that Spark leaves to us: on one column, by values known without a read."""
+class _PushedFilter:
+    """A filter that Spark pushed down: it compares a column that the snapshot has with a value."""
 
     column: str
     kind: type[Filter]
     value: Any
 
-    def passes(self, known: dict[str, Any]) -> bool:
-        value = known[self.column]
+    def matches(self, row: dict[str, Any]) -> bool:
+        value = row[self.column]
         return value is not None and _COMPARISONS[self.kind](value, self.value)
 
 
 class SnapshotReader(DataSourceReader):
     """
-    Reads the messages that are in the queues when the read is planned.
+    A reader of the messages that are in the queues when Spark plans the read.
 
-    One transaction takes all ids at once; bodies and counters are read later, in the tasks. So
-    each message is read once, whoever receives meanwhile; those deleted in between are left out.
+    The driver reads the ids of all queues in one transaction; the tasks read bodies and counters
+    later. So each message is read once, even if consumers receive it meanwhile. A message that is
+    deleted before its task reads it is left out, if the read has a column with bodies.
     """
 
     def __init__(self, source: SourceOptions, options: SnapshotOptions, schema: StructType) -> None:
         self._source = source
         self._options = options
         self._schema = schema
-        self._tests: list[_Test] = []
+        self._filters: list[_PushedFilter] = []
 
     def partitions(self) -> list[InputPartition]:
-        """Take the snapshot, and divide it."""
-        at = server(self._source.connection)
-        queues = at.queues(self._source)
-        found = [
-            (keys.name, *self._chosen(keys.name, now, members))
-            for keys, now, members in _snapshot(at, queues)
+        """Take the snapshot, and divide it into partitions of about the same size."""
+        server = get_server(self._source.connection)
+        selected = [
+            (keys.name, *self._select(keys.name, now_ms, members))
+            for keys, now_ms, members in _take_snapshot(server, server.find_queues(self._source))
         ]
-        total = sum(len(ids) for _, ids, _ in found)
-        most = self._source.ids_a_partition
-        size = max(1, min(most, -(-total // self._source.partitions)))
+        total = sum(len(ids) for _, ids, _ in selected)
+        share = -(-total // self._source.num_partitions)
+        size = max(1, min(self._source.max_ids_per_partition, share))
         with_scores = "visible_at" in self._schema.fieldNames()
         return [
             SnapshotPartition(
-                name, ids[at : at + size], scores[at : at + size] if with_scores else None
+                queue,
+                ids[begin : begin + size],
+                scores[begin : begin + size] if with_scores else None,
             )
-            for name, ids, scores in found
-            for at in range(0, len(ids), size)
+            for queue, ids, scores in selected
+            for begin in range(0, len(ids), size)
         ]
 
-    def _chosen(
-        self, queue: str, now: int, members: list[bytes]
+    def _select(
+        self, queue: str, now_ms: int, members: list[bytes]
     ) -> tuple[list[bytes], array[float]]:
+        """Return the ids and the scores that options and filters select among the members."""
         ids, scores = members[::2], array("d", map(float, members[1::2]))
         if has_reserved_ids(ids):
             pairs = zip(ids, scores, strict=True)
@@ -126,63 +140,64 @@ class SnapshotReader(DataSourceReader):
             ids, scores = [id for id, _ in kept], array("d", (score for _, score in kept))
         options = self._options
         if options.include == "visible":
-            places = [place for place, score in enumerate(scores) if score <= now]
+            places = [place for place, score in enumerate(scores) if score <= now_ms]
         elif options.include != "all":
-            places = [place for place, score in enumerate(scores) if score > now]
+            places = [place for place, score in enumerate(scores) if score > now_ms]
         else:
             places = list(range(len(ids)))
-        if options.from_us is not None or options.to_us is not None:
-            first, end = options.from_us or 0, options.to_us
+        if options.sent_from_us is not None or options.sent_before_us is not None:
+            first, end = options.sent_from_us or 0, options.sent_before_us
             sent = {place: parse_sent_us(decode_name(ids[place])) for place in places}
             places = [
                 place
                 for place in places
                 if (us := sent[place]) is not None and us >= first and (end is None or us < end)
             ]
-        if self._tests:
-            places = [p for p in places if self._passes(queue, ids[p], scores[p])]
+        if self._filters:
+            places = [p for p in places if self._matches(queue, ids[p], scores[p])]
         if len(places) < len(ids):
             return [ids[p] for p in places], array("d", (scores[p] for p in places))
         return ids, scores
 
-    def _passes(self, queue: str, raw_id: bytes, score: float) -> bool:
-        known = {
+    def _matches(self, queue: str, raw_id: bytes, score: float) -> bool:
+        row = {
             "queue": queue,
-            "id": shown(raw_id),
-            "sent": _moment(parse_sent_us(decode_name(raw_id))),
-            "visible_at": _moment(unix_us(score)),
+            "id": decode_lossy(raw_id),
+            "sent": _to_datetime(parse_sent_us(decode_name(raw_id))),
+            "visible_at": _to_datetime(to_unix_us(score)),
         }
-        return all(test.passes(known) for test in self._tests)
+        return all(each.matches(row) for each in self._filters)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Record batches of a partition's messages."""
-        if not isinstance(partition, SnapshotPartition):  # Spark's stand-in for no partition
+        """Yield record batches of a partition's messages."""
+        # Spark calls this with a partition of its own if the reader returned none.
+        if not isinstance(partition, SnapshotPartition):
             return
-        at = server(self._source.connection)
-        keys = at.namespace.queue(partition.queue)
-        schema = arrow_schema(self._schema)
-        fetch = self._source.fetch
+        server = get_server(self._source.connection)
+        keys = server.namespace.queue(partition.queue)
+        schema = build_arrow_schema(self._schema)
+        fetch_size = self._source.fetch_size
         ids, scores = partition.ids, partition.visible_at_ms
-        for begin in range(0, len(ids), fetch):
-            columns = self._read(at, keys, ids[begin : begin + fetch])
+        for begin in range(0, len(ids), fetch_size):
+            columns = self._read_columns(server, keys, ids[begin : begin + fetch_size])
             if scores is not None:
-                columns["visible_at"] = scores[begin : begin + fetch]
-            columns = self._kept(columns)
+                columns["visible_at"] = scores[begin : begin + fetch_size]
+            columns = self._drop_unselected(columns)
             if columns["id"]:
-                yield record_batch(schema, keys.name, columns)
+                yield build_record_batch(schema, keys.name, columns)
 
-    def _read(self, at: Server, keys: QueueKeys, ids: list[bytes]) -> dict[str, Any]:
-        """What is stored of messages, as far as it is wanted; None where it is not there."""
-        wanted = set(self._schema.fieldNames())
-        suffixes = [b""] if wanted & {"message", "raw"} else []
-        if "receive_count" in wanted or self._options.include in _BY_COUNT:
+    def _read_columns(self, server: Server, keys: QueueKeys, ids: list[bytes]) -> dict[str, Any]:
+        """Return what the schema and the options need of messages; None for a missing value."""
+        names = set(self._schema.fieldNames())
+        suffixes = [b""] if names & {"message", "raw"} else []
+        if "receive_count" in names or self._options.include in _STATES_BY_RECEIVE_COUNT:
             suffixes.append(RECEIVE_COUNT_SUFFIX)
-        if "first_received" in wanted:
+        if "first_received" in names:
             suffixes.append(FIRST_RECEIVED_SUFFIX)
         columns: dict[str, Any] = {"id": ids}
         if not suffixes:
             return columns
-        values = at.hmget(keys.hash, [id + suffix for id in ids for suffix in suffixes])
+        values = server.hmget(keys.hash, [id + suffix for id in ids for suffix in suffixes])
         stored = {suffix: values[place :: len(suffixes)] for place, suffix in enumerate(suffixes)}
         if b"" in stored:
             columns["raw"] = stored[b""]
@@ -197,15 +212,15 @@ class SnapshotReader(DataSourceReader):
             ]
         return columns
 
-    def _kept(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """The same without messages that were deleted since, or are in another state."""
+    def _drop_unselected(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Drop messages that were deleted since the snapshot, or are not in the selected state."""
         keep = [True] * len(columns["id"])
         if "raw" in columns:
             keep = [raw is not None for raw in columns["raw"]]
-        if self._options.include in _BY_COUNT:
-            received = self._options.include == "in_flight"
+        if self._options.include in _STATES_BY_RECEIVE_COUNT:
+            must_be_received = self._options.include == "in_flight"
             keep = [
-                kept and (count is not None) == received
+                kept and (count is not None) == must_be_received
                 for kept, count in zip(keep, columns["receive_count"], strict=True)
             ]
         if not all(keep):
@@ -220,36 +235,39 @@ class SnapshotReader(DataSourceReader):
 
 class PushdownReader(SnapshotReader):
     """
-    The same, which takes filters over from Spark: those on queue, id, sent and visible_at.
+    A snapshot reader that applies filters on queue, id, sent and visible_at itself.
 
-    A class of its own, because Spark lets no reader with ``pushFilters`` read anything while its
-    setting ``spark.sql.python.filterPushdown.enabled`` is false.
+    A separate class, because Spark refuses every reader with ``pushFilters`` while its setting
+    ``spark.sql.python.filterPushdown.enabled`` is false.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what can be told from the ids and their scores; give back all other filters."""
-        left = []
+        """Take over the filters that ids and scores decide; return all others to Spark."""
+        remaining = []
         for each in filters:
             attribute = getattr(each, "attribute", ())
             if type(each) in _COMPARISONS and attribute in (
                 ("queue",), ("id",), ("sent",), ("visible_at",),
             ):  # fmt: skip
-                self._tests.append(_Test(attribute[0], type(each), getattr(each, "value", None)))
+                value = getattr(each, "value", None)
+                self._filters.append(_PushedFilter(attribute[0], type(each), value))
             else:
-                left.append(each)
-        return left
+                remaining.append(each)
+        return remaining
 
 
-def _snapshot(at: Server, queues: list[QueueKeys]) -> list[tuple[QueueKeys, int, list[bytes]]]:
-    """Of each queue the server's ms, and ids and scores in turn; all at one moment."""
-    pipeline = at.raw.pipeline(transaction=True)
+def _take_snapshot(
+    server: Server, queues: list[QueueKeys]
+) -> list[tuple[QueueKeys, int, list[bytes]]]:
+    """Return, for each queue, the server's time in ms, and ids and scores in turn; atomic."""
+    pipeline = server.raw.pipeline(transaction=True)
     pipeline.execute_command("TIME")
     for keys in queues:
         pipeline.execute_command("ZRANGE", keys.zset, 0, -1, "WITHSCORES")
     (seconds, microseconds), *all_members = pipeline.execute()
-    now = int(seconds) * 1000 + int(microseconds) // 1000
-    return [(keys, now, members) for keys, members in zip(queues, all_members, strict=True)]
+    now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+    return [(keys, now_ms, members) for keys, members in zip(queues, all_members, strict=True)]
 
 
-def _moment(us: int | None) -> datetime | None:
+def _to_datetime(us: int | None) -> datetime | None:
     return None if us is None else _EPOCH + timedelta(microseconds=us)

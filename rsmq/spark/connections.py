@@ -1,5 +1,7 @@
 """
-Connections to Redis in Spark's processes, one set for each process.
+Connections to Redis in Spark's processes: the driver and the Python workers of executors.
+
+Each process has one set of connections for each server and namespace.
 """
 
 from __future__ import annotations
@@ -18,40 +20,41 @@ from redis.retry import Retry
 
 from rsmq import BYTES, RSMQ
 from rsmq.errors import InvalidOption, QueueNotFound, RSMQError
-from rsmq.spark.options import ConnectionOptions, SourceOptions
+from rsmq.spark.connection_options import ConnectionOptions
+from rsmq.spark.source_options import SourceOptions
 from rsmq.transport.socket import pack
 from rsmq.waiting.sync import Watcher
 from rsmq.wire.keys import Namespace, QueueKeys
 
-#: The longest pause between two attempts to read, seconds.
-_PAUSE = 1.0
+_MAX_RETRY_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     """
-    A Redis server.
+    A Redis server and a namespace, as a process of Spark uses them.
 
     Attributes:
-        rsmq: runs operations on it.
-        raw: runs plain commands that may run twice, again and again until they are answered.
-        namespace: whose queues these are.
+        rsmq: a client that runs operations.
+        raw: a redis-py client for idempotent commands, which it retries for at least
+            ``retry_deadline`` seconds.
+        namespace: the namespace of the queues.
         watcher: waits for messages.
-        once: makes a connection that tries nothing twice.
+        make_unretried_connection: makes a connection that does not retry.
     """
 
     rsmq: RSMQ
     raw: Any  # a redis.Redis, whose replies depend on its settings
     namespace: Namespace
     watcher: Watcher
-    once: Callable[[], Any]
+    make_unretried_connection: Callable[[], Any]
 
-    def queues(self, source: SourceOptions) -> list[QueueKeys]:
+    def find_queues(self, source: SourceOptions) -> list[QueueKeys]:
         """
-        The queues that a source reads, as they are there now.
+        Return the keys of the queues that a source reads and that exist now.
 
         Raises:
-            QueueNotFound: one that is named is missing.
+            QueueNotFound: a queue that the options name does not exist.
         """
         if source.pattern is not None:
             matches = re.compile(source.pattern).fullmatch
@@ -63,10 +66,10 @@ class Server:
 
     def require(self, name: str) -> None:
         """
-        See that a queue is there.
+        Raise an error if a queue does not exist.
 
         Raises:
-            QueueNotFound: it is not, or only half made.
+            QueueNotFound: the queue does not exist, or lacks some of its attributes.
         """
         hash = self.namespace.queue(name).hash
         if None in self.raw.hmget(hash, ["vt", "delay", "maxsize"]):
@@ -74,56 +77,58 @@ class Server:
 
     def hmget(self, hash: bytes, fields: list[bytes]) -> list[bytes | None]:
         """
-        Thousands of fields of a hash, again and again until they are answered.
+        Return thousands of fields of a hash; retry as ``raw`` does.
 
-        Packed in one go: redis-py looks at each argument, which takes as long as all the rest.
+        Packs the command itself: redis-py inspects each argument, which takes as long as all the
+        rest of the call.
         """
         packed = list(pack((b"HMGET", hash, *fields)))
         pool = self.raw.connection_pool
         connection = pool.get_connection()
 
-        def ask() -> list[bytes | None]:
+        def request() -> list[bytes | None]:
             connection.send_packed_command(packed)
             values: list[bytes | None] = connection.read_response(disable_decoding=True)
             return values
 
         try:
             answer: list[bytes | None] = connection.retry.call_with_retry(
-                ask, lambda _: connection.disconnect()
+                request, lambda _: connection.disconnect()
             )
             return answer
         finally:
             pool.release(connection)
 
     def now_ms(self) -> int:
-        """The server's clock."""
+        """Return the time of the server's clock, Unix milliseconds."""
         seconds, microseconds = self.raw.time()
         return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-_open: dict[tuple[int, ConnectionOptions], Server] = {}
+# By process id, too: a forked process must not use the connections of its parent.
+_servers: dict[tuple[int, ConnectionOptions], Server] = {}
 
 
-def server(options: ConnectionOptions) -> Server:
+def get_server(options: ConnectionOptions) -> Server:
     """
-    The server that the options name, for this process.
+    Return the server that options name; make its clients at the first call of this process.
 
     Raises:
-        InvalidOption: the password can't be found, or redis-py refuses an option.
+        InvalidOption: the password can't be read, or redis-py refuses an option.
     """
-    place = os.getpid(), options  # a child process must not use its parent's connections
-    if place not in _open:
-        _open[place] = _connect(options)
-    return _open[place]
+    key = os.getpid(), options
+    if key not in _servers:
+        _servers[key] = _make_server(options)
+    return _servers[key]
 
 
-def _connect(options: ConnectionOptions) -> Server:
-    secret: dict[str, Any] = {}
-    password = _password(options)
+def _make_server(options: ConnectionOptions) -> Server:
+    credentials: dict[str, Any] = {}
+    password = _read_password(options)
     if password is not None:
-        secret["password"] = password
+        credentials["password"] = password
     deadline = options.retry_deadline
-    attempts = 6 + round(deadline / _PAUSE) if deadline else 0
+    attempts = 6 + round(deadline / _MAX_RETRY_PAUSE_SECONDS) if deadline else 0
     namespace = options.namespace
     try:
         rsmq = RSMQ.from_url(
@@ -132,29 +137,31 @@ def _connect(options: ConnectionOptions) -> Server:
             strict_names=namespace.strict_names,
             codec=BYTES,
             retry_deadline=deadline,
-            **secret,
+            **credentials,
         )
     except RSMQError as error:
-        # Not urlsplit: what is wrong with the url may be what it chokes at.
-        given = [f"redis.{name}" for name, _ in parse_qsl(options.url.partition("?")[2])]
-        name = " or ".join(["url", *given])
-        raise InvalidOption(name, error.hint or str(error)) from None
-    times: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
-    patient = Retry(ExponentialBackoff(cap=_PAUSE, base=0.05), attempts)
-    raw = redis.Redis.from_url(options.url, **{**times, **secret, "retry": patient, "protocol": 2})
-    once = Retry(NoBackoff(), 0)
-    waiting = redis.ConnectionPool.from_url(options.url, **{**times, **secret, "retry": once})
-    watcher = Watcher(waiting, namespace, lambda: None)
+        # Not urlsplit, which may raise for the same fault of the URL.
+        names = [f"redis.{name}" for name, _ in parse_qsl(options.url.partition("?")[2])]
+        raise InvalidOption(" or ".join(["url", *names]), error.hint or str(error)) from None
+    timeouts: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
+    retrying = Retry(ExponentialBackoff(cap=_MAX_RETRY_PAUSE_SECONDS, base=0.05), attempts)
+    raw = redis.Redis.from_url(
+        options.url, **{**timeouts, **credentials, "retry": retrying, "protocol": 2}
+    )
+    unretried = redis.ConnectionPool.from_url(
+        options.url, **{**timeouts, **credentials, "retry": Retry(NoBackoff(), 0)}
+    )
+    watcher = Watcher(unretried, namespace, lambda: None)
     return Server(
         rsmq,
         raw,
         namespace,
         watcher,
-        lambda: waiting.connection_class(**waiting.connection_kwargs),
+        lambda: unretried.connection_class(**unretried.connection_kwargs),
     )
 
 
-def _password(options: ConnectionOptions) -> str | None:
+def _read_password(options: ConnectionOptions) -> str | None:
     if options.password_env is not None:
         password = os.environ.get(options.password_env)
         if password is None:

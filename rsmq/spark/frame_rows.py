@@ -1,5 +1,5 @@
 """
-Rows of Spark's record batches as messages.
+The conversion of rows in Spark's record batches to messages.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pyspark.sql.types import (
 
 from rsmq.errors import InvalidOption, MessageNotString
 from rsmq.operations.restore import RestoredMessage
-from rsmq.spark.options import SinkOptions
+from rsmq.spark.sink_options import SinkOptions
 from rsmq.wire.ids import check_id
 from rsmq.wire.limits import to_milliseconds, utf16_length
 
-_RESTORED = {
+_RESTORED_COLUMNS = {
     "id": StringType,
     "visible_at": TimestampType,
     "receive_count": NumericType,
@@ -39,29 +39,29 @@ _RESTORED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Destination:
     """
-    Messages that go one way.
+    The queue of a message, and its delay.
 
     Attributes:
-        queue: the queue.
-        delay_ms: how long they are hidden; None is the queue's delay.
+        queue: the queue's name.
+        delay_ms: how long the message is hidden, milliseconds; None is the queue's delay.
     """
 
     queue: str
     delay_ms: int | None
 
 
-def check_rows(schema: StructType, options: SinkOptions) -> None:
+def check_columns(schema: StructType, options: SinkOptions) -> None:
     """
-    Hold the columns of a write against its options.
+    Check that a write has the columns that its options need.
 
     Raises:
-        InvalidOption: a column is missing or of another type.
+        InvalidOption: a column is missing or has another type.
     """
     types = {field.name: field.dataType for field in schema.fields}
-    if options.format == "column":
-        _require(types, "messageColumn", options.message_column, (StringType, BinaryType))
+    if options.message_format == "column":
+        _check_column(types, "messageColumn", options.message_column, (StringType, BinaryType))
     if options.queue is None:
         if options.queue_column is None or options.queue_column not in types:
             raise InvalidOption(
@@ -69,67 +69,69 @@ def check_rows(schema: StructType, options: SinkOptions) -> None:
                 "give the queue to write to, or a column with each row's (queue, or as "
                 f"queueColumn says); there are {', '.join(types)}.",
             )
-        _require(types, "queueColumn", options.queue_column, (StringType,))
+        _check_column(types, "queueColumn", options.queue_column, (StringType,))
     if options.delay_column is not None and (
         options.delay_column in types or options.delay_column != "delay"
     ):
-        _require(types, "delayColumn", options.delay_column, (NumericType,))
+        _check_column(types, "delayColumn", options.delay_column, (NumericType,))
     if options.restore:
-        _require(types, "restore", "id", (StringType,))
-        for name, kind in _RESTORED.items():
+        _check_column(types, "restore", "id", (StringType,))
+        for name, kind in _RESTORED_COLUMNS.items():
             if name in types:
-                _require(types, "restore", name, (kind,))
+                _check_column(types, "restore", name, (kind,))
 
 
-def _require(
+def _check_column(
     types: dict[str, DataType], option: str, column: str, kinds: tuple[type[DataType], ...]
 ) -> None:
-    wanted = " or ".join(
+    names = " or ".join(
         kind.__name__.removesuffix("Type").replace("Numeric", "a number").lower() for kind in kinds
     )
     if column not in types:
         raise InvalidOption(
-            option, f"there is no column {column} ({wanted}); there are {', '.join(types)}."
+            option, f"there is no column {column} ({names}); there are {', '.join(types)}."
         )
     if not isinstance(types[column], kinds):
         raise InvalidOption(
             option,
-            f"column {column} is {types[column].simpleString()}, and must be {wanted}: cast it, "
+            f"column {column} is {types[column].simpleString()}, and must be {names}: cast it, "
             "or take the whole row with messageFormat=json.",
         )
 
 
-def grouped(options: SinkOptions, batch: Any) -> Iterator[tuple[Group, bytes | RestoredMessage]]:
+def build_messages(
+    options: SinkOptions, batch: Any
+) -> Iterator[tuple[Destination, bytes | RestoredMessage]]:
     """
-    The messages of a record batch in order, each with where it goes.
+    Yield the messages of a record batch in order, each with its destination.
 
     Raises:
         MessageNotString: a message is null.
         InvalidOption: a queue, or an id of a restore, is null.
-        InvalidFormat: a queue's name, or an id, is not of their form.
+        InvalidFormat: the name of a queue, or an id, is not valid.
         InvalidValue: a delay is out of range.
     """
     names = set(batch.schema.names)
-    bodies = _bodies(options, batch)
+    messages = _build_bodies(options, batch)
     queues, delays = None, None
     if options.queue is None and options.queue_column is not None:
         queues = batch.column(options.queue_column).to_pylist()
     if options.delay_column in names:
         delays = batch.column(options.delay_column).to_pylist()
     if queues is None and delays is None:
-        usual = Group(options.queue or "", options.delay_ms)
-        yield from ((usual, body) for body in bodies)
+        destination = Destination(options.queue or "", options.delay_ms)
+        yield from ((destination, message) for message in messages)
         return
-    known: dict[tuple[Any, Any], Group] = {}
-    for place, body in enumerate(bodies):
-        key = (queues and queues[place], delays and delays[place])
-        group = known.get(key)
-        if group is None:
-            group = known[key] = _group(options, *key)
-        yield group, body
+    destinations: dict[tuple[Any, Any], Destination] = {}
+    for row, message in enumerate(messages):
+        key = (queues and queues[row], delays and delays[row])
+        row_destination = destinations.get(key)
+        if row_destination is None:
+            row_destination = destinations[key] = _build_destination(options, *key)
+        yield row_destination, message
 
 
-def _group(options: SinkOptions, queue: Any, delay: Any) -> Group:
+def _build_destination(options: SinkOptions, queue: Any, delay: Any) -> Destination:
     name = queue if options.queue is None else options.queue
     if not name:
         raise InvalidOption(
@@ -137,15 +139,16 @@ def _group(options: SinkOptions, queue: Any, delay: Any) -> Group:
             f"column {options.queue_column} is null in a row: each row must say its queue, or "
             "the option queue all rows'.",
         )
-    options.connection.namespace.queue(name)
+    options.connection.namespace.queue(name)  # raises InvalidFormat
     if delay is None:
-        return Group(name, options.delay_ms)
-    return Group(name, to_milliseconds("delay", float(delay)))
+        return Destination(name, options.delay_ms)
+    return Destination(name, to_milliseconds("delay", float(delay)))
 
 
-def _bodies(options: SinkOptions, batch: Any) -> list[Any]:  # bytes, or RestoredMessage
-    if options.format != "column":
-        return _whole_rows(options, batch)
+def _build_bodies(options: SinkOptions, batch: Any) -> list[Any]:
+    """Return the bodies of all rows; with ``restore``, ``RestoredMessage`` messages instead."""
+    if options.message_format != "column":
+        return _encode_rows(options, batch)
     column = batch.column(options.message_column)
     raws: list[bytes] = column.cast(pa.binary()).to_pylist()
     if column.null_count:
@@ -153,19 +156,19 @@ def _bodies(options: SinkOptions, batch: Any) -> list[Any]:  # bytes, or Restore
             hint=f"Column {options.message_column} is null in a row. Filter such rows out, or "
             "give them a message."
         )
-    return _restored(batch, raws) if options.restore else raws
+    return _build_restored(batch, raws) if options.restore else raws
 
 
-def _restored(batch: Any, raws: list[bytes]) -> list[RestoredMessage]:
-    def column(name: str, read: Callable[[Any], Any]) -> list[Any]:
-        there = name in batch.schema.names
-        return read(batch.column(name)) if there else [None] * len(raws)
+def _build_restored(batch: Any, raws: list[bytes]) -> list[RestoredMessage]:
+    def read(name: str, convert: Callable[[Any], Any]) -> list[Any]:
+        has_column = name in batch.schema.names
+        return convert(batch.column(name)) if has_column else [None] * len(raws)
 
-    ids = column("id", lambda found: found.to_pylist())
+    ids = read("id", lambda column: column.to_pylist())
     if None in ids:
         raise InvalidOption("restore", "column id is null in a row.")
-    visible, first = column("visible_at", _ms), column("first_received", _ms)
-    counts = column("receive_count", lambda found: found.to_pylist())
+    visible, first = read("visible_at", _to_unix_ms), read("first_received", _to_unix_ms)
+    counts = read("receive_count", lambda column: column.to_pylist())
     return [
         RestoredMessage(check_id(id), raw, visible_at, int(count or 0), first_received)
         for id, raw, visible_at, count, first_received in zip(
@@ -174,50 +177,55 @@ def _restored(batch: Any, raws: list[bytes]) -> list[RestoredMessage]:
     ]
 
 
-def _ms(times: Any) -> list[int | None]:
-    moments = times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
-    return [None if us is None else us // 1000 for us in moments]
+def _to_unix_ms(times: Any) -> list[int | None]:
+    all_us = times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    return [None if us is None else us // 1000 for us in all_us]
 
 
-def _whole_rows(options: SinkOptions, batch: Any) -> list[bytes]:
-    apart = {options.queue_column, options.delay_column}
-    rows = batch.select([name for name in batch.schema.names if name not in apart]).to_pylist(
+def _encode_rows(options: SinkOptions, batch: Any) -> list[bytes]:
+    """Return each row as JSON or msgpack, without the columns for its queue and delay."""
+    left_out = {options.queue_column, options.delay_column}
+    rows = batch.select([name for name in batch.schema.names if name not in left_out]).to_pylist(
         maps_as_pydicts="strict"
     )
-    encode = _as_json if options.format == "json" else _as_msgpack
+    encode = _encode_json if options.message_format == "json" else _encode_msgpack
     return [encode(row) for row in rows]
 
 
-def _as_json(row: dict[str, Any]) -> bytes:
+def _encode_json(row: dict[str, Any]) -> bytes:
     try:
         text = json.dumps(
-            row, ensure_ascii=False, allow_nan=False, default=_plain, separators=(",", ":")
+            row, ensure_ascii=False, allow_nan=False, default=_to_plain, separators=(",", ":")
         )
-    except (ValueError, TypeError):  # a number or a name that JSON has not
-        text = json.dumps(_named(row), ensure_ascii=False, default=_plain, separators=(",", ":"))
+    # A number, or the key of a map, that JSON can't represent.
+    except (ValueError, TypeError):
+        text = json.dumps(
+            _to_json_value(row), ensure_ascii=False, default=_to_plain, separators=(",", ":")
+        )
     return text.encode("utf-8")
 
 
-def _named(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):  # as Spark's to_json has it
+def _to_json_value(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):  # the names of Spark's to_json
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
-        return {_name(name): _named(each) for name, each in value.items()}
+        return {_to_json_key(key): _to_json_value(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_named(each) for each in value]
+        return [_to_json_value(each) for each in value]
     return value
 
 
-def _name(key: Any) -> Any:
-    return key if isinstance(key, str | int | float | bool | None) else _plain(key)
+def _to_json_key(key: Any) -> Any:
+    return key if isinstance(key, str | int | float | bool | None) else _to_plain(key)
 
 
-def _as_msgpack(row: dict[str, Any]) -> bytes:
-    packed: bytes = msgpack.packb(row, default=lambda value: _plain(value, binary=True))
+def _encode_msgpack(row: dict[str, Any]) -> bytes:
+    packed: bytes = msgpack.packb(row, default=lambda value: _to_plain(value, binary=True))
     return packed
 
 
-def _plain(value: Any, *, binary: bool = False) -> Any:
+def _to_plain(value: Any, *, binary: bool = False) -> Any:
+    """Return a text for a value that JSON or msgpack lacks; ``binary``: the format has bytes."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -227,12 +235,16 @@ def _plain(value: Any, *, binary: bool = False) -> Any:
     return str(value)
 
 
-def size_of(raws: list[bytes], *, text: bool) -> int:
-    """The size of the largest, as maxsize counts it: UTF-16 code units of text, bytes of bytes."""
-    if not text:
+def measure_largest(raws: list[bytes], *, is_text: bool) -> int:
+    """
+    Return the size of the largest body, as ``maxsize`` counts it.
+
+    Text counts in UTF-16 code units, bytes in bytes. Without bodies the size is 0.
+    """
+    if not is_text:
         return max(map(len, raws), default=0)
-    return max(map(_units, raws), default=0)
+    return max(map(_count_utf16_units, raws), default=0)
 
 
-def _units(raw: bytes) -> int:
+def _count_utf16_units(raw: bytes) -> int:
     return len(raw) if raw.isascii() else utf16_length(raw.decode("utf-8", "replace"))

@@ -1,10 +1,10 @@
 """
 The batches of a stream that are received and not yet acknowledged.
 
-It lives in the one process that Spark keeps for a stream on the driver. What it holds is kept in
-Redis, by lease, batch and part; so a process that comes after this one goes on where it stopped,
-and nothing is received twice for one batch. While it lives it hides what it holds again and again;
-when it dies, the messages come back after their visibility timeout.
+Spark runs one process for each stream on the driver; the lease lives in it. Redis stores the
+batches by lease, batch and part, so the next process continues where this one stopped, and no
+message is received twice for one batch. A heartbeat extends the visibility timeouts while the
+process lives; when it dies, other consumers can receive the messages after that timeout.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from redis.exceptions import RedisError, ResponseError
 
 from rsmq.errors import BatchLost, InvalidOption, QueueNotFound, RSMQError
 from rsmq.operations.spark.in_flight_batches import (
-    PART,
+    MAX_PART_MESSAGES,
     Batch,
     acknowledge_leased,
+    acquire_lease,
+    delete_expired_leases,
     extend_leased,
-    forget_leases,
-    hold_lease,
     keep_acknowledged,
     lease_messages,
-    sizes_of,
+    parse_part_sizes,
 )
 from rsmq.spark.connections import Server
-from rsmq.spark.options import SourceOptions, StreamOptions
+from rsmq.spark.source_options import SourceOptions, StreamOptions
 from rsmq.wire.keys import QueueKeys
 
 log = logging.getLogger(__name__)
 
-#: How long somebody is the holder of a named lease without saying so again, seconds.
-HOLD = 15.0
+#: How long a named lease belongs to its holder after the last renewal.
+HOLDER_TIMEOUT_SECONDS = 15.0
 
-#: How long the list of queues that match a pattern is good, seconds.
-_LIST = 10.0
+#: How long the list of a stream's queues is reused before they are listed again.
+_QUEUE_LIST_SECONDS = 10.0
 
 
 @dataclass(slots=True)
 class Tally:
     """
-    What became of messages, since this process began.
+    Counts of messages since this process began.
 
     Attributes:
-        acknowledged: removed after their batch was done.
-        lost: not removed, because another consumer had received them meanwhile.
+        acknowledged: messages that were deleted after their batch was done.
+        lost: messages that were not deleted, because another consumer had received them meanwhile.
     """
 
     acknowledged: int = 0
@@ -59,194 +59,222 @@ class Tally:
 
 
 class Lease:
-    """Receives, keeps, and acknowledges the batches of a stream."""
+    """
+    The lease of a stream: receives, extends and acknowledges its batches.
+
+    Attributes:
+        name: the name of the lease.
+        tally: counts of messages since this process began.
+    """
 
     def __init__(
-        self, at: Server, name: str, source: SourceOptions, options: StreamOptions
+        self, server: Server, name: str, source: SourceOptions, options: StreamOptions
     ) -> None:
+        """
+        Acquire the lease if its name is a consumer group, and delete expired ones.
+
+        Raises:
+            InvalidOption: another query that lives has acquired the lease.
+            QueueNotFound: a queue that the options name does not exist.
+        """
         self.name = name
-        # A name may be given to several queries, of queues that differ.
+        # Queries of different queues may have the same name.
         self._query = name
-        if options.group is not None:
+        if options.consumer_group is not None:
             self._query += ":" + (source.pattern or ",".join(sorted(source.queues)))
         self.tally = Tally()
-        self._at = at
+        self._server = server
         self._source = source
         self._options = options
         self._queues: list[QueueKeys] = []
-        self._listed = float("-inf")
+        self._listed_at = float("-inf")
         self._lock = threading.Lock()
-        self._held: dict[int, list[tuple[QueueKeys, int]]] = {}
+        self._in_flight: dict[int, list[tuple[QueueKeys, int]]] = {}
         self._acknowledged: int | None = None
-        self._looked_for: int | None = None
+        self._searched_batch: int | None = None
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._holder = secrets.token_hex(8)
-        self._holding: set[QueueKeys] = set()
-        self._taken_over = False
-        self._renewed = time.monotonic()
-        for keys in self.queues():
-            at.rsmq.run(forget_leases(keys))
-        if options.group is not None:
-            self._start()
+        self._holder_id = secrets.token_hex(8)
+        self._acquired_queues: set[QueueKeys] = set()
+        self._is_taken_over = False
+        self._renewed_at = time.monotonic()
+        for keys in self.get_queues():
+            server.rsmq.run(delete_expired_leases(keys))
+        if options.consumer_group is not None:
+            self._start_heartbeat()
 
-    def queues(self) -> list[QueueKeys]:
-        """The queues of the stream; those that match a pattern are looked for now and then."""
-        if time.monotonic() - self._listed > _LIST:
+    def get_queues(self) -> list[QueueKeys]:
+        """
+        Return the queues of the stream, without its own dead-letter queue.
+
+        Lists the queues again after 10 seconds, to find new ones that match a pattern.
+        """
+        if time.monotonic() - self._listed_at > _QUEUE_LIST_SECONDS:
             dead_letters = self._options.dead_letters
             self._queues = [
                 keys
-                for keys in self._at.queues(self._source)
+                for keys in self._server.find_queues(self._source)
                 if dead_letters is None or keys.name != dead_letters.queue
             ]
-            self._listed = time.monotonic()
-            if self._options.group is not None:
-                self._hold([keys for keys in self._queues if keys not in self._holding])
+            self._listed_at = time.monotonic()
+            if self._options.consumer_group is not None:
+                self._acquire([keys for keys in self._queues if keys not in self._acquired_queues])
         return self._queues
 
-    def _gone(self, keys: QueueKeys) -> None:
-        """A queue is missing: of a pattern it is left out from now on, else it is an error."""
+    def _remove_queue(self, keys: QueueKeys) -> None:
+        """Leave a deleted queue out from now on; raise QueueNotFound if the options name it."""
         if self._source.pattern is None:
             raise QueueNotFound(keys.name)
         self._queues = [each for each in self._queues if each != keys]
 
-    def begin(self) -> tuple[int, dict[str, int]]:
+    def find_start(self) -> tuple[int, dict[str, int]]:
         """
-        Return the batch behind which a new checkpoint of a named lease starts.
+        Return the batch after which a new checkpoint of a named lease starts.
 
         Returns:
-            Its number, 0 if there is none: the last that was acknowledged, or the one before a
-            batch that is held. And the queues where an acknowledgement of it was broken off, with
-            how many messages the batch had there.
+            The number of the batch: the last that was acknowledged, or the one before the first
+            batch in flight, whichever is higher; 0 if there is none. And, by queue, how many
+            messages of this batch an interrupted acknowledgement has left.
         """
-        stored = self._at.raw.hget(self._at.namespace.acknowledged, self._query)
+        stored = self._server.raw.hget(self._server.namespace.acknowledged, self._query)
         last: int = 0 if stored is None else msgpack.unpackb(stored, raw=True)[0]
-        held = {
+        in_flight = {
             int(field.split(b":")[1])
-            for keys in self.queues()
-            for field in self._at.raw.hkeys(keys.leases)
+            for keys in self.get_queues()
+            for field in self._server.raw.hkeys(keys.leases)
             if field.startswith(f"{self.name}:".encode()) and field.count(b":") == 1
         }
-        last = max(last, min(held, default=1) - 1)
-        left = self.sizes(last, self.queues())
-        return last, {queue: sum(sizes) for queue, sizes in left.items()}
+        last = max(last, min(in_flight, default=1) - 1)
+        remaining = self._read_part_sizes(last, self.get_queues())
+        return last, {queue: sum(sizes) for queue, sizes in remaining.items()}
 
-    def receive(self, number: int, most: int | None, latest_ms: int | None) -> dict[str, int]:
+    def receive(
+        self, number: int, max_messages: int | None, latest_ms: int | None
+    ) -> dict[str, int]:
         """
-        The messages of a batch, by queue; received now unless they have been already.
+        Return how many messages a batch has, by queue; receive them if that was not done yet.
 
         Args:
-            number: the batch's.
-            most: how many at most; None is all.
-            latest_ms: those that became visible until then; None is now.
+            number: the number of the batch.
+            max_messages: the most messages to receive; None for all.
+            latest_ms: receives only messages that became visible until this Unix time in ms; None
+                is the present.
 
         Raises:
-            CheckpointSetBack: the batch was acknowledged, so there is nothing left of it.
+            CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
         """
-        self._still_holder()
-        if self._looked_for != number:
-            # Only a process before this one, or a call before this one, can have received it.
-            found = self.sizes(number, self.queues())
+        self._check_holder()
+        if self._searched_batch != number:
+            # An earlier process, or an earlier call, may have received the batch.
+            found = self._read_part_sizes(number, self.get_queues())
             if found:
-                self.keep(number, found)
+                self._track_batch(number, found)
                 self._extend()
                 return {queue: sum(sizes) for queue, sizes in found.items()}
-            self._looked_for = number
-        return self._receive(number, most, latest_ms)
+            self._searched_batch = number
+        return self._receive(number, max_messages, latest_ms)
 
-    def _receive(self, number: int, most: int | None, latest_ms: int | None) -> dict[str, int]:
-        queues = self.queues()
-        left = most if most is not None else 2**53
+    def _receive(
+        self, number: int, max_messages: int | None, latest_ms: int | None
+    ) -> dict[str, int]:
+        queues = self.get_queues()
+        left = max_messages if max_messages is not None else 2**53
         parts = dict.fromkeys(queues, 0)
         counts = dict.fromkeys(queues, 0)
-        more = list(queues)
-        while more and left > 0:
-            # Each gets its share; what one leaves goes to the others in the next round.
-            share = -(-left // len(more))
-            for keys in list(more):
-                want = min(share, left)
-                while want > 0:
-                    got, full = self._receive_part(number, keys, parts[keys], want, latest_ms)
-                    if got:
+        remaining = list(queues)
+        while remaining and left > 0:
+            # Each queue gets an equal share; the next round divides what a queue did not use.
+            share = -(-left // len(remaining))
+            for keys in list(remaining):
+                wanted = min(share, left)
+                while wanted > 0:
+                    received, may_have_more = self._receive_part(
+                        number, keys, parts[keys], wanted, latest_ms
+                    )
+                    if received:
                         parts[keys] += 1
-                    counts[keys] += got
-                    want, left = want - got, left - got
-                    if not full:
-                        more.remove(keys)
+                    counts[keys] += received
+                    wanted, left = wanted - received, left - received
+                    if not may_have_more:
+                        remaining.remove(keys)
                         break
         found = {keys.name: count for keys, count in counts.items() if count}
         if found:
-            self._looked_for = None
+            self._searched_batch = None
         else:
-            self._forget(number)
+            self._untrack_batch(number)
         return found
 
     def _receive_part(
-        self, number: int, keys: QueueKeys, part: int, most: int, latest_ms: int | None
+        self, number: int, keys: QueueKeys, part: int, max_messages: int, latest_ms: int | None
     ) -> tuple[int, bool]:
-        """How many messages there are now in a part, and whether there may be more."""
-        self._add(number, keys, part)
+        """Return how many messages the part has now, and whether the queue may have more."""
+        # Tracked before the call, because the call may receive messages and then fail.
+        self._track_part(number, keys, part)
         operation = lease_messages(
-            self._at.namespace,
+            self._server.namespace,
             keys,
             Batch(self.name, number),
             part,
-            min(most, PART),
+            min(max_messages, MAX_PART_MESSAGES),
             vt=self._options.vt,
             latest_ms=latest_ms,
-            lifetime=self._options.retention,
+            lifetime=self._options.lease_retention,
             dead_letters=self._options.dead_letters,
             query=self._query,
         )
         try:
-            return self._at.rsmq.run(operation)
+            return self._server.rsmq.run(operation)
         except QueueNotFound:
-            self._gone(keys)
+            self._remove_queue(keys)
             return 0, False
 
-    def wait(self, number: int, most: int | None) -> dict[str, int]:
-        """The messages of a batch, as soon as there are some; none after a while."""
-        zsets = [keys.zset for keys in self.queues()]
+    def wait(self, number: int, max_messages: int | None) -> dict[str, int]:
+        """Wait up to ``idle_wait`` seconds for messages, and receive them; as ``receive``."""
+        zsets = [keys.zset for keys in self.get_queues()]
         if not zsets:
             self._stopped.wait(self._options.idle_wait)
             return {}
-        return self._at.watcher.wait(
-            lambda: self._receive(number, most, None),
-            lambda _: None,  # what was received stays in the lease
+        return self._server.watcher.wait(
+            lambda: self._receive(number, max_messages, None),
+            lambda _: None,  # received messages stay in the lease: nothing is to be undone
             {},
             zsets,
             self._options.idle_wait,
         )
 
-    def sizes(self, number: int, queues: Iterable[QueueKeys]) -> dict[str, list[int]]:
-        """Of a batch, by queue, the sizes of its parts as they are in Redis."""
+    def _read_part_sizes(self, number: int, queues: Iterable[QueueKeys]) -> dict[str, list[int]]:
+        """Return the sizes of the parts of a batch, by queue, as Redis stores them."""
         field = str(Batch(self.name, number))
-        found = {keys.name: sizes_of(self._at.raw.hget(keys.leases, field)) for keys in queues}
+        found = {
+            keys.name: parse_part_sizes(self._server.raw.hget(keys.leases, field))
+            for keys in queues
+        }
         return {queue: sizes for queue, sizes in found.items() if sizes}
 
-    def planned(self, number: int, counts: dict[str, int]) -> dict[str, list[int]]:
+    def plan(self, number: int, counts: dict[str, int]) -> dict[str, list[int]]:
         """
-        The parts of a batch that Spark reads now, kept from coming back.
+        Return the sizes of the parts of a batch, by queue, and extend it from now on.
 
         Args:
-            number: the batch's.
-            counts: of each queue how many messages it had.
+            number: the number of the batch.
+            counts: how many messages the batch had, by queue.
 
         Raises:
-            BatchLost: not all of it is there, and ``failOnDataLoss`` is true.
+            BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
         """
-        self._still_holder()
-        queues = [self._at.namespace.queue(queue) for queue in counts]
-        found = self.sizes(number, queues)
+        self._check_holder()
+        queues = [self._server.namespace.queue(queue) for queue in counts]
+        found = self._read_part_sizes(number, queues)
         for queue, count in counts.items():
             if sum(found.get(queue, ())) != count:
-                self._lost(queue, number)
-        if number not in self._held:
-            self.keep(number, found)
+                self._report_lost_batch(queue, number)
+        if number not in self._in_flight:
+            self._track_batch(number, found)
             self._extend()
         return found
 
-    def _lost(self, queue: str, number: int) -> None:
+    def _report_lost_batch(self, queue: str, number: int) -> None:
         text = (
             f"Batch {number} of lease {self.name} is not in Redis any more: queue {queue} was "
             "purged or deleted, Redis lost data, or the query was down for longer than "
@@ -261,54 +289,54 @@ class Lease:
             )
         log.warning("%s. The query goes on without it.", text)
 
-    def keep(self, number: int, found: dict[str, list[int]]) -> None:
-        """Hide a batch again and again from now on."""
-        for queue, sizes in found.items():
-            keys = self._at.namespace.queue(queue)
-            for part in range(len(sizes)):
-                self._add(number, keys, part)
-
     def acknowledge(self, number: int, queues: Iterable[str]) -> None:
         """
-        Remove the messages of a batch that Spark has done with, and forget the batch.
+        Delete the messages of a batch that Spark has committed, and its receipts.
 
-        An acknowledgement that was broken off is completed by the next. The number of the batch
-        is stored with the first removal, so that a checkpoint that is set back is noticed.
+        An interrupted acknowledgement is completed by the next call. The first deletion also
+        stores the number of the batch, so that a checkpoint that is set back is detected.
+
+        Args:
+            number: the number of the batch.
+            queues: the names of the queues of the batch.
+
+        Raises:
+            InvalidOption: another query took over the lease.
         """
         if self._acknowledged == number:
             return
-        self._still_holder()
+        self._check_holder()
         batch = Batch(self.name, number)
         for queue in queues:
-            keys = self._at.namespace.queue(queue)
-            sizes = sizes_of(self._at.raw.hget(keys.leases, str(batch)))
-            if not sizes and number in self._held:
+            keys = self._server.namespace.queue(queue)
+            sizes = parse_part_sizes(self._server.raw.hget(keys.leases, str(batch)))
+            if not sizes and number in self._in_flight:
                 log.warning("Batch %s of queue %s is not in Redis any more.", batch, queue)
-            for part in range(max(1, len(sizes))):  # without one, its number is stored all the same
-                removed, lost = self._at.rsmq.run(
+            for part in range(max(1, len(sizes))):  # without parts, the number is stored, too
+                deleted, lost = self._server.rsmq.run(
                     acknowledge_leased(
-                        self._at.namespace,
+                        self._server.namespace,
                         keys,
                         batch,
                         part,
-                        lifetime=self._options.retention,
+                        lifetime=self._options.lease_retention,
                         query=self._query,
                     )
                 )
-                self.tally.acknowledged += removed
+                self.tally.acknowledged += deleted
                 self.tally.lost += lost
-            self._at.raw.hdel(keys.leases, str(batch))
-        self._forget(number)
+            self._server.raw.hdel(keys.leases, str(batch))
+        self._untrack_batch(number)
         self._acknowledged = number
 
-    def backlog(self) -> dict[str, dict[str, int]]:
-        """Of each queue how many messages are visible, and how many are hidden."""
+    def read_backlog(self) -> dict[str, dict[str, int]]:
+        """Return how many messages of each queue are visible, and how many are hidden."""
         backlog = {}
-        for keys in list(self.queues()):
+        for keys in list(self.get_queues()):
             try:
-                attributes = self._at.rsmq.get_queue_attributes(keys.name)
+                attributes = self._server.rsmq.get_queue_attributes(keys.name)
             except QueueNotFound:
-                self._gone(keys)
+                self._remove_queue(keys)
                 continue
             backlog[keys.name] = {
                 "visible": attributes.visible_messages,
@@ -317,115 +345,140 @@ class Lease:
         return backlog
 
     def stop(self) -> None:
-        """End the heartbeat; what is held stays so until its visibility timeout."""
+        """Stop the heartbeat; messages in flight stay hidden until their visibility timeout."""
         self._stopped.set()
 
-    def _add(self, number: int, keys: QueueKeys, part: int) -> None:
+    def _track_batch(self, number: int, found: dict[str, list[int]]) -> None:
+        """Let the heartbeat extend a batch from now on."""
+        for queue, sizes in found.items():
+            keys = self._server.namespace.queue(queue)
+            for part in range(len(sizes)):
+                self._track_part(number, keys, part)
+
+    def _track_part(self, number: int, keys: QueueKeys, part: int) -> None:
         with self._lock:
-            parts = self._held.setdefault(number, [])
+            parts = self._in_flight.setdefault(number, [])
             if (keys, part) not in parts[-1:]:
                 parts.append((keys, part))
-        self._start()
+        self._start_heartbeat()
 
-    def _start(self) -> None:
+    def _untrack_batch(self, number: int) -> None:
+        with self._lock:
+            self._in_flight.pop(number, None)
+
+    def _start_heartbeat(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._beat, name="rsmq-lease", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run_heartbeat, name="rsmq-lease", daemon=True
+            )
             self._thread.start()
 
-    def _forget(self, number: int) -> None:
-        with self._lock:
-            self._held.pop(number, None)
-
-    def _beat(self) -> None:
-        due = time.monotonic() + self._options.vt / 3
-        keep_at = time.monotonic() + self._options.retention / 4
-        pause = self._options.vt / 3 if self._options.group is None else HOLD / 3
-        while not self._stopped.wait(max(0.01, min(pause, due - time.monotonic()))):
+    def _run_heartbeat(self) -> None:
+        extend_at = time.monotonic() + self._options.vt / 3
+        keep_at = time.monotonic() + self._options.lease_retention / 4
+        is_named = self._options.consumer_group is not None
+        pause = HOLDER_TIMEOUT_SECONDS / 3 if is_named else self._options.vt / 3
+        while not self._stopped.wait(max(0.01, min(pause, extend_at - time.monotonic()))):
             try:
-                if self._options.group is not None:
+                if is_named:
                     self._renew()
                 if time.monotonic() >= keep_at:
                     self._keep_acknowledged()
-                    keep_at = time.monotonic() + self._options.retention / 4
-                if time.monotonic() >= due:
+                    keep_at = time.monotonic() + self._options.lease_retention / 4
+                if time.monotonic() >= extend_at:
                     self._extend()
-                    due = time.monotonic() + self._options.vt / 3
+                    extend_at = time.monotonic() + self._options.vt / 3
             except (RedisError, RSMQError) as error:
-                due = time.monotonic() + min(1.0, self._options.vt / 10)
+                extend_at = time.monotonic() + min(1.0, self._options.vt / 10)
                 log.warning(
                     "The heartbeat of lease %s failed, and is repeated: %s", self.name, error
                 )
 
     def _keep_acknowledged(self) -> None:
-        self._at.rsmq.run(
-            keep_acknowledged(self._at.namespace, self._query, lifetime=self._options.retention)
+        self._server.rsmq.run(
+            keep_acknowledged(
+                self._server.namespace, self._query, lifetime=self._options.lease_retention
+            )
         )
 
     def _extend(self) -> None:
+        """Extend the visibility timeouts and the receipts of all batches in flight."""
         with self._lock:
-            held = [(number, *part) for number, parts in self._held.items() for part in parts]
-        failed: Exception | None = None
-        for number, keys, part in held:
-            if number not in self._held:
+            in_flight = [
+                (number, *part) for number, parts in self._in_flight.items() for part in parts
+            ]
+        failure: Exception | None = None
+        for number, keys, part in in_flight:
+            if number not in self._in_flight:  # acknowledged meanwhile
                 continue
             operation = extend_leased(
                 keys,
                 Batch(self.name, number),
                 part,
                 vt=self._options.vt,
-                lifetime=self._options.retention,
+                lifetime=self._options.lease_retention,
             )
             try:
-                self._at.rsmq.run(operation)
-            except ResponseError as error:  # of one queue: the others go on
-                failed = error
-        if failed is not None:
-            raise failed
+                self._server.rsmq.run(operation)
+            except ResponseError as error:  # of one queue: the others must still be extended
+                failure = error
+        if failure is not None:
+            raise failure
 
-    def _hold(self, queues: list[QueueKeys]) -> None:
+    def _acquire(self, queues: list[QueueKeys]) -> None:
         """
-        Become the holder of a named lease on queues, when whoever held it is silent.
+        Acquire the lease on queues, as soon as a previous holder has stopped renewing it.
 
         Raises:
-            InvalidOption: another query holds it, and lives.
+            InvalidOption: another query still renews it.
         """
-        until = time.monotonic() + HOLD + 1
-        while other := self._ask_hold(queues):
-            if time.monotonic() > until:
+        deadline = time.monotonic() + HOLDER_TIMEOUT_SECONDS + 1
+        while seconds := self._try_acquire(queues):
+            if time.monotonic() > deadline:
                 raise InvalidOption(
                     "consumerGroup",
                     f"another query holds the lease {self.name}, and lives. Give this one another "
                     "name, or none; or stop that one.",
                     value=self.name,
                 )
-            time.sleep(min(other, 1.0))
-        self._holding.update(queues)
+            time.sleep(min(seconds, 1.0))
+        self._acquired_queues.update(queues)
 
-    def _ask_hold(self, queues: Iterable[QueueKeys]) -> float:
-        """Seconds for which somebody else holds one of them; 0 if all are this one's now."""
+    def _try_acquire(self, queues: Iterable[QueueKeys]) -> float:
+        """
+        Acquire or renew the lease on each of the queues that has no other holder.
+
+        Returns:
+            For how many seconds another holder has one of them; 0 if this one has all.
+        """
         longest = 0.0
         for keys in queues:
-            operation = hold_lease(
-                keys, self.name, self._holder, seconds=HOLD, lifetime=self._options.retention
+            operation = acquire_lease(
+                keys,
+                self.name,
+                self._holder_id,
+                seconds=HOLDER_TIMEOUT_SECONDS,
+                lifetime=self._options.lease_retention,
             )
             try:
-                longest = max(longest, self._at.rsmq.run(operation))
+                longest = max(longest, self._server.rsmq.run(operation))
             except QueueNotFound:
-                self._holding.discard(keys)  # whoever reads it says so
+                self._acquired_queues.discard(keys)  # reading the queue raises the error
         return longest
 
     def _renew(self) -> None:
-        self._renewed = time.monotonic()
-        if self._ask_hold(list(self._holding)):
-            self._taken_over = True
+        self._renewed_at = time.monotonic()
+        if self._try_acquire(list(self._acquired_queues)):
+            self._is_taken_over = True
 
-    def _still_holder(self) -> None:
-        if self._options.group is not None and time.monotonic() - self._renewed > HOLD / 2:
-            self._renew()  # the process may have been stopped for a time
-        if self._taken_over:
+    def _check_holder(self) -> None:
+        is_named = self._options.consumer_group is not None
+        if is_named and time.monotonic() - self._renewed_at > HOLDER_TIMEOUT_SECONDS / 2:
+            self._renew()  # the process may have been suspended for some time
+        if self._is_taken_over:
             raise InvalidOption(
                 "consumerGroup",
                 f"another query took over the lease {self.name}, while this one was silent for "
-                f"{HOLD:g} s.",
+                f"{HOLDER_TIMEOUT_SECONDS:g} s.",
                 value=self.name,
             )

@@ -1,7 +1,7 @@
 """
-The module by which Spark finds ``format("rsmq")``: it imports all named ``pyspark_...``.
+The module by which Spark finds ``format("rsmq")``: Spark imports all modules ``pyspark_...``.
 
-The wheel has it at the top level. It must never fail, or Spark finds no other source either.
+The wheel has it at the top level. If its import failed, Spark would find no other data source.
 """
 
 from contextlib import suppress

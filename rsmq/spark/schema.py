@@ -1,5 +1,5 @@
 """
-The columns of a message in Spark, and record batches of them.
+The columns of a message in Spark, and Arrow record batches of messages.
 """
 
 from __future__ import annotations
@@ -21,81 +21,86 @@ from pyspark.sql.types import (
 )
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.options import SourceOptions
+from rsmq.spark.source_options import SourceOptions
 from rsmq.wire.ids import parse_sent_us_many
 
-_TIME = pa.timestamp("us", tz="UTC")
-_ARROW: dict[type[DataType], pa.DataType] = {
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_ARROW_TYPES: dict[type[DataType], pa.DataType] = {
     StringType: pa.string(),
     BinaryType: pa.binary(),
-    TimestampType: _TIME,
+    TimestampType: _TIMESTAMP,
     LongType: pa.int64(),
 }
+#: The first time that a datetime can't represent, Unix ms.
 _YEAR_10000_MS = 253_402_300_800_000
-_MOST = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 
-ALL = ("queue", "id", "message", "sent", "first_received", "receive_count", "visible_at")
-_MAYBE_NULL = ("sent", "first_received", "visible_at")
+DEFAULT_COLUMNS = (
+    "queue", "id", "message", "sent", "first_received", "receive_count", "visible_at",
+)  # fmt: skip
+_NULLABLE_TIMES = ("sent", "first_received", "visible_at")
 
 
-def schema_of(options: SourceOptions) -> StructType:
+def build_schema(options: SourceOptions) -> StructType:
     """
-    The columns that options ask for.
+    Return the columns that options select.
 
     Raises:
-        InvalidOption: there is no such column.
+        InvalidOption: a column does not exist, or is selected twice.
     """
-    known = _fields(binary=options.binary)
-    default = (*ALL[:3], "raw", *ALL[3:]) if options.include_raw else ALL
-    chosen = options.columns or default
-    for name in chosen:
-        if name not in known or chosen.count(name) > 1:
+    fields = all_fields(is_binary=options.is_binary)
+    with_raw = (*DEFAULT_COLUMNS[:3], "raw", *DEFAULT_COLUMNS[3:])
+    selected = options.columns or (with_raw if options.include_raw else DEFAULT_COLUMNS)
+    for name in selected:
+        if name not in fields or selected.count(name) > 1:
             raise InvalidOption(
                 "columns",
-                f"names some of {', '.join(known)}, each once, with commas between; got {name!r}.",
+                f"names some of {', '.join(fields)}, each once, with commas between; got {name!r}.",
                 value=name,
             )
-    if options.include_raw and "raw" not in chosen:
-        chosen = (*chosen, "raw")
-    return StructType([known[name] for name in chosen])
+    if options.include_raw and "raw" not in selected:
+        selected = (*selected, "raw")
+    return StructType([fields[name] for name in selected])
 
 
 def check_schema(schema: StructType) -> None:
     """
-    Hold a schema that a user gave against the columns there are.
+    Check a schema that a user specified.
 
     Raises:
-        InvalidOption: a column or its type is unknown.
+        InvalidOption: a column does not exist or has another type, or one that can be null is
+            declared as not nullable.
     """
     for field in schema.fields:
-        if not field.nullable and field.name in _MAYBE_NULL:
+        if not field.nullable and field.name in _NULLABLE_TIMES:
             raise InvalidOption(
                 "schema", f"column {field.name} can be null: say so.", value=field.name
             )
         possible = {
-            known[field.name].dataType
-            for known in (_fields(binary=False), _fields(binary=True))
-            if field.name in known
+            fields[field.name].dataType
+            for fields in (all_fields(is_binary=False), all_fields(is_binary=True))
+            if field.name in fields
         }
         if field.dataType not in possible:
-            known = ", ".join(
+            columns = ", ".join(
                 f"{each.name} {each.dataType.simpleString()}"
-                for each in _fields(binary=False).values()
+                for each in all_fields(is_binary=False).values()
             )
             raise InvalidOption(
                 "schema",
                 f"there is no column {field.name} {field.dataType.simpleString()}. There are "
-                f"{known}; message may also be binary.",
+                f"{columns}; message may also be binary.",
                 value=field.name,
             )
 
 
-def _fields(*, binary: bool) -> dict[str, StructField]:
+def all_fields(*, is_binary: bool) -> dict[str, StructField]:
+    """Return all columns by name; ``message`` is bytes if ``is_binary``, else text."""
     text, time = StringType(), TimestampType()
     fields = [
         StructField("queue", text, nullable=False),
         StructField("id", text, nullable=False),
-        StructField("message", BinaryType() if binary else text),
+        StructField("message", BinaryType() if is_binary else text),
         StructField("raw", BinaryType()),
         StructField("sent", time),
         StructField("first_received", time),
@@ -105,23 +110,27 @@ def _fields(*, binary: bool) -> dict[str, StructField]:
     return {field.name: field for field in fields}
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The same columns for Arrow, just as Spark expects them."""
+def build_arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the same columns as an Arrow schema, with the types that Spark expects."""
     return pa.schema(
-        [pa.field(each.name, _ARROW[type(each.dataType)], each.nullable) for each in schema.fields]
+        [
+            pa.field(each.name, _ARROW_TYPES[type(each.dataType)], each.nullable)
+            for each in schema.fields
+        ]
     )
 
 
-def record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[Any]]) -> Any:
+def build_record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[Any]]) -> Any:
     """
-    A batch of messages of one queue.
+    Return a record batch of messages of one queue.
 
     Args:
-        schema: the columns wanted.
+        schema: the columns of the record batch.
         queue: the queue's name.
-        columns: of each message its ``id`` and body (``raw``), bytes; ``receive_count``; and
-            ``first_received`` and ``visible_at`` in Unix ms. What the schema doesn't want may be
-            missing; what is unknown is None in all rows.
+        columns: a list for each column: ``id`` and ``raw`` (the body) as bytes,
+            ``receive_count``, and ``first_received`` and ``visible_at`` in Unix ms. A column that
+            the schema lacks may be missing. If ``first_received`` or ``visible_at`` is missing, it
+            is null in all rows.
     """
     ids = columns["id"]
     arrays = []
@@ -129,54 +138,54 @@ def record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[A
         if field.name == "queue":
             column = pa.repeat(pa.scalar(queue, pa.string()), len(ids))
         elif field.name == "id":
-            column = _texts(ids)
+            column = _to_string_array(ids)
         elif field.name == "sent":
-            column = pa.array(parse_sent_us_many(ids), pa.int64()).cast(_TIME)
+            column = pa.array(parse_sent_us_many(ids), pa.int64()).cast(_TIMESTAMP)
         elif field.name in ("first_received", "visible_at"):
-            column = _times(columns[field.name]) if field.name in columns else None
+            column = _to_timestamp_array(columns[field.name]) if field.name in columns else None
         elif field.name == "receive_count":
-            column = _counts(columns["receive_count"])
+            column = _to_count_array(columns["receive_count"])
         elif field.type == pa.binary():
             column = pa.array(columns["raw"], pa.binary())
         else:
-            column = _texts(columns["raw"])
+            column = _to_string_array(columns["raw"])
         arrays.append(pa.nulls(len(ids), field.type) if column is None else column)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _texts(raws: Sequence[bytes]) -> Any:
+def _to_string_array(raws: Sequence[bytes]) -> Any:
     try:
         return pa.array(raws, pa.binary()).cast(pa.string())
-    except pa.ArrowInvalid:  # one that is not UTF-8 must not stop a query
-        return pa.array([shown(raw) for raw in raws], pa.string())
+    except pa.ArrowInvalid:  # a message that is not UTF-8 must not stop a query
+        return pa.array([decode_lossy(raw) for raw in raws], pa.string())
 
 
-def shown(raw: bytes) -> str:
-    """Bytes as a text; those that are no UTF-8 become U+FFFD."""
+def decode_lossy(raw: bytes) -> str:
+    """Return bytes as text; bytes that are not UTF-8 become U+FFFD."""
     return raw.decode("utf-8", "replace")
 
 
-def _times(ms: Sequence[float | None]) -> Any:
+def _to_timestamp_array(ms: Sequence[float | None]) -> Any:
     if isinstance(ms, list) and ms.count(None) == len(ms):
         return None
     try:
-        given = pa.array(ms, pa.float64() if isinstance(ms, array) else pa.int64())
-    except (pa.ArrowInvalid, OverflowError):  # a time beyond the usual range
-        return pa.array([unix_us(each) for each in ms], pa.int64()).cast(_TIME)
-    known = compute.and_(compute.greater_equal(given, 0), compute.less(given, _YEAR_10000_MS))
-    us = compute.multiply(compute.if_else(known, given, None), 1000)
+        times = pa.array(ms, pa.float64() if isinstance(ms, array) else pa.int64())
+    except (pa.ArrowInvalid, OverflowError):  # a time that is not an int64
+        return pa.array([to_unix_us(each) for each in ms], pa.int64()).cast(_TIMESTAMP)
+    is_valid = compute.and_(compute.greater_equal(times, 0), compute.less(times, _YEAR_10000_MS))
+    us = compute.multiply(compute.if_else(is_valid, times, None), 1000)
     if isinstance(ms, array):
         us = compute.round(us).cast(pa.int64())
-    return us.cast(_TIME)
+    return us.cast(_TIMESTAMP)
 
 
-def unix_us(ms: float | None) -> int | None:
-    """Unix ms as a timestamp has it; one beyond what a datetime can say is none."""
+def to_unix_us(ms: float | None) -> int | None:
+    """Return Unix ms as Unix us; None for a time that a datetime can't represent."""
     return round(ms * 1000) if ms is not None and 0 <= ms < _YEAR_10000_MS else None
 
 
-def _counts(counts: Sequence[int]) -> Any:
+def _to_count_array(counts: Sequence[int]) -> Any:
     try:
         return pa.array(counts, pa.int64())
     except OverflowError:
-        return pa.array([min(max(count, -_MOST), _MOST) for count in counts], pa.int64())
+        return pa.array([min(max(count, -_MAX_INT64), _MAX_INT64) for count in counts], pa.int64())

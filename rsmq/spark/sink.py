@@ -1,10 +1,10 @@
 """
-The sinks of batches and streams: at least once in one step, or exactly once in two.
+The sinks of batch writes and streams: at least once in one step, or exactly once in two.
 
-Exactly once: tasks stage their rows beside the queues, under names of their own; what attempts
-that counted have staged is published by the driver's commit. The decision which attempts count is
-one atomic step. What was decided is published part by part, and what a crash leaves is published
-by the next commit of the same batch, or of the same ``writeId``.
+For exactly once, each attempt of a task stages its rows beside the queues, in parts with names of
+its own. The driver's commit stores the decision which attempts count, in one atomic step, and then
+publishes their parts one by one. If a crash interrupts that, the next commit of the same batch, or
+of the same ``writeId``, completes it.
 """
 
 from __future__ import annotations
@@ -29,36 +29,35 @@ from rsmq.operations.restore import restore_messages
 from rsmq.operations.sending import send_raws
 from rsmq.operations.spark.staged_writes import (
     Decision,
-    adopt_staged,
-    finish_staged,
+    decide_write,
+    finish_write,
     publish_staged,
     stage_messages,
 )
-from rsmq.spark.connections import Server, server
-from rsmq.spark.frame_rows import Group, check_rows, grouped, size_of
-from rsmq.spark.options import SinkOptions
+from rsmq.spark.connections import Server, get_server
+from rsmq.spark.frame_rows import Destination, build_messages, check_columns, measure_largest
+from rsmq.spark.sink_options import SinkOptions
 
-#: Bytes of bodies in a call, but for a single message.
-_BYTES = 4 * 1024 * 1024
+#: The most bytes of bodies in a call; a single message may be larger.
+_MAX_CALL_BYTES = 4 * 1024 * 1024
 
+#: The most bytes of bodies that a task buffers, for all destinations together.
+_MAX_BUFFERED_BYTES = 64 * 1024 * 1024
 
-#: Bytes of bodies that a task holds back at most, however many ways they go.
-_HELD_BACK = 64 * 1024 * 1024
-
-#: How long it is known of a write without a name that it was done, seconds: nobody will ask.
-_MEMORY = 3600.0
+#: How long it is stored that a write without a ``writeId`` is done: no later write asks for it.
+_UNNAMED_WRITE_RETENTION_SECONDS = 3600.0
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """
-    What a task has written.
+    The result of a task, which Spark passes to the driver's commit.
 
     Attributes:
         write: the name of the write.
-        batch: the number of the batch, 0 of a batch write.
-        parts: what it staged, by queue.
-        rows: how many rows it wrote or staged.
+        batch: the number of the batch; 0 for a batch write.
+        parts: the names of the staged parts, by queue.
+        rows: how many rows the task sent or staged.
     """
 
     write: str
@@ -69,136 +68,146 @@ class Written(WriterCommitMessage):
 
 @dataclass(slots=True)
 class _Buffer:
-    """Messages that go one way and are not written yet."""
+    """The messages of one destination that are not written yet."""
 
     messages: list[Any] = field(default_factory=list)
     size: int = 0
 
 
-class _Task:
+class _TaskWriter:
     """One attempt of one task."""
 
-    def __init__(self, options: SinkOptions, write: str, batch: int, *, text: bool) -> None:
+    def __init__(self, options: SinkOptions, write: str, batch: int, *, is_text: bool) -> None:
         self._options = options
-        self._at = server(options.connection)
-        self._text = text
+        self._server = get_server(options.connection)
+        self._is_text = is_text
         self._created: set[str] = set()
         self._parts: Decision = {}
         self._prefix = f"{write}:{batch}"
-        # The name says until when what is staged under it is kept.
-        ends = self._at.now_ms() + round(options.retention * 1000) if options.staged else 0
-        self._attempt = f"{ends}-{secrets.token_hex(6)}"
-        self._result = Written(write, batch, self._parts, 0)
+        # The name of a part contains the Unix time in ms after which the part may be deleted.
+        expires_ms = 0
+        if options.is_staged:
+            expires_ms = self._server.now_ms() + round(options.staging_retention * 1000)
+        self._attempt = f"{expires_ms}-{secrets.token_hex(6)}"
+        self._result = TaskCommitMessage(write, batch, self._parts, 0)
 
-    def write(self, batches: Iterator[Any]) -> Written:
-        buffers: dict[Group, _Buffer] = {}
+    def write(self, batches: Iterator[Any]) -> TaskCommitMessage:
+        buffers: dict[Destination, _Buffer] = {}
         for batch in batches:
-            for group, message in grouped(self._options, batch):
-                buffer = buffers.get(group)
+            for destination, message in build_messages(self._options, batch):
+                buffer = buffers.get(destination)
                 if buffer is None:
-                    buffer = buffers[group] = _Buffer()
+                    buffer = buffers[destination] = _Buffer()
                 length = len(message if isinstance(message, bytes) else message.raw)
-                if buffer.messages and buffer.size + length > _BYTES:
-                    self._flush(group, buffer)
+                if buffer.messages and buffer.size + length > _MAX_CALL_BYTES:
+                    self._flush(destination, buffer)
                 buffer.messages.append(message)
                 buffer.size += length
-                if len(buffer.messages) >= self._options.batch:
-                    self._flush(group, buffer)
-            if sum(buffer.size for buffer in buffers.values()) > _HELD_BACK:
+                if len(buffer.messages) >= self._options.batch_size:
+                    self._flush(destination, buffer)
+            if sum(buffer.size for buffer in buffers.values()) > _MAX_BUFFERED_BYTES:
                 self._flush_all(buffers)
             self._result.rows += batch.num_rows
         self._flush_all(buffers)
         return self._result
 
-    def _flush_all(self, buffers: dict[Group, _Buffer]) -> None:
-        for group, buffer in buffers.items():
+    def _flush_all(self, buffers: dict[Destination, _Buffer]) -> None:
+        for destination, buffer in buffers.items():
             if buffer.messages:
-                self._flush(group, buffer)
+                self._flush(destination, buffer)
 
-    def _flush(self, group: Group, buffer: _Buffer) -> None:
+    def _flush(self, destination: Destination, buffer: _Buffer) -> None:
         messages, buffer.messages, buffer.size = buffer.messages, [], 0
         options = self._options
-        if options.create and group.queue not in self._created:
-            create(self._at, options, group.queue)
-            self._created.add(group.queue)
-        keys = self._at.namespace.queue(group.queue)
+        if options.create_queue and destination.queue not in self._created:
+            create_queue(self._server, options, destination.queue)
+            self._created.add(destination.queue)
+        keys = self._server.namespace.queue(destination.queue)
         raws = [each.raw for each in messages] if options.restore else messages
-        largest = size_of(raws, text=self._text) if options.enforce_maxsize else 0
-        if options.staged:
-            parts = self._parts.setdefault(group.queue, [])
+        largest = 0
+        if options.enforce_maxsize:
+            largest = measure_largest(raws, is_text=self._is_text)
+        if options.is_staged:
+            parts = self._parts.setdefault(destination.queue, [])
             part = f"{self._prefix}:{self._attempt}:{len(parts)}"
-            self._at.rsmq.run(
+            self._server.rsmq.run(
                 stage_messages(
                     keys,
                     part,
                     messages,
                     largest=largest,
-                    delay_ms=group.delay_ms,
-                    lifetime=options.retention,
+                    delay_ms=destination.delay_ms,
+                    lifetime=options.staging_retention,
                 )
             )
             parts.append(part)
         elif options.restore:
-            self._at.rsmq.run(
+            self._server.rsmq.run(
                 restore_messages(keys, messages, largest=largest, realtime=options.realtime)
             )
         else:
-            self._at.rsmq.run_steps(
+            delay_ms = destination.delay_ms
+            self._server.rsmq.run_steps(
                 send_raws(
                     keys,
                     raws,
                     largest=largest,
-                    delay=b"" if group.delay_ms is None else digits(group.delay_ms),
+                    delay=b"" if delay_ms is None else digits(delay_ms),
                     channel=keys.channel if options.realtime else b"",
                 )
             )
 
 
-def create(at: Server, options: SinkOptions, queue: str) -> None:
-    """Create a queue that is missing."""
-    at.rsmq.create_queue(queue, vt=options.vt, maxsize=options.maxsize, exist_ok=True)
+def create_queue(server: Server, options: SinkOptions, queue: str) -> None:
+    """Create a queue with the attributes of the options, unless it exists."""
+    server.rsmq.create_queue(queue, vt=options.vt, maxsize=options.maxsize, exist_ok=True)
 
 
-def prepare(options: SinkOptions, schema: StructType) -> None:
+def prepare_write(options: SinkOptions, schema: StructType) -> None:
     """
-    See that a write can be done, before any row is.
+    Check the columns and the queue of a write, and create the queue if the options say so.
 
     Raises:
         InvalidOption: the columns do not fit the options.
-        QueueNotFound: there is no such queue, and ``createQueue`` is false.
+        QueueNotFound: the queue does not exist, and ``createQueue`` is false.
     """
-    check_rows(schema, options)
+    check_columns(schema, options)
     if options.queue is not None:
-        at = server(options.connection)
+        server = get_server(options.connection)
         try:
-            at.require(options.queue)
+            server.require(options.queue)
         except QueueNotFound as error:
-            if not options.create:
+            if not options.create_queue:
                 error.add_note("createQueue=true creates it.")
                 raise
-            create(at, options, options.queue)
+            create_queue(server, options, options.queue)
 
 
-def was_done(at: Server, write: str, batch: int) -> bool:
+def is_written(server: Server, write: str, batch: int) -> bool:
     """
-    Whether this batch of a write is done already: it is a replay after a crash of Spark.
+    Return whether a batch of a write is done already: then Spark repeats it after a crash.
 
     Raises:
-        CheckpointSetBack: a later batch is done, or decided: this is not a replay of the last one.
+        CheckpointSetBack: a later batch was done or decided, so Spark repeats an older batch than
+            the last one.
     """
-    last, undone = _last(at, write)
+    last, is_unfinished = _read_last_batch(server, write)
     if last > batch:
-        raise _set_back(write, batch, last)
-    return last == batch and not undone
+        raise _checkpoint_set_back(write, batch, last)
+    return last == batch and not is_unfinished
 
 
-def _set_back(write: str, batch: int, last: int) -> CheckpointSetBack:
+def _checkpoint_set_back(write: str, batch: int, last: int) -> CheckpointSetBack:
     return CheckpointSetBack(f"query {write}", batch, last, "written", "")
 
 
-def _last(at: Server, write: str) -> tuple[int, bool]:
-    """The last batch of a write that was decided, -1 without one; and whether it is not done."""
-    packed = at.raw.hget(at.namespace.written, write)
+def _read_last_batch(server: Server, write: str) -> tuple[int, bool]:
+    """
+    Return the last batch of a write that was done or decided, and whether it is not done yet.
+
+    The number is -1 if none is stored.
+    """
+    packed = server.raw.hget(server.namespace.written, write)
     if packed is None:
         return -1, False
     batch, decision, _ = msgpack.unpackb(packed, raw=True)
@@ -206,77 +215,79 @@ def _last(at: Server, write: str) -> tuple[int, bool]:
 
 
 def publish(
-    options: SinkOptions, write: str, batch: int, decision: Decision, *, remember: bool = True
+    options: SinkOptions, write: str, batch: int, decision: Decision, *, is_named: bool = True
 ) -> None:
     """
-    Publish what was staged, once.
+    Publish the staged parts of a batch, once; complete an interrupted decision first.
 
     Args:
-        options: the sink's.
+        options: the options of the sink.
         write: the name of the write.
         batch: the number of the batch.
-        decision: what counts, unless something was decided before.
-        remember: whether somebody may ask again whether this was done.
+        decision: the parts to publish, unless a decision of this batch is stored already.
+        is_named: whether the write may be repeated under its name. Else it is stored for an hour
+            at most that it is done.
 
     Raises:
-        BatchLost: not all of it is there.
+        BatchLost: a part is not in Redis any more.
         CheckpointSetBack: a later batch was published.
     """
-    at = server(options.connection)
+    server = get_server(options.connection)
     queues = set(decision)
+    retention = options.staging_retention
+    lifetime = retention if is_named else min(retention, _UNNAMED_WRITE_RETENTION_SECONDS)
     while True:
-        adopted = at.rsmq.run(
-            adopt_staged(at.namespace, write, batch, decision, lifetime=options.retention)
+        decided = server.rsmq.run(
+            decide_write(server.namespace, write, batch, decision, lifetime=retention)
         )
-        if adopted is None:
-            raise _lost(write, batch, "Nothing of it was published: run the write again")
-        number, parts_of = adopted
-        if parts_of is None:
+        if decided is None:
+            raise _batch_lost(write, batch, "Nothing of it was published: run the write again")
+        number, parts_by_queue = decided
+        if parts_by_queue is None:
             break
-        queues.update(parts_of)
-        for queue, parts in parts_of.items():
-            keys = at.namespace.queue(queue)
+        queues.update(parts_by_queue)
+        for queue, parts in parts_by_queue.items():
+            keys = server.namespace.queue(queue)
             for part in parts:
-                one = publish_staged(keys, part, realtime=options.realtime)
-                if at.rsmq.run(one) is None:
-                    raise _lost(write, number, "Some of it was published")
-        lifetime = options.retention if remember else min(options.retention, _MEMORY)
-        at.rsmq.run(finish_staged(at.namespace, write, number, lifetime=lifetime))
+                operation = publish_staged(keys, part, realtime=options.realtime)
+                if server.rsmq.run(operation) is None:
+                    raise _batch_lost(write, number, "Some of it was published")
+        server.rsmq.run(finish_write(server.namespace, write, number, lifetime=lifetime))
         if number >= batch:
             break
     if number > batch:
-        raise _set_back(write, batch, number)
+        raise _checkpoint_set_back(write, batch, number)
     for queue in queues:
-        forget(at, queue, write, batch)
+        delete_unused_parts(server, queue, write, batch)
 
 
-def _lost(write: str, batch: int, way_out: str) -> BatchLost:
+def _batch_lost(write: str, batch: int, remedy: str) -> BatchLost:
     return BatchLost(
         f"Not all that was staged for batch {batch} of write {write} is in Redis: a queue was "
         "purged or deleted, Redis lost data, or stagingRetention is over",
         value=write,
-        hint=f"{way_out}.",
+        hint=f"{remedy}.",
     )
 
 
-def forget(at: Server, queue: str, write: str, batch: int) -> None:
-    """Remove what attempts have staged that do not count, and what is too old to count."""
-    keys = at.namespace.queue(queue)
-    now = at.now_ms()
-    gone = []
-    for name in at.raw.hkeys(keys.staged):
-        of_write, of_batch, attempt, _ = name.decode().split(":")
-        own = of_write == write and int(of_batch) <= batch
-        if own or int(attempt.partition("-")[0]) < now:
-            gone.append(name)
-    for begin in range(0, len(gone), 1000):
-        at.raw.hdel(keys.staged, *gone[begin : begin + 1000])
+def delete_unused_parts(server: Server, queue: str, write: str, batch: int) -> None:
+    """Delete the staged parts of a write up to a batch, and the expired parts of all writes."""
+    keys = server.namespace.queue(queue)
+    now_ms = server.now_ms()
+    unused = []
+    for name in server.raw.hkeys(keys.staged):
+        part_write, part_batch, attempt, _ = name.decode().split(":")
+        is_own = part_write == write and int(part_batch) <= batch
+        if is_own or int(attempt.partition("-")[0]) < now_ms:
+            unused.append(name)
+    for begin in range(0, len(unused), 1000):
+        server.raw.hdel(keys.staged, *unused[begin : begin + 1000])
 
 
-def _merged(messages: list[WriterCommitMessage | None]) -> Decision:
+def _merge_parts(messages: list[WriterCommitMessage | None]) -> Decision:
     decision: Decision = {}
     for message in messages:
-        if isinstance(message, Written):
+        if isinstance(message, TaskCommitMessage):
             for queue, parts in message.parts.items():
                 decision.setdefault(queue, []).extend(parts)
     return decision
@@ -285,79 +296,106 @@ def _merged(messages: list[WriterCommitMessage | None]) -> Decision:
 def _abort(
     options: SinkOptions, messages: list[WriterCommitMessage | None], write: str, batch: int
 ) -> None:
-    queues = set(_merged(messages))
+    """Delete staged parts, unless the batch is decided: the next attempt completes that one."""
+    queues = set(_merge_parts(messages))
     if options.queue is not None:
         queues.add(options.queue)
-    at = server(options.connection)
-    if options.staged and _last(at, write) != (batch, True):  # that will be published
+    server = get_server(options.connection)
+    if options.is_staged and _read_last_batch(server, write) != (batch, True):
         for queue in queues:
-            forget(at, queue, write, batch)
+            delete_unused_parts(server, queue, write, batch)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a frame; the methods are Spark's."""
+    """A writer of a frame; its methods are Spark's."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
-        self._text = _is_text(options, schema)
+        self._is_text = _has_text_bodies(options, schema)
         self._write = options.write_id or secrets.token_hex(16)
 
-    def write(self, iterator: Iterator[Any]) -> Written:
-        """In a task: send, or stage, its rows."""
+    def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
+        """
+        Send or stage the rows of a task; nothing if the ``writeId`` was done before.
+
+        Spark calls this in the task.
+        """
         options = self._options
-        if options.write_id is not None and was_done(server(options.connection), self._write, 0):
-            return Written(self._write, 0, {}, 0)
-        return _Task(options, self._write, 0, text=self._text).write(iterator)
+        if options.write_id is not None:
+            server = get_server(options.connection)
+            if is_written(server, self._write, 0):
+                return TaskCommitMessage(self._write, 0, {}, 0)
+        return _TaskWriter(options, self._write, 0, is_text=self._is_text).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, after all tasks."""
-        if self._options.staged:
-            named = self._options.write_id is not None
-            publish(self._options, self._write, 0, _merged(messages), remember=named)
+        """Publish the staged rows. Spark calls this on the driver, after all tasks."""
+        if self._options.is_staged:
+            is_named = self._options.write_id is not None
+            publish(self._options, self._write, 0, _merge_parts(messages), is_named=is_named)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, after a failure. What was sent straight away stays."""
+        """
+        Delete the staged rows. Messages that were already sent are not removed.
+
+        Spark calls this on the driver, after a failure.
+        """
         _abort(self._options, messages, self._write, 0)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a stream; the methods are Spark's."""
+    """A writer of the batches of a stream; its methods are Spark's."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
-        self._text = _is_text(options, schema)
+        self._is_text = _has_text_bodies(options, schema)
 
-    def write(self, iterator: Iterator[Any]) -> Written:
-        """In a task: send, or stage, its rows; nothing if the batch was done before a crash."""
-        query, batch = batch_of_task()
-        if was_done(server(self._options.connection), query, batch):
-            return Written(query, batch, {}, 0)
-        return _Task(self._options, query, batch, text=self._text).write(iterator)
+    def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
+        """
+        Send or stage the rows of a task; nothing if the batch was done before a crash.
+
+        Spark calls this in the task.
+        """
+        query, batch = read_query_and_batch()
+        if is_written(get_server(self._options.connection), query, batch):
+            return TaskCommitMessage(query, batch, {}, 0)
+        return _TaskWriter(self._options, query, batch, is_text=self._is_text).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, after all tasks; by another object than wrote."""
-        query = _query(messages)
+        """
+        Publish the staged rows, or store that the batch was sent.
+
+        Spark calls this on the driver, after all tasks, and on another object than ``write``.
+
+        Raises:
+            BatchLost: a staged part is not in Redis any more.
+            CheckpointSetBack: a later batch was written.
+        """
+        query = _find_query(messages)
         if query is None:
             return
-        if self._options.staged:
-            publish(self._options, query, batchId, _merged(messages))
+        if self._options.is_staged:
+            publish(self._options, query, batchId, _merge_parts(messages))
         else:
-            at = server(self._options.connection)
-            retention = self._options.retention
-            done = finish_staged(at.namespace, query, batchId, lifetime=retention)
-            last = at.rsmq.run(done)
+            server = get_server(self._options.connection)
+            lifetime = self._options.staging_retention
+            operation = finish_write(server.namespace, query, batchId, lifetime=lifetime)
+            last = server.rsmq.run(operation)
             if last > batchId:
-                raise _set_back(query, batchId, last)
+                raise _checkpoint_set_back(query, batchId, last)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, after a failure. What was sent straight away stays."""
-        query = _query(messages)
+        """
+        Delete the staged rows. Messages that were already sent are not removed.
+
+        Spark calls this on the driver, after a failure.
+        """
+        query = _find_query(messages)
         if query is not None:
             _abort(self._options, messages, query, batchId)
 
 
-def batch_of_task() -> tuple[str, int]:
-    """The query and the batch that this task is of."""
+def read_query_and_batch() -> tuple[str, int]:
+    """Return the id of the query and the number of the batch of the present task."""
     context: Any = TaskContext.get()
     return (
         context.getLocalProperty("sql.streaming.queryId"),
@@ -365,11 +403,12 @@ def batch_of_task() -> tuple[str, int]:
     )
 
 
-def _query(messages: list[WriterCommitMessage | None]) -> str | None:
-    return next((each.write for each in messages if isinstance(each, Written)), None)
+def _find_query(messages: list[WriterCommitMessage | None]) -> str | None:
+    """Return the id of the query; None if no task has written."""
+    return next((each.write for each in messages if isinstance(each, TaskCommitMessage)), None)
 
 
-def _is_text(options: SinkOptions, schema: StructType) -> bool:
-    if options.format != "column":
-        return options.format == "json"
+def _has_text_bodies(options: SinkOptions, schema: StructType) -> bool:
+    if options.message_format != "column":
+        return options.message_format == "json"
     return isinstance(schema[options.message_column].dataType, StringType)

@@ -1,5 +1,5 @@
 """
-``format("rsmq")``: the data source that Spark asks for readers and writers.
+The data source ``format("rsmq")``, from which Spark gets readers and writers.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from pyspark.sql.types import StructType
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.batch_read import PushdownReader, SnapshotReader
-from rsmq.spark.options import (
-    SinkOptions,
-    sink_options,
-    snapshot_options,
-    source_options,
-    stream_options,
+from rsmq.spark.schema import build_schema, check_schema
+from rsmq.spark.sink import BatchWriter, StreamWriter, prepare_write
+from rsmq.spark.sink_options import SinkOptions, parse_sink_options
+from rsmq.spark.source_options import (
+    parse_snapshot_options,
+    parse_source_options,
+    parse_stream_options,
 )
-from rsmq.spark.schema import check_schema, schema_of
-from rsmq.spark.sink import BatchWriter, StreamWriter, prepare
 from rsmq.spark.stream import StreamReader
 
 
 class RsmqDataSource(DataSource):
     """
-    RSMQ queues as sources and sinks of Spark; the README has the options.
+    RSMQ queues as sources and sinks of Spark; the README lists the options.
 
-    Methods have Spark's names and parameters.
+    The names and parameters of the methods are Spark's.
     """
 
     @classmethod
@@ -39,20 +38,22 @@ class RsmqDataSource(DataSource):
         return "rsmq"
 
     def schema(self) -> StructType:
-        return schema_of(source_options(self.options))
+        return build_schema(parse_source_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         check_schema(schema)
-        source, options = source_options(self.options), snapshot_options(self.options)
-        kind = PushdownReader if options.pushdown else SnapshotReader
-        return kind(source, options, schema)
+        source = parse_source_options(self.options)
+        options = parse_snapshot_options(self.options)
+        reader_class = PushdownReader if options.pushdown else SnapshotReader
+        return reader_class(source, options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         check_schema(schema)
-        return StreamReader(source_options(self.options), stream_options(self.options), schema)
+        source = parse_source_options(self.options)
+        return StreamReader(source, parse_stream_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
-        options = self._sink(schema, overwrite, streaming=False)
+        options = self._prepare_write(schema, overwrite, streaming=False)
         return BatchWriter(options, schema)
 
     def streamWriter(
@@ -60,16 +61,22 @@ class RsmqDataSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
-        options = self._sink(schema, overwrite, streaming=True)
+        options = self._prepare_write(schema, overwrite, streaming=True)
         return StreamWriter(options, schema)
 
-    def _sink(self, schema: StructType, overwrite: bool, *, streaming: bool) -> SinkOptions:  # noqa: FBT001
+    def _prepare_write(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001
+        *,
+        streaming: bool,
+    ) -> SinkOptions:
         if overwrite:
             raise InvalidOption(
                 "mode",
                 "a queue is appended to: use mode('append'), or outputMode('append') or "
                 "outputMode('update') of a stream. RSMQ.purge_queue empties a queue.",
             )
-        options = sink_options(self.options, streaming=streaming)
-        prepare(options, schema)
+        options = parse_sink_options(self.options, streaming=streaming)
+        prepare_write(options, schema)
         return options

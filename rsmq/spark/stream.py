@@ -1,9 +1,10 @@
 """
-The streaming source: at least once; exactly once into sinks that know their batches.
+The streaming source: at least once, and exactly once into sinks that skip batches they have.
 
-A batch is received, and kept as a lease, when Spark asks for the latest offset; the offset names
-lease and batch. It is acknowledged when Spark asks again with that batch as the start, which means
-that it stands in the commit log: Spark's own ``commit`` comes later, and never for the last batch.
+The reader receives a batch when Spark asks for the latest offset; the offset names the lease and
+the batch. The reader acknowledges the batch when Spark asks again with that batch as the start:
+then the batch is in Spark's commit log. Spark's own ``commit`` is called later than that, and never
+for the last batch.
 """
 
 from __future__ import annotations
@@ -22,18 +23,25 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from rsmq.errors import BatchLost
-from rsmq.operations.spark.in_flight_batches import Batch, leased_messages
-from rsmq.spark.connections import server
+from rsmq.operations.spark.in_flight_batches import Batch, get_leased_messages
+from rsmq.spark.connections import get_server
 from rsmq.spark.in_flight_batches import Lease
-from rsmq.spark.options import SourceOptions, StreamOptions
-from rsmq.spark.schema import arrow_schema, record_batch
+from rsmq.spark.schema import build_arrow_schema, build_record_batch
+from rsmq.spark.source_options import SourceOptions, StreamOptions
 
-#: How long a look at the backlog is good while nothing happens, seconds.
-_BACKLOG = 2.0
+#: How long the backlog is reported without reading it again, while no batch is received.
+_BACKLOG_SECONDS = 2.0
 
 
 class StreamPartition(InputPartition):
-    """Some parts of a batch of one queue."""
+    """
+    Some parts of a batch, all of one queue.
+
+    Attributes:
+        queue: the queue's name.
+        batch: the batch.
+        parts: the numbers of the parts.
+    """
 
     def __init__(self, queue: str, batch: Batch, parts: range) -> None:
         super().__init__(None)
@@ -44,81 +52,94 @@ class StreamPartition(InputPartition):
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
-    Reads queues as a stream; the methods are Spark's, in the order in which it calls them.
+    A reader of queues as a stream; its methods are Spark's, in the order in which Spark calls them.
 
-    One instance lives on the driver and has the lease; copies of another read on the executors.
+    One instance lives on the driver and has the lease. Executors read with pickled copies, which
+    have none.
     """
 
     def __init__(self, source: SourceOptions, options: StreamOptions, schema: StructType) -> None:
         self._source = source
         self._options = options
         self._schema = schema
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._lease: Lease | None = None
-        self._name: str | None = None
+        self._lease_name: str | None = None
         self._latest_ms: int | None = None
         self._backlog: dict[str, Any] | None = None
-        self._backlog_at = float("-inf")
+        self._backlog_read_at = float("-inf")
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self._source, self._options, self._schema
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self._source, self._options, self._schema = state
-        self._forget()
+        self._reset()
 
-    def _leased(self, name: str) -> Lease:
+    def _get_lease(self, name: str) -> Lease:
         if self._lease is None or self._lease.name != name:
-            at = server(self._source.connection)
+            server = get_server(self._source.connection)
             if self._options.dead_letters is not None:
-                at.require(self._options.dead_letters.queue)
+                server.require(self._options.dead_letters.queue)
             if self._lease is not None:
                 self._lease.stop()
-            self._lease = Lease(at, name, self._source, self._options)
+            self._lease = Lease(server, name, self._source, self._options)
         return self._lease
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query begins that has no checkpoint: behind what its group has acknowledged."""
-        group = self._options.group
-        number, queues = (0, {}) if group is None else self._leased(group).begin()
-        self._name = self._name or group or secrets.token_hex(8)  # Spark asks until there is data
-        return {"lease": self._name, "batch": number, "queues": queues}
+        """
+        Return the offset after which a query without a checkpoint starts.
+
+        With a consumer group, that is the result of ``Lease.find_start``; else batch 0 of a new
+        lease.
+        """
+        group = self._options.consumer_group
+        number, queues = (0, {}) if group is None else self._get_lease(group).find_start()
+        # Spark calls this again until there is data: the generated name must stay the same.
+        self._lease_name = self._lease_name or group or secrets.token_hex(8)
+        return {"lease": self._lease_name, "batch": number, "queues": queues}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """As many messages a batch as the option says."""
-        return ReadMaxRows(self._options.most)
+        """Return the limit of ``maxMessagesPerTrigger`` messages for each batch."""
+        return ReadMaxRows(self._options.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What becomes visible from now on is left to the next run."""
-        self._latest_ms = server(self._source.connection).now_ms()
+        """Leave messages that become visible from now on to the next run."""
+        self._latest_ms = get_server(self._source.connection).now_ms()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Acknowledge the batch before, and receive the next; ``start`` if there is none."""
-        lease = self._leased(start["lease"])
+        """
+        Acknowledge the batch ``start``, and receive the next one.
+
+        Returns:
+            The offset of the next batch; ``start`` itself if there are no messages.
+        """
+        lease = self._get_lease(start["lease"])
         lease.acknowledge(start["batch"], start["queues"])
         number = start["batch"] + 1
-        most, latest_ms = None, self._latest_ms
+        max_messages, latest_ms = None, self._latest_ms
         if isinstance(limit, ReadMaxRows):
-            most = limit.max_rows
+            max_messages = limit.max_rows
         elif latest_ms is None:
-            latest_ms = server(self._source.connection).now_ms()
-        found = lease.receive(number, most, latest_ms)
-        if not found and latest_ms is None:
-            found = lease.wait(number, most)
-        if not found:
+            # Without a limit, the batch must end somewhere even if producers continue to send.
+            latest_ms = get_server(self._source.connection).now_ms()
+        received = lease.receive(number, max_messages, latest_ms)
+        if not received and latest_ms is None:
+            received = lease.wait(number, max_messages)
+        if not received:
             return start
         self._backlog = None
-        return {"lease": lease.name, "batch": number, "queues": found}
+        return {"lease": lease.name, "batch": number, "queues": received}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """For the query's progress: the backlog, and what became of the messages so far."""
+        """Return the backlog and the counts of messages, for the progress of the query."""
         if self._lease is None:
             return None
-        if self._backlog is None or time.monotonic() - self._backlog_at > _BACKLOG:
-            self._backlog = self._lease.backlog()
-            self._backlog_at = time.monotonic()
+        if self._backlog is None or time.monotonic() - self._backlog_read_at > _BACKLOG_SECONDS:
+            self._backlog = self._lease.read_backlog()
+            self._backlog_read_at = time.monotonic()
         tally = self._lease.tally
         return {
             "backlog": self._backlog,
@@ -127,29 +148,45 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """What each task reads of a batch; the same after a restart."""
+        """
+        Return a partition for each task that reads the batch ``end``.
+
+        A restarted query gets the same messages.
+
+        Raises:
+            BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
+        """
         if start == end:
             return []
-        lease = self._leased(end["lease"])
-        sizes = lease.planned(end["batch"], end["queues"])
-        total = sum(map(sum, sizes.values()))
-        most = min(self._source.ids_a_partition, -(-total // self._source.partitions))
+        lease = self._get_lease(end["lease"])
+        part_sizes = lease.plan(end["batch"], end["queues"])
+        total = sum(map(sum, part_sizes.values()))
+        share = -(-total // self._source.num_partitions)
+        max_messages = max(1, min(self._source.max_ids_per_partition, share))
         batch = Batch(lease.name, end["batch"])
         return [
             StreamPartition(queue, batch, parts)
-            for queue, of_queue in sizes.items()
-            for parts in divided(of_queue, max(1, most))
+            for queue, sizes in part_sizes.items()
+            for parts in group_parts(sizes, max_messages)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Record batches of what is still held; the same each time as long as it is."""
-        if not isinstance(partition, StreamPartition):  # Spark's stand-in for no partition
+        """
+        Yield record batches of the messages whose receipts are still valid.
+
+        A repeated call yields the same messages, as long as their receipts stay valid.
+
+        Raises:
+            BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
+        """
+        # Spark calls this with a partition of its own if the reader returned none.
+        if not isinstance(partition, StreamPartition):
             return
-        at = server(self._source.connection)
-        keys = at.namespace.queue(partition.queue)
-        schema = arrow_schema(self._schema)
+        server = get_server(self._source.connection)
+        keys = server.namespace.queue(partition.queue)
+        schema = build_arrow_schema(self._schema)
         for part in partition.parts:
-            messages = at.rsmq.run(leased_messages(keys, partition.batch, part))
+            messages = server.rsmq.run(get_leased_messages(keys, partition.batch, part))
             if messages is None:
                 if self._options.fail_on_data_loss:
                     raise BatchLost(
@@ -165,24 +202,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "receive_count": messages.receive_counts,
                     "first_received": messages.first_received_ms,
                 }
-                yield record_batch(schema, keys.name, columns)
+                yield build_record_batch(schema, keys.name, columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: Spark asks for the next offset first, and that is when it is acknowledged."""
+        """Do nothing: ``latestOffset`` is called earlier, and acknowledges the batch."""
 
     def stop(self) -> None:
-        """End the heartbeat. Nothing is released: Spark calls this after a crash, too."""
+        """Stop the heartbeat. Release nothing: Spark calls this after a crash, too."""
         if self._lease is not None:
             self._lease.stop()
 
 
-def divided(sizes: list[int], most: int) -> Iterator[range]:
-    """Parts in a row that have about ``most`` messages together, all of them in turn."""
+def group_parts(sizes: list[int], max_messages: int) -> Iterator[range]:
+    """Yield ranges of consecutive parts of at most ``max_messages``, or of one larger part."""
     begin, size = 0, 0
-    for part, of_part in enumerate(sizes):
-        if part > begin and size + of_part > most:
+    for part, part_size in enumerate(sizes):
+        if part > begin and size + part_size > max_messages:
             yield range(begin, part)
             begin, size = part, 0
-        size += of_part
+        size += part_size
     if begin < len(sizes):
         yield range(begin, len(sizes))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq.operations.spark.in_flight_batches import Batch, lease_messages, leased_messages
+from rsmq.operations.spark.in_flight_batches import Batch, get_leased_messages, lease_messages
 from rsmq.operations.worker import Identity, ReceiveRequest, receive_for_worker
 
 #: Stored values, and the numbers that they are read as.
@@ -49,7 +49,7 @@ def lease(rsmq, queue):
             dead_letters=None, query="lease",
         )
     )  # fmt: skip
-    leased = rsmq.run(leased_messages(keys, batch, 0))
+    leased = rsmq.run(get_leased_messages(keys, batch, 0))
     ids = [id.decode() for id in leased.ids]
     return list(zip(ids, leased.receive_counts, strict=True))
 

@@ -10,19 +10,19 @@ from rsmq.errors import CheckpointSetBack
 from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals
 from rsmq.operations.spark.in_flight_batches import (
     Batch,
-    DeadLetters,
+    DeadLetterPolicy,
     acknowledge_leased,
+    acquire_lease,
+    delete_expired_leases,
     extend_leased,
-    forget_leases,
-    hold_lease,
+    get_leased_messages,
     keep_acknowledged,
     lease_messages,
-    leased_messages,
-    sizes_of,
+    parse_part_sizes,
 )
 from rsmq.operations.spark.staged_writes import (
-    adopt_staged,
-    finish_staged,
+    decide_write,
+    finish_write,
     publish_staged,
     stage_messages,
 )
@@ -62,7 +62,7 @@ def lease(env, keys, batch=FIRST, part=0, most=10, **options):
 
 
 def part_of(env, keys, batch=FIRST, part=0):
-    return env.rsmq.run(leased_messages(keys, batch, part))
+    return env.rsmq.run(get_leased_messages(keys, batch, part))
 
 
 def acknowledge(env, keys, batch=FIRST, part=0, lifetime=DAY):
@@ -91,7 +91,7 @@ def test_a_lease_receives_like_any_client_and_stores_receipts(env, keys):
     assert f"{ids[2]}:rc" not in fields
     assert fields["totalrecv"] == "2"
     stored = env.raw.hgetall(keys.leases)
-    assert sizes_of(stored[b"lease:1"]) == [2]
+    assert parse_part_sizes(stored[b"lease:1"]) == [2]
     now, kept, again = msgpack.unpackb(stored[b"lease:1:0"], raw=True)
     assert (kept, again) == ([id.encode() for id in ids[:2]], [])
     assert now == int(fields[f"{ids[0]}:fr"])
@@ -104,7 +104,7 @@ def test_a_stored_part_is_not_received_again(env, keys):
     assert [lease(env, keys, most=2), lease(env, keys, most=2)] == [2, 2]
     assert env.fields("q")["totalrecv"] == "2"
     assert lease(env, keys, part=1) == 1
-    assert sizes_of(env.raw.hget(keys.leases, "lease:1")) == [2, 1]
+    assert parse_part_sizes(env.raw.hget(keys.leases, "lease:1")) == [2, 1]
 
 
 def test_a_lease_reports_whether_there_may_be_more_messages(env, keys):
@@ -123,8 +123,8 @@ def test_a_lease_reports_whether_there_may_be_more_messages(env, keys):
     assert more(1, 10) == (3, False)
     env.rsmq.send_messages("q", ["y"] * 1200)
     env.rsmq.receive_messages("q", 2000, vt=0)
-    assert more(2, 10, DeadLetters("dead", 1)) == (0, True)
-    assert more(2, 10, DeadLetters("dead", 1)) == (0, False)
+    assert more(2, 10, DeadLetterPolicy("dead", 1)) == (0, True)
+    assert more(2, 10, DeadLetterPolicy("dead", 1)) == (0, False)
     assert len(env.scores("dead")) == 1203
 
 
@@ -305,7 +305,7 @@ def test_a_poison_message_is_moved_instead_of_leased(env, keys):
     for _ in range(2):
         env.rsmq.receive_message("q", vt=0)
 
-    dead_letters = DeadLetters("dead", 2)
+    dead_letters = DeadLetterPolicy("dead", 2)
     assert lease(env, keys, dead_letters=dead_letters) == 0
     assert list(env.scores("dead")) == [poison]
     assert env.fields("dead")[f"{poison}:rc"] == "2"
@@ -324,7 +324,7 @@ def test_the_policy_of_the_queue_applies_if_the_call_has_none(env, keys):
 
 def test_a_lease_has_one_holder(env, keys):
     def hold(holder, seconds):
-        return env.rsmq.run(hold_lease(keys, "nightly", holder, seconds=seconds, lifetime=DAY))
+        return env.rsmq.run(acquire_lease(keys, "nightly", holder, seconds=seconds, lifetime=DAY))
 
     assert hold("me", 20) == 0
     assert 15 < hold("you", 20) <= 20
@@ -338,10 +338,10 @@ def test_leases_that_are_not_renewed_are_removed(env, keys):
     lease(env, keys, Batch("kept", 1), most=1)
     lease(env, keys, Batch("old", 1), lifetime=0.001, most=1)
     lease(env, keys, Batch("old", 1), part=1, lifetime=0.001, most=1)
-    env.rsmq.run(hold_lease(keys, "old", "me", seconds=0, lifetime=DAY))
+    env.rsmq.run(acquire_lease(keys, "old", "me", seconds=0, lifetime=DAY))
     removed = 0
     while removed < 4:  # one field of the lease, one of the batch, and two parts
-        removed += env.rsmq.run(forget_leases(keys))
+        removed += env.rsmq.run(delete_expired_leases(keys))
 
     assert set(env.raw.hkeys(keys.leases)) == {b"kept:1", b"kept:1:0"}
 
@@ -360,7 +360,7 @@ def test_a_missing_queue_is_not_leased(env):
     with pytest.raises(QueueNotFound):
         lease(env, keys)
     with pytest.raises(QueueNotFound):
-        env.rsmq.run(hold_lease(keys, "a", "me", seconds=1, lifetime=DAY))
+        env.rsmq.run(acquire_lease(keys, "a", "me", seconds=1, lifetime=DAY))
     assert env.state() == {}
 
 
@@ -381,7 +381,7 @@ def stage(env, keys, part, messages, **options):
 
 def adopt(env, batch, decision, write="w"):
     namespace = Namespace(env.ns)
-    return env.rsmq.run(adopt_staged(namespace, write, batch, decision, lifetime=DAY))
+    return env.rsmq.run(decide_write(namespace, write, batch, decision, lifetime=DAY))
 
 
 def publish(env, keys, part, *, realtime=False):
@@ -389,7 +389,7 @@ def publish(env, keys, part, *, realtime=False):
 
 
 def finish(env, batch, write="w"):
-    return env.rsmq.run(finish_staged(Namespace(env.ns), write, batch, lifetime=DAY))
+    return env.rsmq.run(finish_write(Namespace(env.ns), write, batch, lifetime=DAY))
 
 
 def test_staged_messages_are_stored_when_they_are_published(env, keys):
@@ -445,7 +445,7 @@ def test_expired_writes_are_removed(env, keys):
     namespace = Namespace(env.ns)
     finish(env, 0, "kept")
     for number in range(101):
-        done = finish_staged(namespace, f"w{number}", 0, lifetime=0.001)
+        done = finish_write(namespace, f"w{number}", 0, lifetime=0.001)
         env.rsmq.run(done)
     while env.raw.hlen(namespace.written) > 100:
         finish(env, 0, "kept")

@@ -23,7 +23,7 @@ from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from rsmq import RSMQ
 from rsmq.spark import RsmqDataSource, connections, sink
-from rsmq.spark.options import connection_options
+from rsmq.spark.connection_options import parse_connection_options
 from rsmq.wire.keys import Namespace
 
 _numbers = itertools.count()
@@ -101,7 +101,7 @@ class Env:
 
     def at(self):
         """This process's connections to the server, those of readers and writers."""
-        return connections.server(connection_options(self.options()))
+        return connections.get_server(parse_connection_options(self.options()))
 
     def keys(self, queue="q"):
         return Namespace(self.ns).queue(queue)
@@ -190,12 +190,12 @@ class Env:
 
     def disconnect(self):
         """This process has no connections, as one that has just begun."""
-        for place, at in list(connections._open.items()):
-            if at.namespace.name == self.ns:
-                at.watcher.close()
-                at.rsmq.close()
-                at.raw.close()
-                del connections._open[place]
+        for key, server in list(connections._servers.items()):
+            if server.namespace.name == self.ns:
+                server.watcher.close()
+                server.rsmq.close()
+                server.raw.close()
+                del connections._servers[key]
 
     def close(self):
         for end in self._ends:
@@ -350,7 +350,9 @@ class StreamWrite(Write):
         self._make = lambda: env.source(**{"queue": "q", **options}).streamWriter(
             schema=self.schema, overwrite=False
         )
-        self._of_task = lambda: monkeypatch.setattr(sink, "batch_of_task", lambda: (query, number))
+        self._of_task = lambda: monkeypatch.setattr(
+            sink, "read_query_and_batch", lambda: (query, number)
+        )
 
     @property
     def _writer(self):

@@ -11,13 +11,13 @@ from pyspark import cloudpickle
 from redis.exceptions import AuthenticationError
 
 from rsmq import QueueNotFound
-from rsmq.operations.spark.in_flight_batches import DeadLetters
+from rsmq.operations.spark.in_flight_batches import DeadLetterPolicy
 from rsmq.spark import InvalidOption, RsmqDataSource
-from rsmq.spark.options import (
-    sink_options,
-    snapshot_options,
-    source_options,
-    stream_options,
+from rsmq.spark.sink_options import parse_sink_options
+from rsmq.spark.source_options import (
+    parse_snapshot_options,
+    parse_source_options,
+    parse_stream_options,
 )
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Env, columns
@@ -28,28 +28,33 @@ SECRET = "s3cr3t-w0rd"
 
 
 def sink(options):
-    return sink_options(options, streaming=False)
+    return parse_sink_options(options, streaming=False)
 
 
 def stream_sink(options):
-    return sink_options(options, streaming=True)
+    return parse_sink_options(options, streaming=True)
+
+
+source = parse_source_options
+snapshot = parse_snapshot_options
+stream = parse_stream_options
 
 
 @pytest.mark.parametrize(
     ("read", "option", "attribute", "default", "texts"),
     [
-        (source_options, "columns", "columns", None, {"id, sent": ("id", "sent"), "": None}),
-        (source_options, "bodyType", "binary", False, {"string": False, " Binary ": True}),
-        (source_options, "includeRaw", "include_raw", False, {"TRUE": True, "false": False}),
-        (source_options, "numPartitions", "partitions", 2 * os.cpu_count(), {"1": 1, " 7 ": 7}),
-        (source_options, "maxIdsPerPartition", "ids_a_partition", 250_000, {"1000000": 1_000_000}),
-        (source_options, "fetchSize", "fetch", 2000, {"1": 1}),
+        (source, "columns", "columns", None, {"id, sent": ("id", "sent"), "": None}),
+        (source, "bodyType", "is_binary", False, {"string": False, " Binary ": True}),
+        (source, "includeRaw", "include_raw", False, {"TRUE": True, "false": False}),
+        (source, "numPartitions", "num_partitions", 2 * os.cpu_count(), {"1": 1, " 7 ": 7}),
+        (source, "maxIdsPerPartition", "max_ids_per_partition", 250_000, {"1000000": 1_000_000}),
+        (source, "fetchSize", "fetch_size", 2000, {"1": 1}),
         (
-            snapshot_options, "include", "include", "all",
+            snapshot, "include", "include", "all",
             {each.title(): each for each in ("visible", "hidden", "in_flight", "delayed")},
         ),
         (
-            snapshot_options, "startingTimestamp", "from_us", None,
+            snapshot, "startingTimestamp", "sent_from_us", None,
             {
                 "": None,
                 "1700000000123": 1_700_000_000_123_000,
@@ -59,29 +64,29 @@ def stream_sink(options):
                 "2023-11-14": 1_699_920_000_000_000,
             },
         ),
-        (snapshot_options, "endingTimestamp", "to_us", None, {"1700000000123": 1700000000123000}),
-        (snapshot_options, "pushdown", "pushdown", False, {"true": True}),
-        (stream_options, "maxMessagesPerTrigger", "most", 100_000, {"5": 5}),
-        (stream_options, "maxOffsetsPerTrigger", "most", 100_000, {"5": 5}),
-        (stream_options, "visibilityTimeout", "vt", 600, {"1": 1, "2.5": 2.5}),
-        (stream_options, "consumerGroup", "group", None, {"night-ly_1.a": "night-ly_1.a"}),
-        (stream_options, "failOnDataLoss", "fail_on_data_loss", True, {"false": False}),
-        (stream_options, "idleWait", "idle_wait", 5, {"0.01": 0.01, "60": 60}),
-        (stream_options, "leaseRetention", "retention", 7 * DAY, {"1200": 1200}),
-        (sink, "delivery", "staged", False, {"Exactly-Once": True, "at-least-once": False}),
+        (snapshot, "endingTimestamp", "sent_before_us", None, {"1700000000123": 1700000000123000}),
+        (snapshot, "pushdown", "pushdown", False, {"true": True}),
+        (stream, "maxMessagesPerTrigger", "max_messages", 100_000, {"5": 5}),
+        (stream, "maxOffsetsPerTrigger", "max_messages", 100_000, {"5": 5}),
+        (stream, "visibilityTimeout", "vt", 600, {"1": 1, "2.5": 2.5}),
+        (stream, "consumerGroup", "consumer_group", None, {"night-ly_1.a": "night-ly_1.a"}),
+        (stream, "failOnDataLoss", "fail_on_data_loss", True, {"false": False}),
+        (stream, "idleWait", "idle_wait", 5, {"0.01": 0.01, "60": 60}),
+        (stream, "leaseRetention", "lease_retention", 7 * DAY, {"1200": 1200}),
+        (sink, "delivery", "is_staged", False, {"Exactly-Once": True, "at-least-once": False}),
         (sink, "delay", "delay_ms", None, {"0": 0, "1.5": 1500, "": None}),
-        (sink, "batchSize", "batch", 1000, {"1": 1, "10000": 10_000}),
-        (sink, "createQueue", "create", False, {"true": True}),
+        (sink, "batchSize", "batch_size", 1000, {"1": 1, "10000": 10_000}),
+        (sink, "createQueue", "create_queue", False, {"true": True}),
         (sink, "vt", "vt", 30, {"0": 0}),
         (sink, "maxsize", "maxsize", 65536, {"-1": -1, "1024": 1024}),
         (sink, "enforceMaxSize", "enforce_maxsize", True, {"false": False}),
         (sink, "realtime", "realtime", False, {"true": True}),
         (sink, "restore", "restore", False, {"true": True}),
-        (sink, "messageFormat", "format", "column", {"JSON": "json", "msgpack": "msgpack"}),
+        (sink, "messageFormat", "message_format", "column", {"JSON": "json", "msgpack": "msgpack"}),
         (sink, "messageColumn", "message_column", "message", {"value": "value"}),
         (sink, "queueColumn", "queue_column", "queue", {"topic": "topic"}),
         (sink, "delayColumn", "delay_column", "delay", {"wait": "wait"}),
-        (sink, "stagingRetention", "retention", 7 * DAY, {"60": 60}),
+        (sink, "stagingRetention", "staging_retention", 7 * DAY, {"60": 60}),
     ],
 )  # fmt: skip
 def test_an_option_means(read, option, attribute, default, texts):
@@ -93,7 +98,7 @@ def test_an_option_means(read, option, attribute, default, texts):
 
 def test_options_that_go_together():
     options = {"queue": "q", "maxReceiveCount": "3", "deadLetterQueue": "dead"}
-    assert stream_options(options).dead_letters == DeadLetters("dead", 3)
+    assert stream(options).dead_letters == DeadLetterPolicy("dead", 3)
     named = sink({"queue": "q", "delivery": "exactly-once", "writeId": "nightly"})
     assert named.write_id == "nightly"
     whole = sink({"queue": "q", "messageFormat": "json"})
@@ -102,11 +107,11 @@ def test_options_that_go_together():
 
 
 def test_queues_are_named_in_one_of_three_ways():
-    assert source_options({"queue": "q"}).queues == ("q",)
-    assert source_options({"subscribe": "b, a ,b"}).queues == ("b", "a")
-    pattern = source_options({"subscribePattern": "orders-.*"})
+    assert source({"queue": "q"}).queues == ("q",)
+    assert source({"subscribe": "b, a ,b"}).queues == ("b", "a")
+    pattern = source({"subscribePattern": "orders-.*"})
     assert (pattern.queues, pattern.pattern) == ((), "orders-.*")
-    assert source_options({"queue": "a b", "strictNames": "false"}).queues == ("a b",)
+    assert source({"queue": "a b", "strictNames": "false"}).queues == ("a b",)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ def test_queues_are_named_in_one_of_three_ways():
     ],
 )
 def test_where_redis_is(options, url):
-    connection = source_options({"queue": "q", **options}).connection
+    connection = source({"queue": "q", **options}).connection
     assert connection.url == url
     assert connection.namespace.name == "rsmq"
     assert connection.retry_deadline == 60
@@ -135,31 +140,39 @@ SECONDS = "is a number of seconds from"
 @pytest.mark.parametrize(
     ("read", "options", "rule"),
     [
-        (source_options, {"bodyType": "text"}, "is one of string, binary; got 'text'"),
-        (source_options, {"includeRaw": "yes"}, "is one of true, false; got 'yes'"),
-        (source_options, {"numPartitions": "0"}, f"{WHOLE} 1 to 100000; got '0'"),
-        (source_options, {"numPartitions": "2.0"}, WHOLE),
-        (source_options, {"maxIdsPerPartition": "1000001"}, WHOLE),
-        (source_options, {"fetchSize": "-1"}, WHOLE),
-        (source_options, {"fetchSize": "9" * 99}, WHOLE),
-        (source_options, {"port": "65536"}, WHOLE),
-        (source_options, {"db": "x"}, WHOLE),
-        (source_options, {"retryDeadline": "86401"}, f"{SECONDS} 0 to 86400"),
-        (snapshot_options, {"include": "none"}, "is one of all, visible"),
-        (snapshot_options, {"startingTimestamp": "soon"}, "is Unix milliseconds, or a time"),
-        (snapshot_options, {"endingTimestamp": "-5"}, "is Unix milliseconds, or a time"),
-        (snapshot_options, {"pushdown": ""}, "is one of true, false; got ''"),
-        (stream_options, {"maxMessagesPerTrigger": "0"}, WHOLE),
-        (stream_options, {"maxOffsetsPerTrigger": "x"}, WHOLE),
-        (stream_options, {"visibilityTimeout": "0.5"}, f"{SECONDS} 1 to 9999999; got '0.5'"),
-        (stream_options, {"visibilityTimeout": "nan"}, SECONDS),
-        (stream_options, {"consumerGroup": "a:b"}, "is 1 to 64 characters of A-Z a-z 0-9 _ . -"),
-        (stream_options, {"consumerGroup": "x" * 65}, "is 1 to 64 characters"),
-        (stream_options, {"idleWait": "0"}, SECONDS),
-        (stream_options, {"leaseRetention": "1199"}, SECONDS),
-        (stream_options, {"failOnDataLoss": "maybe"}, "is one of true, false"),
-        (stream_options, {"maxReceiveCount": "0", "deadLetterQueue": "dead"}, WHOLE),
-        (stream_options, {"deadLetterQueue": "a b", "maxReceiveCount": "1"}, "A queue name has"),
+        (source, {"bodyType": "text"}, "is one of string, binary; got 'text'"),
+        (source, {"includeRaw": "yes"}, "is one of true, false; got 'yes'"),
+        (source, {"numPartitions": "0"}, f"{WHOLE} 1 to 100000; got '0'"),
+        (source, {"numPartitions": "2.0"}, WHOLE),
+        (source, {"maxIdsPerPartition": "1000001"}, WHOLE),
+        (source, {"fetchSize": "-1"}, WHOLE),
+        (source, {"fetchSize": "9" * 99}, WHOLE),
+        (source, {"port": "65536"}, WHOLE),
+        (source, {"db": "x"}, WHOLE),
+        (source, {"retryDeadline": "86401"}, f"{SECONDS} 0 to 86400"),
+        (snapshot, {"include": "none"}, "is one of all, visible"),
+        (snapshot, {"startingTimestamp": "soon"}, "is Unix milliseconds, or a time"),
+        (snapshot, {"endingTimestamp": "-5"}, "is Unix milliseconds, or a time"),
+        (snapshot, {"pushdown": ""}, "is one of true, false; got ''"),
+        (stream, {"maxMessagesPerTrigger": "0"}, WHOLE),
+        (stream, {"maxOffsetsPerTrigger": "x"}, WHOLE),
+        (stream, {"visibilityTimeout": "0.5"}, f"{SECONDS} 1 to 9999999; got '0.5'"),
+        (stream, {"visibilityTimeout": "nan"}, SECONDS),
+        (
+            stream,
+            {"consumerGroup": "a:b"},
+            "is 1 to 64 characters of A-Z a-z 0-9 _ . -",
+        ),
+        (stream, {"consumerGroup": "x" * 65}, "is 1 to 64 characters"),
+        (stream, {"idleWait": "0"}, SECONDS),
+        (stream, {"leaseRetention": "1199"}, SECONDS),
+        (stream, {"failOnDataLoss": "maybe"}, "is one of true, false"),
+        (stream, {"maxReceiveCount": "0", "deadLetterQueue": "dead"}, WHOLE),
+        (
+            stream,
+            {"deadLetterQueue": "a b", "maxReceiveCount": "1"},
+            "A queue name has",
+        ),
         (sink, {"delivery": "once"}, "is one of at-least-once, exactly-once"),
         (sink, {"delay": "-1"}, f"{SECONDS} 0 to 9999999"),
         (sink, {"batchSize": "10001"}, WHOLE),
@@ -183,29 +196,29 @@ def test_a_bad_value_is_refused_with_name_rule_and_value(read, options, rule):
 @pytest.mark.parametrize(
     ("read", "options", "text"),
     [
-        (source_options, {}, "Option queue: give just one of queue, subscribe"),
-        (source_options, {"queue": "q", "subscribe": "r"}, "got queue, subscribe."),
-        (source_options, {"queue": "a b"}, "Option queue: A queue name has 1 to 160"),
-        (source_options, {"subscribe": "a,,b"}, "Option subscribe: A queue name has"),
-        (source_options, {"subscribePattern": "("}, "Option subscribePattern: is no regular"),
-        (source_options, {"queue": "q", "ns": "\udcff\ud800"}, "Option ns: "),
-        (source_options, {"queue": "q", "url": "redis://h", "port": "1"}, "leave out port."),
-        (source_options, {"queue": "q", "url": "memory://"}, "Spark's processes could not share"),
-        (source_options, {"queue": "q", "url": "h:6379"}, "begins with redis://, rediss://"),
-        (source_options, {"queue": "q", "url": "redis://[h"}, "is not a URL such as"),
+        (source, {}, "Option queue: give just one of queue, subscribe"),
+        (source, {"queue": "q", "subscribe": "r"}, "got queue, subscribe."),
+        (source, {"queue": "a b"}, "Option queue: A queue name has 1 to 160"),
+        (source, {"subscribe": "a,,b"}, "Option subscribe: A queue name has"),
+        (source, {"subscribePattern": "("}, "Option subscribePattern: is no regular"),
+        (source, {"queue": "q", "ns": "\udcff\ud800"}, "Option ns: "),
+        (source, {"queue": "q", "url": "redis://h", "port": "1"}, "leave out port."),
+        (source, {"queue": "q", "url": "memory://"}, "Spark's processes could not share"),
+        (source, {"queue": "q", "url": "h:6379"}, "begins with redis://, rediss://"),
+        (source, {"queue": "q", "url": "redis://[h"}, "is not a URL such as"),
         (
-            source_options, {"queue": "q", "passwordEnv": "A", "passwordFile": "b"},
+            source, {"queue": "q", "passwordEnv": "A", "passwordFile": "b"},
             "Option passwordEnv: give it or passwordFile, not both.",
         ),
         (
-            stream_options,
+            stream,
             {"queue": "q", "maxMessagesPerTrigger": "1", "maxOffsetsPerTrigger": "1"},
             "Option maxOffsetsPerTrigger: is another name of maxMessagesPerTrigger.",
         ),
-        (stream_options, {"queue": "q", "maxReceiveCount": "1"}, "give both, or neither."),
-        (stream_options, {"queue": "q", "deadLetterQueue": "d"}, "give both, or neither."),
+        (stream, {"queue": "q", "maxReceiveCount": "1"}, "give both, or neither."),
+        (stream, {"queue": "q", "deadLetterQueue": "d"}, "give both, or neither."),
         (
-            stream_options, {"subscribe": "q,d", "maxReceiveCount": "1", "deadLetterQueue": "d"},
+            stream, {"subscribe": "q,d", "maxReceiveCount": "1", "deadLetterQueue": "d"},
             "Option deadLetterQueue: 'd' is read by this stream itself.",
         ),
         (sink, {"queue": "q", "writeId": "a"}, "Option writeId: names a batch write with"),
@@ -228,20 +241,20 @@ def test_options_that_contradict_each_other_are_refused(read, options, text):
 @pytest.mark.parametrize(
     ("read", "name", "way"),
     [
-        (source_options, "visibiltyTimeout", "did you mean visibilityTimeout?"),
-        (source_options, "quue", "did you mean queue?"),
-        (snapshot_options, "startTimestamp", "did you mean startingTimestamp?"),
-        (stream_options, "maxMessagePerTrigger", "did you mean maxMessagesPerTrigger?"),
+        (source, "visibiltyTimeout", "did you mean visibilityTimeout?"),
+        (source, "quue", "did you mean queue?"),
+        (snapshot, "startTimestamp", "did you mean startingTimestamp?"),
+        (stream, "maxMessagePerTrigger", "did you mean maxMessagesPerTrigger?"),
         (sink, "batch_size", "did you mean batchSize?"),
         (sink, "zzz", "there are url, host, port,"),
         pytest.param(sink, "zzz", "passwordEnv, passwordFile,"),
         # what is good for one way of reading or writing is not for another
-        (snapshot_options, "visibilityTimeout", "there is no such option here"),
-        (snapshot_options, "maxMessagesPerTrigger", "there is no such option here"),
-        (stream_options, "include", "there is no such option here"),
-        (stream_options, "pushdown", "there is no such option here"),
+        (snapshot, "visibilityTimeout", "there is no such option here"),
+        (snapshot, "maxMessagesPerTrigger", "there is no such option here"),
+        (stream, "include", "there is no such option here"),
+        (stream, "pushdown", "there is no such option here"),
         (sink, "consumerGroup", "there is no such option here"),
-        (source_options, "delivery", "there is no such option here"),
+        (source, "delivery", "there is no such option here"),
     ],
 )
 def test_an_unknown_option_is_refused_with_what_was_meant(read, name, way):

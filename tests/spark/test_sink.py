@@ -637,7 +637,7 @@ def test_writers_know_their_batch_from_the_task(monkeypatch):
             return {"sql.streaming.queryId": "id", "streaming.sql.batchId": "12"}[name]
 
     monkeypatch.setattr(sink.TaskContext, "get", Context)
-    assert sink.batch_of_task() == ("id", 12)
+    assert sink.read_query_and_batch() == ("id", 12)
 
 
 def test_a_restored_time_is_right_whatever_the_session_says(env, queue):

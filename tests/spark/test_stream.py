@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from redis.exceptions import ResponseError
 
 from rsmq import BYTES, RSMQ, QueueNotFound
-from rsmq.operations.spark.in_flight_batches import PART
+from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
 from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption, in_flight_batches
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Died, Env, dies, plain
@@ -225,7 +225,7 @@ def test_a_replayed_batch_is_hidden_again(env, queue):
 def test_a_batch_that_was_received_and_not_logged_is_found_by_the_same_start(
     env, queue, monkeypatch, group
 ):
-    monkeypatch.setattr(in_flight_batches, "HOLD", 0.05)
+    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.05)
     sent = send(env, 5)
     query = env.query(limit=ReadMaxRows(2), **group)
     query.run()
@@ -262,7 +262,7 @@ def test_the_first_batch_that_was_not_logged_comes_back_in_time(env, queue):
 
 
 def test_a_group_finds_what_it_holds_without_a_checkpoint(env, queue, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "HOLD", 0.05)
+    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.05)
     sent = send(env, 6)
     query = env.query(consumerGroup="nightly", limit=ReadMaxRows(2))
     query.run()
@@ -304,7 +304,7 @@ def test_a_claim_that_was_broken_off_is_one_batch(env, queue, answered):
 @pytest.mark.parametrize("answered", [False, True])
 def test_an_acknowledgement_that_was_broken_off_is_completed(env, queue, answered):
     env.rsmq.create_queue("r")
-    send(env, 2 * PART + 1)
+    send(env, 2 * MAX_PART_MESSAGES + 1)
     send(env, 5, "r")
     query = env.query(subscribe="q,r", queue="")
     query.run()
@@ -318,20 +318,20 @@ def test_an_acknowledgement_that_was_broken_off_is_completed(env, queue, answere
             calls += 1
         else:
             break
-        assert len(query.ids()) == 2 * PART + 6
+        assert len(query.ids()) == 2 * MAX_PART_MESSAGES + 6
     assert env.scores("q") == env.scores("r") == {}
     assert env.raw.exists(env.keys("q").leases, env.keys("r").leases) == 0
 
 
 def test_parts_that_are_gone_are_no_hindrance_to_an_acknowledgement(env, queue):
-    send(env, 2 * PART)
+    send(env, 2 * MAX_PART_MESSAGES)
     query = env.query()
     query.run()
     lease_name = query.offsets[-1]["lease"]
     env.raw.hdel(env.keys().leases, f"{lease_name}:1:0")
     query.restart()
     assert query.run() is None
-    assert len(env.scores()) == PART
+    assert len(env.scores()) == MAX_PART_MESSAGES
     assert env.raw.exists(env.keys().leases) == 0
 
 
@@ -392,7 +392,7 @@ def test_stop_releases_nothing(env, queue):
 
 
 def test_a_group_has_one_living_query(env, queue, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "HOLD", 1)
+    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 1)
     send(env, 1)
     living = env.query(consumerGroup="nightly")
     living.poll()
@@ -410,7 +410,7 @@ def test_a_group_has_one_living_query(env, queue, monkeypatch):
 
 
 def test_a_group_that_was_silent_for_too_long_is_told(env, queue, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "HOLD", 1)
+    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 1)
     send(env, 1)
     silent = env.query(consumerGroup="nightly")
     silent.run()
@@ -424,8 +424,8 @@ def test_a_group_that_was_silent_for_too_long_is_told(env, queue, monkeypatch):
 
 
 def test_a_group_has_one_living_query_before_there_is_a_queue_too(env, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "HOLD", 0.5)
-    monkeypatch.setattr(in_flight_batches, "_LIST", 0.0)
+    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(in_flight_batches, "_QUEUE_LIST_SECONDS", 0.0)
     options = {"subscribePattern": "orders-.*", "queue": "", "consumerGroup": "nightly"}
     first, second = env.query(**options), env.query(**options)
     with suppress(InvalidOption):
@@ -460,7 +460,7 @@ def test_queues_share_a_batch_and_one_leaves_its_share_to_others(env):
 
 
 def test_queues_of_a_pattern_come(env, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "_LIST", 0.0)
+    monkeypatch.setattr(in_flight_batches, "_QUEUE_LIST_SECONDS", 0.0)
     query = env.query(subscribePattern="orders-.*", queue="")
     assert query.run() is None
     for name in ("orders-1", "other"):
@@ -661,7 +661,7 @@ def set_back(query, batches):
 def test_new_messages_are_not_received_for_a_batch_that_was_done(
     env, queue, batches, remove, monkeypatch
 ):
-    monkeypatch.setattr(in_flight_batches, "HOLD", 0.3)
+    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.3)
     send(env, 3)
     query = env.query(limit=ReadMaxRows(1), consumerGroup="g")
     assert len(query.run_out()) == 3
@@ -715,8 +715,8 @@ def test_a_batch_that_was_not_acknowledged_is_received_again_as_it_was(env, queu
 def test_a_new_checkpoint_completes_an_acknowledgement_that_was_broken_off(
     env, queue, calls, monkeypatch
 ):
-    monkeypatch.setattr(in_flight_batches, "PART", 2)
-    monkeypatch.setattr(in_flight_batches, "HOLD", 0.3)
+    monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 2)
+    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.3)
     env.rsmq.create_queue("r")
     options = {"subscribe": "q,r", "queue": "", "consumerGroup": "g"}
     send(env, 5)
@@ -822,7 +822,7 @@ def test_a_server_that_stays_away_fails_the_query(durable):
 
 
 def test_a_holder_that_was_silent_for_a_time_asks_before_it_goes_on(env, queue, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "HOLD", 0.3)
+    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.3)
     env.rsmq.send_messages("q", ["a", "b"])
     first = env.query(consumerGroup="g", limit=ReadMaxRows(1))
     first.run()

@@ -105,7 +105,7 @@ class StreamMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("group", [{}, {"consumerGroup": "nightly"}])
 def test_nothing_is_lost_or_doubled_whatever_happens(server, monkeypatch, group):
-    monkeypatch.setattr(in_flight_batches, "HOLD", 0.01)
+    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.01)
 
     def make(machine):
         env = Env(server)

@@ -239,9 +239,9 @@ def _migrate(args: argparse.Namespace) -> Job:
 
 def _transform(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
-    from rsmq.spark.pipelines.transform import function_of  # noqa: PLC0415 - as above
+    from rsmq.spark.pipelines.transform import load_function  # noqa: PLC0415 - as above
 
-    function, source = function_of(args.function), _place(args)
+    function, source = load_function(args.function), _place(args)
     target = _place(args, "to_", source)
     _queues(source, args.queues)
     _queues(target, [] if args.create else [args.to])

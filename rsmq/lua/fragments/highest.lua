@@ -1,15 +1,15 @@
--- The highest number of each of many names: a hash from name to msgpack of {number, its decision
--- that is not carried out or '', ms when it expires}. The field '' has the cursor of the next
--- clean-up.
+-- The highest number of each of many names: a hash by name, each value msgpack of {number, its decision if that
+-- was not carried out, else '', ms when it is deleted}. The field '' has the cursor of the next scan for expired
+-- names.
 
--- Returns the highest number of a name; nil without one.
+-- Returns the highest number of a name; nil if none is stored.
 local function highest_of(key, name)
   local stored = redis.call('HGET', key, name)
   return stored and cmsgpack.unpack(stored)[1]
 end
 
--- Stores the number unless a higher one is stored, and returns whether it did. If there are many
--- names, it reads some of them and removes those that have expired.
+-- Stores a number without a decision unless a higher one is stored; returns whether it did. If there are more
+-- than 100 names, scans about 20 of them and deletes those that are expired.
 local function raise_to(key, name, number, lifetime)
   local last, now = highest_of(key, name), server_time_ms()
   if last and last > number then
@@ -19,7 +19,7 @@ local function raise_to(key, name, number, lifetime)
   keep_for(key, lifetime)
   if redis.call('HLEN', key) > 100 then
     local scan = redis.pcall('HSCAN', key, redis.call('HGET', key, '') or '0', 'COUNT', '20')
-    local members = scan[2] or {} -- if the user lacks the right, they expire with the key
+    local members = scan[2] or {} -- without the right to scan, names are deleted with the key
     for at = 1, #members, 2 do
       if members[at] ~= '' and cmsgpack.unpack(members[at + 1])[3] < now then
         redis.call('HDEL', key, members[at])

@@ -1,9 +1,9 @@
 """
-Batches of a stream that are received together and acknowledged together.
+Batches of a stream, whose messages are received together and acknowledged together.
 
-A batch has a name, ``{lease}:{number}``, and parts. What it holds is kept beside the queue as
-receipts, so that whoever knows the name can read, extend and acknowledge it, after a restart too.
-Everything here is done at most once however often it is run: part by part.
+A batch has the name ``{lease}:{number}`` and consists of parts. Redis stores its receipts beside
+the queue, so any process that knows the name can read, extend and acknowledge the batch, after a
+restart too. Every operation here is idempotent, and works on one part.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from rsmq.wire.limits import MAX_BATCH_BYTES
 from rsmq.wire.names import encode_name
 from rsmq.wire.stored import parse_integer
 
-#: Messages of a part.
-PART = 1000
+#: The most messages of a part.
+MAX_PART_MESSAGES = 1000
 
-_ROOM = digits(MAX_BATCH_BYTES)
+_MAX_BODY_BYTES = digits(MAX_BATCH_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
+class DeadLetterPolicy:
     """
-    Where messages go that were received too often, whatever the queue's policy says.
+    The dead-letter policy of a stream, which replaces the policies of its queues.
 
     Attributes:
         queue: the dead-letter queue.
-        max_receives: receives after which a message goes there.
+        max_receives: the receive count at which a message is moved instead of received again.
     """
 
     queue: str
@@ -44,13 +44,13 @@ class DeadLetters:
 @dataclass(frozen=True, slots=True)
 class LeasedMessages:
     """
-    The messages of a part that the lease still holds, column by column.
+    The messages of a part whose receipts are still valid, column by column.
 
     Attributes:
         ids: their ids, as stored.
         raws: their bodies.
-        receive_counts: how often each was received, this time included.
-        first_received_ms: when each was first received; None where another client left it out.
+        receive_counts: how often each was received, including this time.
+        first_received_ms: when each was first received, Unix ms; None if that is not a number.
     """
 
     ids: list[bytes]
@@ -61,7 +61,7 @@ class LeasedMessages:
 
 class Batch(NamedTuple):
     """
-    A batch of a lease; as text its name.
+    The identity of a batch; as a text, its name.
 
     Attributes:
         lease: the name of the lease.
@@ -75,8 +75,8 @@ class Batch(NamedTuple):
         return f"{self.lease}:{self.number}"
 
 
-def sizes_of(packed: bytes | None) -> list[int]:
-    """The sizes of a batch's parts, as its field of the queue's leases has them."""
+def parse_part_sizes(packed: bytes | None) -> list[int]:
+    """Return the sizes of a batch's parts, from its field in the leases of a queue."""
     return [] if packed is None else msgpack.unpackb(packed)[1:]
 
 
@@ -85,21 +85,35 @@ def lease_messages(
     keys: QueueKeys,
     batch: Batch,
     part: int,
-    most: int,
+    max_messages: int,
     *,
     vt: float,
     latest_ms: int | None,
     lifetime: float,
-    dead_letters: DeadLetters | None,
+    dead_letters: DeadLetterPolicy | None,
     query: str,
 ) -> Operation[tuple[int, bool]]:
     """
-    Receive messages as a part of a batch; how many, and whether there may be more.
+    Receive messages as a part of a batch; if the part exists already, change nothing.
 
-    A part that is there already stays as it is. ``query`` is as for acknowledge_leased.
+    Args:
+        namespace: the queue's namespace.
+        keys: the queue's keys.
+        batch: the batch.
+        part: the number of the part, from 0.
+        max_messages: the most messages to receive; more than 1,000 count as 1,000.
+        vt: the visibility timeout, seconds.
+        latest_ms: receives only messages that became visible until this Unix time in ms; None is
+            the server's present time.
+        lifetime: how long the receipts are stored, seconds.
+        dead_letters: the dead-letter policy; None is the queue's own.
+        query: the query's name, as in ``acknowledge_leased``.
+
+    Returns:
+        The number of messages in the part, and whether there may be more to receive.
 
     Raises:
-        CheckpointSetBack: there is no part of this batch, and it, or a later one, was acknowledged.
+        CheckpointSetBack: the part does not exist, and the batch or a later one was acknowledged.
     """
     return Operation(
         load("lease_messages"),
@@ -108,8 +122,8 @@ def lease_messages(
             batch.lease.encode(),
             digits(batch.number),
             digits(part),
-            digits(min(most, PART)),
-            _ROOM,
+            digits(min(max_messages, MAX_PART_MESSAGES)),
+            _MAX_BODY_BYTES,
             digits(round(vt * 1000)),
             b"" if latest_ms is None else digits(latest_ms),
             digits(round(lifetime * 1000)),
@@ -124,28 +138,30 @@ def lease_messages(
     )
 
 
-def leased_messages(keys: QueueKeys, batch: Batch, part: int) -> Operation[LeasedMessages | None]:
-    """What a part holds; None if there is no such part. Changes nothing."""
-    return _of_part("leased_messages", keys, batch, part, parse=_leased)
+def get_leased_messages(
+    keys: QueueKeys, batch: Batch, part: int
+) -> Operation[LeasedMessages | None]:
+    """Return the messages of a part; None if the part does not exist. Changes nothing."""
+    return _part_operation("get_leased_messages", keys, batch, part, parse=_parse_leased)
 
 
-def _leased(reply: Any) -> LeasedMessages | None:
+def _parse_leased(reply: Any) -> LeasedMessages | None:
     if reply is None:
         return None
-    packed, told = reply
-    now, ids, again = msgpack.unpackb(packed, raw=True)
+    packed, places_and_bodies = reply
+    received_ms, ids, received_before = msgpack.unpackb(packed, raw=True)
     counts: list[int] = [1] * len(ids)
-    firsts: list[int | None] = [now] * len(ids)
-    for at in range(0, len(again), 3):
-        place = again[at] - 1
-        counts[place] = int(again[at + 1])
-        firsts[place] = parse_integer(again[at + 2] or None)
-    if len(told) < 2 * len(ids):  # some are held no more
-        places = [place - 1 for place in told[::2]]
+    first_ms: list[int | None] = [received_ms] * len(ids)
+    for index in range(0, len(received_before), 3):
+        place = received_before[index] - 1
+        counts[place] = int(received_before[index + 1])
+        first_ms[place] = parse_integer(received_before[index + 2] or None)
+    if len(places_and_bodies) < 2 * len(ids):  # some receipts are not valid any more
+        places = [place - 1 for place in places_and_bodies[::2]]
         ids = [ids[place] for place in places]
         counts = [counts[place] for place in places]
-        firsts = [firsts[place] for place in places]
-    return LeasedMessages(ids, told[1::2], counts, firsts)
+        first_ms = [first_ms[place] for place in places]
+    return LeasedMessages(ids, places_and_bodies[1::2], counts, first_ms)
 
 
 def acknowledge_leased(
@@ -158,18 +174,18 @@ def acknowledge_leased(
     query: str,
 ) -> Operation[tuple[int, int]]:
     """
-    Remove what a part holds, and store the number of the batch as acknowledged.
+    Delete the messages of a part, and store the number of the batch as acknowledged.
 
     Args:
-        namespace: the queue's.
-        keys: the queue's.
-        batch: which.
-        part: its number; where there is no such part, only the number of the batch is stored.
-        lifetime: how long that number is kept, seconds.
-        query: the name under which it is kept, for all queues of the query.
+        namespace: the queue's namespace.
+        keys: the queue's keys.
+        batch: the batch.
+        part: the number of the part; if it does not exist, only the number of the batch is stored.
+        lifetime: how long that number is stored, seconds.
+        query: the name under which it is stored, for all queues of the query.
 
     Returns:
-        How many were removed, and how many another consumer has received since.
+        How many messages were deleted, and how many another consumer has received since.
     """
     return Operation(
         load("acknowledge_leased"),
@@ -190,7 +206,11 @@ def acknowledge_leased(
 def keep_acknowledged(
     namespace: Namespace, query: str, *, lifetime: float
 ) -> Operation[int | None]:
-    """Keep the number of the last batch that a query acknowledged for longer; that number."""
+    """
+    Store the number of the last batch that a query acknowledged for ``lifetime`` seconds from now.
+
+    The operation returns that number; None if no number is stored.
+    """
     return Operation(
         load("keep_acknowledged"),
         (namespace.acknowledged,),
@@ -203,12 +223,19 @@ def keep_acknowledged(
 def extend_leased(
     keys: QueueKeys, batch: Batch, part: int, *, vt: float, lifetime: float
 ) -> Operation[tuple[int, int]]:
-    """Hide what a part holds for longer; how many, and how many another consumer has by now."""
+    """
+    Hide the messages of a part for ``vt`` seconds from now, unless they are hidden for longer.
+
+    Also stores the receipts for ``lifetime`` seconds from now.
+
+    Returns:
+        How many messages have valid receipts, and how many another consumer has received since.
+    """
     times = digits(round(vt * 1000)), digits(round(lifetime * 1000))
-    return _of_part("extend_leased", keys, batch, part, *times, parse=tuple)
+    return _part_operation("extend_leased", keys, batch, part, *times, parse=tuple)
 
 
-def _of_part(
+def _part_operation(
     name: str, keys: QueueKeys, batch: Batch, part: int, *args: bytes, parse: Any
 ) -> Operation[Any]:
     return Operation(
@@ -221,12 +248,24 @@ def _of_part(
     )
 
 
-def hold_lease(
+def acquire_lease(
     keys: QueueKeys, lease: str, holder: str, *, seconds: float, lifetime: float
 ) -> Operation[float]:
-    """Be the holder of a lease for a time; 0, or for how many seconds another one is."""
+    """
+    Acquire or renew a lease on a queue, unless another holder has it.
+
+    Args:
+        keys: the queue's keys.
+        lease: the name of the lease.
+        holder: the id of the process that acquires it.
+        seconds: for how long it is acquired.
+        lifetime: how long it is stored, seconds.
+
+    Returns:
+        0; or if another holder has the lease, the seconds until that ends.
+    """
     return Operation(
-        load("hold_lease"),
+        load("acquire_lease"),
         (keys.hash, keys.leases),
         (
             lease.encode(),
@@ -240,6 +279,7 @@ def hold_lease(
     )
 
 
-def forget_leases(keys: QueueKeys) -> Operation[int]:
-    """Forget what nobody has kept for as long as it was to be kept; how many fields."""
-    return Operation(load("forget_leases"), (keys.leases,), (), int, Retry.ALWAYS, (keys.name,))
+def delete_expired_leases(keys: QueueKeys) -> Operation[int]:
+    """Delete leases and batches whose lifetime is over; return the number of deleted fields."""
+    script = load("delete_expired_leases")
+    return Operation(script, (keys.leases,), (), int, Retry.ALWAYS, (keys.name,))

@@ -1,8 +1,9 @@
 """
-Writes in two steps: tasks stage messages, one decision publishes them.
+Writes in two steps: tasks stage messages, then one decision publishes them.
 
-A write has a name and batches with growing numbers; of each batch one decision is carried out,
-once, however often it is asked for and whoever dies half-way.
+A write has a name, and batches with ascending numbers. For each batch one decision is stored, and
+its parts are published exactly once, even if processes die and calls are repeated. Every operation
+here is idempotent.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import check_body_size
 from rsmq.wire.names import decode_name, encode_name
 
-#: By a queue's name: the parts of it that count.
+#: The parts that are to be published, by the name of their queue.
 Decision = dict[str, list[str]]
 
 
@@ -34,7 +35,22 @@ def stage_messages(
     delay_ms: int | None,
     lifetime: float,
 ) -> Operation[int]:
-    """Stage messages under a name: ``RestoredMessage`` for a restore, otherwise bodies."""
+    """
+    Store messages as a part, which no consumer sees until it is published.
+
+    Args:
+        keys: the queue's keys.
+        part: the name of the part.
+        messages: bodies to send; or each a ``RestoredMessage``, which keeps id, times and counts.
+        largest: the size of the largest body, as ``maxsize`` counts it; 0 is not checked.
+        delay_ms: how long the messages are hidden after publishing; None is the queue's delay.
+        lifetime: how long the part is stored, seconds.
+
+    Raises:
+        MessageTooLong: a body is larger than ``maxsize``, or the part larger than a value that
+            Redis accepts.
+        QueueNotFound: the queue does not exist.
+    """
     delay = b"" if delay_ms is None else digits(delay_ms)
     packed: tuple[bytes, bytes, list[Any]]
     if messages and isinstance(messages[0], RestoredMessage):
@@ -42,7 +58,8 @@ def stage_messages(
         packed = b"restore", b"", rows
     else:
         packed = delay, b"".join(make_id_suffixes(len(messages))), list(messages)
-    # All of it is one value: so the largest body that can be staged is somewhat smaller.
+    # A part is one value in Redis, so the largest body that can be staged is a little smaller than
+    # one that can be sent.
     stored = msgpack.packb(packed, use_bin_type=False)
     check_body_size(len(stored))
     return Operation(
@@ -61,14 +78,27 @@ def stage_messages(
     )
 
 
-def adopt_staged(
+def decide_write(
     namespace: Namespace, write: str, batch: int, decision: Decision, *, lifetime: float
 ) -> Operation[tuple[int, Decision | None] | None]:
     """
-    Decide what counts, if nothing is decided yet.
+    Store which staged parts of a batch are to be published, unless a decision is stored already.
 
-    The result is a batch and what is to be carried out of it, None when it was carried out; or
-    nothing if parts are missing.
+    Args:
+        namespace: the namespace of the queues.
+        write: the name of the write.
+        batch: the number of the batch.
+        decision: the parts to publish.
+        lifetime: how long the decision and the parts are stored, seconds.
+
+    Returns:
+        The number of a batch, and the decision to carry out for it:
+
+        - those that are stored, if that decision was not carried out yet;
+        - the stored batch and None, if it is this batch or a later one, and was carried out;
+        - else this batch and its decision, which are now stored.
+
+        None if a part of the decision is missing; then nothing is stored.
     """
 
     def parse(reply: list[Any]) -> tuple[int, Decision | None] | None:
@@ -86,7 +116,7 @@ def adopt_staged(
         for queue, parts in decision.items()
     ]
     return Operation(
-        load("adopt_staged"),
+        load("decide_write"),
         (namespace.written, *(namespace.queue(queue).staged for queue in decision)),
         (
             write.encode(),
@@ -101,7 +131,13 @@ def adopt_staged(
 
 
 def publish_staged(keys: QueueKeys, part: str, *, realtime: bool) -> Operation[int | None]:
-    """Send what was staged under a name; how many, 0 if it was sent before, None if it is lost."""
+    """
+    Send or restore the messages of a staged part; ``realtime`` also notifies as Node does.
+
+    Returns:
+        The number of messages that were added: 0 if the part was published before; None if the
+        part is not stored any more.
+    """
     return Operation(
         load("publish_staged"),
         (keys.hash, keys.zset, keys.staged),
@@ -112,12 +148,16 @@ def publish_staged(keys: QueueKeys, part: str, *, realtime: bool) -> Operation[i
     )
 
 
-def finish_staged(
+def finish_write(
     namespace: Namespace, write: str, batch: int, *, lifetime: float
 ) -> Operation[int]:
-    """Note that what was decided of a batch was carried out; the last batch that is noted."""
+    """
+    Store that the decision of a batch was carried out, for ``lifetime`` seconds from now.
+
+    The operation returns the number of the last batch that is stored: this one, or a later one.
+    """
     return Operation(
-        load("finish_staged"),
+        load("finish_write"),
         (namespace.written,),
         (write.encode(), digits(batch), digits(round(lifetime * 1000))),
         int,

@@ -1,8 +1,8 @@
 """
-Jobs that people run on queues: functions here, and the commands of ``rsmq-pipeline``.
+Jobs on queues that run in Spark, as functions; ``rsmq-pipeline`` runs them as commands.
 
-Each takes a SparkSession first, and ``Queues``, which say where queues are; each tells its
-progress to a function, if it is given one, and returns what it has done.
+The first argument of each job is a SparkSession; ``Queues`` name a server and a namespace. A job
+reports its progress to the function ``tell``, if there is one, and returns a result with counts.
 """
 
 from rsmq.spark.pipelines.archive import Archived, archive

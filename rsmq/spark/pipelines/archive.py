@@ -1,5 +1,5 @@
 """
-Archive: queues into Parquet files, one folder for each day.
+The job archive: moves messages into Parquet files, one folder for each day.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from rsmq.spark.pipelines.folders import refuse_stream_folder, require_same_checkpoint
 from rsmq.spark.pipelines.progress import Progress, Tell, nobody
-from rsmq.spark.pipelines.queues import Queues, subscribed
-from rsmq.spark.pipelines.streams import run, stream
+from rsmq.spark.pipelines.queues import Queues, join_names
+from rsmq.spark.pipelines.streams import read_stream, run_stream
 
 
 @dataclass(frozen=True, slots=True)
 class Archived:
     """
-    What an archive has done.
+    The result of an archive.
 
     Attributes:
-        messages: how many it wrote.
-        lost: how many other consumers had taken meanwhile, of all batches but the last; those are
-            not removed.
-        path: where they are.
+        messages: how many messages it wrote.
+        lost: how many messages other consumers had received meanwhile, in all batches but the
+            last; these are not deleted from the queue.
+        path: the folder of the archive.
     """
 
     messages: int
@@ -48,54 +48,57 @@ def archive(
     """
     Move messages to Parquet, in folders ``date=2026-01-31`` by the day when they were sent (UTC).
 
-    Each message is in the archive exactly once for readers that know Spark's ``_spark_metadata``,
-    as ``spark.read.parquet(path)`` does, and removed from its queue after that; other readers may
-    see the rows of a batch twice that a crash broke off.
+    A message without a known sent time goes by the time of its first receive, else by the present.
+
+    Readers that use Spark's ``_spark_metadata``, as ``spark.read.parquet(path)`` does, see each
+    message exactly once. It is deleted from its queue after it was archived. Other readers may see
+    the rows of a batch twice if a crash interrupted it.
 
     Args:
         spark: the session.
-        source: where the queues are.
-        queues: one name or several.
+        source: the server and the namespace of the queues.
+        queues: the name of one queue, or several names.
         path: the folder; a run adds to it.
-        checkpoint: where Spark keeps how far it is; by default ``_checkpoint`` in the folder. One
-            archive, one checkpoint, forever.
-        follow: True goes on with what comes, until it is stopped.
-        keep: True copies what there is, hidden messages too, and leaves the queues as they are; a
-            second run copies it again.
-        text: True stores messages as text; bytes that are no UTF-8 become U+FFFD.
-        batch: how many messages a batch has at most.
-        tell: is told the progress.
+        checkpoint: the folder where Spark stores its progress; by default ``_checkpoint`` in the
+            folder of the archive. An archive must always have the same checkpoint.
+        follow: True waits for new messages and runs until it is stopped.
+        keep: True copies all messages, including hidden ones, and does not change the queues; a
+            second run copies them again.
+        text: True stores messages as text; bytes that are not UTF-8 become U+FFFD.
+        batch: the most messages of a batch.
+        tell: a function that is called with each ``Progress``.
 
     Raises:
-        InvalidOption: what the folder has does not go with this run.
+        InvalidOption: the folder has batches of another checkpoint, or files that do not fit
+            this kind of run.
     """
     body = "string" if text else "binary"
     if keep:
         refuse_stream_folder(spark, path)
-        options = source.options(subscribe=subscribed(queues), bodyType=body)
+        options = source.options(subscribe=join_names(queues), bodyType=body)
         frame = spark.read.format("rsmq").options(**options).load()
         tell(Progress("archive", "copying"))
-        messages = Observation()  # counted on their way: another look could find others
+        messages = Observation()  # counted while they are copied: a second read could differ
         number = functions.count(functions.lit(1)).alias("number")
-        copy = _dated(frame).observe(messages, number).write
+        copy = _add_date(frame).observe(messages, number).write
         copy.partitionBy("date").mode("append").parquet(path)
         return Archived(int(messages.get["number"]), 0, path)
     checkpoint = checkpoint or f"{path}/_checkpoint"
     require_same_checkpoint(spark, path, checkpoint)
-    frame = stream(spark, source, queues, bodyType=body, maxMessagesPerTrigger=batch)
+    frame = read_stream(spark, source, queues, bodyType=body, maxMessagesPerTrigger=batch)
     writer = (
-        _dated(frame)
-        .drop("visible_at")  # of messages that are held: nothing
+        _add_date(frame)
+        .drop("visible_at")  # always null in a stream
         .writeStream.format("parquet")
         .partitionBy("date")
         .option("path", path)
         .option("checkpointLocation", checkpoint)
     )
-    count = run("archive", writer, follow=follow, tell=tell)
+    count = run_stream("archive", writer, follow=follow, report_progress=tell)
     return Archived(count.messages, count.lost, path)
 
 
-def _dated(frame: DataFrame) -> DataFrame:
-    known = functions.coalesce("sent", "first_received", functions.current_timestamp())
-    in_utc = functions.to_utc_timestamp(known, functions.current_timezone())
+def _add_date(frame: DataFrame) -> DataFrame:
+    time = functions.coalesce("sent", "first_received", functions.current_timestamp())
+    in_utc = functions.to_utc_timestamp(time, functions.current_timezone())
     return frame.withColumn("date", functions.to_date(in_utc))

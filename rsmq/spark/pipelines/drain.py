@@ -1,5 +1,5 @@
 """
-Drain: all visible messages of queues, into files or nowhere.
+The job drain: removes all visible messages from queues, into files or for good.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.folders import require_same_checkpoint
 from rsmq.spark.pipelines.progress import Tell, nobody
 from rsmq.spark.pipelines.queues import Queues
-from rsmq.spark.pipelines.streams import run, stream
+from rsmq.spark.pipelines.streams import read_stream, run_stream
 
 KINDS = ("json", "csv", "parquet", "text", "none")
 
@@ -21,13 +21,13 @@ KINDS = ("json", "csv", "parquet", "text", "none")
 @dataclass(frozen=True, slots=True)
 class Drained:
     """
-    What a drain has done.
+    The result of a drain.
 
     Attributes:
-        messages: how many it took out.
-        lost: how many other consumers had taken meanwhile, of all batches but the last; those are
-            not removed.
-        path: where they are; None for nowhere.
+        messages: how many messages it removed.
+        lost: how many messages other consumers had received meanwhile, in all batches but the
+            last; these are not deleted from the queue.
+        path: the folder of the files; None with the kind ``none``.
     """
 
     messages: int
@@ -47,23 +47,28 @@ def drain(
     tell: Tell = nobody,
 ) -> Drained:
     """
-    Take out what is due when this begins, and end; hidden messages stay.
+    Remove the messages that are visible when the drain starts; hidden messages stay.
 
     Args:
         spark: the session.
-        source: where the queues are.
-        queues: one name or several.
+        source: the server and the namespace of the queues.
+        queues: the name of one queue, or several names.
         path: the folder for the files; None with kind ``none``.
-        checkpoint: where Spark keeps how far it is; by default ``_checkpoint`` in the folder.
-        kind: ``parquet`` (bodies as bytes); ``json`` or ``csv`` (bodies as text, and those that are
-            no UTF-8 also as base64 in ``raw``); ``text`` (bodies only, what is not UTF-8 as
-            U+FFFD); or ``none``: they are removed for good.
-        batch: how many messages a batch has at most.
-        tell: is told the progress.
+        checkpoint: the folder where Spark stores its progress; by default ``_checkpoint`` in the
+            folder of the files.
+        kind: the kind of the files:
+
+            - ``parquet``: bodies as bytes;
+            - ``json`` or ``csv``: bodies as text; those that are not UTF-8, or contain U+FFFD,
+              also as base64 in the column ``raw``;
+            - ``text``: bodies only; bytes that are not UTF-8 become U+FFFD;
+            - ``none``: no files, the messages are removed for good.
+        batch: the most messages of a batch.
+        tell: a function that is called with each ``Progress``.
 
     Raises:
-        InvalidOption: kind is unknown, or does not go with the path; or what the folder has does
-            not go with this run.
+        InvalidOption: the kind is unknown, or does not fit the path; there is no checkpoint; or
+            the folder has batches of another checkpoint, or files that no stream wrote.
     """
     if kind not in KINDS:
         raise InvalidOption("kind", f"is one of {', '.join(KINDS)}; got {kind!r}.", value=kind)
@@ -75,15 +80,17 @@ def drain(
     if path is not None:
         require_same_checkpoint(spark, path, checkpoint)
     body = {"bodyType": "binary"} if kind == "parquet" else {"includeRaw": kind in ("json", "csv")}
-    frame = stream(spark, source, queues, maxMessagesPerTrigger=batch, **body).drop("visible_at")
+    frame = read_stream(spark, source, queues, maxMessagesPerTrigger=batch, **body).drop(
+        "visible_at"
+    )
     if kind == "text":
         frame = frame.select("message")
     elif kind in ("json", "csv"):
-        odd = functions.col("message").contains("\ufffd")
-        frame = frame.withColumn("raw", functions.when(odd, functions.base64("raw")))
+        is_lossy = functions.col("message").contains("\ufffd")
+        frame = frame.withColumn("raw", functions.when(is_lossy, functions.base64("raw")))
     writer = frame.writeStream.format("noop" if path is None else kind)
     if path is not None:
         writer = writer.option("path", path)
     writer = writer.option("checkpointLocation", checkpoint)
-    count = run("drain", writer, follow=False, tell=tell)
+    count = run_stream("drain", writer, follow=False, report_progress=tell)
     return Drained(count.messages, count.lost, path)

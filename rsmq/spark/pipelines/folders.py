@@ -1,5 +1,5 @@
 """
-Output folders of streams, on any file system that Spark supports.
+The output folders of streams, on any file system that Spark supports.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from pyspark.sql import SparkSession
 
 from rsmq.errors import InvalidOption
 
-#: Where Spark's file sink keeps which files count.
-_LOG = "_spark_metadata"
+#: The folder in which Spark's file sink lists the files that it has committed, by batch.
+_SINK_LOG = "_spark_metadata"
 
 
 def require_same_checkpoint(spark: SparkSession, path: str, checkpoint: str) -> None:
     """
-    See that a stream goes on in a folder where it stopped.
+    Check that a checkpoint belongs to the stream that has written to a folder.
 
-    The file sink leaves out batches whose numbers the folder has already: with another checkpoint,
-    which counts from 0 again, their messages would be lost.
+    The file sink skips batches whose numbers the folder has already. With another checkpoint, which
+    counts from 0 again, the messages of these batches would be lost.
 
     Raises:
-        InvalidOption: the folder has batches that the checkpoint does not know, or files that a
-            stream did not write, which its readers would not see.
+        InvalidOption: the folder has batches that the checkpoint does not have, or files that no
+            stream wrote: readers of the stream's output would not see these files.
     """
-    written = _numbers(spark, f"{path}/{_LOG}")
+    written = _list_batch_numbers(spark, f"{path}/{_SINK_LOG}")
     if written:
-        logged = max(_numbers(spark, f"{checkpoint}/offsets"), default=-1)
+        logged = max(_list_batch_numbers(spark, f"{checkpoint}/offsets"), default=-1)
         if max(written) > logged:
             raise InvalidOption(
                 "checkpoint",
@@ -35,7 +35,7 @@ def require_same_checkpoint(spark: SparkSession, path: str, checkpoint: str) -> 
                 "would be left out. Give the checkpoint of that run, or another folder.",
                 value=checkpoint,
             )
-    elif any(not name.startswith(("_", ".")) for name in names_in(spark, path)):
+    elif any(not name.startswith(("_", ".")) for name in list_names(spark, path)):
         raise InvalidOption(
             "path",
             f"{path} has files that no stream wrote; readers of the archive would not see them. "
@@ -46,12 +46,12 @@ def require_same_checkpoint(spark: SparkSession, path: str, checkpoint: str) -> 
 
 def refuse_stream_folder(spark: SparkSession, path: str) -> None:
     """
-    See that readers of a folder will see files that no stream wrote.
+    Check that no stream has written to a folder, so that readers see files of other origin.
 
     Raises:
-        InvalidOption: a stream has written to it.
+        InvalidOption: a stream has written to the folder.
     """
-    if _LOG in names_in(spark, path):
+    if _SINK_LOG in list_names(spark, path):
         raise InvalidOption(
             "path",
             f"{path} is the archive of a stream: its readers would not see a copy beside it. Give "
@@ -60,16 +60,16 @@ def refuse_stream_folder(spark: SparkSession, path: str) -> None:
         )
 
 
-def names_in(spark: SparkSession, path: str) -> list[str]:
-    """The names of what is in a folder; none if there is no such folder."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - Hadoop's file systems have no other way in
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    system = place.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
-    if not system.exists(place):
+def list_names(spark: SparkSession, path: str) -> list[str]:
+    """Return the names of files and folders in a folder; an empty list if it does not exist."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - the only access to Hadoop's file systems
+    folder = jvm.org.apache.hadoop.fs.Path(path)
+    file_system = folder.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+    if not file_system.exists(folder):
         return []
-    return [str(status.getPath().getName()) for status in system.listStatus(place)]
+    return [str(status.getPath().getName()) for status in file_system.listStatus(folder)]
 
 
-def _numbers(spark: SparkSession, path: str) -> list[int]:
-    stems = [name.removesuffix(".compact") for name in names_in(spark, path)]
+def _list_batch_numbers(spark: SparkSession, path: str) -> list[int]:
+    stems = [name.removesuffix(".compact") for name in list_names(spark, path)]
     return [int(stem) for stem in stems if stem.isdigit()]

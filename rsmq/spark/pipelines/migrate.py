@@ -1,5 +1,5 @@
 """
-Migrate: all queues of a namespace into another one, or to another server.
+The job migrate: copies all queues of a namespace to another namespace or server.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from rsmq.spark.connections import Server
 from rsmq.spark.pipelines.progress import Progress, Tell, nobody
 from rsmq.spark.pipelines.queues import Queues
 
-_KEPT = ("id", "message", "visible_at", "receive_count", "first_received")
+_COMPARED_COLUMNS = ("id", "message", "visible_at", "receive_count", "first_received")
 
 
 @dataclass(frozen=True, slots=True)
 class MigratedQueue:
     """
-    What became of a queue.
+    The result of the migration of one queue.
 
     Attributes:
-        queue: its name.
-        messages: how many there were at the source.
+        queue: the queue's name.
+        messages: the number of messages at the source.
         found: how many of these are at the target.
-        checksum: of ids, bodies, times and counters of those at the source.
-        same: whether those at the target have the same checksum, and the queue the same
+        checksum: the checksum of the ids, bodies, times and counters of the messages at the source.
+        same: whether these messages have the same checksum at the target, and the queue the same
             attributes.
     """
 
@@ -45,12 +45,12 @@ class MigratedQueue:
 @dataclass(frozen=True, slots=True)
 class Migrated:
     """
-    What a migration has done.
+    The result of a migration.
 
     Attributes:
-        queues: each of the queues.
-        messages: how many messages there were at the source.
-        verified: whether all of them are at the target as they were.
+        queues: the result of each queue.
+        messages: the number of messages at the source.
+        verified: whether all queues and messages are at the target unchanged.
     """
 
     queues: tuple[MigratedQueue, ...]
@@ -67,74 +67,80 @@ def migrate(
     tell: Tell = nobody,
 ) -> Migrated:
     """
-    Copy queues with their attributes, ids, times and counters; the source stays as it is.
+    Copy queues with their attributes, and messages with their ids, times and counters.
 
-    What is at the target already stays there, so a migration that was broken off is run again. For
-    an exact copy nobody works on the queues meanwhile; whatever changes is told, not lost.
+    The source is not changed. Queues and messages that are at the target already stay there, so an
+    interrupted migration can be run again. For an exact copy, no client may use the queues
+    meanwhile; the result reports changes, and no message is lost by them.
 
     Args:
         spark: the session.
-        source: where the queues are.
-        target: where they go; dead-letter policies go along.
-        queues: their names; None takes all that are listed.
-        tell: is told the progress.
+        source: the server and the namespace of the queues.
+        target: the server and the namespace to copy to. The dead-letter policy of a queue is
+            copied if its dead-letter queue is copied too.
+        queues: the names of the queues; None is all listed queues.
+        tell: a function that is called with each ``Progress``.
 
     Raises:
         InvalidOption: source and target are the same.
-        QueueNotFound: a queue is missing.
+        QueueNotFound: a queue does not exist.
     """
     if (source.url, source.ns) == (target.url, target.ns):
         raise InvalidOption("target", "is the source itself: give another url or ns.")
-    at, to = source.server(), target.server()
-    names = list(at.rsmq.list_queues() if queues is None else dict.fromkeys(queues))
+    source_server, target_server = source.server(), target.server()
+    names = list(source_server.rsmq.list_queues() if queues is None else dict.fromkeys(queues))
     if not names:
         return Migrated((), 0, verified=True)
-    attributes = {name: at.rsmq.get_queue_attributes(name) for name in names}
+    attributes = {name: source_server.rsmq.get_queue_attributes(name) for name in names}
     for name in names:
-        _create(to, name, attributes[name])
+        _create_queue(target_server, name, attributes[name])
     for name in names:
         policy = attributes[name]
         if policy.dead_letter_queue in names and policy.max_receives:
-            to.rsmq.set_dead_letter_policy(name, policy.dead_letter_queue, policy.max_receives)
+            target_server.rsmq.set_dead_letter_policy(
+                name, policy.dead_letter_queue, policy.max_receives
+            )
 
     subscribe = ",".join(names)
     reader = spark.read.format("rsmq").options(
         **source.options(subscribe=subscribe, bodyType="binary")
     )
-    # Kept: a second reading could find something else to compare with.
-    there = reader.load().select("queue", *_KEPT).persist(StorageLevel.DISK_ONLY)
+    # Persisted, because a second read could differ from what was copied.
+    originals = reader.load().select("queue", *_COMPARED_COLUMNS).persist(StorageLevel.DISK_ONLY)
     try:
-        before = _sums(there)
+        before = _checksums(originals)
         total = sum(number for number, _ in before.values())
         tell(Progress("migrate", f"copying {len(names)} queues, {total} messages"))
-        write = target.options(restore=True, enforceMaxSize=False, queueColumn="queue")
-        there.write.format("rsmq").options(**write).mode("append").save()
+        sink_options = target.options(restore=True, enforceMaxSize=False, queueColumn="queue")
+        originals.write.format("rsmq").options(**sink_options).mode("append").save()
         for name in names:
-            totals = restore_totals(to.namespace.queue(name), attributes[name])
-            to.rsmq.run(totals)
+            operation = restore_totals(target_server.namespace.queue(name), attributes[name])
+            target_server.rsmq.run(operation)
         tell(Progress("migrate", "comparing", total))
         reader = spark.read.format("rsmq").options(
             **target.options(subscribe=subscribe, bodyType="binary")
         )
-        copied = reader.load().select("queue", *_KEPT)
-        after = _sums(copied.join(there.select("queue", "id"), ["queue", "id"], "left_semi"))
+        copied = reader.load().select("queue", *_COMPARED_COLUMNS)
+        after = _checksums(
+            copied.join(originals.select("queue", "id"), ["queue", "id"], "left_semi")
+        )
     finally:
-        there.unpersist()
+        originals.unpersist()
     results = []
     for name in names:
         messages, checksum = before.get(name, (0, 0))
-        found, other = after.get(name, (0, 0))
-        same = (messages, checksum) == (found, other) and _same_attributes(
-            attributes[name], to.rsmq.get_queue_attributes(name)
+        found, target_checksum = after.get(name, (0, 0))
+        same = (messages, checksum) == (found, target_checksum) and _has_same_attributes(
+            attributes[name], target_server.rsmq.get_queue_attributes(name)
         )
         results.append(MigratedQueue(name, messages, found, f"{checksum & 2**64 - 1:016x}", same))
     return Migrated(tuple(results), total, all(result.same for result in results))
 
 
-def _create(to: Server, name: str, attributes: QueueAttributes) -> None:
-    to.rsmq.create_queue(
+def _create_queue(server: Server, name: str, attributes: QueueAttributes) -> None:
+    server.rsmq.create_queue(
         name,
-        # Whole seconds, where another client has stored fractions: rather longer than shorter.
+        # Other clients may have stored fractions: rounded up, messages are rather hidden longer.
         vt=math.ceil(attributes.vt),
         delay=math.ceil(attributes.delay),
         maxsize=min(max(attributes.maxsize, 1024), 65536) if attributes.maxsize != -1 else -1,
@@ -142,17 +148,18 @@ def _create(to: Server, name: str, attributes: QueueAttributes) -> None:
     )
 
 
-def _same_attributes(source: QueueAttributes, target: QueueAttributes) -> bool:
+def _has_same_attributes(source: QueueAttributes, target: QueueAttributes) -> bool:
     names = ("vt", "delay", "maxsize", "dead_letter_queue", "max_receives")
     return all(getattr(source, name) == getattr(target, name) for name in names)
 
 
-def _sums(frame: DataFrame) -> dict[str, tuple[int, int]]:
+def _checksums(frame: DataFrame) -> dict[str, tuple[int, int]]:
+    """Return the number of messages of each queue, and a checksum that ignores their order."""
     rows = (
         frame.groupBy("queue")
         .agg(
             functions.count(functions.lit(1)).alias("number"),
-            functions.bit_xor(functions.xxhash64(*_KEPT)).alias("checksum"),
+            functions.bit_xor(functions.xxhash64(*_COMPARED_COLUMNS)).alias("checksum"),
         )
         .collect()
     )

@@ -16,24 +16,24 @@ from matplotlib import pyplot as plt
 Rows = tuple[dict[str, Any], ...]
 
 _STATES = {"visible": "#3274a1", "in_flight": "#e1812c", "delayed": "#b0b0b0"}
-#: Lines that can be told apart; queues beyond the largest ones are left out, and the title says so.
-_LINES = 10
+#: More lines would be hard to distinguish; smaller queues are left out, and the title reports it.
+_MAX_LINES = 10
 
 
-def draw(folder: Path, found: dict[str, Rows]) -> list[str]:
-    """Draw a report's tables; the files."""
+def draw(folder: Path, tables: dict[str, Rows]) -> list[str]:
+    """Write plots of the tables of a report into a folder, and return the paths of the files."""
     files = [
-        _bars(folder / "depth.png", found["queues"], _STATES, "Messages", "messages"),
+        _bars(folder / "depth.png", tables["queues"], _STATES, "Messages", "messages"),
         _bars(
             folder / "age.png",
-            found["queues"],
+            tables["queues"],
             {"age_p50": "#8cb4d2", "age_p90": "#3274a1", "age_p99": "#1c4461"},
             "Age of messages, percentiles",
             "seconds",
             stacked=False,
         ),
-        _receive_counts(folder / "receive_counts.png", found["receive_counts"]),
-        _by_minute(folder / "by_minute.png", found["by_minute"]),
+        _receive_counts(folder / "receive_counts.png", tables["receive_counts"]),
+        _by_minute(folder / "by_minute.png", tables["by_minute"]),
     ]
     return [str(file) for file in files]
 
@@ -47,12 +47,12 @@ def _bars(
     height = 0.8 if stacked else 0.8 / len(parts)
     for place, (part, colour) in enumerate(parts.items()):
         widths = [row[part] or 0 for row in rows]
-        where = [
-            at + (0 if stacked else (place - len(parts) / 2 + 0.5) * height)
-            for at in range(len(names))
+        positions = [
+            row + (0 if stacked else (place - len(parts) / 2 + 0.5) * height)
+            for row in range(len(names))
         ]
-        axes.barh(where, widths, height, begin if stacked else None, label=part, color=colour)
-        begin = [at + width for at, width in zip(begin, widths, strict=True)]
+        axes.barh(positions, widths, height, begin if stacked else None, label=part, color=colour)
+        begin = [left + width for left, width in zip(begin, widths, strict=True)]
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlabel(unit)
@@ -65,17 +65,17 @@ def _receive_counts(file: Path, rows: Rows) -> Path:
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
     queues = sorted({row["queue"] for row in rows})
     counts = range(max((row["receive_count"] for row in rows), default=0) + 1)
-    below = [0] * len(counts)
+    bottoms = [0] * len(counts)
     for queue in queues:
-        of_queue = {row["receive_count"]: row["messages"] for row in rows if row["queue"] == queue}
-        heights = [of_queue.get(count, 0) for count in counts]
-        axes.bar(counts, heights, bottom=below, label=queue)
-        below = [at + height for at, height in zip(below, heights, strict=True)]
+        messages = {row["receive_count"]: row["messages"] for row in rows if row["queue"] == queue}
+        heights = [messages.get(count, 0) for count in counts]
+        axes.bar(counts, heights, bottom=bottoms, label=queue)
+        bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
     axes.set_xticks(counts, [f"{count}+" if count == 10 else str(count) for count in counts])  # noqa: PLR2004
     axes.set_xlabel("times received")
     axes.set_ylabel("messages")
     axes.set_title("Receive counts")
-    if 0 < len(queues) <= _LINES:
+    if 0 < len(queues) <= _MAX_LINES:
         figure.legend(loc="outside right upper")
     return _save(figure, file)
 
@@ -85,18 +85,18 @@ def _by_minute(file: Path, rows: Rows) -> Path:
     totals: dict[str, int] = {}
     for row in rows:
         totals[row["queue"]] = totals.get(row["queue"], 0) + row["messages"]
-    shown = sorted(totals, key=lambda queue: -totals[queue])[:_LINES]
+    shown = sorted(totals, key=lambda queue: -totals[queue])[:_MAX_LINES]
     for queue in sorted(shown):
-        of_queue = [row for row in rows if row["queue"] == queue]
+        queue_rows = [row for row in rows if row["queue"] == queue]
         axes.plot(
-            [row["minute"] for row in of_queue],
-            [row["messages"] for row in of_queue],
+            [row["minute"] for row in queue_rows],
+            [row["messages"] for row in queue_rows],
             marker=".",
             label=queue,
         )
-    more = len(totals) - len(shown)
+    left_out = len(totals) - len(shown)
     axes.set_title(
-        "Messages sent, by minute" + (f" ({more} smaller queues left out)" if more else "")
+        "Messages sent, by minute" + (f" ({left_out} smaller queues left out)" if left_out else "")
     )
     axes.set_ylabel("messages a minute")
     if shown:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rsmq.spark.connections import Server, server
-from rsmq.spark.options import connection_options
+from rsmq.spark.connection_options import parse_connection_options
+from rsmq.spark.connections import Server, get_server
 from rsmq.wire.keys import DEFAULT_NS
 
 
@@ -19,11 +19,11 @@ class Queues:
     The queues of a namespace on a Redis server.
 
     Attributes:
-        url: ``redis://``, ``rediss://`` or ``unix://``, without a password.
+        url: the URL of the server: ``redis://``, ``rediss://`` or ``unix://``, without a password.
         ns: the namespace.
-        password_env: the environment variable that holds the password.
-        password_file: the file that holds it.
-        strict_names: False also reaches queues whose names Node would refuse.
+        password_env: the environment variable that holds the password, in every process.
+        password_file: the file that holds the password, on every machine.
+        strict_names: whether names must be valid for the Node client; False allows any name.
     """
 
     url: str = "redis://127.0.0.1:6379/0"
@@ -33,7 +33,12 @@ class Queues:
     strict_names: bool = True
 
     def options(self, **more: Any) -> dict[str, str]:
-        """As options of ``format("rsmq")``, with others."""
+        """
+        Return the options of ``format("rsmq")`` for these queues.
+
+        Args:
+            more: further options; None leaves one out.
+        """
         options = {
             "url": self.url,
             "ns": self.ns,
@@ -50,13 +55,13 @@ class Queues:
 
     def reach(self) -> None:
         """
-        See that the server answers, without waiting for one that does not.
+        Connect to the server once, without a retry.
 
         Raises:
-            InvalidOption: something is not what it must be.
-            RedisError: it does not answer.
+            InvalidOption: an option has an invalid value, or the password can't be read.
+            RedisError: the server does not answer.
         """
-        connection = self.server().once()
+        connection = self.server().make_unretried_connection()
         try:
             connection.connect()
         finally:
@@ -64,14 +69,14 @@ class Queues:
 
     def server(self) -> Server:
         """
-        The server, for the driver.
+        Return the server, with the connections of this process.
 
         Raises:
-            InvalidOption: something is not what it must be.
+            InvalidOption: an option has an invalid value, or the password can't be read.
         """
-        return server(connection_options(self.options()))
+        return get_server(parse_connection_options(self.options()))
 
 
-def subscribed(queues: str | Sequence[str]) -> str:
-    """One queue's name or several, as the option ``subscribe`` has them."""
+def join_names(queues: str | Sequence[str]) -> str:
+    """Return one name or several as the option ``subscribe``: with commas between."""
     return queues if isinstance(queues, str) else ",".join(queues)

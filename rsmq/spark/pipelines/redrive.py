@@ -1,5 +1,5 @@
 """
-Redrive: dead letters back into queues, chosen by an SQL expression.
+The job redrive: sends dead letters to queues that an SQL expression names.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from pyspark.sql import SparkSession, functions
 
 from rsmq.spark.pipelines.progress import Tell, nobody
 from rsmq.spark.pipelines.queues import Queues
-from rsmq.spark.pipelines.streams import run, stream
+from rsmq.spark.pipelines.streams import read_stream, run_stream
 
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
     """
-    What a redrive has done.
+    The result of a redrive.
 
     Attributes:
-        messages: how many it sent on.
-        lost: how many other consumers had taken meanwhile, of all batches but the last; those are
-            not removed.
+        messages: how many dead letters it sent.
+        lost: how many messages other consumers had received meanwhile, in all batches but the
+            last; these are not deleted from the queue.
     """
 
     messages: int
@@ -40,31 +40,33 @@ def redrive(
     tell: Tell = nobody,
 ) -> Redriven:
     """
-    Send dead letters on as new messages, each once, to the queue that an expression names.
+    Send dead letters as new messages to queues that an expression names, each exactly once.
 
     Args:
         spark: the session.
-        at: where the queues are.
-        dead_letter_queue: where the dead letters are; all that are due now are taken.
+        at: the server and the namespace of the queues.
+        dead_letter_queue: the queue of the dead letters; all that are visible now are sent.
         to: an SQL expression over the columns of messages that names a queue, such as
             ``CASE WHEN message LIKE '%timeout%' THEN 'orders' END``.
-        otherwise: the queue for those for which it names none, or none that there is.
-        checkpoint: where Spark keeps how far it is: one dead-letter queue, one checkpoint.
-        batch: how many messages a batch has at most.
-        tell: is told the progress.
+        otherwise: the queue of the dead letters for which the expression is null or names a queue
+            that does not exist, or the dead-letter queue itself.
+        checkpoint: the folder where Spark stores its progress. A dead-letter queue must always
+            have the same checkpoint.
+        batch: the most messages of a batch.
+        tell: a function that is called with each ``Progress``.
 
     Raises:
-        QueueNotFound: one of the two queues is missing.
+        QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist.
     """
     server = at.server()
     for name in (dead_letter_queue, otherwise):
         server.require(name)
-    there = [name for name in server.rsmq.list_queues() if name != dead_letter_queue]
-    # Tests of text need text, and what is sent on are the bytes as they are.
-    frame = stream(
+    possible = [name for name in server.rsmq.list_queues() if name != dead_letter_queue]
+    # The expression needs the message as text; the bytes of ``raw`` are sent unchanged.
+    frame = read_stream(
         spark, at, dead_letter_queue, includeRaw=True, maxMessagesPerTrigger=batch
     ).withColumn("chosen", functions.expr(f"CAST(({to}) AS STRING)"))
-    target = functions.when(functions.col("chosen").isin(there), functions.col("chosen"))
+    target = functions.when(functions.col("chosen").isin(possible), functions.col("chosen"))
     sent = frame.select(
         functions.col("raw").alias("message"),
         functions.coalesce(target, functions.lit(otherwise)).alias("queue"),
@@ -74,5 +76,5 @@ def redrive(
         .options(**at.options(delivery="exactly-once", enforceMaxSize=False))
         .option("checkpointLocation", checkpoint)
     )
-    count = run("redrive", writer, follow=False, tell=tell)
+    count = run_stream("redrive", writer, follow=False, report_progress=tell)
     return Redriven(count.messages, count.lost)

@@ -1,5 +1,5 @@
 """
-Replay: Parquet or JSON files into queues.
+The job replay: sends the rows of Parquet or JSON files to queues.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from pyspark.sql.types import BinaryType, StringType
 from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.progress import Progress, Tell, nobody
 from rsmq.spark.pipelines.queues import Queues
-from rsmq.spark.sink import was_done
+from rsmq.spark.sink import is_written
 
-_RESTORED = ("id", "receive_count", "first_received", "visible_at")
+_RESTORED_COLUMNS = ("id", "receive_count", "first_received", "visible_at")
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """
-    What a replay has done.
+    The result of a replay.
 
     Attributes:
-        messages: how many rows it took; with ``restore`` some may have been there already.
-        done_before: True if a replay of the same ``write_id`` was done before, and this one did
-            nothing.
+        messages: how many rows it wrote; with ``restore``, some may have been in the queue already.
+        done_before: whether a replay with the same ``write_id`` was done before, so that this one
+            did nothing.
     """
 
     messages: int
@@ -48,34 +48,35 @@ def replay(
     tell: Tell = nobody,
 ) -> Replayed:
     """
-    Send rows as messages, in the order in which they were sent once.
+    Send rows as messages, in the order of their columns ``sent`` and ``id``.
 
-    They are staged first, and published when all are there: a task that fails sends nothing. A
-    replay that is killed while it publishes is completed by another one of the same ``write_id``.
+    The rows are staged first, and published when all are staged, so a task that fails sends
+    nothing. If a replay is killed while it publishes, another one with the same ``write_id``
+    completes it.
 
     Args:
         spark: the session.
-        path: an archive, or other files. A column ``message`` is the body; without one the whole
-            row is, as JSON.
-        target: where the queues are.
-        queue: the queue; None takes each row's column ``queue``.
-        kind: ``parquet`` or ``json`` (a row a line).
-        date: of an archive the day, as in 2026-01-31.
-        where: which rows, in SQL.
-        restore: True keeps ids, times and counters, and adds only what is not in the queue; False
-            sends new messages.
-        create: True creates queues that are missing.
-        write_id: a name under which this replay is done once, however often it is run.
-        tell: is told the progress.
+        path: an archive, or other files. The column ``message`` is the body; without this column
+            the complete row is the body, as JSON.
+        target: the server and the namespace of the queues.
+        queue: the queue; None reads it from the column ``queue`` of each row.
+        kind: ``parquet`` or ``json`` (one row for each line).
+        date: the day of an archive, as in 2026-01-31.
+        where: a condition in SQL that selects rows.
+        restore: True keeps ids, times and counters, and adds only messages that are not in the
+            queue; False sends new messages.
+        create: True creates missing queues.
+        write_id: a name under which this replay is done only once, however often it is run.
+        tell: a function that is called with each ``Progress``.
 
     Raises:
-        InvalidOption: kind is unknown, date is not a day, or the rows have no such columns.
+        InvalidOption: the kind is unknown, the date is not a day, or a column is missing.
     """
     if date is not None:
         _check_day(date)
     if kind not in ("parquet", "json"):
         raise InvalidOption("kind", f"is parquet or json; got {kind!r}.", value=kind)
-    if write_id is not None and was_done(target.server(), write_id, 0):
+    if write_id is not None and is_written(target.server(), write_id, 0):
         return Replayed(0, done_before=True)
     rows = spark.read.format(kind).load(path)
     if date is not None:
@@ -84,9 +85,10 @@ def replay(
         rows = rows.where(functions.col("date") == functions.lit(date).cast("date"))
     if where is not None:
         rows = rows.where(where)
-    counted = Observation()
-    number = functions.count(functions.lit(1)).alias("number")
-    frame = _messages(rows, by_row=queue is None, restore=restore).observe(counted, number)
+    observation = Observation()
+    count = functions.count(functions.lit(1)).alias("number")
+    messages = _select_messages(rows, has_queue_column=queue is None, restore=restore)
+    frame = messages.observe(observation, count)
     options = target.options(
         queue=queue,
         delivery="exactly-once",
@@ -98,7 +100,7 @@ def replay(
     )
     tell(Progress("replay", "sending"))
     frame.write.format("rsmq").options(**options).mode("append").save()
-    return Replayed(int(counted.get["number"]))
+    return Replayed(int(observation.get["number"]))
 
 
 def _check_day(date: str) -> None:
@@ -109,7 +111,7 @@ def _check_day(date: str) -> None:
         raise InvalidOption("date", rule, value=date) from None
 
 
-def _messages(rows: DataFrame, *, by_row: bool, restore: bool) -> DataFrame:
+def _select_messages(rows: DataFrame, *, has_queue_column: bool, restore: bool) -> DataFrame:
     if "message" not in rows.columns:
         return rows
     order = [name for name in ("sent", "id") if name in rows.columns]
@@ -118,8 +120,8 @@ def _messages(rows: DataFrame, *, by_row: bool, restore: bool) -> DataFrame:
     if not isinstance(rows.schema["message"].dataType, StringType | BinaryType):
         rows = rows.withColumn("message", functions.to_json("message"))
     columns = ["message"]
-    if by_row:
+    if has_queue_column:
         columns.append("queue")
     if restore:
-        columns += [name for name in _RESTORED if name in rows.columns]
+        columns += [name for name in _RESTORED_COLUMNS if name in rows.columns]
     return rows.select(*columns)

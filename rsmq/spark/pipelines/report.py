@@ -1,5 +1,5 @@
 """
-Report: figures of queues, read without a change.
+The job report: figures of queues, read without changing them.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq.spark.pipelines.progress import Progress, Tell, nobody
-from rsmq.spark.pipelines.queues import Queues, subscribed
+from rsmq.spark.pipelines.queues import Queues, join_names
 
 Rows = tuple[dict[str, Any], ...]
 
-#: Receive counts from this one on stand together.
-MANY = 10
+#: Messages that were received this often, or more often, are counted together.
+MAX_RECEIVE_COUNT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """
-    What is in queues, at one moment.
+    The figures of queues at one moment.
 
     Attributes:
-        queues: of each queue its depth (visible, in flight, delayed), percentiles of the age of its
-            messages in seconds, the bytes of bodies in all, on average and at most.
-        receive_counts: of each queue how many messages were received how often.
-        by_minute: of each queue how many messages were sent in which minute (UTC).
+        queues: for each queue its number of messages (all, visible, in flight, delayed), the
+            percentiles of their age in seconds, and the bytes of bodies (total, mean, largest).
+        receive_counts: for each queue and receive count, the number of messages.
+        by_minute: for each queue and minute (UTC), the number of messages that were sent.
         files: the files that were written.
     """
 
@@ -48,24 +48,24 @@ def report(
     tell: Tell = nobody,
 ) -> Report:
     """
-    Look into queues; nothing is changed.
+    Return figures of queues; change nothing.
 
     Args:
         spark: the session.
-        at: where the queues are.
-        queues: one name or several; None takes all that are listed.
-        path: a folder of this machine for the tables as Parquet and for plots as PNG; None writes
-            nothing.
-        tell: is told the progress.
+        at: the server and the namespace of the queues.
+        queues: the name of one queue, or several names; None is all listed queues.
+        path: a folder on this machine for the tables as Parquet and for plots as PNG; None writes
+            no files.
+        tell: a function that is called with each ``Progress``.
     """
-    names = at.server().rsmq.list_queues() if queues is None else subscribed(queues).split(",")
+    names = at.server().rsmq.list_queues() if queues is None else join_names(queues).split(",")
     if not names:
         return Report((), (), (), ())
     tell(Progress("report", f"reading {len(names)} queues"))
     options = at.options(subscribe=",".join(names), bodyType="binary")
     messages = spark.read.format("rsmq").options(**options).load()
     now = functions.lit(at.server().now_ms() / 1000).cast("timestamp")
-    known = messages.select(
+    figures = messages.select(
         "queue",
         "receive_count",
         functions.octet_length("message").alias("size"),
@@ -75,80 +75,82 @@ def report(
     ).persist()
     try:
         tables = {
-            "queues": _queues(known),
-            "receive_counts": _receive_counts(known),
-            "by_minute": _by_minute(known),
+            "queues": _count_by_queue(figures),
+            "receive_counts": _count_by_receive_count(figures),
+            "by_minute": _count_by_minute(figures),
         }
-        found = {
+        results = {
             name: tuple(row.asDict() for row in table.collect()) for name, table in tables.items()
         }
     finally:
-        known.unpersist()
-    missing = sorted(set(names) - {row["queue"] for row in found["queues"]})
-    empty = tuple({"queue": name, **_EMPTY} for name in missing)
-    found["queues"] = tuple(sorted((*found["queues"], *empty), key=lambda row: row["queue"]))
+        figures.unpersist()
+    missing = sorted(set(names) - {row["queue"] for row in results["queues"]})
+    empty = tuple({"queue": name, **_EMPTY_QUEUE} for name in missing)
+    results["queues"] = tuple(sorted((*results["queues"], *empty), key=lambda row: row["queue"]))
     files: tuple[str, ...] = ()
     if path is not None:
         tell(Progress("report", "drawing"))
-        files = _write(Path(path), found)
-    return Report(found["queues"], found["receive_counts"], found["by_minute"], files)
+        files = _write_files(Path(path), results)
+    return Report(results["queues"], results["receive_counts"], results["by_minute"], files)
 
 
-_AGES = (0.5, 0.9, 0.99, 1.0)
-_EMPTY: dict[str, Any] = {
+_AGE_PERCENTILES = (0.5, 0.9, 0.99, 1.0)
+_EMPTY_QUEUE: dict[str, Any] = {
     "messages": 0, "visible": 0, "in_flight": 0, "delayed": 0,
     "age_p50": None, "age_p90": None, "age_p99": None, "age_max": None,
     "bytes": 0, "mean_bytes": None, "max_bytes": None,
 }  # fmt: skip
 
 
-def _queues(known: DataFrame) -> DataFrame:
-    received = functions.col("receive_count") > 0
-    hidden = functions.col("hidden")
-    ages = functions.percentile("age", functions.array(*map(functions.lit, _AGES)))
-    table = known.groupBy("queue").agg(
+def _count_by_queue(figures: DataFrame) -> DataFrame:
+    is_received = functions.col("receive_count") > 0
+    is_hidden = functions.col("hidden")
+    ages = functions.percentile("age", functions.array(*map(functions.lit, _AGE_PERCENTILES)))
+    table = figures.groupBy("queue").agg(
         functions.count(functions.lit(1)).alias("messages"),
-        functions.count_if(~hidden).alias("visible"),
-        functions.count_if(hidden & received).alias("in_flight"),
-        functions.count_if(hidden & ~received).alias("delayed"),
+        functions.count_if(~is_hidden).alias("visible"),
+        functions.count_if(is_hidden & is_received).alias("in_flight"),
+        functions.count_if(is_hidden & ~is_received).alias("delayed"),
         ages.alias("ages"),
         functions.sum("size").alias("bytes"),
         functions.round(functions.avg("size"), 1).alias("mean_bytes"),
         functions.max("size").alias("max_bytes"),
     )
-    age = [
+    age_columns = [
         functions.round(functions.col("ages")[place], 3).alias(name)
         for place, name in enumerate(("age_p50", "age_p90", "age_p99", "age_max"))
     ]
     return table.select(
-        "queue", "messages", "visible", "in_flight", "delayed", *age,
+        "queue", "messages", "visible", "in_flight", "delayed", *age_columns,
         "bytes", "mean_bytes", "max_bytes",
     ).orderBy("queue")  # fmt: skip
 
 
-def _receive_counts(known: DataFrame) -> DataFrame:
-    count = functions.least("receive_count", functions.lit(MANY)).alias("receive_count")
-    table = known.select("queue", count).groupBy("queue", "receive_count")
+def _count_by_receive_count(figures: DataFrame) -> DataFrame:
+    count = functions.least("receive_count", functions.lit(MAX_RECEIVE_COUNT)).alias(
+        "receive_count"
+    )
+    table = figures.select("queue", count).groupBy("queue", "receive_count")
     return table.agg(functions.count(functions.lit(1)).alias("messages")).orderBy(
         "queue", "receive_count"
     )
 
 
-def _by_minute(known: DataFrame) -> DataFrame:
-    table = known.where("minute IS NOT NULL").groupBy("queue", "minute")
+def _count_by_minute(figures: DataFrame) -> DataFrame:
+    table = figures.where("minute IS NOT NULL").groupBy("queue", "minute")
     return table.agg(functions.count(functions.lit(1)).alias("messages")).orderBy("minute", "queue")
 
 
-def _write(folder: Path, found: dict[str, Rows]) -> tuple[str, ...]:
-    import pyarrow as pa  # noqa: PLC0415 - with the plots, only where files are asked for
+def _write_files(folder: Path, results: dict[str, Rows]) -> tuple[str, ...]:
+    import pyarrow as pa  # noqa: PLC0415 - slow to import, and needed for files only
     from pyarrow import parquet  # noqa: PLC0415
 
     from rsmq.spark.pipelines import plots  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for name, rows in found.items():
+    for name, rows in results.items():
         file = folder / f"{name}.parquet"
         parquet.write_table(pa.Table.from_pylist(list(rows)), file)
         files.append(str(file))
-    return (*files, *plots.draw(folder, found))
+    return (*files, *plots.draw(folder, results))

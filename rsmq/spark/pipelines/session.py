@@ -15,40 +15,40 @@ from pyspark.sql import SparkSession
 from rsmq.errors import RSMQError
 from rsmq.spark import register
 
-#: Attempts of a task. Spark's own default of local mode is one.
-_ATTEMPTS = 4
+#: How often a task is attempted in local mode, where Spark's own default is once.
+_MAX_TASK_FAILURES = 4
 
 
 class JavaMissing(RSMQError):
-    """Spark needs Java, and there is none."""
+    """Spark needs Java, and none was found."""
 
     code = "javaMissing"
 
 
 def session(name: str = "rsmq", master: str | None = None, **settings: Any) -> SparkSession:
     """
-    The session under spark-submit, or one of this machine's processors.
+    Return the Spark session: that of spark-submit, or else one that uses this machine's processors.
 
     Args:
         name: the application's name.
-        master: where Spark runs, as in ``local[2]`` or ``spark://host:7077``.
-        settings: Spark's, with ``__`` for dots.
+        master: the URL of Spark's master, such as ``local[2]`` or ``spark://host:7077``.
+        settings: settings of Spark, with ``__`` in place of dots.
 
     Raises:
-        JavaMissing: there is no Java.
+        JavaMissing: no Java was found.
     """
-    submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
-    if not submitted:
+    is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    if not is_submitted:
         _require_java()
-        # Workers must find what this process finds.
+        # Python workers must be able to import what this process can.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         if master is None or master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder: Any = SparkSession.builder
     builder = builder.appName(name)
-    if not submitted:
-        builder = builder.master(master or f"local[*,{_ATTEMPTS}]")
+    if not is_submitted:
+        builder = builder.master(master or f"local[*,{_MAX_TASK_FAILURES}]")
         builder = builder.config("spark.ui.enabled", "false")
         builder = builder.config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.log.level", "ERROR")

@@ -1,5 +1,5 @@
 """
-Streams of jobs: read from queues, run until they end or are stopped.
+The streams of jobs: they read from queues until all due messages are processed, or forever.
 """
 
 from __future__ import annotations
@@ -11,40 +11,45 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from rsmq.spark.pipelines.progress import StreamCount, Tell
-from rsmq.spark.pipelines.queues import Queues, subscribed
+from rsmq.spark.pipelines.queues import Queues, join_names
 
-#: Seconds between two looks at a running stream.
-_LOOK = 0.5
+_POLL_SECONDS = 0.5
 
-#: Seconds between two batches of a stream that goes on: fuller batches, fewer small files.
-FOLLOW = "5 seconds"
+#: The pause between batches of a stream that runs forever: larger batches make fewer small files.
+_FOLLOW_INTERVAL = "5 seconds"
 
 
-def stream(
+def read_stream(
     spark: SparkSession, source: Queues, queues: str | Sequence[str], **options: Any
 ) -> DataFrame:
-    """The messages of queues, as a stream."""
-    known = source.options(subscribe=subscribed(queues), **options)
-    return spark.readStream.format("rsmq").options(**known).load()
+    """Return the messages of queues as a stream, with further options of the source."""
+    all_options = source.options(subscribe=join_names(queues), **options)
+    return spark.readStream.format("rsmq").options(**all_options).load()
 
 
-def run(job: str, writer: Any, *, follow: bool, tell: Tell) -> StreamCount:
+def run_stream(job: str, writer: Any, *, follow: bool, report_progress: Tell) -> StreamCount:
     """
-    Run a stream: until all that was due at its start is done, or forever.
+    Run a stream until it ends, and return its counts.
 
-    Ctrl-C ends it; the batch under way is done again by the next run.
+    Ctrl-C stops it; the next run repeats the unfinished batch.
+
+    Args:
+        job: the name of the job, for the progress.
+        writer: Spark's DataStreamWriter.
+        follow: True runs forever; False until all messages that were due at the start are done.
+        report_progress: a function that is called after each batch.
     """
-    count = StreamCount(job, tell)
-    trigger = {"processingTime": FOLLOW} if follow else {"availableNow": True}
+    count = StreamCount(job, report_progress)
+    trigger = {"processingTime": _FOLLOW_INTERVAL} if follow else {"availableNow": True}
     query = writer.trigger(**trigger).start()
     try:
-        while not query.awaitTermination(_LOOK):
-            count.take(_progresses(query))
+        while not query.awaitTermination(_POLL_SECONDS):
+            count.take(_read_progress(query))
     except KeyboardInterrupt:
         query.stop()
-    count.take(_progresses(query))
+    count.take(_read_progress(query))
     return count
 
 
-def _progresses(query: Any) -> list[dict[str, Any]]:
+def _read_progress(query: Any) -> list[dict[str, Any]]:
     return [json.loads(progress.json) for progress in query.recentProgress]

@@ -1,5 +1,5 @@
 """
-Transform: from queue to queue through a function, exactly once.
+The job transform: sends the results of a function on messages to a queue, exactly once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.progress import Tell, nobody
 from rsmq.spark.pipelines.queues import Queues
-from rsmq.spark.pipelines.streams import run, stream
+from rsmq.spark.pipelines.streams import read_stream, run_stream
 
 Function = Callable[[DataFrame], DataFrame]
 
@@ -25,19 +25,19 @@ Function = Callable[[DataFrame], DataFrame]
 @dataclass(frozen=True, slots=True)
 class Transformed:
     """
-    What a transformation has done.
+    The result of a transformation.
 
     Attributes:
-        messages: how many messages it took.
-        lost: how many other consumers had taken meanwhile, of all batches but the last; those are
-            not removed.
+        messages: how many messages it read.
+        lost: how many messages other consumers had received meanwhile, in all batches but the
+            last; these are not deleted from the queue.
     """
 
     messages: int
     lost: int
 
 
-def transform(  # noqa: PLR0917 - from where to where
+def transform(  # noqa: PLR0917 - source and target in order
     spark: SparkSession,
     source: Queues,
     queues: str | Sequence[str],
@@ -53,68 +53,73 @@ def transform(  # noqa: PLR0917 - from where to where
     tell: Tell = nobody,
 ) -> Transformed:
     """
-    Send what a function makes of messages to another queue, each once, whatever dies.
+    Send the rows that a function makes of messages to a queue, exactly once.
 
     Args:
         spark: the session.
-        source: where the messages are.
-        queues: of one queue or several.
-        target: where the others go.
-        queue: the queue; None takes each row's column ``queue``.
-        function: takes a frame of messages and returns one with a column ``message``, and perhaps
+        source: the server and the namespace of the messages to read.
+        queues: the name of one queue to read, or several names.
+        target: the server and the namespace of the queue to write.
+        queue: the queue to write; None reads it from the column ``queue`` of each row.
+        function: converts a frame of messages to one with a column ``message``, and optionally
             ``queue`` and ``delay`` (seconds).
-        checkpoint: where Spark keeps how far it is: one transformation, one checkpoint.
-        follow: True goes on with what comes, until it is stopped.
-        create: True creates queues that are missing.
-        binary: True gives the function bytes as ``message``; False text, in which what is not UTF-8
-            is U+FFFD.
-        batch: how many messages a batch has at most.
-        tell: is told the progress.
+        checkpoint: the folder where Spark stores its progress. A transformation must always have
+            the same checkpoint.
+        follow: True waits for new messages and runs until it is stopped.
+        create: True creates missing queues.
+        binary: True passes ``message`` to the function as bytes; False as text, in which bytes
+            that are not UTF-8 are U+FFFD.
+        batch: the most messages of a batch.
+        tell: a function that is called with each ``Progress``.
+
+    Raises:
+        InvalidOption: the function did not return a frame with a column ``message``.
     """
     body = "binary" if binary else "string"
-    frame: Any = function(stream(spark, source, queues, maxMessagesPerTrigger=batch, bodyType=body))
+    messages = read_stream(spark, source, queues, maxMessagesPerTrigger=batch, bodyType=body)
+    frame: Any = function(messages)
     if not hasattr(frame, "columns"):
         kind = type(frame).__name__
         raise InvalidOption("function", f"returns a DataFrame; this one returned {kind}.")
     options = target.options(queue=queue, delivery="exactly-once", createQueue=create)
     columns = ("message", "delay", "queue") if queue is None else ("message", "delay")
-    wanted = [name for name in columns if name in frame.columns]
+    selected = [name for name in columns if name in frame.columns]
     if "message" not in frame.columns:
         raise InvalidOption(
             "function",
             f"returned a frame without the column message; it has {', '.join(frame.columns)}.",
         )
     writer = (
-        frame.select(*wanted)
+        frame.select(*selected)
         .writeStream.format("rsmq")
         .options(**options)
         .option("checkpointLocation", checkpoint)
     )
-    count = run("transform", writer, follow=follow, tell=tell)
+    count = run_stream("transform", writer, follow=follow, report_progress=tell)
     return Transformed(count.messages, count.lost)
 
 
-def function_of(name: str) -> Function:
+def load_function(name: str) -> Function:
     """
-    The function that ``module:function`` names; a module may lie in the working folder.
+    Return the function that ``module:function`` names; modules in the working folder are found too.
 
     Raises:
-        InvalidOption: there is none.
+        InvalidOption: the function can't be imported, or is not callable.
     """
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise InvalidOption("function", f"is module:function; got {name!r}.", value=name)
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
-        found_in = importlib.import_module(module)
-        function = getattr(found_in, attribute)
+        imported = importlib.import_module(module)
+        function = getattr(imported, attribute)
     except (ImportError, AttributeError) as error:
         raise InvalidOption("function", f"{name} can't be found: {error}.", value=name) from error
     if not callable(function):
         raise InvalidOption("function", f"{name} is no function.", value=name)
-    # Executors on other machines have no such module: what it defines is sent to them.
-    cloudpickle.register_pickle_by_value(found_in)  # type: ignore[no-untyped-call]
-    found: Function = function
-    return found
+    # Executors on other machines do not have the module, so its definitions are sent to them.
+    cloudpickle.register_pickle_by_value(imported)  # type: ignore[no-untyped-call]
+    result: Function = function
+    return result

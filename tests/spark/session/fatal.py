@@ -43,7 +43,7 @@ def run(self, operation):
             reach("acknowledge", batch)
         elif script == "publish_staged" and before < 2:
             reach(("adopted", "publish")[before], batch)
-    elif script == "finish_staged":
+    elif script == "finish_write":
         reach("published", int(operation.args[1]) + 1)
     return _run(self, operation)
 

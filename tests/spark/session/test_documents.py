@@ -14,8 +14,11 @@ import pytest
 from rsmq import RSMQ
 from rsmq.cli.commands import pipeline
 from rsmq.cli.commands.pipeline_arguments import make_parser
-from rsmq.spark import options, pipelines
-from rsmq.spark.schema import _fields
+from rsmq.spark import pipelines
+from rsmq.spark.connection_options import CONNECTION_OPTIONS
+from rsmq.spark.schema import all_fields
+from rsmq.spark.sink_options import SINK_OPTIONS
+from rsmq.spark.source_options import SNAPSHOT_OPTIONS, SOURCE_OPTIONS, STREAM_OPTIONS
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -80,15 +83,14 @@ def test_the_table_of_jobs_is_complete_and_its_commands_are_taken():
 
 
 def test_every_option_and_column_is_listed():
-    known = {
-        *options._CONNECTION, *options._SOURCE, *options._BATCH_SOURCE, *options._STREAM_SOURCE,
-        *options._SINK,
+    options = {
+        *CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS, *STREAM_OPTIONS, *SINK_OPTIONS,
     } - {"maxOffsetsPerTrigger"}  # fmt: skip
     rows = re.findall(r"^\| (`.*) \|$", SECTION, re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
-    assert known <= listed
-    assert set(_fields(binary=False)) <= listed
+    assert options <= listed
+    assert set(all_fields(is_binary=False)) <= listed
 
 
 def test_the_figures_are_those_that_were_measured():

@@ -1,11 +1,11 @@
--- Records that a decision was carried out; see adopt_staged.lua.
+-- Stores that the decision of a batch was carried out; see decide_write.lua.
 --
--- KEYS[1] written   hash     by write its last batch, as in fragments/highest.lua
+-- KEYS[1] written   hash     the last batch of each write, as in fragments/highest.lua
 -- ARGV[1] write     string   the name of the write
 -- ARGV[2] batch     integer  the number of the batch
--- ARGV[3] lifetime  integer  ms until this expires
+-- ARGV[3] lifetime  integer  ms until this is deleted
 --
--- returns the number of the last batch: this one, or a later one that was already decided
+-- returns the number of the last stored batch: this one, or a later one
 -- errors  none
 -- source  none in Node
 -- @include time_ms.lua

@@ -1,0 +1,115 @@
+"""
+The options of ``format("rsmq")`` that say where the queues are.
+
+Spark may send them to other processes, so they never contain a password, only its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from rsmq.errors import InvalidOption, RSMQError
+from rsmq.spark.option_reader import OptionReader
+from rsmq.wire.keys import DEFAULT_NS, Namespace
+
+CONNECTION_OPTIONS = (
+    "url", "host", "port", "db", "username", "ssl", "passwordEnv", "passwordFile",
+    "ns", "strictNames", "retryDeadline",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """
+    The Redis server and the namespace of queues.
+
+    Attributes:
+        url: the URL of the server, without a password; its query has redis-py's options.
+        namespace: the namespace of the queues.
+        password_env: the environment variable that holds the password, in every process.
+        password_file: the file that holds the password, on every machine.
+        retry_deadline: how long commands are retried while Redis is away, seconds.
+    """
+
+    url: str
+    namespace: Namespace
+    password_env: str | None
+    password_file: str | None
+    retry_deadline: float
+
+
+def parse_connection_options(options: Mapping[str, str]) -> ConnectionOptions:
+    """
+    Return the connection options of a job that has no other options.
+
+    Raises:
+        InvalidOption: an option is unknown, has an invalid value, or contradicts another one.
+    """
+    return read_connection_options(OptionReader(options, CONNECTION_OPTIONS))
+
+
+def read_connection_options(reader: OptionReader) -> ConnectionOptions:
+    """
+    Return the connection options among all options of a read or a write.
+
+    Raises:
+        InvalidOption: an option has an invalid value, or contradicts another one.
+    """
+    url = reader.read_text("url")
+    url_parts = [name for name in ("host", "port", "db", "ssl") if reader.read_text(name)]
+    if url is not None and url_parts:
+        raise InvalidOption("url", f"says where Redis is; leave out {', '.join(url_parts)}.")
+    if url is None:
+        scheme = "rediss" if reader.read_flag("ssl", default=False) else "redis"
+        host = reader.read_text("host") or "127.0.0.1"
+        port = reader.read_integer("port", 6379, 1, 65535)
+        db = reader.read_integer("db", 0, 0, 1_000_000)
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/{db}"
+    _check_url(url)
+    query = reader.read_redis_options()
+    if reader.read_text("username"):
+        query["username"] = reader.read_text("username") or ""
+    if query:
+        url = f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
+    if reader.read_text("passwordEnv") and reader.read_text("passwordFile"):
+        raise InvalidOption("passwordEnv", "give it or passwordFile, not both.")
+    try:
+        namespace = Namespace(
+            reader.read_text("ns") or DEFAULT_NS, reader.read_flag("strictNames", default=True)
+        )
+    except RSMQError as error:
+        raise InvalidOption("ns", error.hint or str(error)) from None
+    return ConnectionOptions(
+        url=url,
+        namespace=namespace,
+        password_env=reader.read_text("passwordEnv"),
+        password_file=reader.read_text("passwordFile"),
+        retry_deadline=reader.read_seconds("retryDeadline", 60, 0, 86_400),
+    )
+
+
+def _check_url(url: str) -> None:
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        raise InvalidOption(
+            "url",
+            "begins with redis://, rediss:// or unix://. memory:// is one process's own: Spark's "
+            "processes could not share it.",
+        )
+    has_password: bool | None = None
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+        has_password = bool(parts.password) or any("password" in name.lower() for name, _ in query)
+    # Raised outside the block above: the ValueError as its context would show the password.
+    if has_password is None:
+        raise InvalidOption("url", "is not a URL such as redis://127.0.0.1:6379/0.")
+    if has_password:
+        raise InvalidOption(
+            "url",
+            "holds a password, which would stand in plans and checkpoints. Take it out, and set "
+            "passwordEnv to the name of an environment variable, or passwordFile to the path of "
+            "a file, that every process of the job can read.",
+        )

@@ -1,0 +1,163 @@
+"""
+The parser of the option values of ``format("rsmq")``.
+
+Spark passes options as texts under case-insensitive names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from rsmq.errors import InvalidOption, RSMQError, show
+from rsmq.wire.keys import Namespace
+
+T = TypeVar("T")
+
+#: Options that Spark itself adds to those of the user.
+_SPARK_OPTIONS = (
+    "path", "checkpointLocation", "queryName", "serialization.format", "mergeSchema",
+)  # fmt: skip
+
+_LEASE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class OptionReader:
+    """The options of one read or write, each converted to its type when it is read."""
+
+    def __init__(self, options: Mapping[str, str], allowed: Iterable[str]) -> None:
+        """
+        Check the names of options.
+
+        Args:
+            options: the options as Spark passes them.
+            allowed: the names that are valid here, beside Spark's own and ``redis.*``.
+
+        Raises:
+            InvalidOption: a name is not allowed here, or the option would hold a password.
+        """
+        names = {name.lower(): name for name in allowed}
+        self._texts: dict[str, str] = {}
+        for option, text in options.items():
+            name = names.get(option.lower())
+            if name is not None:
+                self._texts[name] = text
+            elif option.lower() == "redis.decode_responses":
+                raise InvalidOption(option, "is not for Spark: what is in Redis is read as bytes.")
+            elif option.lower().startswith("redis.") and "password" not in option.lower():
+                self._texts[option.lower()] = text
+            elif "password" in option.lower():
+                raise InvalidOption(
+                    option,
+                    "a password in an option would stand in plans and checkpoints. Set "
+                    "passwordEnv to the name of an environment variable, or passwordFile to the "
+                    "path of a file, that every process of the job can read.",
+                )
+            elif option.lower() not in map(str.lower, _SPARK_OPTIONS):
+                near = difflib.get_close_matches(option.lower(), names, 1)
+                suggestion = (
+                    f"did you mean {names[near[0]]}?"
+                    if near
+                    else f"there are {', '.join(names.values())}."
+                )
+                raise InvalidOption(option, f"there is no such option here; {suggestion}")
+
+    def read_text(self, name: str) -> str | None:
+        """Return an option as it is; None if it is missing or empty."""
+        return self._texts.get(name) or None
+
+    def read_redis_options(self) -> dict[str, str]:
+        """Return the options ``redis.*``, without that prefix."""
+        return {name[6:]: text for name, text in self._texts.items() if name.startswith("redis.")}
+
+    def read_flag(self, name: str, default: bool) -> bool:  # noqa: FBT001
+        """Return whether an option is ``true``, in any case."""
+        text = self._texts.get(name, "true" if default else "false").strip().lower()
+        return self._choose(name, {"true": True, "false": False}, text)
+
+    def read_choice(self, name: str, choices: Iterable[str], default: Any) -> Any:
+        """Return one of the choices, which are compared in lower case."""
+        text = self._texts.get(name, default).strip().lower()
+        return self._choose(name, {choice.lower(): choice for choice in choices}, text)
+
+    def _choose(self, name: str, choices: dict[str, T], text: str) -> T:
+        if text not in choices:
+            rule = f"is one of {', '.join(choices)}; got {show(text)}."
+            raise InvalidOption(name, rule, value=text)
+        return choices[text]
+
+    def read_integer(self, name: str, default: int, low: int, high: int) -> int:
+        """Return a whole number from ``low`` to ``high``, both included."""
+        text = self._texts.get(name, str(default)).strip()
+        if not re.fullmatch(r"-?\d{1,18}", text) or not low <= int(text) <= high:
+            raise InvalidOption(
+                name, f"is a whole number from {low} to {high}; got {show(text)}.", value=text
+            )
+        return int(text)
+
+    def read_seconds(self, name: str, default: float, low: float, high: float) -> float:
+        """Return a number of seconds from ``low`` to ``high``, both included."""
+        text = self._texts.get(name, str(default)).strip()
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not low <= number <= high:
+            rule = f"is a number of seconds from {low:.15g} to {high:.15g}; got {show(text)}."
+            raise InvalidOption(name, rule, value=text)
+        return number
+
+    def read_time_us(self, name: str) -> int | None:
+        """
+        Return a time in Unix microseconds; None if the option is missing or empty.
+
+        Up to 15 digits are Unix milliseconds; any other text is ISO 8601, in UTC unless it has an
+        offset.
+        """
+        text = (self._texts.get(name) or "").strip()
+        if not text:
+            return None
+        if re.fullmatch(r"\d{1,15}", text):
+            return int(text) * 1000
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidOption(
+                name,
+                "is Unix milliseconds, or a time such as 2026-01-31T12:00:00+00:00 (UTC without "
+                f"an offset); got {show(text)}.",
+                value=text,
+            ) from None
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC)
+        return round(time.timestamp() * 1_000_000)
+
+    def read_columns(self, name: str) -> tuple[str, ...] | None:
+        """Return comma-separated names; None if the option is missing or empty."""
+        text = self.read_text(name)
+        return None if text is None else tuple(part.strip() for part in text.split(","))
+
+    def read_lease_name(self, name: str) -> str | None:
+        """Return the name of a lease or a write; None if the option is missing."""
+        # An empty text is refused: it is probably a variable that was not set.
+        text = self._texts.get(name)
+        if text is not None and not _LEASE_NAME.fullmatch(text):
+            rule = f"is 1 to 64 characters of A-Z a-z 0-9 _ . -; got {show(text)}."
+            raise InvalidOption(name, rule, value=text)
+        return text
+
+
+def check_queue_name(namespace: Namespace, option: str, queue: str) -> str:
+    """
+    Return the name of a queue.
+
+    Raises:
+        InvalidOption: the name is not valid; the error names the option.
+    """
+    try:
+        return namespace.queue(queue).name
+    except RSMQError as error:
+        raise InvalidOption(option, error.hint or str(error), value=queue) from None

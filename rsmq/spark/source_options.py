@@ -1,0 +1,212 @@
+"""
+The options of ``format("rsmq")`` as a source: those of any read, of snapshots and of streams.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from rsmq.errors import InvalidOption, show
+from rsmq.operations.spark.in_flight_batches import DeadLetterPolicy
+from rsmq.spark.connection_options import (
+    CONNECTION_OPTIONS,
+    ConnectionOptions,
+    read_connection_options,
+)
+from rsmq.spark.option_reader import OptionReader, check_queue_name
+from rsmq.wire.limits import MAX_RECEIVES, MAX_SECONDS
+
+Include = Literal["all", "visible", "hidden", "in_flight", "delayed"]
+
+SOURCE_OPTIONS = (
+    "queue", "subscribe", "subscribePattern", "columns", "bodyType", "includeRaw",
+    "numPartitions", "maxIdsPerPartition", "fetchSize",
+)  # fmt: skip
+SNAPSHOT_OPTIONS = ("include", "startingTimestamp", "endingTimestamp", "pushdown")
+STREAM_OPTIONS = (
+    "maxMessagesPerTrigger", "maxOffsetsPerTrigger", "visibilityTimeout", "consumerGroup",
+    "maxReceiveCount", "deadLetterQueue", "failOnDataLoss", "idleWait", "leaseRetention",
+)  # fmt: skip
+
+_WEEK_SECONDS = 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """
+    The options of both snapshots and streams.
+
+    Attributes:
+        connection: the server and the namespace of the queues.
+        queues: the names of the queues; empty with a pattern.
+        pattern: a regular expression that matches the complete names of queues.
+        columns: the columns, in order; None is the default ones.
+        is_binary: whether the column ``message`` has bytes instead of text.
+        include_raw: whether a column ``raw`` has the bodies as bytes, too.
+        num_partitions: the number of partitions, unless there are too few or too many messages.
+        max_ids_per_partition: the most messages of a partition.
+        fetch_size: how many messages one command reads from Redis.
+    """
+
+    connection: ConnectionOptions
+    queues: tuple[str, ...]
+    pattern: str | None
+    columns: tuple[str, ...] | None
+    is_binary: bool
+    include_raw: bool
+    num_partitions: int
+    max_ids_per_partition: int
+    fetch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOptions:
+    """
+    The options that only snapshots have.
+
+    Attributes:
+        include: the state that messages must have.
+        sent_from_us: reads messages sent at this Unix time in microseconds or later.
+        sent_before_us: reads messages sent before this Unix time in microseconds.
+        pushdown: whether the reader applies filters itself, in place of Spark.
+    """
+
+    include: Include
+    sent_from_us: int | None
+    sent_before_us: int | None
+    pushdown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """
+    The options that only streams have.
+
+    Attributes:
+        max_messages: the most messages of a batch.
+        vt: how long messages stay hidden after the last heartbeat, seconds.
+        consumer_group: the name of the lease; None generates one for each query.
+        dead_letters: the dead-letter policy of this stream; None is each queue's own.
+        fail_on_data_loss: whether the query fails if a batch is not in Redis any more.
+        idle_wait: how long a poll of empty queues waits for messages, seconds.
+        lease_retention: how long receipts are stored after the last heartbeat, seconds.
+    """
+
+    max_messages: int
+    vt: float
+    consumer_group: str | None
+    dead_letters: DeadLetterPolicy | None
+    fail_on_data_loss: bool
+    idle_wait: float
+    lease_retention: float
+
+
+def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
+    """
+    Return the options that a snapshot and a stream share; accept those of both.
+
+    Raises:
+        InvalidOption: an option is unknown, has an invalid value, or contradicts another one.
+    """
+    names = (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS, *STREAM_OPTIONS)
+    return _read_source_options(OptionReader(options, names))
+
+
+def _read_source_options(reader: OptionReader) -> SourceOptions:
+    connection = read_connection_options(reader)
+    selections = {
+        name: reader.read_text(name)
+        for name in ("queue", "subscribe", "subscribePattern")
+        if reader.read_text(name)
+    }
+    if len(selections) != 1:
+        raise InvalidOption(
+            "queue",
+            "give just one of queue, subscribe (names with commas between) and subscribePattern "
+            f"(a regular expression); got {', '.join(selections) or 'none'}.",
+        )
+    ((option, text),) = selections.items()
+    text = text or ""
+    pattern = text if option == "subscribePattern" else None
+    queues: tuple[str, ...] = ()
+    if pattern is None:
+        names = [part.strip() for part in text.split(",")] if option == "subscribe" else [text]
+        checked = (check_queue_name(connection.namespace, option, name) for name in names)
+        queues = tuple(dict.fromkeys(checked))
+    else:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise InvalidOption(option, f"is no regular expression: {error}.", value=text) from None
+    return SourceOptions(
+        connection=connection,
+        queues=queues,
+        pattern=pattern,
+        columns=reader.read_columns("columns"),
+        is_binary=reader.read_choice("bodyType", ("string", "binary"), "string") == "binary",
+        include_raw=reader.read_flag("includeRaw", default=False),
+        num_partitions=reader.read_integer("numPartitions", 2 * (os.cpu_count() or 1), 1, 100_000),
+        max_ids_per_partition=reader.read_integer("maxIdsPerPartition", 250_000, 1, 1_000_000),
+        fetch_size=reader.read_integer("fetchSize", 2000, 1, 100_000),
+    )
+
+
+def parse_snapshot_options(options: Mapping[str, str]) -> SnapshotOptions:
+    """
+    Return the options that only a snapshot has.
+
+    Raises:
+        InvalidOption: an option is unknown, has an invalid value, or belongs to a stream.
+    """
+    reader = OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS))
+    states = ("all", "visible", "hidden", "in_flight", "delayed")
+    return SnapshotOptions(
+        include=reader.read_choice("include", states, "all"),
+        sent_from_us=reader.read_time_us("startingTimestamp"),
+        sent_before_us=reader.read_time_us("endingTimestamp"),
+        pushdown=reader.read_flag("pushdown", default=False),
+    )
+
+
+def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
+    """
+    Return the options that only a stream has.
+
+    Raises:
+        InvalidOption: an option is unknown, has an invalid value, contradicts another one, or
+            belongs to a snapshot.
+    """
+    reader = OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *STREAM_OPTIONS))
+    namespace = read_connection_options(reader).namespace
+    if reader.read_text("maxMessagesPerTrigger") and reader.read_text("maxOffsetsPerTrigger"):
+        raise InvalidOption("maxOffsetsPerTrigger", "is another name of maxMessagesPerTrigger.")
+    has_other_name = reader.read_text("maxOffsetsPerTrigger")
+    limit = "maxOffsetsPerTrigger" if has_other_name else "maxMessagesPerTrigger"
+    max_receives, target = reader.read_text("maxReceiveCount"), reader.read_text("deadLetterQueue")
+    if bool(max_receives) != bool(target):
+        raise InvalidOption("deadLetterQueue", "goes with maxReceiveCount: give both, or neither.")
+    dead_letters = None
+    if target:
+        dead_letters = DeadLetterPolicy(
+            check_queue_name(namespace, "deadLetterQueue", target),
+            reader.read_integer("maxReceiveCount", 0, 1, MAX_RECEIVES),
+        )
+        if target in _read_source_options(reader).queues:
+            raise InvalidOption("deadLetterQueue", f"{show(target)} is read by this stream itself.")
+    vt = reader.read_seconds("visibilityTimeout", 600, 1, MAX_SECONDS)
+    return StreamOptions(
+        max_messages=reader.read_integer(limit, 100_000, 1, 100_000_000),
+        vt=vt,
+        consumer_group=reader.read_lease_name("consumerGroup"),
+        dead_letters=dead_letters,
+        fail_on_data_loss=reader.read_flag("failOnDataLoss", default=True),
+        idle_wait=reader.read_seconds("idleWait", 5, 0.01, 60),
+        # At least 2 * vt: the heartbeat that renews receipts comes at a third of vt.
+        lease_retention=reader.read_seconds(
+            "leaseRetention", max(_WEEK_SECONDS, 2 * vt), 2 * vt, 3 * MAX_SECONDS
+        ),
+    )
