@@ -1,8 +1,8 @@
 """
-The data source as Spark drives it, without a JVM: call by call, over a real server.
+Fixtures that call the data source as Spark does, without a JVM, against a real server.
 
-What Spark sends from one process to another is pickled here, too: the reader that plans is never
-the one that reads, nor the writer that writes the one that commits.
+Objects that Spark sends from one process to another are pickled here, too: the reader that plans is
+never the one that reads, and the writer that writes is never the one that commits.
 """
 
 from __future__ import annotations
@@ -29,78 +29,78 @@ from rsmq.wire.keys import Namespace
 _numbers = itertools.count()
 
 
-def shipped(thing):
-    """A thing as it arrives in another process, however it is pickled."""
-    return pickle.loads(cloudpickle.dumps(pickle.loads(pickle.dumps(thing))))
+def pickle_round_trip(value):
+    """Return a copy of an object, as another process receives it from either pickler."""
+    return pickle.loads(cloudpickle.dumps(pickle.loads(pickle.dumps(value))))
 
 
-def plain(value):
-    """An offset, or a limit, as it arrives on the other side of Spark's socket."""
+def json_round_trip(value):
+    """Return a copy of an offset or a limit, as Spark receives it over its socket."""
     return json.loads(json.dumps(value))
 
 
 def columns(**types):
-    """Columns of a frame, by Spark's names of their types."""
+    """Return a schema of columns, from Spark's names of their types."""
     schema = StructType()
     for name, kind in types.items():
         schema.add(name, kind)
     return schema
 
 
-class Died(Exception):
-    """The process ended here."""
+class Crashed(Exception):
+    """The simulated end of a process."""
 
 
 @contextmanager
-def dies(at, calls, *, answered=False):
+def crash_at_call(server, calls, *, answered=False):
     """
-    The process ends at one of its calls, 0 is the first.
+    Raise Crashed at a call of operations; calls of the heartbeat do not count.
 
     Args:
-        at: the server that is called.
-        calls: how many calls go well.
-        answered: whether the server has done what the last one asked.
+        server: the server that is called.
+        calls: how many calls succeed before.
+        answered: whether the server runs the operation of the crash.
     """
-    run, left = at.rsmq.run, itertools.count(calls, -1)
+    run, left = server.rsmq.run, itertools.count(calls, -1)
 
-    def dying(operation):
+    def run_or_crash(operation):
         if threading.current_thread().name == "rsmq-lease" or next(left) > 0:
             return run(operation)
         if answered:
             run(operation)
-        raise Died
+        raise Crashed
 
-    at.rsmq.run = dying
+    server.rsmq.run = run_or_crash
     try:
         yield
     finally:
-        del at.rsmq.run
+        del server.rsmq.run
 
 
 class Env:
-    """One namespace of one server, with its raw keys."""
+    """A namespace on a server, with access to its raw keys."""
 
     def __init__(self, redis_server, **secret):
         self.redis = redis_server
         self.ns = f"s{next(_numbers)}"
         self.raw = redis_server.raw(**secret)
         self.rsmq = RSMQ.from_url(redis_server.url, ns=self.ns, **secret)
-        self._ends = []
+        self._closers = []
 
     def options(self, **options):
-        """Options with the place of the queues, as Spark hands them over: texts."""
+        """Return options with those of the connection, as texts, as Spark passes them."""
         options = {"url": self.redis.url, "ns": self.ns, **options}
-        given = CaseInsensitiveDict()
+        texts = CaseInsensitiveDict()
         for name, value in options.items():
             text = value if isinstance(value, str) else json.dumps(value)
-            given[name.replace("__", ".")] = text
-        return given
+            texts[name.replace("__", ".")] = text
+        return texts
 
     def source(self, **options):
-        return shipped(RsmqDataSource(options=self.options(**options)))
+        return pickle_round_trip(RsmqDataSource(options=self.options(**options)))
 
-    def at(self):
-        """This process's connections to the server, those of readers and writers."""
+    def server(self):
+        """Return the connections of this process, which readers and writers use."""
         return connections.get_server(parse_connection_options(self.options()))
 
     def keys(self, queue="q"):
@@ -115,12 +115,12 @@ class Env:
         return {id.decode(errors="replace"): score for id, score in stored}
 
     def bodies(self, queue="q"):
-        """The bodies of all messages, in the order in which they become visible."""
+        """Return the bodies of all messages, in the order in which they become visible."""
         ids = self.raw.zrange(self.keys(queue).zset, 0, -1)
         return self.raw.hmget(self.keys(queue).hash, ids) if ids else []
 
     def put(self, id, body, queue="q", score=None, **fields):
-        """A message as some other client stores it."""
+        """Store a message as another client may store it."""
         id = id if isinstance(id, bytes) else id.encode()
         score = self.now_ms() - 1 if score is None else score
         named = {id + b":" + name.encode(): value for name, value in fields.items()}
@@ -128,7 +128,7 @@ class Env:
         self.raw.zadd(self.keys(queue).zset, {id: score})
 
     def state(self):
-        """Everything in the namespace, and what of it will expire."""
+        """Return all keys of the namespace, and whether each of them expires."""
         return {
             key: (self.raw.dump(key), self.raw.pttl(key) >= 0)
             for key in sorted(self.raw.keys(f"{self.ns}:*"))
@@ -139,35 +139,35 @@ class Env:
         return seconds * 1000 + microseconds // 1000
 
     def elapse(self, seconds, queue="q"):
-        """Let time pass, by the scores."""
+        """Simulate that time passes, by lowering the scores."""
         for id, score in self.raw.zrange(self.keys(queue).zset, 0, -1, withscores=True):
             self.raw.zadd(self.keys(queue).zset, {id: score - seconds * 1000})
 
     @contextmanager
     def commands(self):
-        """What the server is told in this block, those of scripts included, as text."""
+        """Collect the commands that the server runs in this block, including those of scripts."""
         found = []
         self.raw.ping()
         with self.redis.raw() as client, client.monitor() as monitor:
             yield found
-            self.raw.echo("that is all")
+            self.raw.echo("end of commands")
             for command in monitor.listen():
-                if command["command"] == "ECHO that is all":
+                if command["command"] == "ECHO end of commands":
                     break
                 found.append(command["command"])
 
     def read(self, schema=None, filters=None, **options):
-        """All rows of a batch read."""
-        return [row for batch in self.planned(schema, filters, **options)() for row in batch]
+        """Return all rows of a batch read."""
+        return [row for batch in self.plan_read(schema, filters, **options)() for row in batch]
 
-    def planned(self, schema=None, filters=None, **options):
-        """A batch read whose partitions are made; a call of the result reads each of them."""
+    def plan_read(self, schema=None, filters=None, **options):
+        """Plan a batch read; return a function that reads each partition."""
         source = self.source(**options)
         schema = _parsed(schema or source.schema())
         reader = source.reader(schema=schema)
-        left = None if filters is None else list(reader.pushFilters(filters))
-        on_executors = shipped(reader)  # before the partitions are made, as Spark does
-        partitions = [shipped(each) for each in reader.partitions()]
+        remaining = None if filters is None else list(reader.pushFilters(filters))
+        on_executors = pickle_round_trip(reader)  # before the partitions are planned, as in Spark
+        partitions = [pickle_round_trip(each) for each in reader.partitions()]
 
         def read():
             return [
@@ -175,21 +175,21 @@ class Env:
                 for each in partitions or [InputPartition(None)]
             ]
 
-        read.partitions, read.left = partitions, left
+        read.partitions, read.remaining_filters = partitions, remaining
         return read
 
     def query(self, **options):
-        """A streaming query that has been started."""
+        """Start a streaming query."""
         query = Query(self, **options)
-        self._ends.append(query.crash)
+        self._closers.append(query.crash)
         return query
 
     def write(self, schema, **options):
-        """A batch write that has begun."""
+        """Start a batch write."""
         return Write(self, schema, {"queue": "q", **options})
 
     def disconnect(self):
-        """This process has no connections, as one that has just begun."""
+        """Close the connections of this process, so that the next call makes new ones."""
         for key, server in list(connections._servers.items()):
             if server.namespace.name == self.ns:
                 server.watcher.close()
@@ -198,8 +198,8 @@ class Env:
                 del connections._servers[key]
 
     def close(self):
-        for end in self._ends:
-            end()
+        for close in self._closers:
+            close()
         self.disconnect()
         self.rsmq.close()
         self.raw.close()
@@ -221,9 +221,9 @@ def _rows(source, reader, schema, partition):
 
 class Query:
     """
-    A streaming query, as Spark's engine runs it: what it asks, in its order, and what it logs.
+    A streaming query that makes the calls of Spark's engine, in its order.
 
-    The logs, and the sink that has each batch once, outlive a crash; the reader does not.
+    The logs, and the sink, which has each batch once, survive a crash; the reader does not.
     """
 
     def __init__(self, env, *, limit=None, available_now=False, schema=None, **options):
@@ -239,24 +239,24 @@ class Query:
         self.start()
 
     def start(self):
-        """A new process, which knows the logs."""
-        self.reader = shipped(self._source).streamReader(schema=self._schema)
-        self.on_executors = shipped(self._source.streamReader(schema=self._schema))
+        """Start a new process, which reads the logs."""
+        self.reader = pickle_round_trip(self._source).streamReader(schema=self._schema)
+        self.on_executors = pickle_round_trip(self._source.streamReader(schema=self._schema))
         self._end = None
         if self._available_now:
             self.reader.prepareForTriggerAvailableNow()
 
-    def ask(self):
-        """What comes after the last batch in the log."""
-        start = self.offsets[-1] if self.offsets else plain(self.reader.initialOffset())
+    def request_offset(self):
+        """Return the offset after the last batch in the log; None if there are no messages."""
+        start = self.offsets[-1] if self.offsets else json_round_trip(self.reader.initialOffset())
         limit = self._limit or self.reader.getDefaultReadLimit()
-        end = plain(self.reader.latestOffset(plain(start), limit))
-        self.progress = plain(self.reader.reportLatestOffset())
+        end = json_round_trip(self.reader.latestOffset(json_round_trip(start), limit))
+        self.progress = json_round_trip(self.reader.reportLatestOffset())
         return None if json.dumps(start) == json.dumps(end) else end
 
     def poll(self):
-        """Ask for a batch and log it; whether there is one."""
-        end = self.ask()
+        """Request a batch and log it; return whether there is one."""
+        end = self.request_offset()
         if end is not None:
             if self.offsets:
                 self.reader.commit(self.offsets[-1])
@@ -264,100 +264,102 @@ class Query:
         return end is not None
 
     def plan(self):
-        """The partitions of the last batch in the log."""
-        earlier = self.offsets[-2:-1] or [plain(self.reader.initialOffset())]
-        partitions = self.reader.partitions(plain(earlier[0]), plain(self.offsets[-1]))
-        return [shipped(each) for each in partitions]
+        """Return the partitions of the last batch in the log."""
+        earlier = self.offsets[-2:-1] or [json_round_trip(self.reader.initialOffset())]
+        partitions = self.reader.partitions(
+            json_round_trip(earlier[0]), json_round_trip(self.offsets[-1])
+        )
+        return [pickle_round_trip(each) for each in partitions]
 
     def tasks(self, partitions):
-        """The rows that each task reads."""
+        """Return the rows that each task reads."""
         return [
-            _rows(self._source, shipped(self.on_executors), self._schema, each)
+            _rows(self._source, pickle_round_trip(self.on_executors), self._schema, each)
             for each in partitions or [InputPartition(None)]
         ]
 
     def finish(self):
-        """Read the last batch in the log into the sink, in place of an earlier attempt's."""
+        """Read the last batch in the log into the sink; replace rows of an earlier attempt."""
         rows = [row for task in self.tasks(self.plan()) for row in task]
         self.sink[len(self.offsets)] = rows
         self.done = len(self.offsets)
         return rows
 
     def run(self):
-        """The rows of the next batch; None if there is none."""
+        """Run the next batch and return its rows; None if there are no messages."""
         return self.finish() if self.poll() else None
 
-    def run_out(self):
-        """The rows of each batch until there is none."""
+    def run_until_empty(self):
+        """Run batches until there are no messages; return the rows of each batch."""
         return list(iter(self.run, None))
 
     def crash(self):
-        """The process ends; beyond the stop there is nothing that it could still do."""
+        """Stop the reader and wait for its heartbeat, so that the process does nothing more."""
         self.reader.stop()
         lease = self.reader._lease
         if lease is not None and lease._thread is not None:
             lease._thread.join()
 
     def restart(self):
-        """A new process; the rows of the batch that was logged and not done, if there is one."""
+        """Start a new process; return the rows of the logged batch that was not done, or None."""
         self.crash()
         self.start()
         return self.finish() if self.done < len(self.offsets) else None
 
     def ids(self):
-        """Of all rows in the sink."""
+        """Return the ids of all rows in the sink."""
         return [row["id"] for number in sorted(self.sink) for row in self.sink[number]]
 
 
 class Write:
-    """A write of a frame, as Spark runs it: tasks, each with a writer of its own, and a driver."""
+    """A write of a frame, as in Spark: tasks that each have their own writer, and a driver."""
 
     def __init__(self, env, schema, options):
         self.schema = _parsed(schema)
         source = env.source(**options)
-        self._writer = shipped(source.writer(schema=self.schema, overwrite=False))
+        self._writer = pickle_round_trip(source.writer(schema=self.schema, overwrite=False))
 
     def batch(self, rows, timezone="UTC"):
-        """Rows as a task gets them."""
+        """Return rows as a record batch, as a task receives them."""
         schema = to_arrow_schema(self.schema, timezone=timezone)
         return pa.RecordBatch.from_pylist(rows, schema=schema)
 
     def task(self, *batches):
-        """One attempt of a task that has rows in these batches."""
-        writer = shipped(self._writer)
+        """Run one attempt of a task with these batches of rows."""
+        writer = pickle_round_trip(self._writer)
         rows = (each if isinstance(each, pa.RecordBatch) else self.batch(each) for each in batches)
-        return shipped(writer.write(rows))
+        return pickle_round_trip(writer.write(rows))
 
     def commit(self, *messages):
-        shipped(self._writer).commit(list(messages))
+        pickle_round_trip(self._writer).commit(list(messages))
 
     def abort(self, *messages):
-        shipped(self._writer).abort(list(messages))
+        pickle_round_trip(self._writer).abort(list(messages))
 
     def run(self, *tasks):
-        """All of it, where nothing goes wrong; each task has one batch."""
+        """Run a task for each list of rows, and commit."""
         messages = [self.task(rows) for rows in tasks]
         self.commit(*messages)
         return messages
 
 
 class StreamWrite(Write):
-    """One batch of a streaming query; each step has a writer that was made for it."""
+    """One batch of a streaming query; each step creates a new writer."""
 
     def __init__(self, env, schema, options, number, monkeypatch, query="query"):
         self.schema = _parsed(schema)
         self._number = number
-        self._make = lambda: env.source(**{"queue": "q", **options}).streamWriter(
+        self._make_writer = lambda: env.source(**{"queue": "q", **options}).streamWriter(
             schema=self.schema, overwrite=False
         )
-        self._of_task = lambda: monkeypatch.setattr(
+        self._set_task_batch = lambda: monkeypatch.setattr(
             sink, "read_query_and_batch", lambda: (query, number)
         )
 
     @property
     def _writer(self):
-        self._of_task()
-        return self._make()
+        self._set_task_batch()
+        return self._make_writer()
 
     def commit(self, *messages):
         self._writer.commit(list(messages), self._number)

@@ -1,4 +1,4 @@
-"""The columns: as Spark wants them to the letter, whatever other clients have stored."""
+"""The columns: exactly as Spark expects them, whatever other clients have stored."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_columns_are_chosen_in_any_order(env):
 
 @pytest.fixture(params=["batch", "stream"])
 def rows(request, env, queue):
-    """Reads all rows, in a batch or in a stream."""
+    """Return a function that reads all rows, in a batch or in a stream."""
 
     def read(schema=None, **options):
         if request.param == "batch":
@@ -57,12 +57,12 @@ def rows(request, env, queue):
     return read
 
 
-def test_each_column_has_what_redis_has(env, rows):
-    again = env.rsmq.send_message("q", "again")
+def test_columns_have_the_stored_values(env, rows):
+    received = env.rsmq.send_message("q", "received")
     for _ in range(2):
         env.rsmq.receive_message("q", vt=0)
     new = env.rsmq.send_message("q", "grüße \N{GRINNING FACE}")
-    assert list(env.scores()) == [again, new]
+    assert list(env.scores()) == [received, new]
 
     by_id = {row["id"]: row for row in rows()}
     fields, scores = env.fields(), env.scores()
@@ -78,7 +78,7 @@ def test_each_column_has_what_redis_has(env, rows):
         assert row["visible_at"] == (moment(scores[id]) if rows.kind == "batch" else None)
 
 
-def test_a_projection_has_just_its_columns(env, rows):
+def test_projection_has_only_its_columns(env, rows):
     id = env.rsmq.send_message("q", b"\xff", codec=BYTES)
     assert rows(columns="raw,id") == [{"raw": b"\xff", "id": id}]
 
@@ -94,16 +94,16 @@ def test_a_projection_has_just_its_columns(env, rows):
     ],
     ids=lambda schema: schema.simpleString(),
 )
-def test_a_users_schema_decides_on_columns_order_and_nulls(env, rows, schema):
+def test_user_schema_defines_columns_order_and_nullability(env, rows, schema):
     env.rsmq.send_message("q", "m")
-    (row,) = rows(schema)  # each batch is compared with the schema that Spark makes of it
+    (row,) = rows(schema)  # which compares each batch with the schema of Spark
     assert list(row) == schema.fieldNames()
     if "message" in row:
         assert row["message"] in ("m", b"m")
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "text"),
     [
         (columns(body="string"), "no column body string"),
         (columns(id="binary"), "no column id binary"),
@@ -111,21 +111,21 @@ def test_a_users_schema_decides_on_columns_order_and_nulls(env, rows, schema):
         (columns(sent="timestamp_ntz"), "no column sent timestamp_ntz"),
     ],
 )
-def test_a_schema_of_other_columns_is_refused(env, queue, schema, told):
+def test_schema_with_unknown_columns_is_refused(env, queue, schema, text):
     for use in (env.source(queue="q").reader, env.source(queue="q").streamReader):
-        with pytest.raises(InvalidOption, match=told) as caught:
+        with pytest.raises(InvalidOption, match=text) as caught:
             use(schema=schema)
         assert "message string" in str(caught.value)
         assert "message may also be binary." in str(caught.value)
 
 
-def test_a_column_that_may_not_be_null_says_so_before_the_query_runs(env, queue):
+def test_schema_with_non_nullable_time_is_refused_before_the_query_runs(env, queue):
     schema = StructType().add("first_received", "timestamp", nullable=False)
     with pytest.raises(InvalidOption, match="first_received"):
         env.source(queue="q").reader(schema=schema)
 
 
-def test_a_body_that_is_no_text_is_read_with_a_mark(env, rows):
+def test_body_that_is_not_utf8_is_read_with_replacement_characters(env, rows):
     env.rsmq.send_message("q", b"a\xff\xfe\x00", codec=BYTES)
     env.rsmq.send_message("q", "")
     env.rsmq.send_message("q", "after")
@@ -213,7 +213,7 @@ def test_odd_scores_are_read(env, queue, score, ms):
     assert row["visible_at"] == (None if ms is None else moment(ms))
 
 
-def test_a_huge_counter_is_counted_on_in_a_stream(env, queue):
+def test_stream_increments_a_huge_receive_count(env, queue):
     env.put("odd", b"m", rc=b"9007199254740993", fr=b"1")
     query = env.query()
     (row,) = query.run()

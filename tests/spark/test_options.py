@@ -1,4 +1,4 @@
-"""The options: what each means, what it refuses, and that no secret is ever among them."""
+"""The options: their meaning, the values that are refused, and that no password is among them."""
 
 from __future__ import annotations
 
@@ -89,24 +89,24 @@ stream = parse_stream_options
         (sink, "stagingRetention", "staging_retention", 7 * DAY, {"60": 60}),
     ],
 )  # fmt: skip
-def test_an_option_means(read, option, attribute, default, texts):
+def test_option_has_its_meaning(read, option, attribute, default, texts):
     assert getattr(read({"queue": "q"}), attribute) == default
     for text, meaning in texts.items():
         for name in (option, option.lower()):
             assert getattr(read({"queue": "q", name: text}), attribute) == meaning
 
 
-def test_options_that_go_together():
+def test_combined_options():
     options = {"queue": "q", "maxReceiveCount": "3", "deadLetterQueue": "dead"}
     assert stream(options).dead_letters == DeadLetterPolicy("dead", 3)
     named = sink({"queue": "q", "delivery": "exactly-once", "writeId": "nightly"})
     assert named.write_id == "nightly"
-    whole = sink({"queue": "q", "messageFormat": "json"})
-    assert (whole.queue_column, whole.delay_column) == (None, None)
+    json_rows = sink({"queue": "q", "messageFormat": "json"})
+    assert (json_rows.queue_column, json_rows.delay_column) == (None, None)
     assert sink({"restore": "true"}).delay_column is None
 
 
-def test_queues_are_named_in_one_of_three_ways():
+def test_queues_are_selected_in_one_of_three_ways():
     assert source({"queue": "q"}).queues == ("q",)
     assert source({"subscribe": "b, a ,b"}).queues == ("b", "a")
     pattern = source({"subscribePattern": "orders-.*"})
@@ -126,14 +126,14 @@ def test_queues_are_named_in_one_of_three_ways():
         ({"Path": "p", "checkpointLocation": "c", "queryName": "n"}, "redis://127.0.0.1:6379/0"),
     ],
 )
-def test_where_redis_is(options, url):
+def test_connection_options_make_the_url(options, url):
     connection = source({"queue": "q", **options}).connection
     assert connection.url == url
     assert connection.namespace.name == "rsmq"
     assert connection.retry_deadline == 60
 
 
-WHOLE = "is a whole number from"
+WHOLE_NUMBER = "is a whole number from"
 SECONDS = "is a number of seconds from"
 
 
@@ -142,20 +142,20 @@ SECONDS = "is a number of seconds from"
     [
         (source, {"bodyType": "text"}, "is one of string, binary; got 'text'"),
         (source, {"includeRaw": "yes"}, "is one of true, false; got 'yes'"),
-        (source, {"numPartitions": "0"}, f"{WHOLE} 1 to 100000; got '0'"),
-        (source, {"numPartitions": "2.0"}, WHOLE),
-        (source, {"maxIdsPerPartition": "1000001"}, WHOLE),
-        (source, {"fetchSize": "-1"}, WHOLE),
-        (source, {"fetchSize": "9" * 99}, WHOLE),
-        (source, {"port": "65536"}, WHOLE),
-        (source, {"db": "x"}, WHOLE),
+        (source, {"numPartitions": "0"}, f"{WHOLE_NUMBER} 1 to 100000; got '0'"),
+        (source, {"numPartitions": "2.0"}, WHOLE_NUMBER),
+        (source, {"maxIdsPerPartition": "1000001"}, WHOLE_NUMBER),
+        (source, {"fetchSize": "-1"}, WHOLE_NUMBER),
+        (source, {"fetchSize": "9" * 99}, WHOLE_NUMBER),
+        (source, {"port": "65536"}, WHOLE_NUMBER),
+        (source, {"db": "x"}, WHOLE_NUMBER),
         (source, {"retryDeadline": "86401"}, f"{SECONDS} 0 to 86400"),
         (snapshot, {"include": "none"}, "is one of all, visible"),
         (snapshot, {"startingTimestamp": "soon"}, "is Unix milliseconds, or a time"),
         (snapshot, {"endingTimestamp": "-5"}, "is Unix milliseconds, or a time"),
         (snapshot, {"pushdown": ""}, "is one of true, false; got ''"),
-        (stream, {"maxMessagesPerTrigger": "0"}, WHOLE),
-        (stream, {"maxOffsetsPerTrigger": "x"}, WHOLE),
+        (stream, {"maxMessagesPerTrigger": "0"}, WHOLE_NUMBER),
+        (stream, {"maxOffsetsPerTrigger": "x"}, WHOLE_NUMBER),
         (stream, {"visibilityTimeout": "0.5"}, f"{SECONDS} 1 to 9999999; got '0.5'"),
         (stream, {"visibilityTimeout": "nan"}, SECONDS),
         (
@@ -167,7 +167,7 @@ SECONDS = "is a number of seconds from"
         (stream, {"idleWait": "0"}, SECONDS),
         (stream, {"leaseRetention": "1199"}, SECONDS),
         (stream, {"failOnDataLoss": "maybe"}, "is one of true, false"),
-        (stream, {"maxReceiveCount": "0", "deadLetterQueue": "dead"}, WHOLE),
+        (stream, {"maxReceiveCount": "0", "deadLetterQueue": "dead"}, WHOLE_NUMBER),
         (
             stream,
             {"deadLetterQueue": "a b", "maxReceiveCount": "1"},
@@ -175,15 +175,15 @@ SECONDS = "is a number of seconds from"
         ),
         (sink, {"delivery": "once"}, "is one of at-least-once, exactly-once"),
         (sink, {"delay": "-1"}, f"{SECONDS} 0 to 9999999"),
-        (sink, {"batchSize": "10001"}, WHOLE),
-        (sink, {"vt": "1.5"}, WHOLE),
+        (sink, {"batchSize": "10001"}, WHOLE_NUMBER),
+        (sink, {"vt": "1.5"}, WHOLE_NUMBER),
         (sink, {"maxsize": "100"}, "1024 to 65536, or -1 for unlimited; got 100"),
         (sink, {"messageFormat": "xml"}, "is one of column, json, msgpack"),
         (sink, {"stagingRetention": "x"}, SECONDS),
         (sink, {"writeId": "a b", "delivery": "exactly-once"}, "is 1 to 64 characters"),
     ],
 )
-def test_a_bad_value_is_refused_with_name_rule_and_value(read, options, rule):
+def test_invalid_value_is_refused_with_name_rule_and_value(read, options, rule):
     ((name, text), *_) = options.items()
     with pytest.raises(InvalidOption) as caught:
         read({"queue": "q", **options})
@@ -239,7 +239,7 @@ def test_options_that_contradict_each_other_are_refused(read, options, text):
 
 
 @pytest.mark.parametrize(
-    ("read", "name", "way"),
+    ("read", "name", "suggestion"),
     [
         (source, "visibiltyTimeout", "did you mean visibilityTimeout?"),
         (source, "quue", "did you mean queue?"),
@@ -248,7 +248,7 @@ def test_options_that_contradict_each_other_are_refused(read, options, text):
         (sink, "batch_size", "did you mean batchSize?"),
         (sink, "zzz", "there are url, host, port,"),
         pytest.param(sink, "zzz", "passwordEnv, passwordFile,"),
-        # what is good for one way of reading or writing is not for another
+        # options of another kind of read or write
         (snapshot, "visibilityTimeout", "there is no such option here"),
         (snapshot, "maxMessagesPerTrigger", "there is no such option here"),
         (stream, "include", "there is no such option here"),
@@ -257,16 +257,16 @@ def test_options_that_contradict_each_other_are_refused(read, options, text):
         (source, "delivery", "there is no such option here"),
     ],
 )
-def test_an_unknown_option_is_refused_with_what_was_meant(read, name, way):
+def test_unknown_option_is_refused_with_a_suggestion(read, name, suggestion):
     with pytest.raises(InvalidOption) as caught:
         read({"queue": "q", name: "1"})
     assert str(caught.value).startswith(f"Option {name}: there is no such option here; ")
-    assert way in str(caught.value)
+    assert suggestion in str(caught.value)
 
 
-def test_spark_asks_the_data_source_which_looks_at_options_first(env, queue):
+def test_data_source_checks_options_before_a_reader_or_writer_is_made(env, queue):
     with pytest.raises(InvalidOption, match="Option visibilitytimeout: there is no such"):
-        env.planned(queue="q", visibilityTimeout=3)
+        env.plan_read(queue="q", visibilityTimeout=3)
     with pytest.raises(InvalidOption, match="Option include: there is no such"):
         env.query(include="all")
     with pytest.raises(InvalidOption, match="Option columns: names some of"):
@@ -277,11 +277,11 @@ def test_spark_asks_the_data_source_which_looks_at_options_first(env, queue):
         env.source(queue="q").streamWriter(schema=MESSAGES, overwrite=True)
 
 
-def test_a_missing_queue_is_named(env, queue):
+def test_missing_queue_is_named_in_the_error(env, queue):
     env.raw.hset(env.keys("half").hash, "vt", 30)
     for use in (
-        lambda: env.planned(queue="gone"),
-        lambda: env.planned(subscribe="q,gone"),
+        lambda: env.plan_read(queue="gone"),
+        lambda: env.plan_read(subscribe="q,gone"),
         lambda: env.query(queue="gone").poll(),
         lambda: env.query(maxReceiveCount=1, deadLetterQueue="gone").poll(),
         lambda: env.source(queue="gone").writer(schema=MESSAGES, overwrite=False),
@@ -291,16 +291,16 @@ def test_a_missing_queue_is_named(env, queue):
             use()
         assert caught.value.value == "gone"
     with pytest.raises(QueueNotFound):
-        env.planned(queue="half")
+        env.plan_read(queue="half")
     with pytest.raises(QueueNotFound) as caught:
         env.source(queue="gone").writer(schema=MESSAGES, overwrite=False)
     assert "createQueue=true creates it." in caught.value.__notes__
 
 
-def told(error):
-    """All that anybody could see of an error."""
+def full_text(error):
+    """Return all text of an error: traceback, notes and attributes, of its context too."""
     notes = getattr(error, "__notes__", [])
-    context = "" if error.__context__ is None else told(error.__context__)
+    context = "" if error.__context__ is None else full_text(error.__context__)
     return "".join((*traceback.format_exception(error), *notes, repr(error.__dict__), context))
 
 
@@ -322,16 +322,16 @@ def told(error):
         pytest.param({"redis.ssl_password": SECRET}),
     ],
 )
-def test_a_password_among_the_options_is_refused_and_not_shown(options):
+def test_password_in_an_option_is_refused_and_not_shown(options):
     source = RsmqDataSource(options={"queue": "q", **options})
     with pytest.raises(InvalidOption) as caught:
         source.schema()
-    assert SECRET not in told(caught.value)
+    assert SECRET not in full_text(caught.value)
 
 
 @pytest.fixture(scope="module")
-def guarded():
-    """A server that lets nobody in without a password."""
+def server_with_password():
+    """A server that requires a password."""
     server = Server(redis_7())
     with server.raw() as raw:
         raw.execute_command("ACL", "SETUSER", "spark", "on", f">{SECRET}", "~*", "&*", "+@all")
@@ -341,17 +341,17 @@ def guarded():
 
 
 @pytest.mark.parametrize("user", [{}, {"username": "spark"}])
-@pytest.mark.parametrize("kept_in", ["passwordEnv", "passwordFile"])
-def test_a_password_is_found_in_each_process_and_sent_nowhere(
-    guarded, tmp_path, monkeypatch, user, kept_in
+@pytest.mark.parametrize("place", ["passwordEnv", "passwordFile"])
+def test_password_is_read_in_each_process_and_never_pickled(
+    server_with_password, tmp_path, monkeypatch, user, place
 ):
-    if kept_in == "passwordEnv":
+    if place == "passwordEnv":
         monkeypatch.setenv("QUEUES_PASSWORD", SECRET)
-        options = {kept_in: "QUEUES_PASSWORD", **user}
+        options = {place: "QUEUES_PASSWORD", **user}
     else:
         (tmp_path / "secret").write_text(f"{SECRET}\n")
-        options = {kept_in: str(tmp_path / "secret"), **user}
-    env = Env(guarded, password=SECRET)
+        options = {place: str(tmp_path / "secret"), **user}
+    env = Env(server_with_password, password=SECRET)
     sink = env.source(queue="q", createQueue=True, **options)
     source = env.source(queue="q", **options)
     writer = sink.writer(schema=MESSAGES, overwrite=False)
@@ -361,38 +361,40 @@ def test_a_password_is_found_in_each_process_and_sent_nowhere(
 
     assert reader.partitions() == []
     assert stream.latestOffset(start, stream.getDefaultReadLimit()) == start
-    for thing in (sink, source, writer, reader, stream):
-        for pickled in (pickle.dumps(thing), cloudpickle.dumps(thing)):
+    for each in (sink, source, writer, reader, stream):
+        for pickled in (pickle.dumps(each), cloudpickle.dumps(each)):
             assert SECRET.encode() not in pickled
-        assert SECRET not in repr(vars(thing))
+        assert SECRET not in repr(vars(each))
     stream.stop()
     env.close()
 
 
-def test_a_wrong_or_missing_password_is_told_and_not_shown(guarded, tmp_path, monkeypatch):
-    env = Env(guarded, password=SECRET)
+def test_wrong_or_missing_password_is_reported_and_not_shown(
+    server_with_password, tmp_path, monkeypatch
+):
+    env = Env(server_with_password, password=SECRET)
     wrong = SECRET[::-1]
     monkeypatch.setenv("WRONG_PASSWORD", wrong)
     with pytest.raises(AuthenticationError) as caught:
-        env.planned(queue="q", passwordEnv="WRONG_PASSWORD", retryDeadline=0)
-    assert wrong not in told(caught.value)
+        env.plan_read(queue="q", passwordEnv="WRONG_PASSWORD", retryDeadline=0)
+    assert wrong not in full_text(caught.value)
     with pytest.raises(InvalidOption, match="there is no environment variable NOT_SET in"):
-        env.planned(queue="q", passwordEnv="NOT_SET")
+        env.plan_read(queue="q", passwordEnv="NOT_SET")
     with pytest.raises(InvalidOption, match="missing can't be read on this machine: No such file"):
-        env.planned(queue="q", passwordFile=str(tmp_path / "missing"))
+        env.plan_read(queue="q", passwordFile=str(tmp_path / "missing"))
     (tmp_path / "binary").write_bytes(b"\xff")
     with pytest.raises(InvalidOption, match="no UTF-8"):
-        env.planned(queue="q", passwordFile=str(tmp_path / "binary"))
+        env.plan_read(queue="q", passwordFile=str(tmp_path / "binary"))
     env.close()
 
 
-def test_options_of_the_redis_client_pass_through(env, queue):
+def test_options_of_redis_py_are_passed_on(env, queue):
     with env.commands() as commands:
-        env.planned(queue="q", redis__client_name="spark-job")
+        env.plan_read(queue="q", redis__client_name="spark-job")
     assert "CLIENT SETNAME spark-job" in commands
 
 
 @pytest.mark.parametrize("option", [{"redis__socket_timeout": "soon"}, {"redis__nonsense": "1"}])
-def test_an_option_that_the_redis_client_refuses_is_named(env, queue, option):
+def test_option_that_redis_py_refuses_is_named(env, queue, option):
     with pytest.raises(InvalidOption, match=next(iter(option)).replace("__", ".")):
-        env.planned(queue="q", **option)
+        env.plan_read(queue="q", **option)

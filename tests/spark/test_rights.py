@@ -1,4 +1,4 @@
-"""What a user of Redis must be allowed for Spark, as the README says it."""
+"""The rights that a user of Redis needs for Spark, according to the README."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 @pytest.mark.parametrize("missing", [None, "+hscan"])
-def test_the_rights_that_the_readme_gives_are_enough(env, tmp_path, missing):
-    """Without +hscan, what is kept of queries ends only with its key."""
+def test_rights_in_the_readme_are_sufficient(env, tmp_path, missing):
+    """Without +hscan, expired queries are deleted only with their key."""
     (row,) = re.findall(r"^\| Spark, .*?\| (.*) \|$", README, re.MULTILINE)
     rules = {*re.findall(r"\+[\w\\|]+", row.replace("\\|", "|"))} - {missing}
     env.raw.hset(f"{env.ns}:x:acked", mapping=dict.fromkeys(range(200), packb([1, "", 2**50])))
@@ -37,6 +37,6 @@ def test_the_rights_that_the_readme_gives_are_enough(env, tmp_path, missing):
     env.write(TEXT, delivery="exactly-once", realtime=True, **user).run([{"message": "c"}])
     env.write(TEXT, createQueue=True, queue="made", **user).run([{"message": "d"}])
     query = env.query(queue="q", consumerGroup="group", **user)
-    assert [len(rows) for rows in query.run_out()] == [3]
+    assert [len(rows) for rows in query.run_until_empty()] == [3]
     assert env.scores() == {}
     env.raw.execute_command("ACL", "DELUSER", "spark")

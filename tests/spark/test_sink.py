@@ -1,4 +1,4 @@
-"""The sinks: at least once and exactly once, of batches and of streams, through every crash."""
+"""The sinks of batches and streams: at least once and exactly once, through every crash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from rsmq import InvalidFormat, InvalidValue, MessageNotString, MessageTooLong, QueueNotFound
 from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption
-from tests.spark.conftest import Died, StreamWrite, columns, dies, shipped
+from tests.spark.conftest import Crashed, StreamWrite, columns, crash_at_call, pickle_round_trip
 
 TEXT = columns(message="string")
 DELIVERIES = ["at-least-once", "exactly-once"]
@@ -32,7 +32,7 @@ def delivery(request):
 
 @pytest.fixture
 def stream(env, monkeypatch):
-    """Makes a write of one batch of a stream."""
+    """Return a function that starts a write of one batch of a stream."""
 
     def write(number=0, query="query", schema=TEXT, **options):
         return StreamWrite(env, schema, options, number, monkeypatch, query)
@@ -45,14 +45,14 @@ def staged(env, queue="q"):
 
 
 def decided(env, write):
-    packed = env.raw.hget(env.at().namespace.written, write)
+    packed = env.raw.hget(env.server().namespace.written, write)
     return packed and msgpack.unpackb(packed, raw=True)[:2]
 
 
-# --- what becomes of rows ----------------------------------------------------------------------
+# --- rows and messages ------------------------------------------------------------------------
 
 
-def test_rows_become_messages_as_every_client_sends_them(env, queue, delivery):
+def test_rows_are_sent_as_other_clients_send_messages(env, queue, delivery):
     before = env.now_ms()
     env.write(TEXT, **delivery).run(texts("grüße", ""), [], texts("c"))
     after = env.now_ms()
@@ -71,7 +71,7 @@ def test_rows_become_messages_as_every_client_sends_them(env, queue, delivery):
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
-def test_a_message_is_a_text_or_bytes(env, queue, delivery, kind):
+def test_message_column_is_text_or_bytes(env, queue, delivery, kind):
     binary = "binary" in str(kind)
     write = env.write(
         columns(value="binary" if binary else "string"), messageColumn="value", **delivery
@@ -81,7 +81,7 @@ def test_a_message_is_a_text_or_bytes(env, queue, delivery, kind):
     assert env.bodies() == [each if binary else each.encode() for each in bodies]
 
 
-def test_the_order_inside_a_partition_is_kept(env, queue, delivery):
+def test_order_within_a_partition_is_kept(env, queue, delivery):
     bodies = [f"{n:04}" for n in range(250)]
     write = env.write(TEXT, batchSize=7, **delivery)
     write.commit(write.task(texts(*bodies[:100]), texts(*bodies[100:])))
@@ -89,7 +89,7 @@ def test_the_order_inside_a_partition_is_kept(env, queue, delivery):
     assert env.fields()["totalsent"] == b"250"
 
 
-def test_large_rows_go_in_calls_of_a_few_megabytes(env, delivery):
+def test_large_rows_are_sent_in_calls_of_a_few_megabytes(env, delivery):
     env.rsmq.create_queue("q", maxsize=-1)
     with env.commands() as commands:
         env.write(TEXT, **delivery).run(texts(*("x" * 1_500_000 for _ in range(5))))
@@ -97,7 +97,7 @@ def test_large_rows_go_in_calls_of_a_few_megabytes(env, delivery):
     assert max(map(len, commands)) < 5_000_000
 
 
-def test_each_row_may_say_its_queue_and_delay(env, delivery):
+def test_rows_may_have_their_own_queue_and_delay(env, delivery):
     for name in ("a", "b"):
         env.rsmq.create_queue(name, delay=50)
     schema = columns(message="string", queue="string", delay="double")
@@ -115,7 +115,7 @@ def test_each_row_may_say_its_queue_and_delay(env, delivery):
         assert expected - 20_000 < wait <= expected
 
 
-def test_options_say_the_columns_and_win_over_them(env, queue, delivery):
+def test_options_name_the_columns_and_override_them(env, queue, delivery):
     schema = columns(value="string", topic="string", wait="integer", queue="string", delay="string")
     row = {"value": "1", "topic": "gone", "wait": 200, "queue": "gone", "delay": "x"}
     env.write(
@@ -132,7 +132,7 @@ def test_options_say_the_columns_and_win_over_them(env, queue, delivery):
 
 
 @pytest.mark.parametrize(
-    ("schema", "row", "kind", "told"),
+    ("schema", "row", "kind", "text"),
     [
         (TEXT, {"message": None}, MessageNotString, "Message must be a string"),
         (columns(message="binary"), {"message": None}, MessageNotString, "Message must be"),
@@ -162,23 +162,23 @@ def test_options_say_the_columns_and_win_over_them(env, queue, delivery):
         ),
     ],
 )  # fmt: skip
-def test_a_row_that_can_not_be_sent_is_told(env, queue, delivery, schema, row, kind, told):
+def test_invalid_row_is_refused(env, queue, delivery, schema, row, kind, text):
     options = {"queue": ""} if "queue" in row else {}
     write = env.write(schema, **options, **delivery)
     with pytest.raises(kind) as caught:
         write.task([row])
-    assert told in str(caught.value)
+    assert text in str(caught.value)
     assert env.scores() == {}
 
 
-def test_a_null_message_says_the_column(env, queue):
+def test_null_message_error_names_the_column(env, queue):
     with pytest.raises(MessageNotString) as caught:
         env.write(columns(body="string"), messageColumn="body").task([{"body": None}])
     assert "Column body is null in a row" in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("schema", "options", "told"),
+    ("schema", "options", "text"),
     [
         (columns(value="string"), {}, "messageColumn: there is no column message (string or bin"),
         (columns(message="integer"), {}, "column message is int, and must be string or binary"),
@@ -196,16 +196,16 @@ def test_a_null_message_says_the_column(env, queue):
         (columns(a="long"), {"messageFormat": "json", "queue": ""}, "Option queue: give the"),
     ],
 )  # fmt: skip
-def test_columns_that_do_not_fit_are_told_before_any_row_is_written(
-    env, queue, stream, schema, options, told
+def test_unsuitable_columns_are_refused_before_any_row_is_written(
+    env, queue, stream, schema, options, text
 ):
     for begin in (lambda: env.write(schema, **options), lambda: stream(schema=schema, **options)):
         with pytest.raises(InvalidOption) as caught:
-            begin()._writer  # noqa: B018 - which a stream makes for each batch
-        assert told in str(caught.value)
+            begin()._writer  # noqa: B018 - a stream creates it for each batch
+        assert text in str(caught.value)
 
 
-def test_sizes_are_counted_as_every_client_counts_them(env, delivery):
+def test_sizes_are_counted_as_other_clients_count_them(env, delivery):
     env.rsmq.create_queue("q", maxsize=1024)
     fits = "é" * 1022 + "\N{GRINNING FACE}"
     env.write(TEXT, **delivery).run(texts(fits))
@@ -224,14 +224,14 @@ def test_sizes_are_counted_as_every_client_counts_them(env, delivery):
 
 
 @pytest.mark.parametrize("units", [300, 400])
-def test_a_small_limit_of_another_client_is_counted_in_the_same_way(env, queue, units):
+def test_small_maxsize_of_another_client_is_checked_in_the_same_way(env, queue, units):
     env.raw.hset(env.keys().hash, "maxsize", 500)
     env.rsmq.send_message("q", "\N{EURO SIGN}" * units)
     env.write(TEXT).run(texts("\N{EURO SIGN}" * units))
     assert len(env.scores()) == 2
 
 
-def test_missing_queues_are_created_if_they_shall_be(env, delivery):
+def test_missing_queues_are_created_with_create_queue(env, delivery):
     options = {"createQueue": True, "vt": 77, "maxsize": -1, **delivery}
     env.write(TEXT, queue="one", **options)
     env.write(columns(message="string", queue="string"), queue="", **options).run(
@@ -248,22 +248,22 @@ def test_missing_queues_are_created_if_they_shall_be(env, delivery):
     assert env.fields("one")["created"] == created
 
 
-@pytest.mark.parametrize(("realtime", "heard"), [(True, [b"3"]), (False, [])])
-def test_a_call_notifies_once_if_it_shall(env, queue, delivery, realtime, heard):
+@pytest.mark.parametrize(("realtime", "expected"), [(True, [b"3"]), (False, [])])
+def test_realtime_notifies_once_for_each_call(env, queue, delivery, realtime, expected):
     write = env.write(TEXT, realtime=realtime, **delivery)
     with env.raw.pubsub(ignore_subscribe_messages=True) as pubsub:
         pubsub.subscribe(env.keys().channel)
         pubsub.get_message(timeout=5)
         write.run(texts("a", "b", "c"))
         env.raw.publish(env.keys().channel, "end")
-        got = []
+        notifications = []
         while (message := pubsub.get_message(timeout=5)) is None or message["data"] != b"end":
             if message is not None:
-                got.append(message["data"])
-    assert got == heard
+                notifications.append(message["data"])
+    assert notifications == expected
 
 
-# --- whole rows --------------------------------------------------------------------------------
+# --- complete rows -----------------------------------------------------------------------------
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ROW = (
@@ -277,7 +277,7 @@ VALUES = {
     "yes": True, "byte": -1, "long": 2**62, "real": 0.5, "nan": float("nan"),
     "decimal": Decimal("12345678901234567.80"), "text": "grüße\n", "raw": b"\x00\xff",
     "day": date(2026, 1, 31), "at": datetime(2026, 1, 31, 11, 0, 0, 5, UTC),
-    "local": datetime(2026, 1, 31, 12),  # noqa: DTZ001 - Spark's own kind without a zone
+    "local": datetime(2026, 1, 31, 12),  # noqa: DTZ001 - Spark has a type without a zone
     "none": None,
 }  # fmt: skip
 TIMES = {
@@ -302,7 +302,7 @@ def nested():
         ("msgpack", msgpack.unpackb, {}),
     ],
 )
-def test_a_whole_row_is_a_message_with_every_type(env, queue, delivery, shape, read, differs):
+def test_complete_row_is_encoded_with_every_type(env, queue, delivery, shape, read, differs):
     schema, row = nested()
     write = env.write(schema, messageFormat=shape, **delivery)
     write.commit(write.task(write.batch([row], timezone="Europe/Berlin")))
@@ -316,7 +316,7 @@ def test_a_whole_row_is_a_message_with_every_type(env, queue, delivery, shape, r
 
 
 @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
-def test_numbers_that_json_has_not_are_named(env, queue, number):
+def test_numbers_that_json_lacks_are_named(env, queue, number):
     env.write(columns(n="double"), messageFormat="json").run([{"n": number}])
     (body,) = env.bodies()
     names = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
@@ -354,7 +354,7 @@ def test_maps_with_any_keys_are_json(env, queue, kind, key, text):
     assert [json.loads(body) for body in env.bodies()] == [{"m": {text: "v"}}]
 
 
-def test_a_whole_row_leaves_out_where_it_goes(env, queue):
+def test_complete_row_leaves_out_queue_and_delay_columns(env, queue):
     env.rsmq.create_queue("r")
     schema = columns(queue="string", delay="long", topic="string", wait="double")
     row = {"queue": "data", "delay": 7, "topic": "r", "wait": 100.0}
@@ -370,7 +370,7 @@ def test_a_whole_row_leaves_out_where_it_goes(env, queue):
 
 
 def filled(env):
-    """A queue with messages of all kinds."""
+    """Send messages of all kinds to a queue."""
     env.rsmq.send_messages("q", ["a", "b", "c"])
     env.rsmq.receive_message("q", vt=500)
     env.rsmq.receive_message("q", vt=0)
@@ -379,7 +379,7 @@ def filled(env):
     env.put("lkdcq4w0" + "A" * 22, b"port", score=1_700_000_000_000, rc=b"2", fr=b"1")
 
 
-def test_messages_are_restored_as_they_were_and_once(env, queue, delivery):
+def test_messages_are_restored_unchanged_and_once(env, queue, delivery):
     env.rsmq.create_queue("copy")
     filled(env)
     source = env.source(queue="q", bodyType="binary")
@@ -395,7 +395,7 @@ def test_messages_are_restored_as_they_were_and_once(env, queue, delivery):
     assert env.rsmq.receive_message("copy") is not None
 
 
-def test_what_a_frame_leaves_out_is_as_after_the_send(env, queue, delivery):
+def test_missing_columns_are_restored_as_after_a_send(env, queue, delivery):
     id = "hodm9jyjbq" + "A" * 22
     uuid = "6f9619ff-8b86-d011-b42d-00cf4fc964ff"
     before = env.now_ms()
@@ -408,50 +408,50 @@ def test_what_a_frame_leaves_out_is_as_after_the_send(env, queue, delivery):
 
 
 @pytest.mark.parametrize(
-    ("id", "kind", "told"),
+    ("id", "kind", "text"),
     [
         (None, InvalidOption, "Option restore: column id is null in a row"),
         ("short", InvalidFormat, "Invalid id format"),
         ("totalsent", InvalidFormat, "Invalid id format"),
     ],
 )
-def test_an_id_that_can_not_be_restored_is_told(env, queue, delivery, id, kind, told):
+def test_invalid_id_is_not_restored(env, queue, delivery, id, kind, text):
     write = env.write(columns(id="string", message="string"), restore=True, **delivery)
     before = env.fields()
     with pytest.raises(kind) as caught:
         write.task([{"id": id, "message": "m"}])
-    assert told in str(caught.value)
+    assert text in str(caught.value)
     assert env.fields() == before
 
 
 # --- exactly once ------------------------------------------------------------------------------
 
 
-def test_nothing_is_seen_before_the_commit_and_of_failed_attempts_nothing_ever(env, queue):
+def test_staged_rows_are_invisible_until_the_commit_and_failed_attempts_always(env, queue):
     write = env.write(TEXT, delivery="exactly-once", batchSize=2)
 
     def failing():
         yield write.batch(texts("1", "2", "3"))
-        raise Died
+        raise Crashed
 
-    with pytest.raises(Died):
-        shipped(write._writer).write(failing())
-    twice = write.task(texts("1", "2", "3"))  # an attempt that ended, and of which nobody heard
+    with pytest.raises(Crashed):
+        pickle_round_trip(write._writer).write(failing())
+    twice = write.task(texts("1", "2", "3"))  # an attempt that ended without a report to the driver
     assert twice.rows == 3
-    counted = [write.task(texts("1", "2", "3")), write.task(texts("4"))]
+    committed = [write.task(texts("1", "2", "3")), write.task(texts("4"))]
     assert env.scores() == {}
     assert len(staged(env)) == 1 + 2 + 2 + 1
     assert 0 < env.raw.pttl(env.keys().staged) <= 7 * 86_400_000
 
-    write.commit(*counted, None)
+    write.commit(*committed, None)
     assert env.bodies() == [b"1", b"2", b"3", b"4"]
     assert env.fields()["totalsent"] == b"4"
     assert staged(env) == []
-    write.commit(*counted)
+    write.commit(*committed)
     assert len(env.scores()) == 4
 
 
-def test_what_was_sent_straight_away_stays_after_a_failure(env, queue):
+def test_abort_does_not_remove_messages_that_were_sent(env, queue):
     write = env.write(TEXT)
     message = write.task(texts("1"))
     write.abort(message, None)
@@ -459,7 +459,7 @@ def test_what_was_sent_straight_away_stays_after_a_failure(env, queue):
     assert env.bodies() == [b"1", b"1"]
 
 
-def test_an_aborted_write_leaves_nothing_behind(env, queue):
+def test_abort_deletes_staged_rows(env, queue):
     env.rsmq.create_queue("r")
     env.write(TEXT, delivery="exactly-once").task(texts("of another write"))
     schema = columns(message="string", queue="string")
@@ -473,7 +473,7 @@ def test_an_aborted_write_leaves_nothing_behind(env, queue):
     write.abort(None)
 
 
-def test_a_write_of_which_parts_are_gone_is_refused_whole(env, queue):
+def test_write_with_missing_parts_publishes_nothing(env, queue):
     env.rsmq.create_queue("r")
     schema = columns(message="string", queue="string")
     write = env.write(schema, delivery="exactly-once", queue="", writeId="w")
@@ -487,7 +487,7 @@ def test_a_write_of_which_parts_are_gone_is_refused_whole(env, queue):
     assert staged(env) == []
 
 
-def test_old_leftovers_are_removed_by_the_next_write(env, queue):
+def test_next_write_deletes_expired_parts(env, queue):
     day = 86_400_000
     now = env.now_ms()
     for attempt, age in (("old", day), ("young", -day)):
@@ -496,7 +496,7 @@ def test_old_leftovers_are_removed_by_the_next_write(env, queue):
     assert staged(env) == [f"gone:0:{now + day}-young:0".encode()]
 
 
-def test_a_write_with_a_name_is_done_once(env, queue):
+def test_named_write_is_done_once(env, queue):
     options = {"delivery": "exactly-once", "writeId": "nightly.1"}
     env.write(TEXT, **options).run(texts("1"), texts("2"))
     before = env.state()
@@ -510,7 +510,7 @@ def test_a_write_with_a_name_is_done_once(env, queue):
 
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("kind", ["named batch write", "stream"])
-def test_a_publishing_that_was_broken_off_anywhere_is_completed_once(env, stream, kind, answered):
+def test_publishing_interrupted_at_any_call_is_completed_once(env, stream, kind, answered):
     for name in ("q", "r"):
         env.rsmq.create_queue(name)
     schema = columns(message="string", queue="string")
@@ -532,12 +532,12 @@ def test_a_publishing_that_was_broken_off_anywhere_is_completed_once(env, stream
     while not ended:
         first = begin()
         messages = [first.task(rows) for rows in tasks]
-        with suppress(Died), dies(env.at(), calls, answered=answered):
+        with suppress(Crashed), crash_at_call(env.server(), calls, answered=answered):
             first.commit(*messages)
             ended = True
         if not ended:
-            first.abort(*messages)  # as Spark does
-            begin().run(*tasks)  # and in the next process
+            first.abort(*messages)  # Spark calls this
+            begin().run(*tasks)  # in the next process
         for name in ("q", "r"):
             assert sorted(env.bodies(name)) == expected[name], calls
             assert staged(env, name) == []
@@ -546,20 +546,20 @@ def test_a_publishing_that_was_broken_off_anywhere_is_completed_once(env, stream
     assert calls > 8
 
 
-def test_a_second_crash_does_no_harm(env, queue, stream):
+def test_publishing_survives_several_crashes(env, queue, stream):
     options = {"delivery": "exactly-once", "batchSize": 1}
     rows = texts(*"abcdef")
     for calls in (3, 2, 4):
         write = stream(**options)
         messages = [write.task(rows)]
-        with suppress(Died), dies(env.at(), calls, answered=True):
+        with suppress(Crashed), crash_at_call(env.server(), calls, answered=True):
             write.commit(*messages)
     stream(**options).run(rows)
     assert sorted(env.bodies()) == [b"a", b"b", b"c", b"d", b"e", b"f"]
     assert env.fields()["totalsent"] == b"6"
 
 
-def test_a_batch_of_a_stream_that_was_done_is_not_done_again(env, queue, stream, delivery):
+def test_batch_of_a_stream_is_not_repeated_after_it_was_done(env, queue, stream, delivery):
     stream(0, **delivery).run(texts("0"))
     stream(1, **delivery).run(texts("1"))
     before = env.scores(), env.fields()
@@ -589,7 +589,7 @@ def test_a_batch_older_than_the_last_is_refused(env, queue, stream, delivery):
     assert (env.scores(), env.fields(), decided(env, "query")) == before
 
 
-def test_a_batch_without_rows_is_done_too(env, queue, stream, delivery):
+def test_batch_without_rows_is_stored_as_done(env, queue, stream, delivery):
     stream(4, **delivery).run([], [])
     assert decided(env, "query") == [4, b""]
     stream(5, **delivery).commit(None)
@@ -597,7 +597,7 @@ def test_a_batch_without_rows_is_done_too(env, queue, stream, delivery):
     assert env.bodies() == [b"m"]
 
 
-def test_a_batch_of_a_stream_that_was_aborted_is_done_by_the_next_attempt(env, queue, stream):
+def test_aborted_batch_of_a_stream_is_done_by_the_next_attempt(env, queue, stream):
     first = stream(7, delivery="exactly-once")
     message = first.task(texts("a"))
     first.abort(message, None)
@@ -607,7 +607,7 @@ def test_a_batch_of_a_stream_that_was_aborted_is_done_by_the_next_attempt(env, q
     assert env.bodies() == [b"a", b"b"]
 
 
-def test_a_commit_cleans_up_what_a_killed_process_left(env, queue, stream):
+def test_commit_deletes_parts_that_a_killed_process_has_staged(env, queue, stream):
     stream(7, delivery="exactly-once").task(texts("killed before its commit"))
     stream(7, query="other", delivery="exactly-once").task(texts("of another query"))
     stream(7, delivery="exactly-once").run(texts("a"))
@@ -616,20 +616,20 @@ def test_a_commit_cleans_up_what_a_killed_process_left(env, queue, stream):
     assert env.bodies() == [b"a"]
 
 
-def test_what_is_staged_is_kept_for_as_long_as_its_write_wants_beside_another(env, queue):
+def test_longest_staging_retention_of_a_queue_applies_to_parts(env, queue):
     options = {"delivery": "exactly-once"}
     env.write(TEXT, stagingRetention=1000, **options).task(texts("a"))
     env.write(TEXT, stagingRetention=60, **options).task(texts("b"))
     assert env.raw.pttl(env.keys().staged) > 900_000
 
 
-def test_it_is_known_for_as_long_as_a_write_wants_that_it_was_done(env, queue, stream):
+def test_longest_staging_retention_applies_to_done_batches(env, queue, stream):
     stream(0, stagingRetention=1000).run(texts("a"))
     stream(0, query="other", stagingRetention=60).run(texts("b"))
-    assert env.raw.pttl(env.at().namespace.written) > 900_000
+    assert env.raw.pttl(env.server().namespace.written) > 900_000
 
 
-def test_writers_know_their_batch_from_the_task(monkeypatch):
+def test_writer_reads_query_and_batch_from_the_task(monkeypatch):
     from rsmq.spark import sink
 
     class Context:
@@ -640,7 +640,7 @@ def test_writers_know_their_batch_from_the_task(monkeypatch):
     assert sink.read_query_and_batch() == ("id", 12)
 
 
-def test_a_restored_time_is_right_whatever_the_session_says(env, queue):
+def test_restored_time_does_not_depend_on_the_session_time_zone(env, queue):
     schema = columns(id="string", message="string", visible_at="timestamp")
     at = datetime(2026, 7, 1, 12, tzinfo=BERLIN) + timedelta(milliseconds=1)
     write = env.write(schema, restore=True)
@@ -649,10 +649,13 @@ def test_a_restored_time_is_right_whatever_the_session_says(env, queue):
     assert env.scores() == {"x" * 32: at.timestamp() * 1000}
 
 
-def test_what_is_lost_after_the_decision_is_said(env, queue, stream):
+def test_part_lost_after_the_decision_is_reported(env, queue, stream):
     write = stream(0, delivery="exactly-once", batchSize=1)
     messages = write.task(texts("a", "b", "c"))
-    with suppress(Died), dies(env.at(), 2, answered=True):  # adopted, and one is published
+    with (
+        suppress(Crashed),
+        crash_at_call(env.server(), 2, answered=True),
+    ):  # the decision is stored, and one part published
         write.commit(messages)
     env.raw.hdel(env.keys().staged, messages.parts["q"][2])
 
@@ -660,10 +663,10 @@ def test_what_is_lost_after_the_decision_is_said(env, queue, stream):
         write.commit(messages)
 
 
-def test_a_write_leaves_alone_what_another_has_decided(env, queue, stream):
+def test_write_keeps_parts_that_another_write_has_decided(env, queue, stream):
     write = stream(0, delivery="exactly-once", batchSize=1)
     messages = write.task(texts("a", "b", "c"))
-    with suppress(Died), dies(env.at(), 2, answered=True):
+    with suppress(Crashed), crash_at_call(env.server(), 2, answered=True):
         write.commit(messages)
     env.write(TEXT, delivery="exactly-once", stagingRetention=60).run(texts("other"))
     write.commit(messages)

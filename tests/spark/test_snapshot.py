@@ -1,4 +1,4 @@
-"""The batch source: one moment of the queues, each message once, and nothing changed."""
+"""The batch source: a snapshot of queues with each message once, which changes nothing."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def base36(number):
     return (base36(number // 36) if number >= 36 else "") + digits[number % 36]
 
 
-def test_a_snapshot_has_each_message_once_whoever_works_meanwhile(env, queue):
+def test_snapshot_has_each_message_once_while_other_clients_work(env, queue):
     sent = env.rsmq.send_messages("q", [str(n) for n in range(100)])
-    read = env.planned(queue="q", numPartitions=7)
+    read = env.plan_read(queue="q", numPartitions=7)
     received = env.rsmq.receive_messages("q", 50, vt=100)
     env.rsmq.delete_messages(received[:10])
     env.rsmq.send_messages("q", ["new"] * 10)
@@ -55,14 +55,14 @@ def test_a_snapshot_has_each_message_once_whoever_works_meanwhile(env, queue):
     assert [row["message"] for row in found] == [str(n) for n in range(100) if sent[n] not in gone]
 
 
-def test_what_is_deleted_altogether_leaves_empty_partitions(env, queue):
+def test_deleted_queue_leaves_empty_partitions(env, queue):
     env.rsmq.send_messages("q", ["a"] * 10)
-    read = env.planned(queue="q", numPartitions=2)
+    read = env.plan_read(queue="q", numPartitions=2)
     env.rsmq.delete_queue("q")
     assert read() == [[], []]
 
 
-def test_a_read_changes_nothing(env, queue):
+def test_snapshot_changes_nothing(env, queue):
     env.rsmq.create_queue("r")
     env.rsmq.send_messages("q", ["a"] * 10)
     env.rsmq.receive_messages("q", 5, vt=1)
@@ -110,7 +110,7 @@ def test_a_message_is_in_one_state(env, queue):
             assert sorted(ids(found)) == sorted(expected)
 
 
-def test_times_bound_what_was_sent(env, queue):
+def test_timestamps_limit_the_sent_time(env, queue):
     start = 1_700_000_000_000_000
     for us in (start - 1, start, start + 1, start + 2000):
         env.put(base36(us) + "A" * 22, str(us - start))
@@ -127,7 +127,7 @@ def test_times_bound_what_was_sent(env, queue):
     assert len(found()) == 5
 
 
-def test_several_queues_are_one_frame(env, queue):
+def test_several_queues_are_read_as_one_frame(env, queue):
     for name in ("r", "orders-1", "orders-2", "old-orders-1"):
         env.rsmq.create_queue(name)
         env.rsmq.send_message(name, f"in {name}")
@@ -158,12 +158,12 @@ def test_several_queues_are_one_frame(env, queue):
         ((0,), {"numPartitions": 4}, []),
     ],
 )
-def test_partitions_are_of_like_size(env, numbers, options, sizes):
+def test_partitions_have_similar_sizes(env, numbers, options, sizes):
     for place, number in enumerate(numbers):
         env.rsmq.create_queue(f"q{place}")
         env.rsmq.send_messages(f"q{place}", ["m"] * number)
     queues = ",".join(f"q{place}" for place in range(len(numbers)))
-    read = env.planned(subscribe=queues, **options)
+    read = env.plan_read(subscribe=queues, **options)
     assert [len(each.ids) for each in read.partitions] == sizes
     assert [len(rows) for rows in read()] == (sizes or [0])
 
@@ -179,9 +179,9 @@ def test_partitions_are_of_like_size(env, numbers, options, sizes):
         ("message,first_received,receive_count", 3),
     ],
 )
-def test_a_read_takes_from_redis_what_its_columns_need(env, queue, projection, fields):
+def test_snapshot_reads_only_fields_that_its_columns_need(env, queue, projection, fields):
     sent = env.rsmq.send_messages("q", ["m"] * 5)
-    read = env.planned(queue="q", columns=projection, numPartitions=1, fetchSize=2)
+    read = env.plan_read(queue="q", columns=projection, numPartitions=1, fetchSize=2)
     with env.commands() as commands:
         assert len(read()[0]) == 5
     reads = [command.split()[2:] for command in commands if command.startswith("HMGET")]
@@ -193,13 +193,13 @@ def test_a_read_takes_from_redis_what_its_columns_need(env, queue, projection, f
 
 def test_a_body_is_read_once_for_text_and_bytes(env, queue):
     env.rsmq.send_message("q", "m")
-    read = env.planned(queue="q", columns="message", includeRaw=True)
+    read = env.plan_read(queue="q", columns="message", includeRaw=True)
     with env.commands() as commands:
         assert read() == [[{"message": "m", "raw": b"m"}]]
     assert [len(command.split()) for command in commands] == [3]
 
 
-# --- filters that Spark leaves to us ---------------------------------------------------------
+# --- filters that Spark pushes down ----------------------------------------------------------
 
 COMPARED = {
     EqualTo: lambda value, other: value == other,
@@ -216,10 +216,10 @@ TEXTS = ("queue", "id", "message")
 TIMES = ("sent", "visible_at", "first_received")
 
 
-def holds(test, row):
-    """What SQL makes of a filter: True, False, or None for unknown."""
+def evaluate(test, row):
+    """Return the value of a filter in SQL: True, False, or None for unknown."""
     if isinstance(test, Not):
-        inner = holds(test.child, row)
+        inner = evaluate(test.child, row)
         return None if inner is None else not inner
     value = row[test.attribute[0]]
     if isinstance(test, IsNull | IsNotNull):
@@ -230,7 +230,7 @@ def holds(test, row):
 
 
 def filters_of(rows):
-    """Filters by values that there are, or nearly."""
+    """Return a strategy for filters with values of the rows, or similar values."""
 
     def values(name):
         found = [row[name] for row in rows if row[name] is not None]
@@ -242,18 +242,18 @@ def filters_of(rows):
         return st.builds(lambda text, end: text[:end], st.sampled_from(found), st.integers(0, 40))
 
     def comparisons(name):
-        usual = [EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
+        kinds = [EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
         if name in TEXTS:
-            usual += [StringStartsWith, StringEndsWith, StringContains]
-        one = st.builds(
-            lambda kind, value: kind((name,), value), st.sampled_from(usual), values(name)
+            kinds += [StringStartsWith, StringEndsWith, StringContains]
+        comparison = st.builds(
+            lambda kind, value: kind((name,), value), st.sampled_from(kinds), values(name)
         )
-        some = st.builds(lambda v: In((name,), tuple(v)), st.lists(values(name), max_size=3))
+        in_list = st.builds(lambda v: In((name,), tuple(v)), st.lists(values(name), max_size=3))
         nulls = st.sampled_from([IsNull((name,)), IsNotNull((name,))])
-        return one | some | nulls
+        return comparison | in_list | nulls
 
-    plain = st.sampled_from([*TEXTS, *TIMES, "receive_count"]).flatmap(comparisons)
-    return st.lists(plain | plain.map(Not), max_size=4)
+    positive = st.sampled_from([*TEXTS, *TIMES, "receive_count"]).flatmap(comparisons)
+    return st.lists(positive | positive.map(Not), max_size=4)
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +271,7 @@ def filled(server):
     env.close()
 
 
-def test_filters_are_taken_over_as_sql_has_them(filled):
+def test_pushed_filters_follow_sql(filled):
     rows = filled.read(subscribe="q,r")
     assert len(rows) == 12
 
@@ -280,26 +280,28 @@ def test_filters_are_taken_over_as_sql_has_them(filled):
     )
     @given(filters_of(rows))
     def check(filters):
-        read = filled.planned(subscribe="q,r", pushdown=True, filters=filters)
-        assert all(any(each is given for given in filters) for each in read.left)
-        taken = [each for each in filters if not any(each is left for left in read.left)]
-        known = {("queue",), ("id",), ("sent",), ("visible_at",)}
-        assert all(each.attribute in known for each in taken)
-        found = [row for partition in read() for row in partition]
-        assert [row for row in found if all(holds(each, row) for each in read.left)] == [
-            row for row in rows if all(holds(each, row) for each in filters)
+        read = filled.plan_read(subscribe="q,r", pushdown=True, filters=filters)
+        assert all(any(each is original for original in filters) for each in read.remaining_filters)
+        pushed = [
+            each for each in filters if not any(each is other for other in read.remaining_filters)
         ]
+        allowed = {("queue",), ("id",), ("sent",), ("visible_at",)}
+        assert all(each.attribute in allowed for each in pushed)
+        found = [row for partition in read() for row in partition]
+        assert [
+            row for row in found if all(evaluate(each, row) for each in read.remaining_filters)
+        ] == [row for row in rows if all(evaluate(each, row) for each in filters)]
 
     check()
 
 
-def test_filters_that_are_taken_over_save_reads(filled):
+def test_pushed_filters_save_reads(filled):
     filters = [EqualTo(("queue",), "q"), IsNotNull(("sent",)), GreaterThan(("receive_count",), 0)]
     with filled.commands() as commands:
-        read = filled.planned(
+        read = filled.plan_read(
             subscribe="q,r", pushdown=True, filters=filters, columns="message,sent,queue"
         )
-        assert read.left == filters[2:]
+        assert read.remaining_filters == filters[2:]
         assert sum(map(len, read())) == 5
     asked = [
         command.split()[2:] for command in commands if "HMGET" in command and " vt " not in command
@@ -315,7 +317,7 @@ def test_filters_that_are_taken_over_save_reads(filled):
         "1e300",
     ],
 )
-def test_filters_hold_for_scores_that_are_no_times(env, queue, score):
+def test_pushed_filters_treat_invalid_scores_as_null(env, queue, score):
     env.put("odd", b"m", score=score)
     past = datetime(2020, 1, 1, tzinfo=UTC)
     for test in (
@@ -325,14 +327,14 @@ def test_filters_hold_for_scores_that_are_no_times(env, queue, score):
         assert env.read(queue="q", pushdown=True, filters=[test]) == []
 
 
-def test_filters_hold_for_ids_that_are_no_text(env, queue):
+def test_pushed_filters_match_ids_that_are_not_utf8(env, queue):
     env.put(b"\xff", b"m")
     (row,) = env.read(queue="q")
     for test in (EqualTo(("id",), row["id"]), StringStartsWith(("id",), row["id"])):
         assert env.read(queue="q", pushdown=True, filters=[test]) == [row]
 
 
-def test_no_reader_takes_filters_unless_it_is_asked_to(env, queue):
+def test_filters_are_pushed_only_with_the_option(env, queue):
     from pyspark.sql.datasource import DataSourceReader
 
     source = env.source(queue="q")

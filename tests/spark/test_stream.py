@@ -1,4 +1,4 @@
-"""The streaming source, call by call as Spark's engine makes them, through crashes and restarts."""
+"""The streaming source, with the calls of Spark's engine, through crashes and restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
 from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption, in_flight_batches
 from tests.servers import Server, redis_7
-from tests.spark.conftest import Died, Env, dies, plain
+from tests.spark.conftest import Crashed, Env, crash_at_call, json_round_trip
 
 
 def ids(rows):
@@ -27,17 +27,17 @@ def send(env, number, queue="q", **options):
     return env.rsmq.send_messages(queue, [f"m{n}" for n in range(number)], **options)
 
 
-def until(condition):
+def wait_until(condition):
     deadline = time.monotonic() + 20
     while not condition():
-        assert time.monotonic() < deadline, "it does not come true"
+        assert time.monotonic() < deadline, "the condition does not become true"
         time.sleep(0.01)
 
 
-# --- what is claimed, and acknowledged ---------------------------------------------------------
+# --- receive and acknowledge -----------------------------------------------------------------
 
 
-def test_a_batch_is_received_read_and_acknowledged_when_the_next_is_asked_for(env, queue):
+def test_batch_is_acknowledged_when_the_next_is_requested(env, queue):
     sent = send(env, 3)
     query = env.query()
 
@@ -61,7 +61,7 @@ def test_a_batch_is_received_read_and_acknowledged_when_the_next_is_asked_for(en
     assert query.progress["acknowledged"] == 3
 
 
-def test_what_is_received_looks_received_to_everybody(env, queue):
+def test_received_messages_are_in_flight_for_other_clients(env, queue):
     first = env.rsmq.send_message("q", "first")
     env.rsmq.receive_message("q", vt=0)
     (second,) = send(env, 1)
@@ -88,28 +88,28 @@ def test_what_is_received_looks_received_to_everybody(env, queue):
     assert env.rsmq.receive_message("q", codec=BYTES).receive_count == 3
 
 
-def test_without_messages_the_start_itself_is_the_end(env, queue):
+def test_without_messages_the_latest_offset_is_the_start(env, queue):
     env.rsmq.send_message("q", "later", delay=100)
     query = env.query()
     before = env.state()
     start = query.reader.initialOffset()
-    given = plain(start)
-    assert query.reader.latestOffset(given, ReadMaxRows(10)) is given
-    assert given == start
+    same_start = json_round_trip(start)
+    assert query.reader.latestOffset(same_start, ReadMaxRows(10)) is same_start
+    assert same_start == start
     assert env.state() == before
     assert query.reader.partitions(start, start) == []
 
     env.elapse(101)
     assert len(query.run()) == 1
-    given = plain(query.offsets[-1])
-    assert query.reader.latestOffset(given, ReadMaxRows(10)) is given
+    same_start = json_round_trip(query.offsets[-1])
+    assert query.reader.latestOffset(same_start, ReadMaxRows(10)) is same_start
 
 
 def test_the_same_start_gives_the_same_batch(env, queue):
     send(env, 5)
     query = env.query(limit=ReadMaxRows(2))
-    start = plain(query.reader.initialOffset())
-    ends = [query.reader.latestOffset(plain(start), ReadMaxRows(2)) for _ in range(3)]
+    start = json_round_trip(query.reader.initialOffset())
+    ends = [query.reader.latestOffset(json_round_trip(start), ReadMaxRows(2)) for _ in range(3)]
     assert ends[0] == ends[1] == ends[2]
     assert env.fields()["totalrecv"] == b"2"
     query.offsets.append(ends[0])
@@ -117,13 +117,13 @@ def test_the_same_start_gives_the_same_batch(env, queue):
 
 
 @pytest.mark.parametrize("limit", [ReadMaxRows(3), None])
-def test_a_batch_has_at_most_as_many_as_the_limit(env, queue, limit):
+def test_batch_respects_the_limit(env, queue, limit):
     sent = send(env, 8)
     query = env.query(limit=limit, maxMessagesPerTrigger=3)
-    assert [ids(rows) for rows in query.run_out()] == [sent[:3], sent[3:6], sent[6:]]
+    assert [ids(rows) for rows in query.run_until_empty()] == [sent[:3], sent[3:6], sent[6:]]
 
 
-def test_all_that_is_there_is_one_batch_even_while_a_producer_goes_on(env, queue):
+def test_unlimited_batch_ends_while_a_producer_continues(env, queue):
     sent = send(env, 2500)
     stopped = threading.Event()
 
@@ -140,12 +140,12 @@ def test_all_that_is_there_is_one_batch_even_while_a_producer_goes_on(env, queue
     finally:
         stopped.set()
         producer.join()
-    got = ids(query.finish())
-    assert got[:2500] == sent
+    received = ids(query.finish())
+    assert received[:2500] == sent
     assert query.run() is not None
 
 
-def test_thousands_are_several_parts_and_tasks(env, queue):
+def test_thousands_of_messages_make_several_parts_and_tasks(env, queue):
     sent = send(env, 5000)
     query = env.query(numPartitions=1, maxIdsPerPartition=2000)
     query.poll()
@@ -164,7 +164,7 @@ def test_thousands_are_several_parts_and_tasks(env, queue):
     assert again.progress["acknowledged"] == 5000
 
 
-def test_huge_bodies_are_read_whole(env):
+def test_huge_bodies_are_read_completely(env):
     env.rsmq.create_queue("q", maxsize=-1)
     for n in range(20):
         env.rsmq.send_message("q", chr(ord("a") + n) * 1_000_000)
@@ -177,7 +177,7 @@ def test_huge_bodies_are_read_whole(env):
     assert env.scores() == {}
 
 
-def test_a_body_that_is_no_text_does_not_stop_a_query(env, queue):
+def test_body_that_is_not_utf8_does_not_stop_a_query(env, queue):
     env.rsmq.send_message("q", b"\xff\xfe", codec=BYTES)
     send(env, 1)
     query = env.query()
@@ -189,7 +189,7 @@ def test_a_body_that_is_no_text_does_not_stop_a_query(env, queue):
 # --- crashes and restarts ----------------------------------------------------------------------
 
 
-def test_a_batch_that_was_logged_is_read_again_after_a_crash(env, queue):
+def test_logged_batch_is_read_again_after_a_crash(env, queue):
     sent = send(env, 5)
     query = env.query(limit=ReadMaxRows(3))
     query.poll()
@@ -199,7 +199,7 @@ def test_a_batch_that_was_logged_is_read_again_after_a_crash(env, queue):
     assert ids(query.run()) == sent[3:] + [row["id"] for row in query.sink[2][2:]]
 
 
-def test_a_batch_that_was_done_is_acknowledged_by_the_next_process(env, queue):
+def test_done_batch_is_acknowledged_by_the_next_process(env, queue):
     sent = send(env, 5)
     query = env.query(limit=ReadMaxRows(3))
     query.run()
@@ -222,25 +222,25 @@ def test_a_replayed_batch_is_hidden_again(env, queue):
 
 
 @pytest.mark.parametrize("group", [{}, {"consumerGroup": "nightly"}])
-def test_a_batch_that_was_received_and_not_logged_is_found_by_the_same_start(
+def test_received_batch_that_was_not_logged_is_found_from_the_same_start(
     env, queue, monkeypatch, group
 ):
     monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.05)
     sent = send(env, 5)
     query = env.query(limit=ReadMaxRows(2), **group)
     query.run()
-    assert query.ask()["batch"] == 2
+    assert query.request_offset()["batch"] == 2
     send(env, 3)
     query.restart()
     assert ids(query.run()) == sent[2:4]
     assert env.fields()["totalrecv"] == b"4"
 
 
-def test_a_batch_that_is_found_after_a_long_time_is_hidden_again(env, queue):
+def test_batch_that_is_found_late_is_hidden_again(env, queue):
     send(env, 3)
     query = env.query(limit=ReadMaxRows(1))
     query.run()
-    query.ask()
+    query.request_offset()
     env.elapse(1000)
     query.restart()
     assert len(query.run()) == 1
@@ -248,10 +248,10 @@ def test_a_batch_that_is_found_after_a_long_time_is_hidden_again(env, queue):
     assert env.rsmq.receive_message("q") is None
 
 
-def test_the_first_batch_that_was_not_logged_comes_back_in_time(env, queue):
+def test_first_batch_that_was_not_logged_is_received_again_after_its_timeout(env, queue):
     sent = send(env, 2)
     query = env.query()
-    query.ask()
+    query.request_offset()
     query.restart()
     assert query.run() is None
     env.elapse(601)
@@ -261,13 +261,13 @@ def test_the_first_batch_that_was_not_logged_comes_back_in_time(env, queue):
     assert query.progress["acknowledged"] == 2
 
 
-def test_a_group_finds_what_it_holds_without_a_checkpoint(env, queue, monkeypatch):
+def test_group_finds_its_batch_in_flight_without_a_checkpoint(env, queue, monkeypatch):
     monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.05)
     sent = send(env, 6)
     query = env.query(consumerGroup="nightly", limit=ReadMaxRows(2))
     query.run()
     query.run()
-    assert query.ask()["batch"] == 3
+    assert query.request_offset()["batch"] == 3
     query.crash()
 
     query = env.query(consumerGroup="nightly", limit=ReadMaxRows(2))
@@ -278,20 +278,20 @@ def test_a_group_finds_what_it_holds_without_a_checkpoint(env, queue, monkeypatc
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_claim_that_was_broken_off_is_one_batch(env, queue, answered):
+def test_interrupted_receive_is_one_batch(env, queue, answered):
     env.rsmq.create_queue("r")
     sent = [*send(env, 2500), *send(env, 1500, "r")]
     calls = 0
     while True:
         query = env.query(subscribe="q,r", queue="", limit=ReadMaxRows(3500))
-        start = plain(query.reader.initialOffset())
+        start = json_round_trip(query.reader.initialOffset())
         query.offsets.append(start)
-        with suppress(Died), dies(env.at(), calls, answered=answered):
-            query.ask()
+        with suppress(Crashed), crash_at_call(env.server(), calls, answered=answered):
+            query.request_offset()
             break
         query.restart()
         query.done = 1
-        batches = query.run_out()
+        batches = query.run_until_empty()
         assert sorted(id for rows in batches for id in ids(rows)) == sorted(sent)
         assert len(batches[0]) <= 3500
         for name in ("q", "r"):
@@ -302,7 +302,7 @@ def test_a_claim_that_was_broken_off_is_one_batch(env, queue, answered):
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_an_acknowledgement_that_was_broken_off_is_completed(env, queue, answered):
+def test_interrupted_acknowledgement_is_completed(env, queue, answered):
     env.rsmq.create_queue("r")
     send(env, 2 * MAX_PART_MESSAGES + 1)
     send(env, 5, "r")
@@ -311,9 +311,9 @@ def test_an_acknowledgement_that_was_broken_off_is_completed(env, queue, answere
     calls = 0
     while True:
         try:
-            with dies(env.at(), calls, answered=answered):
+            with crash_at_call(env.server(), calls, answered=answered):
                 assert query.run() is None
-        except Died:
+        except Crashed:
             query.restart()
             calls += 1
         else:
@@ -323,7 +323,7 @@ def test_an_acknowledgement_that_was_broken_off_is_completed(env, queue, answere
     assert env.raw.exists(env.keys("q").leases, env.keys("r").leases) == 0
 
 
-def test_parts_that_are_gone_are_no_hindrance_to_an_acknowledgement(env, queue):
+def test_missing_parts_do_not_prevent_an_acknowledgement(env, queue):
     send(env, 2 * MAX_PART_MESSAGES)
     query = env.query()
     query.run()
@@ -338,44 +338,44 @@ def test_parts_that_are_gone_are_no_hindrance_to_an_acknowledgement(env, queue):
 # --- other consumers ---------------------------------------------------------------------------
 
 
-def test_what_another_consumer_received_is_left_to_it_and_counted(env, queue):
+def test_message_received_by_another_consumer_is_kept_and_counted_as_lost(env, queue):
     sent = send(env, 4)
     query = env.query()
     query.poll()
     env.elapse(601)
-    taken, deleted = env.rsmq.receive_messages("q", 2, vt=100)
+    received, deleted = env.rsmq.receive_messages("q", 2, vt=100)
     env.rsmq.delete_message(deleted)
-    score = env.scores()[taken.id]
+    score = env.scores()[received.id]
 
     assert ids(query.restart()) == sent[2:]
-    assert env.scores()[taken.id] == score
+    assert env.scores()[received.id] == score
     assert query.run() is None
     assert query.progress["acknowledged"] == 2
     assert query.progress["lost"] == 1
-    assert list(env.scores()) == [taken.id]
-    assert env.fields()[f"{taken.id}:rc"] == b"2"
-    assert env.rsmq.delete_message(taken) is True
+    assert list(env.scores()) == [received.id]
+    assert env.fields()[f"{received.id}:rc"] == b"2"
+    assert env.rsmq.delete_message(received) is True
 
 
-def test_the_heartbeat_hides_for_longer_than_the_timeout_and_ends_with_stop(env, queue):
+def test_heartbeat_extends_the_timeout_until_stop(env, queue):
     send(env, 3)
     env.rsmq.send_message("q", "free", delay=1000)
     query = env.query(visibilityTimeout=1)
     query.poll()
     first = max(list(env.scores().values())[:3])
 
-    def held():
+    def read_scores():
         assert env.rsmq.receive_message("q") is None
         return list(env.scores().values())[:3]
 
-    until(lambda: min(held()) > first + 1000)
+    wait_until(lambda: min(read_scores()) > first + 1000)
     thread = query.reader._lease._thread
     before = env.state()
     query.reader.stop()
     thread.join(10)
     assert not thread.is_alive()
     changed = {key for key, value in env.state().items() if value != before[key]}
-    assert changed <= {env.keys().zset}  # by a last beat before the stop
+    assert changed <= {env.keys().zset}  # by a last heartbeat before the stop
     env.elapse(2)
     assert env.rsmq.receive_message("q").receive_count == 2
 
@@ -391,7 +391,7 @@ def test_stop_releases_nothing(env, queue):
     assert len(query.finish()) == 3
 
 
-def test_a_group_has_one_living_query(env, queue, monkeypatch):
+def test_group_has_one_running_query(env, queue, monkeypatch):
     monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 1)
     send(env, 1)
     living = env.query(consumerGroup="nightly")
@@ -409,7 +409,7 @@ def test_a_group_has_one_living_query(env, queue, monkeypatch):
     assert env.fields()["totalrecv"] == b"1"
 
 
-def test_a_group_that_was_silent_for_too_long_is_told(env, queue, monkeypatch):
+def test_query_fails_after_another_took_over_its_group(env, queue, monkeypatch):
     monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 1)
     send(env, 1)
     silent = env.query(consumerGroup="nightly")
@@ -423,7 +423,7 @@ def test_a_group_that_was_silent_for_too_long_is_told(env, queue, monkeypatch):
     assert len(env.scores()) == 1
 
 
-def test_a_group_has_one_living_query_before_there_is_a_queue_too(env, monkeypatch):
+def test_group_has_one_running_query_before_a_queue_exists(env, monkeypatch):
     monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(in_flight_batches, "_QUEUE_LIST_SECONDS", 0.0)
     options = {"subscribePattern": "orders-.*", "queue": "", "consumerGroup": "nightly"}
@@ -442,24 +442,24 @@ def test_a_group_has_one_living_query_before_there_is_a_queue_too(env, monkeypat
 # --- limits, queues, dead letters --------------------------------------------------------------
 
 
-def test_queues_share_a_batch_and_one_leaves_its_share_to_others(env):
+def test_queues_share_a_batch_and_unused_shares_are_divided(env):
     for name, number in (("a", 300), ("b", 10), ("c", 0), ("d", 300)):
         env.rsmq.create_queue(name)
         send(env, number, name)
     query = env.query(subscribe="a,b,c,d", queue="", limit=ReadMaxRows(100))
     query.poll()
-    got = query.offsets[-1]["queues"]
-    assert sum(got.values()) == 100
-    assert (got["b"], got.get("c")) == (10, None)
-    assert min(got["a"], got["d"]) >= 25
-    assert abs(got["a"] - got["d"]) <= 20
+    counts = query.offsets[-1]["queues"]
+    assert sum(counts.values()) == 100
+    assert (counts["b"], counts.get("c")) == (10, None)
+    assert min(counts["a"], counts["d"]) >= 25
+    assert abs(counts["a"] - counts["d"]) <= 20
     rows = query.finish()
-    assert {name: len([row for row in rows if row["queue"] == name]) for name in got} == got
-    assert sum(map(len, query.run_out())) == 510
+    assert {name: len([row for row in rows if row["queue"] == name]) for name in counts} == counts
+    assert sum(map(len, query.run_until_empty())) == 510
     assert query.progress["acknowledged"] == 610
 
 
-def test_queues_of_a_pattern_come(env, monkeypatch):
+def test_new_queues_of_a_pattern_are_read(env, monkeypatch):
     monkeypatch.setattr(in_flight_batches, "_QUEUE_LIST_SECONDS", 0.0)
     query = env.query(subscribePattern="orders-.*", queue="")
     assert query.run() is None
@@ -471,7 +471,7 @@ def test_queues_of_a_pattern_come(env, monkeypatch):
     assert len(env.scores("other")) == 1
 
 
-def test_queues_of_a_pattern_go(env):
+def test_deleted_queues_of_a_pattern_are_left_out(env):
     for name in ("orders-1", "orders-2"):
         env.rsmq.create_queue(name)
         send(env, 1, name)
@@ -484,7 +484,7 @@ def test_queues_of_a_pattern_go(env):
 
 
 @pytest.mark.parametrize("by", ["option", "policy"])
-def test_a_message_that_was_received_too_often_becomes_a_dead_letter(env, queue, by):
+def test_message_received_too_often_becomes_a_dead_letter(env, queue, by):
     env.rsmq.create_queue("dead")
     poison, good = send(env, 2)
     env.raw.hset(env.keys().hash, mapping={f"{poison}:rc": 2, f"{poison}:fr": 5})
@@ -510,12 +510,12 @@ def test_dead_letters_are_not_read_by_the_stream_itself(env, queue):
     query = env.query(
         subscribePattern="q.*", queue="", maxReceiveCount=1, deadLetterQueue="quarantine"
     )
-    query.run_out()
+    query.run_until_empty()
     assert query.ids() == []
     assert list(env.scores("quarantine")) == [poison]
 
 
-def test_what_is_available_now_is_taken_and_no_more(env, queue):
+def test_available_now_reads_only_messages_visible_at_its_start(env, queue):
     env.rsmq.create_queue("dead")
     dead = send(env, 1200)
     env.raw.hset(env.keys().hash, mapping={f"{id}:rc": "5" for id in dead})
@@ -524,7 +524,7 @@ def test_what_is_available_now_is_taken_and_no_more(env, queue):
     query = env.query(
         available_now=True, limit=ReadMaxRows(100), maxReceiveCount=5, deadLetterQueue="dead"
     )
-    until(lambda: env.now_ms() > query.reader._latest_ms)
+    wait_until(lambda: env.now_ms() > query.reader._latest_ms)
     late = []
     batches = []
     while query.poll() and len(batches) < 5:
@@ -534,13 +534,13 @@ def test_what_is_available_now_is_taken_and_no_more(env, queue):
     assert sorted(env.scores()) == sorted(late)
     assert len(env.scores("dead")) == 1200
 
-    query.restart()  # the next run takes what was left
-    until(lambda: env.now_ms() > query.reader._latest_ms)
-    assert sorted(id for rows in query.run_out() for id in ids(rows)) == sorted(late)
+    query.restart()  # the next run reads the remaining messages
+    wait_until(lambda: env.now_ms() > query.reader._latest_ms)
+    assert sorted(id for rows in query.run_until_empty() for id in ids(rows)) == sorted(late)
     assert env.scores() == {}
 
 
-def test_waiting_ends_when_a_message_comes(env, queue):
+def test_wait_ends_when_a_message_is_sent(env, queue):
     query = env.query(idleWait=60)
     asked = threading.Event()
     found = []
@@ -580,11 +580,11 @@ def test_an_idle_query_sends_few_commands_before_its_first_message_too(env, queu
     assert len(commands) <= 20 * polls, commands
 
 
-# --- what is lost ------------------------------------------------------------------------------
+# --- lost data --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("remove", ["purge_queue", "delete_queue"])
-def test_a_batch_that_is_gone_fails_the_query(env, queue, remove):
+def test_lost_batch_fails_the_query(env, queue, remove):
     env.rsmq.create_queue("r")
     send(env, 2)
     send(env, 2, "r")
@@ -604,7 +604,7 @@ def test_a_batch_that_is_gone_fails_the_query(env, queue, remove):
 
 
 @pytest.mark.parametrize("remove", ["purge_queue", "delete_queue"])
-def test_a_query_goes_on_without_a_batch_that_is_gone_if_it_shall(env, queue, remove):
+def test_query_continues_without_a_lost_batch_if_configured(env, queue, remove):
     env.rsmq.create_queue("r")
     send(env, 2)
     other = send(env, 2, "r")
@@ -623,7 +623,7 @@ def test_a_query_goes_on_without_a_batch_that_is_gone_if_it_shall(env, queue, re
     assert query.progress["acknowledged"] == 2
 
 
-def test_a_queue_that_was_named_and_is_deleted_is_told(env, queue):
+def test_deletion_of_a_named_queue_fails_the_query(env, queue):
     query = env.query(failOnDataLoss=False)
     query.run()
     env.rsmq.delete_queue("q")
@@ -631,7 +631,7 @@ def test_a_queue_that_was_named_and_is_deleted_is_told(env, queue):
         query.run()
 
 
-def test_receipts_are_kept_for_as_long_as_the_query_wants_beside_another(env, queue):
+def test_longest_lease_retention_of_a_queue_applies_to_receipts(env, queue):
     send(env, 2)
     query = env.query(limit=ReadMaxRows(1), visibilityTimeout=30, leaseRetention=1000)
     query.poll()
@@ -649,7 +649,7 @@ def acknowledged(env):
 
 
 def set_back(query, batches):
-    """The last batches are not in the logs any more; the sink has them all the same."""
+    """Remove the last batches from the logs; the sink keeps them."""
     query.crash()
     del query.offsets[-batches:]
     query.done = len(query.offsets)
@@ -658,13 +658,13 @@ def set_back(query, batches):
 
 @pytest.mark.parametrize("batches", [1, 2, 3])
 @pytest.mark.parametrize("remove", ["nothing", "leases", "purge"])
-def test_new_messages_are_not_received_for_a_batch_that_was_done(
+def test_no_new_messages_are_received_for_an_acknowledged_batch(
     env, queue, batches, remove, monkeypatch
 ):
     monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.3)
     send(env, 3)
     query = env.query(limit=ReadMaxRows(1), consumerGroup="g")
-    assert len(query.run_out()) == 3
+    assert len(query.run_until_empty()) == 3
     assert acknowledged(env) == {b"g:q": 3}
     set_back(query, batches)
     if remove == "leases":
@@ -679,13 +679,13 @@ def test_new_messages_are_not_received_for_a_batch_that_was_done(
                 query.poll()
             assert (env.scores(), env.fields()) == before
             query.restart()
-    else:  # nothing is left of the checkpoint: it is a new one, and begins behind
+    else:  # the checkpoint is empty: it is a new one, and starts after the last batch
         assert query.poll()
         assert query.offsets[-1]["batch"] == 4
     assert acknowledged(env) == {b"g:q": 3}
 
 
-def test_queries_of_one_name_on_different_queues_know_nothing_of_each_other(env, queue):
+def test_queries_of_one_name_on_different_queues_are_independent(env, queue):
     env.rsmq.create_queue("r")
     options = {"limit": ReadMaxRows(1), "consumerGroup": "g"}
     queries = {
@@ -696,13 +696,13 @@ def test_queries_of_one_name_on_different_queues_know_nothing_of_each_other(env,
     env.rsmq.create_queue("a")
     for name, number in (("q", 4), ("r", 2), ("a", 1)):
         sent = send(env, number, name)
-        assert [ids(rows) for rows in queries[name].run_out()] == [[id] for id in sent]
+        assert [ids(rows) for rows in queries[name].run_until_empty()] == [[id] for id in sent]
 
     assert acknowledged(env) == {b"g:q": 4, b"g:r": 2, b"g:[a-c]": 1}
     assert env.scores() == env.scores("r") == env.scores("a") == {}
 
 
-def test_a_batch_that_was_not_acknowledged_is_received_again_as_it_was(env, queue):
+def test_unacknowledged_batch_is_read_again_unchanged(env, queue):
     send(env, 2)
     query = env.query(limit=ReadMaxRows(1))
     rows = query.run(), query.run()
@@ -712,9 +712,7 @@ def test_a_batch_that_was_not_acknowledged_is_received_again_as_it_was(env, queu
 
 
 @pytest.mark.parametrize("calls", range(6))
-def test_a_new_checkpoint_completes_an_acknowledgement_that_was_broken_off(
-    env, queue, calls, monkeypatch
-):
+def test_new_checkpoint_completes_an_interrupted_acknowledgement(env, queue, calls, monkeypatch):
     monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 2)
     monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.3)
     env.rsmq.create_queue("r")
@@ -723,17 +721,17 @@ def test_a_new_checkpoint_completes_an_acknowledgement_that_was_broken_off(
     send(env, 1, "r")
     query = env.query(**options)
     query.run()
-    with suppress(Died), dies(env.at(), calls):
+    with suppress(Crashed), crash_at_call(env.server(), calls):
         query.poll()
     query.crash()
-    begun = env.raw.exists(f"{env.ns}:x:acked")
+    has_begun = env.raw.exists(f"{env.ns}:x:acked")
     late = send(env, 2)
 
     query = env.query(**options)
-    rows = query.run_out()
-    if begun:
+    rows = query.run_until_empty()
+    if has_begun:
         assert [ids(batch) for batch in rows] == [late]
-    else:  # Spark may not have logged it: it is a batch of the new checkpoint
+    else:  # Spark may not have logged the batch: it is the first of the new checkpoint
         assert [len(batch) for batch in rows] == [6, 2]
     assert env.scores() == {}
     assert env.scores("r") == {}
@@ -743,17 +741,17 @@ def test_a_new_checkpoint_completes_an_acknowledgement_that_was_broken_off(
 def test_the_heartbeat_keeps_the_number_of_the_last_batch(env, queue):
     send(env, 1)
     query = env.query(visibilityTimeout=1, leaseRetention=2)
-    query.run_out()
+    query.run_until_empty()
     time.sleep(2.5)
     assert list(acknowledged(env).values()) == [1]
     query.crash()
-    until(lambda: not acknowledged(env))
+    wait_until(lambda: not acknowledged(env))
 
 
 # --- servers that fail -------------------------------------------------------------------------
 
 
-def test_scripts_may_be_forgotten_between_any_two_calls(env, queue):
+def test_stream_survives_a_script_flush_between_any_calls(env, queue):
     sent = send(env, 3)
     query = env.query(limit=ReadMaxRows(2))
     found = []
@@ -772,19 +770,19 @@ def test_scripts_may_be_forgotten_between_any_two_calls(env, queue):
 
 @pytest.fixture
 def durable():
-    """A server that has all that it answered after a kill."""
+    """A server that loses nothing that it has answered when it is killed."""
     server = Server(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
     yield server
     server.stop()
 
 
-def test_a_server_may_be_killed_and_started_between_and_in_calls(durable):
+def test_stream_survives_restarts_of_the_server(durable):
     env = Env(durable)
     env.rsmq.create_queue("q")
     sent = send(env, 10)
     query = env.query(limit=ReadMaxRows(5), retryDeadline=30)
 
-    def away(call):
+    def call_during_restart(call):
         durable.kill()
         starting = threading.Timer(0.3, durable.start)
         starting.start()
@@ -793,19 +791,19 @@ def test_a_server_may_be_killed_and_started_between_and_in_calls(durable):
         finally:
             starting.join()
 
-    assert away(query.poll)
-    partitions = away(query.plan)
-    rows = away(lambda: query.tasks(partitions))
+    assert call_during_restart(query.poll)
+    partitions = call_during_restart(query.plan)
+    rows = call_during_restart(lambda: query.tasks(partitions))
     assert [row["id"] for task in rows for row in task] == sent[:5]
-    assert away(query.poll)
+    assert call_during_restart(query.poll)
     assert ids(query.finish()) == sent[5:]
-    assert away(query.run) is None
+    assert call_during_restart(query.run) is None
     assert env.scores() == {}
     assert env.fields()["totalrecv"] == b"10"
     env.close()
 
 
-def test_a_server_that_stays_away_fails_the_query(durable):
+def test_unreachable_server_fails_the_query(durable):
     env = Env(durable)
     env.rsmq.create_queue("q")
     query = env.query(retryDeadline=0)
@@ -821,14 +819,14 @@ def test_a_server_that_stays_away_fails_the_query(durable):
     env.close()
 
 
-def test_a_holder_that_was_silent_for_a_time_asks_before_it_goes_on(env, queue, monkeypatch):
+def test_suspended_holder_checks_its_lease_before_it_continues(env, queue, monkeypatch):
     monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.3)
     env.rsmq.send_messages("q", ["a", "b"])
     first = env.query(consumerGroup="g", limit=ReadMaxRows(1))
     first.run()
-    stopped = first.reader._lease
-    stopped.stop()  # the heartbeat, as of a process that is stopped
-    stopped._thread.join()
+    lease = first.reader._lease
+    lease.stop()  # the heartbeat, as in a process that is suspended
+    lease._thread.join()
     second = env.query(consumerGroup="g", limit=ReadMaxRows(1))
     assert [len(rows) for rows in [second.run()]] == [1]
 
@@ -837,7 +835,7 @@ def test_a_holder_that_was_silent_for_a_time_asks_before_it_goes_on(env, queue, 
     assert len(second.run()) == 1
 
 
-def test_a_broken_queue_does_not_end_the_heartbeat_of_others(env, queue):
+def test_broken_queue_does_not_stop_the_heartbeat_of_others(env, queue):
     env.rsmq.create_queue("a")
     env.rsmq.send_messages("a", ["1"])
     (id,) = env.rsmq.send_messages("q", ["2"])

@@ -1,8 +1,8 @@
 """
-Random runs of a stream, beside a producer and another consumer, with crashes at any point.
+Random runs of a stream beside a producer and another consumer, with crashes at any point.
 
-Whatever happens, each message that was sent is in the sink, in the queue, or was deleted by the
-other consumer; and none is in the sink twice unless the other consumer had it in between.
+In every run, each message that was sent is in the sink or in the queue, or was deleted by the other
+consumer. No message is in the sink twice, unless the other consumer received it in between.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from rsmq.spark import in_flight_batches
 from tests.scale import scaled
-from tests.spark.conftest import Died, Env, dies
+from tests.spark.conftest import Crashed, Env, crash_at_call
 
 QUEUES = st.sampled_from(["a", "b"])
 
 
 class StreamMachine(RuleBasedStateMachine):
-    """What happens; ``make`` is given by the test, and makes the namespace and the query."""
+    """The possible events. The test sets ``make``, which creates the namespace and the query."""
 
     make = None
 
     def __init__(self):
         super().__init__()
         self.env, self.query = self.make()
-        self.sent, self.deleted, self.taken = set(), set(), set()
-        self.held = []
+        self.sent, self.deleted, self.received_ids = set(), set(), set()
+        self.received = []
 
     def teardown(self):
         self.env.close()
@@ -51,7 +51,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule()
     def crash_before_the_log(self):
-        self.query.ask()
+        self.query.request_offset()
         self.query.restart()
 
     @rule()
@@ -67,21 +67,21 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(calls=st.integers(0, 6), answered=st.booleans())
     def crash_between_calls(self, calls, answered):
-        with suppress(Died), dies(self.env.at(), calls, answered=answered):
+        with suppress(Crashed), crash_at_call(self.env.server(), calls, answered=answered):
             self.query.run()
         self.query.restart()
 
     @rule(queue=QUEUES, number=st.integers(1, 4), vt=st.sampled_from([0, 200]))
     def another_consumer_receives(self, queue, number, vt):
         messages = self.env.rsmq.receive_messages(queue, number, vt=vt)
-        self.taken |= {message.id for message in messages}
-        self.held += messages
+        self.received_ids |= {message.id for message in messages}
+        self.received += messages
 
     @rule()
     def another_consumer_deletes(self):
-        if self.held:
-            self.deleted |= set(self.env.rsmq.delete_messages(self.held[:2]))
-            del self.held[:2]
+        if self.received:
+            self.deleted |= set(self.env.rsmq.delete_messages(self.received[:2]))
+            del self.received[:2]
 
     @rule(queue=QUEUES, seconds=st.sampled_from([50, 150, 1000]))
     def time_passes(self, queue, seconds):
@@ -95,7 +95,7 @@ class StreamMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_doubled(self):
         ids = self.query.ids()
-        assert {id for id in ids if ids.count(id) > 1} <= self.taken
+        assert {id for id in ids if ids.count(id) > 1} <= self.received_ids
         assert set(ids) <= self.sent
 
     @invariant()
@@ -104,7 +104,7 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("group", [{}, {"consumerGroup": "nightly"}])
-def test_nothing_is_lost_or_doubled_whatever_happens(server, monkeypatch, group):
+def test_no_message_is_lost_or_duplicated_in_random_runs(server, monkeypatch, group):
     monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.01)
 
     def make(machine):

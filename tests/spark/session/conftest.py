@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 
-#: What every JVM of these tests runs with: they are short, and the processors few.
+#: The environment of every JVM of these tests: for short programs on few processors.
 ENVIRONMENT = {
     "PYSPARK_PYTHON": sys.executable,
     "PYTHONPATH": str(ROOT),
@@ -22,7 +22,7 @@ ENVIRONMENT = {
 
 
 def pytest_collection_modifyitems(items):
-    """Starting Spark takes its time where three do it at once on two processors."""
+    """Set a longer timeout: Spark starts slowly if three test processes share two processors."""
     for item in items:
         if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(240))
@@ -48,34 +48,36 @@ def spark():
 
 
 @pytest.fixture
-def at(server, ns):
-    """Options that say where the queues are."""
+def connection(server, ns):
+    """The options of the connection."""
     return {"url": server.url, "ns": ns}
 
 
 @pytest.fixture
-def read(spark, at):
-    """A frame of queues."""
+def read(spark, connection):
+    """Return a function that reads queues as a frame."""
 
     def read(queue, **options):
-        return spark.read.format("rsmq").options(**at, subscribe=queue, **options).load()
+        return spark.read.format("rsmq").options(**connection, subscribe=queue, **options).load()
 
     return read
 
 
 @pytest.fixture
-def stream(spark, at):
-    """A stream of queues."""
+def stream(spark, connection):
+    """Return a function that reads queues as a stream."""
 
     def stream(queue, **options):
-        return spark.readStream.format("rsmq").options(**at, subscribe=queue, **options).load()
+        return (
+            spark.readStream.format("rsmq").options(**connection, subscribe=queue, **options).load()
+        )
 
     return stream
 
 
 @pytest.fixture
 def finish(tmp_path):
-    """Run a stream until all that was due is done; where its checkpoint is kept has a name."""
+    """Return a function that runs a stream until all due messages are done, with a checkpoint."""
 
     def finish(writer, name="checkpoint"):
         query = (

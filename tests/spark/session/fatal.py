@@ -1,4 +1,4 @@
-"""The same source and sink, which kill the driver once, at a point that is chosen."""
+"""The source and the sink with points at which the driver kills itself, once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rsmq.spark.sink import StreamWriter
 from rsmq.spark.source import RsmqDataSource
 from rsmq.spark.stream import StreamReader
 
-#: Environment: the point, the batch (from 1) at which it is fatal, the group to kill, and the file
-#: that says that it was reached.
+#: Environment variables: the point, the batch (from 1) at which it kills, the process group to
+#: kill, and the file that is created when the point is reached.
 POINT, BATCH, GROUP, MARK = "FATAL_POINT", "FATAL_BATCH", "FATAL_GROUP", "FATAL_MARK"
 
 _ran = Counter()
@@ -21,7 +21,7 @@ _run = RSMQ.run
 
 
 def reach(point, batch):
-    """Kill the driver with all its processes, if this is the point."""
+    """Kill the driver with all its processes, if this is the selected point."""
     if os.environ.get(POINT) != point or batch < int(os.environ[BATCH]):
         return
     Path(os.environ[MARK]).touch()
@@ -30,7 +30,7 @@ def reach(point, batch):
 
 
 def run(self, operation):
-    """Points between two scripts: half-way through an acknowledgement or a publishing."""
+    """Run an operation, with points in the middle of an acknowledgement or a publishing."""
     script = operation.script.name
     if script in ("acknowledge_leased", "publish_staged"):
         if script == "acknowledge_leased":

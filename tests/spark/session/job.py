@@ -1,4 +1,4 @@
-"""A job that tests kill: a queue to Parquet, or to another queue, until nothing is due."""
+"""A job that tests kill: moves due messages of a queue to Parquet or to another queue."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ def main():
         .getOrCreate()
     )
     spark.dataSource.register(FatalDataSource)
-    at = {"url": args.url, "ns": args.ns}
+    connection = {"url": args.url, "ns": args.ns}
     frame = (
         spark.readStream.format("fatal")
-        .options(**at, queue=args.source, maxMessagesPerTrigger=args.batch, visibilityTimeout=20)
+        .options(
+            **connection, queue=args.source, maxMessagesPerTrigger=args.batch, visibilityTimeout=20
+        )
         .load()
     )
     if args.parquet:
@@ -40,7 +42,7 @@ def main():
         writer = (
             frame.select("message")
             .writeStream.format("fatal")
-            .options(**at, queue=args.queue, delivery="exactly-once", batchSize=500)
+            .options(**connection, queue=args.queue, delivery="exactly-once", batchSize=500)
         )
     query = writer.option("checkpointLocation", args.checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()

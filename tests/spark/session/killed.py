@@ -1,4 +1,4 @@
-"""A job that is killed with all its processes, and what it must leave."""
+"""A job that is killed with all its processes, and checks of what it leaves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.spark.session.fatal import BATCH, MARK, POINT
 
 
 class Job:
-    """The job of job.py, again and again on the same checkpoint."""
+    """Runs of job.py on the same checkpoint."""
 
     def __init__(self, server, ns, folder, *sink):
         self._mark = folder / "mark"
@@ -34,12 +34,12 @@ class Job:
             )  # fmt: skip
 
     def die_at(self, point, batch):
-        """Run it until it kills itself at a point."""
-        assert self.start(point, batch).wait() == -signal.SIGKILL, self._told()
+        """Run the job until it kills itself at a point."""
+        assert self.start(point, batch).wait() == -signal.SIGKILL, self._read_log()
         assert self._mark.exists(), point
 
     def die_after(self, seconds):
-        """Kill it some time after it began to receive; False if it had ended before."""
+        """Run the job and kill it after some seconds; return whether it ended before."""
         process = self.start()
         try:
             process.wait(seconds)
@@ -47,13 +47,13 @@ class Job:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return False
-        assert process.returncode == 0, self._told()
+        assert process.returncode == 0, self._read_log()
         return True
 
     def finish(self):
-        assert self.start().wait() == 0, self._told()
+        assert self.start().wait() == 0, self._read_log()
 
-    def _told(self):
+    def _read_log(self):
         return self._log.read_text()[-4000:]
 
 
@@ -65,12 +65,12 @@ def fill(rsmq, number):
     return bodies
 
 
-def parquet_of(spark, path):
-    """What readers see that know which files count."""
+def read_parquet(spark, path):
+    """Return the messages that readers of the stream's output see."""
     return [row["message"] for row in spark.read.parquet(str(path)).select("message").collect()]
 
 
-def nothing_left(raw, ns, *queues):
+def assert_nothing_left(raw, ns, *queues):
     for queue in queues:
         assert raw.zcard(f"{ns}:{queue}") == 0
         assert set(raw.hkeys(f"{ns}:{queue}:Q")) <= {

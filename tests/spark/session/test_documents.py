@@ -1,4 +1,4 @@
-"""What the README shows of Spark is run, and what it lists is there."""
+"""The README on Spark: its examples run, and its lists are complete."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL
 COMMANDS = re.findall(r"^rsmq-pipeline .*$", SECTION, re.MULTILINE)
 
 
-class Lasting:
-    """A session that a command does not end."""
+class UnstoppableSession:
+    """A session that a command can't stop."""
 
     def __init__(self, spark):
         self._spark = spark
@@ -40,7 +40,7 @@ class Lasting:
         pass
 
 
-def test_the_blocks_and_the_command_run_as_pasted(server, spark, tmp_path, monkeypatch, capsys):
+def test_readme_examples_run_as_pasted(server, spark, tmp_path, monkeypatch, capsys):
     assert len(BLOCKS) == 1
     with RSMQ.from_url(server.url) as rsmq:
         try:
@@ -54,7 +54,7 @@ def test_the_blocks_and_the_command_run_as_pasted(server, spark, tmp_path, monke
 
             rsmq.send_messages("events", ["one", "two"])
             monkeypatch.chdir(tmp_path)
-            monkeypatch.setattr(pipelines, "session", lambda *_: Lasting(spark))
+            monkeypatch.setattr(pipelines, "session", lambda *_: UnstoppableSession(spark))
             name, *arguments = shlex.split(
                 COMMANDS[0]
                 .replace("127.0.0.1:6379", f"127.0.0.1:{server.port}")
@@ -68,7 +68,7 @@ def test_the_blocks_and_the_command_run_as_pasted(server, spark, tmp_path, monke
             rsmq.delete_queue("events")
 
 
-def test_the_table_of_jobs_is_complete_and_its_commands_are_taken():
+def test_table_of_jobs_is_complete_and_its_commands_parse():
     listed = re.findall(r"^\| `rsmq-pipeline (\w+) ?(.*?)` \|", SECTION, re.MULTILINE)
     (commands,) = [
         action.choices for action in make_parser()._actions if getattr(action, "choices", None)
@@ -93,7 +93,7 @@ def test_every_option_and_column_is_listed():
     assert set(all_fields(is_binary=False)) <= listed
 
 
-def test_the_figures_are_those_that_were_measured():
+def test_readme_figures_are_the_measured_ones():
     measured = (ROOT / "scripts" / "benchmark" / "measured" / "bench-spark.md").read_text()
     fast = SECTION[SECTION.index("### How fast") :]
     lines = [line for line in fast.splitlines() if line.startswith("|")]
@@ -103,14 +103,14 @@ def test_the_figures_are_those_that_were_measured():
     assert "1,000,000 messages" in measured
 
 
-def test_links_into_the_readme_lead_somewhere():
+def test_readme_links_have_a_heading():
     for link in re.findall(r"\]\(#([\w-]+)\)", README):
         headings = re.findall(r"^#+ (.*)$", README, re.MULTILINE)
         assert link in {heading.lower().replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("module", ["rsmq.spark", "rsmq.spark.pipelines"])
-def test_all_names_are_there(module):
+def test_exported_names_exist_in_order(module):
     import importlib
 
     found = importlib.import_module(module)

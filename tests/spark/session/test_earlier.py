@@ -1,4 +1,4 @@
-"""A stream that an earlier version of this library and the present one run in turns."""
+"""A stream that an earlier and the present version of this library run in turns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
-from tests.spark.session.killed import nothing_left
+from tests.spark.session.killed import assert_nothing_left
 
 EARLIER = ROOT / "compat" / "earlier" / "rsmq-34ae4f1.zip"
 MESSAGES = 6000
@@ -34,7 +34,7 @@ def start(version, server, ns, folder):
     return process, log
 
 
-def test_two_versions_go_on_with_each_others_stream(server, ns, rsmq, raw, tmp_path):
+def test_two_versions_continue_the_same_stream_in_turns(server, ns, rsmq, raw, tmp_path):
     rsmq.create_queue("source")
     rsmq.create_queue("target")
     bodies = [f"message {n}" for n in range(MESSAGES)]
@@ -54,4 +54,4 @@ def test_two_versions_go_on_with_each_others_stream(server, ns, rsmq, raw, tmp_p
 
     arrived = raw.hmget(f"{ns}:target:Q", raw.zrange(f"{ns}:target", 0, -1))
     assert Counter(body.decode() for body in arrived) == Counter(bodies)
-    nothing_left(raw, ns, "source")
+    assert_nothing_left(raw, ns, "source")

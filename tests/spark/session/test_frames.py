@@ -15,24 +15,24 @@ def bodies(raw, ns, queue):
     return raw.hmget(f"{ns}:{queue}:Q", ids) if ids else []
 
 
-def test_the_format_is_found_without_a_call_and_in_sql(spark, rsmq, at):
+def test_format_is_found_without_register_and_in_sql(spark, rsmq, connection):
     rsmq.create_queue("q")
     rsmq.send_message("q", "hello")
-    options = ", ".join(f"{name} '{value}'" for name, value in at.items())
+    options = ", ".join(f"{name} '{value}'" for name, value in connection.items())
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING rsmq OPTIONS ({options}, queue 'q')")
 
     assert spark.sql("SELECT message FROM v").collect() == [("hello",)]
 
 
-def test_register_makes_it_known_too(spark, rsmq, at):
+def test_register_adds_the_format(spark, rsmq, connection):
     from rsmq.spark import register
 
     rsmq.create_queue("q")
     register(spark)
-    assert spark.read.format("rsmq").options(**at, queue="q").load().count() == 0
+    assert spark.read.format("rsmq").options(**connection, queue="q").load().count() == 0
 
 
-def test_a_frame_has_what_the_queues_have(rsmq, raw, ns, read):
+def test_frame_has_the_messages_of_the_queues(rsmq, raw, ns, read):
     rsmq.create_queue("q")
     rsmq.create_queue("r")
     ids = rsmq.send_messages("q", [f"body {n} 😀" for n in range(3000)])
@@ -50,7 +50,7 @@ def test_a_frame_has_what_the_queues_have(rsmq, raw, ns, read):
     assert {key: raw.dump(key) for key in raw.keys(f"{ns}:*")} == before
 
 
-def test_filters_are_taken_over_where_the_switch_is_on(spark, rsmq, read):
+def test_filters_are_pushed_if_spark_enables_it(spark, rsmq, read):
     rsmq.create_queue("q")
     rsmq.create_queue("r")
     ids = rsmq.send_messages("q", ["a"] * 10)
@@ -68,23 +68,23 @@ def test_filters_are_taken_over_where_the_switch_is_on(spark, rsmq, read):
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_a_schema_of_the_user_is_a_projection(spark, rsmq, at):
+def test_user_schema_is_a_projection(spark, rsmq, connection):
     rsmq.create_queue("q")
     (id,) = rsmq.send_messages("q", [b"\xff\x00"], codec=BYTES)
-    reader = spark.read.format("rsmq").options(**at, queue="q")
+    reader = spark.read.format("rsmq").options(**connection, queue="q")
 
     assert reader.schema("message binary, id string").load().collect() == [(b"\xff\x00", id)]
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_a_frame_is_written(spark, rsmq, raw, ns, at, delivery):
+def test_a_frame_is_written(spark, rsmq, raw, ns, connection, delivery):
     for name in ("even", "odd"):
         rsmq.create_queue(name)
     frame = spark.range(5000).selectExpr(
         "concat('m', id) AS message", "if(id % 2 = 0, 'even', 'odd') AS queue",
         "if(id < 4, 500, NULL) AS delay",
     )  # fmt: skip
-    frame.write.format("rsmq").options(**at, delivery=delivery).mode("append").save()
+    frame.write.format("rsmq").options(**connection, delivery=delivery).mode("append").save()
 
     assert sorted(bodies(raw, ns, "even")) == sorted(b"m%d" % n for n in range(0, 5000, 2))
     assert sorted(bodies(raw, ns, "odd")) == sorted(b"m%d" % n for n in range(1, 5000, 2))
@@ -92,13 +92,13 @@ def test_a_frame_is_written(spark, rsmq, raw, ns, at, delivery):
     assert raw.keys(f"{ns}:*:x:*") == []
 
 
-def test_rows_become_json_and_queues_are_created(spark, rsmq, at):
+def test_rows_become_json_and_queues_are_created(spark, rsmq, connection):
     frame = spark.sql(
         "SELECT 1 AS n, 'ä' AS text, timestamp '2026-01-02 03:04:05' AS time, "
         "array(1, NULL) AS list, named_struct('x', 1.5D) AS inner, map('k', 'v') AS map"
     )
     options = {"queue": "made", "createQueue": True, "messageFormat": "json", "vt": 7}
-    frame.write.format("rsmq").options(**at, **options).mode("append").save()
+    frame.write.format("rsmq").options(**connection, **options).mode("append").save()
 
     message = rsmq.receive_message("made")
     assert json.loads(message.body) == {
@@ -108,18 +108,18 @@ def test_rows_become_json_and_queues_are_created(spark, rsmq, at):
     assert rsmq.get_queue_attributes("made").vt == 7
 
 
-def test_a_named_write_is_done_once(spark, rsmq, at):
+def test_a_named_write_is_done_once(spark, rsmq, connection):
     rsmq.create_queue("q")
     writer = spark.range(10).selectExpr("cast(id AS string) AS message").write.format("rsmq")
     for _ in range(2):
-        writer.options(**at, queue="q", delivery="exactly-once", writeId="backfill-1").mode(
+        writer.options(**connection, queue="q", delivery="exactly-once", writeId="backfill-1").mode(
             "append"
         ).save()
 
     assert rsmq.get_queue_attributes("q").total_sent == 10
 
 
-def test_a_task_that_fails_is_tried_again_without_doubles(spark, rsmq, raw, ns, at, tmp_path):
+def test_failed_task_is_repeated_without_duplicates(spark, rsmq, raw, ns, connection, tmp_path):
     rsmq.create_queue("q")
     mark = tmp_path / "failed"
 
@@ -134,7 +134,7 @@ def test_a_task_that_fails_is_tried_again_without_doubles(spark, rsmq, raw, ns, 
         spark.udf.register("fail_once", fail_once)
         frame = spark.range(0, 8000, 1, 2).selectExpr("fail_once(id) AS message")
         frame.write.format("rsmq").options(
-            **at, queue="q", delivery="exactly-once", batchSize=500
+            **connection, queue="q", delivery="exactly-once", batchSize=500
         ).mode("append").save()
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
@@ -144,18 +144,18 @@ def test_a_task_that_fails_is_tried_again_without_doubles(spark, rsmq, raw, ns, 
     assert raw.exists(f"{ns}:q:x:staged") == 0
 
 
-def test_a_write_that_fails_sends_nothing(spark, rsmq, raw, ns, at):
+def test_a_write_that_fails_sends_nothing(spark, rsmq, raw, ns, connection):
     rsmq.create_queue("q")
     frame = spark.range(0, 4000, 1, 2).selectExpr("if(id = 3999, NULL, 'm') AS message")
     with pytest.raises(PySparkException, match="Message must be a string"):
-        frame.write.format("rsmq").options(**at, queue="q", delivery="exactly-once").mode(
+        frame.write.format("rsmq").options(**connection, queue="q", delivery="exactly-once").mode(
             "append"
         ).save()
 
     assert rsmq.get_queue_attributes("q").total_sent == 0
 
 
-def test_restore_puts_back_what_a_read_has_found(spark, rsmq, raw, ns, read, at, tmp_path):
+def test_restore_writes_a_snapshot_back_unchanged(spark, rsmq, raw, ns, read, connection, tmp_path):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a", "b", "c"])
     rsmq.receive_message("q", vt=300)
@@ -164,14 +164,14 @@ def test_restore_puts_back_what_a_read_has_found(spark, rsmq, raw, ns, read, at,
     rsmq.purge_queue("q")
     rows = spark.read.parquet(str(tmp_path / "copy"))
     for _ in range(2):
-        rows.write.format("rsmq").options(**at, restore=True).mode("append").save()
+        rows.write.format("rsmq").options(**connection, restore=True).mode("append").save()
 
     assert raw.zrange(f"{ns}:q", 0, -1, withscores=True) == scores
     assert raw.hgetall(f"{ns}:q:Q") == {**hash, b"totalsent": b"6"}
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "text"),
     [
         ({"queue": "nowhere"}, "There is no queue 'nowhere'"),
         ({"queue": "q", "colums": "id"}, "did you mean columns"),
@@ -180,17 +180,17 @@ def test_restore_puts_back_what_a_read_has_found(spark, rsmq, raw, ns, read, at,
         ({}, "give just one of queue, subscribe"),
     ],
 )
-def test_errors_of_reads_say_what_to_do(spark, rsmq, at, options, told):
+def test_errors_of_reads_have_a_remedy(spark, rsmq, connection, options, text):
     rsmq.create_queue("q")
     with pytest.raises(AnalysisException) as error:
-        spark.read.format("rsmq").options(**at, **options).load().collect()
+        spark.read.format("rsmq").options(**connection, **options).load().collect()
 
-    assert told in str(error.value)
+    assert text in str(error.value)
     assert "hunter2" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "mode", "told"),
+    ("options", "mode", "text"),
     [
         ({"queue": "nowhere"}, "append", "createQueue=true creates it"),
         ({"queue": "q", "messageColumn": "text"}, "append", "there is no column text"),
@@ -198,11 +198,13 @@ def test_errors_of_reads_say_what_to_do(spark, rsmq, at, options, told):
         ({}, "append", "give the queue to write to"),
     ],
 )
-def test_errors_of_writes_say_what_to_do(spark, rsmq, at, options, mode, told):
+def test_errors_of_writes_have_a_remedy(spark, rsmq, connection, options, mode, text):
     rsmq.create_queue("q")
-    writer = spark.sql("SELECT 'm' AS message").write.format("rsmq").options(**at, **options)
+    writer = (
+        spark.sql("SELECT 'm' AS message").write.format("rsmq").options(**connection, **options)
+    )
     with pytest.raises(PySparkException) as error:
         writer.mode(mode).save()
 
-    assert told in str(error.value)
+    assert text in str(error.value)
     assert rsmq.get_queue_attributes("q").total_sent == 0

@@ -1,4 +1,4 @@
-"""kill -9 at every point of a batch: nothing is lost, nothing is there twice."""
+"""kill -9 at every point of a batch: no message is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.scale import SOAK, scaled
-from tests.spark.session.killed import Job, fill, nothing_left, parquet_of
+from tests.spark.session.killed import Job, assert_nothing_left, fill, read_parquet
 
 pytestmark = pytest.mark.timeout(scaled(280, 3600))
 
@@ -18,7 +18,7 @@ if SOAK:
     SINK_POINTS += [("adopted", 4), ("published", 5), ("committed", 6), ("staged", 7)]
 
 
-def test_a_queue_to_parquet_through_kills_at_every_point(server, ns, rsmq, raw, spark, tmp_path):
+def test_queue_to_parquet_survives_kills_at_every_point(server, ns, rsmq, raw, spark, tmp_path):
     bodies = fill(rsmq, scaled(12_000, 20_000))
     sink = tmp_path / "parquet"
     job = Job(server, ns, tmp_path, "--parquet", str(sink))
@@ -26,12 +26,12 @@ def test_a_queue_to_parquet_through_kills_at_every_point(server, ns, rsmq, raw, 
         job.die_at(point, batch)
     job.finish()
 
-    assert Counter(parquet_of(spark, sink)) == Counter(bodies)
-    nothing_left(raw, ns, "source")
+    assert Counter(read_parquet(spark, sink)) == Counter(bodies)
+    assert_nothing_left(raw, ns, "source")
     assert rsmq.get_queue_attributes("source").total_received == len(bodies)
 
 
-def test_queue_to_queue_through_kills_at_every_point(server, ns, rsmq, raw, tmp_path):
+def test_queue_to_queue_survives_kills_at_every_point(server, ns, rsmq, raw, tmp_path):
     bodies = fill(rsmq, scaled(10_000, 20_000))
     rsmq.create_queue("target")
     job = Job(server, ns, tmp_path, "--queue", "target")
@@ -41,6 +41,6 @@ def test_queue_to_queue_through_kills_at_every_point(server, ns, rsmq, raw, tmp_
 
     arrived = raw.hmget(f"{ns}:target:Q", raw.zrange(f"{ns}:target", 0, -1))
     assert Counter(body.decode() for body in arrived) == Counter(bodies)
-    nothing_left(raw, ns, "source")
+    assert_nothing_left(raw, ns, "source")
     assert rsmq.get_queue_attributes("target").total_sent == len(bodies)
     assert raw.exists(f"{ns}:target:x:staged") == 0

@@ -26,7 +26,8 @@ def queues(server, ns):
 
 
 @pytest.fixture
-def told():
+def reports():
+    """The progress that a job has reported."""
     return []
 
 
@@ -45,16 +46,16 @@ def bodies(raw, ns, queue):
     return raw.hmget(f"{ns}:{queue}:Q", ids) if ids else []
 
 
-def test_an_archive_is_moved_and_replayed_in_order(spark, rsmq, raw, ns, queues, tmp_path, told):
+def test_an_archive_is_moved_and_replayed_in_order(spark, rsmq, raw, ns, queues, tmp_path, reports):
     rsmq.create_queue("q")
     sent = [b"%04d \xff" % n for n in range(2500)]
     for begin in range(0, 2500, 500):
         rsmq.send_messages("q", sent[begin : begin + 500], codec=BYTES)
     path = str(tmp_path / "archive")
-    done = pipelines.archive(spark, queues, "q", path, batch=1000, tell=told.append)
+    done = pipelines.archive(spark, queues, "q", path, batch=1000, tell=reports.append)
 
     assert (done.messages, done.lost) == (2500, 0)
-    assert [progress.messages for progress in told] == [1000, 2000, 2500]
+    assert [progress.messages for progress in reports] == [1000, 2000, 2500]
     assert rsmq.get_queue_attributes("q").messages == 0
     days = {datetime.now(UTC).date().isoformat()}
     assert {folder.name for folder in Path(path).glob("date=*")} == {f"date={d}" for d in days}
@@ -70,7 +71,7 @@ def test_an_archive_is_moved_and_replayed_in_order(spark, rsmq, raw, ns, queues,
     assert pipelines.replay(spark, path, queues, write_id="seven").done_before
 
 
-def test_an_archive_that_keeps_is_restored_as_it_was(spark, rsmq, raw, ns, queues, tmp_path):
+def test_archive_of_kept_messages_is_restored_unchanged(spark, rsmq, raw, ns, queues, tmp_path):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a", "b", "c"])
     rsmq.send_message("q", "later", delay=100)
@@ -96,7 +97,7 @@ def test_lines_of_json_are_sent_as_they_are(spark, rsmq, raw, ns, queues, tmp_pa
     assert sorted(json.loads(body)["n"] for body in bodies(raw, ns, "q")) == [1, 2]
 
 
-def test_a_namespace_migrates_with_everything(spark, server, rsmq, raw, ns, queues, told):
+def test_migration_copies_a_namespace_completely(spark, server, rsmq, raw, ns, queues, reports):
     for name in ("q", "r", "dead", "empty"):
         rsmq.create_queue(name, vt=7, delay=3, maxsize=-1)
     rsmq.set_dead_letter_policy("q", "dead", 5)
@@ -108,7 +109,7 @@ def test_a_namespace_migrates_with_everything(spark, server, rsmq, raw, ns, queu
     target = pipelines.Queues(server.url, f"{ns}-other")
     before = state(raw, ns)
     for _ in range(2):
-        done = pipelines.migrate(spark, queues, target, tell=told.append)
+        done = pipelines.migrate(spark, queues, target, tell=reports.append)
 
         assert done.verified
         assert {q.queue: (q.messages, q.found) for q in done.queues} == {
@@ -132,12 +133,12 @@ def test_a_namespace_migrates_with_everything(spark, server, rsmq, raw, ns, queu
             other.delete_queue(name)
 
 
-def test_a_migration_to_itself_is_refused(spark, queues):
+def test_migration_to_the_source_is_refused(spark, queues):
     with pytest.raises(InvalidOption, match="is the source itself"):
         pipelines.migrate(spark, queues, queues)
 
 
-def test_a_function_makes_messages_of_messages(spark, rsmq, raw, ns, queues, tmp_path):
+def test_transform_sends_the_rows_of_a_function(spark, rsmq, raw, ns, queues, tmp_path):
     for name in ("q", "even", "odd"):
         rsmq.create_queue(name)
     rsmq.send_messages("q", [str(n) for n in range(100)])
@@ -162,7 +163,7 @@ def test_a_function_makes_messages_of_messages(spark, rsmq, raw, ns, queues, tmp
         )  # fmt: skip
 
 
-def test_dead_letters_are_split_by_reason(spark, rsmq, raw, ns, queues, tmp_path):
+def test_redrive_chooses_the_queue_by_an_expression(spark, rsmq, raw, ns, queues, tmp_path):
     for name in ("dead", "orders", "rest"):
         rsmq.create_queue(name)
     rsmq.send_messages("dead", [b"timeout", b"broken", b"nowhere", b"\xff timeout"], codec=BYTES)
@@ -182,7 +183,7 @@ def test_dead_letters_are_split_by_reason(spark, rsmq, raw, ns, queues, tmp_path
         pipelines.redrive(spark, queues, "dead", reason, "nowhere", checkpoint="unused")
 
 
-def test_a_folder_belongs_to_one_checkpoint_and_one_way(spark, rsmq, queues, tmp_path):
+def test_folder_belongs_to_one_checkpoint_and_one_kind_of_run(spark, rsmq, queues, tmp_path):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a", "b"])
     path = str(tmp_path / "archive")
@@ -205,7 +206,7 @@ def test_a_folder_belongs_to_one_checkpoint_and_one_way(spark, rsmq, queues, tmp
     assert spark.read.parquet(path).count() == 3
 
 
-def test_bytes_that_are_no_text_are_drained_too(spark, rsmq, queues, tmp_path):
+def test_bodies_that_are_not_utf8_are_drained(spark, rsmq, queues, tmp_path):
     rsmq.create_queue("q")
     for kind in ("json", "parquet"):
         rsmq.send_messages("q", [b"\xff\x00", b"text"], codec=BYTES)
@@ -220,7 +221,7 @@ def test_bytes_that_are_no_text_are_drained_too(spark, rsmq, queues, tmp_path):
     assert {bytes(row["message"]) for row in rows} == {b"\xff\x00", b"text"}
 
 
-def test_a_migration_tells_of_other_attributes(spark, server, rsmq, ns, queues):
+def test_migration_reports_different_attributes(spark, server, rsmq, ns, queues):
     rsmq.create_queue("q", vt=77)
     with RSMQ.from_url(server.url, ns=f"{ns}-other") as other:
         other.create_queue("q")
@@ -230,12 +231,12 @@ def test_a_migration_tells_of_other_attributes(spark, server, rsmq, ns, queues):
     assert not done.verified
 
 
-def test_a_day_that_is_none_is_said(spark, queues):
+def test_invalid_day_is_refused(spark, queues):
     with pytest.raises(InvalidOption, match="is a day such as"):
         pipelines.replay(spark, "nowhere", queues, date="yesterday")
 
 
-def test_a_queue_is_drained_into_files_or_nowhere(spark, rsmq, queues, tmp_path):
+def test_queue_is_drained_into_files_or_for_good(spark, rsmq, queues, tmp_path):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a", "b", "ü"])
     rsmq.send_message("q", "hidden", delay=100)
@@ -255,7 +256,7 @@ def test_a_queue_is_drained_into_files_or_nowhere(spark, rsmq, queues, tmp_path)
         pipelines.drain(spark, queues, "q", None, checkpoint="unused")
 
 
-def test_a_report_counts_what_there_is(spark, rsmq, raw, ns, queues, tmp_path):
+def test_report_has_the_figures_of_queues(spark, rsmq, raw, ns, queues, tmp_path):
     for name in ("q", "r", "empty"):
         rsmq.create_queue(name)
     rsmq.send_messages("q", ["x" * 10, "x" * 20, "x" * 30])
@@ -292,7 +293,7 @@ def test_a_report_counts_what_there_is(spark, rsmq, raw, ns, queues, tmp_path):
     assert pipelines.report(spark, pipelines.Queues(queues.url, f"{ns}-none")).queues == ()
 
 
-def test_spark_submit_takes_a_file_and_a_program_gets_json(server, ns, rsmq, raw, tmp_path):
+def test_spark_submit_runs_a_job_with_json_output(server, ns, rsmq, raw, tmp_path):
     rsmq.create_queue("q")
     rsmq.create_queue("target")
     rsmq.send_messages("q", ["a", "b"])
@@ -301,10 +302,10 @@ def test_spark_submit_takes_a_file_and_a_program_gets_json(server, ns, rsmq, raw
         "def upper(frame):\n    return frame.select(functions.upper('message').alias('message'))\n"
     )
     bin = Path(sys.executable).parent
-    told = subprocess.run([bin / "rsmq-pipeline", "--file"], capture_output=True, check=True)
+    shown = subprocess.run([bin / "rsmq-pipeline", "--file"], capture_output=True, check=True)
     result = subprocess.run(
         [
-            bin / "spark-submit", "--master", "local[1]", told.stdout.decode().strip(),
+            bin / "spark-submit", "--master", "local[1]", shown.stdout.decode().strip(),
             "transform", "--url", server.url, "--ns", ns, "--json", "q", "work:upper",
             "--to", "target", "--checkpoint", str(tmp_path / "checkpoint"),
         ],
@@ -320,7 +321,7 @@ def test_spark_submit_takes_a_file_and_a_program_gets_json(server, ns, rsmq, raw
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "text"),
     [
         (["report", "--url", "redis://:secret@127.0.0.1:1/0"], 2, "holds a password"),
         (["report", "--url", "http://127.0.0.1"], 2, "begins with redis://"),
@@ -330,15 +331,17 @@ def test_spark_submit_takes_a_file_and_a_program_gets_json(server, ns, rsmq, raw
         (["report", "--url", "redis://127.0.0.1:1/0"], 4, "connecting to 127.0.0.1:1"),
     ],
 )
-def test_what_is_wrong_is_said_before_spark_starts(arguments, status, told, capsys, monkeypatch):
+def test_invalid_arguments_are_reported_before_spark_starts(
+    arguments, status, text, capsys, monkeypatch
+):
     monkeypatch.setattr(pipelines, "session", None)
     assert main(arguments) == status
     error = capsys.readouterr().err
-    assert told in error
+    assert text in error
     assert "secret" not in error
 
 
-def test_without_java_the_way_out_is_said(server, monkeypatch, capsys, tmp_path):
+def test_missing_java_is_reported_with_a_remedy(server, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
@@ -346,13 +349,13 @@ def test_without_java_the_way_out_is_said(server, monkeypatch, capsys, tmp_path)
     assert "openjdk-17-jre-headless" in capsys.readouterr().err
 
 
-def test_of_a_long_error_the_lines_are_told_that_say_what_is_wrong():
+def test_cause_of_a_long_error_is_extracted():
     error = "rsmq.errors.QueueNotFound: Queue not found\nThere is no q"
 
     assert cause_of(f"py4j\n  at x\n{error}\nSQLSTATE: 38000") == ("Queue not found\nThere is no q")
 
 
-def test_numbers_stand_below_each_other():
+def test_table_aligns_numbers():
     rows = (
         {"queue": "a", "messages": 1234, "age": None},
         {"queue": "bc", "messages": 5, "age": 1.25},
@@ -367,7 +370,7 @@ def test_numbers_stand_below_each_other():
 @pytest.mark.parametrize(
     "name", ["archive", "replay", "migrate", "transform", "redrive", "report", "drain"]
 )
-def test_each_command_explains_itself(name, capsys):
+def test_each_command_has_help(name, capsys):
     with pytest.raises(SystemExit) as end:
         make_parser().parse_args([name, "--help"])
 

@@ -1,7 +1,7 @@
 """
-A checkpoint that was set back, as by a backup or by hand: Spark asks for batches that were done.
+A checkpoint that was set back, as by a backup or by hand: Spark repeats batches that were done.
 
-Its sinks skip the numbers that they know. New messages received under such a number would be lost.
+Sinks skip the batch numbers that they have, so new messages under such a number would be lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rsmq.spark import pipelines
 
 
 def set_back(checkpoint, batches=1):
-    """Delete the last batches of a checkpoint, as Spark's log has them."""
+    """Delete the last batches of a checkpoint from Spark's logs."""
     for log in ("offsets", "commits"):
         numbers = sorted(int(path.name) for path in (checkpoint / log).glob("[0-9]*"))
         for number in numbers[-batches:]:
@@ -23,8 +23,8 @@ def set_back(checkpoint, batches=1):
 
 
 @pytest.fixture
-def run(spark, stream, at, finish, rsmq, server, ns, tmp_path):
-    """Run a kind of query over queue q until all that was due at its start is done."""
+def run(spark, stream, connection, finish, rsmq, server, ns, tmp_path):
+    """Return a function that runs a kind of query on queue q until due messages are done."""
 
     def run(kind, name="checkpoint", **options):
         frame = stream("q", maxMessagesPerTrigger=10, **options).select("message")
@@ -39,7 +39,7 @@ def run(spark, stream, at, finish, rsmq, server, ns, tmp_path):
                 checkpoint=checkpoint, batch=10,
             )  # fmt: skip
         else:
-            target = {**at, "queue": "target", "delivery": kind}
+            target = {**connection, "queue": "target", "delivery": kind}
             finish(frame.writeStream.format("rsmq").options(**target), name)
 
     return run
@@ -55,14 +55,14 @@ def run(spark, stream, at, finish, rsmq, server, ns, tmp_path):
         ("transform", False),
     ],
 )
-def test_new_messages_are_not_received_under_a_number_that_was_done(
+def test_no_new_messages_are_received_under_the_number_of_a_done_batch(
     rsmq, raw, ns, run, tmp_path, kind, purged
 ):
     rsmq.create_queue("q")
     rsmq.create_queue("target")
     rsmq.send_messages("q", [f"old {n}" for n in range(25)])
     run(kind)
-    if purged:  # which removes x:leases, too
+    if purged:  # also removes x:leases
         rsmq.purge_queue("q")
     set_back(tmp_path / "checkpoint")
     new = rsmq.send_messages("q", [f"new {n}" for n in range(100)])
@@ -73,7 +73,7 @@ def test_new_messages_are_not_received_under_a_number_that_was_done(
     assert {message.receive_count for message in rsmq.peek_messages("q", count=100)} == {0}
 
 
-def test_a_new_checkpoint_of_a_named_lease_begins_behind_what_was_done(
+def test_new_checkpoint_of_a_named_lease_starts_after_the_last_done_batch(
     spark, rsmq, raw, ns, run, tmp_path
 ):
     rsmq.create_queue("q")
@@ -93,8 +93,10 @@ def test_a_new_checkpoint_of_a_named_lease_begins_behind_what_was_done(
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_a_sink_refuses_a_batch_older_than_the_last(spark, rsmq, at, finish, tmp_path, delivery):
-    """Here the source is not ours, and does not notice."""
+def test_a_sink_refuses_a_batch_older_than_the_last(
+    spark, rsmq, connection, finish, tmp_path, delivery
+):
+    """The source is not RSMQ, so it does not detect that the checkpoint was set back."""
     rsmq.create_queue("target")
     folder = tmp_path / "lines"
     folder.mkdir()
@@ -102,7 +104,11 @@ def test_a_sink_refuses_a_batch_older_than_the_last(spark, rsmq, at, finish, tmp
     def run():
         frame = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder))
         frame = frame.selectExpr("value AS message")
-        finish(frame.writeStream.format("rsmq").options(**at, queue="target", delivery=delivery))
+        finish(
+            frame.writeStream.format("rsmq").options(
+                **connection, queue="target", delivery=delivery
+            )
+        )
 
     for number in range(4):
         (folder / f"{number}.txt").write_text(f"{number}\n")
