@@ -5,7 +5,7 @@
 -- ARGV[1] lease     string   name of the lease
 -- ARGV[2] holder    string   id of the process that acquires it
 -- ARGV[3] time      integer  ms for which it is acquired
--- ARGV[4] lifetime  integer  ms until it is deleted
+-- ARGV[4] lifetime  integer  ms for which `leases` is stored at least
 --
 -- returns ms for which another holder still has it; 0 if this holder has it now
 -- errors  QUEUENOTFOUND

@@ -1,5 +1,5 @@
--- Deletes leases and batches whose lifetime is over: their queries have ended without acknowledging them.
--- Consumers could receive the messages again since their visibility timeouts ended.
+-- Deletes batches whose lifetime is over, and leases whose holder does not renew them any more: their queries
+-- have ended. Consumers could receive the messages again since their visibility timeouts ended.
 --
 -- KEYS[1] leases  hash  receipts by lease, batch and part; for a batch the ms when it is deleted, and
 --                       the sizes of its parts; for a lease its holder, and the ms until when

@@ -5,7 +5,7 @@
 -- ARGV[1] part      string   the name of this part
 -- ARGV[2] largest   integer  size of the largest body, as in send_message.lua
 -- ARGV[3] delay     integer  ms from publishing until they are visible; '' = the queue's delay
--- ARGV[4] lifetime  integer  ms until the part is deleted
+-- ARGV[4] lifetime  integer  ms for which `staged` is stored at least
 -- ARGV[5] messages  bytes    as publish_staged.lua reads them
 --
 -- returns 1

@@ -48,7 +48,7 @@ def build_schema(options: SourceOptions) -> StructType:
     Raises:
         InvalidOption: a column does not exist, or is selected twice.
     """
-    fields = all_fields(is_binary=options.is_binary)
+    fields = make_fields(is_binary=options.is_binary)
     with_raw = (*DEFAULT_COLUMNS[:3], "raw", *DEFAULT_COLUMNS[3:])
     selected = options.columns or (with_raw if options.include_raw else DEFAULT_COLUMNS)
     for name in selected:
@@ -78,13 +78,13 @@ def check_schema(schema: StructType) -> None:
             )
         possible = {
             fields[field.name].dataType
-            for fields in (all_fields(is_binary=False), all_fields(is_binary=True))
+            for fields in (make_fields(is_binary=False), make_fields(is_binary=True))
             if field.name in fields
         }
         if field.dataType not in possible:
             columns = ", ".join(
                 f"{each.name} {each.dataType.simpleString()}"
-                for each in all_fields(is_binary=False).values()
+                for each in make_fields(is_binary=False).values()
             )
             raise InvalidOption(
                 "schema",
@@ -94,7 +94,7 @@ def check_schema(schema: StructType) -> None:
             )
 
 
-def all_fields(*, is_binary: bool) -> dict[str, StructField]:
+def make_fields(*, is_binary: bool) -> dict[str, StructField]:
     """Return all columns by name; ``message`` is bytes if ``is_binary``, else text."""
     text, time = StringType(), TimestampType()
     fields = [

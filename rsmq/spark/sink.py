@@ -193,11 +193,11 @@ def is_written(server: Server, write: str, batch: int) -> bool:
     """
     last, is_unfinished = _read_last_batch(server, write)
     if last > batch:
-        raise _checkpoint_set_back(write, batch, last)
+        raise _make_checkpoint_set_back(write, batch, last)
     return last == batch and not is_unfinished
 
 
-def _checkpoint_set_back(write: str, batch: int, last: int) -> CheckpointSetBack:
+def _make_checkpoint_set_back(write: str, batch: int, last: int) -> CheckpointSetBack:
     return CheckpointSetBack(f"query {write}", batch, last, "written", "")
 
 
@@ -241,7 +241,7 @@ def publish(
             decide_write(server.namespace, write, batch, decision, lifetime=retention)
         )
         if decided is None:
-            raise _batch_lost(write, batch, "Nothing of it was published: run the write again")
+            raise _make_batch_lost(write, batch, "Nothing of it was published: run the write again")
         number, parts_by_queue = decided
         if parts_by_queue is None:
             break
@@ -251,17 +251,17 @@ def publish(
             for part in parts:
                 operation = publish_staged(keys, part, realtime=options.realtime)
                 if server.rsmq.run(operation) is None:
-                    raise _batch_lost(write, number, "Some of it was published")
+                    raise _make_batch_lost(write, number, "Some of it was published")
         server.rsmq.run(finish_write(server.namespace, write, number, lifetime=lifetime))
         if number >= batch:
             break
     if number > batch:
-        raise _checkpoint_set_back(write, batch, number)
+        raise _make_checkpoint_set_back(write, batch, number)
     for queue in queues:
         delete_unused_parts(server, queue, write, batch)
 
 
-def _batch_lost(write: str, batch: int, remedy: str) -> BatchLost:
+def _make_batch_lost(write: str, batch: int, remedy: str) -> BatchLost:
     return BatchLost(
         f"Not all that was staged for batch {batch} of write {write} is in Redis: a queue was "
         "purged or deleted, Redis lost data, or stagingRetention is over",
@@ -381,7 +381,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             operation = finish_write(server.namespace, query, batchId, lifetime=lifetime)
             last = server.rsmq.run(operation)
             if last > batchId:
-                raise _checkpoint_set_back(query, batchId, last)
+                raise _make_checkpoint_set_back(query, batchId, last)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """

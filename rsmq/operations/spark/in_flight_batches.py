@@ -142,7 +142,7 @@ def get_leased_messages(
     keys: QueueKeys, batch: Batch, part: int
 ) -> Operation[LeasedMessages | None]:
     """Return the messages of a part; None if the part does not exist. Changes nothing."""
-    return _part_operation("get_leased_messages", keys, batch, part, parse=_parse_leased)
+    return _make_part_operation("get_leased_messages", keys, batch, part, parse=_parse_leased)
 
 
 def _parse_leased(reply: Any) -> LeasedMessages | None:
@@ -232,10 +232,10 @@ def extend_leased(
         How many messages have valid receipts, and how many another consumer has received since.
     """
     times = digits(round(vt * 1000)), digits(round(lifetime * 1000))
-    return _part_operation("extend_leased", keys, batch, part, *times, parse=tuple)
+    return _make_part_operation("extend_leased", keys, batch, part, *times, parse=tuple)
 
 
-def _part_operation(
+def _make_part_operation(
     name: str, keys: QueueKeys, batch: Batch, part: int, *args: bytes, parse: Any
 ) -> Operation[Any]:
     return Operation(
@@ -259,7 +259,7 @@ def acquire_lease(
         lease: the name of the lease.
         holder: the id of the process that acquires it.
         seconds: for how long it is acquired.
-        lifetime: how long it is stored, seconds.
+        lifetime: how long the leases of the queue are stored at least, seconds.
 
     Returns:
         0; or if another holder has the lease, the seconds until that ends.
@@ -280,6 +280,10 @@ def acquire_lease(
 
 
 def delete_expired_leases(keys: QueueKeys) -> Operation[int]:
-    """Delete leases and batches whose lifetime is over; return the number of deleted fields."""
+    """
+    Delete batches whose lifetime is over, and leases whose holder does not renew them any more.
+
+    The operation returns the number of deleted fields.
+    """
     script = load("delete_expired_leases")
     return Operation(script, (keys.leases,), (), int, Retry.ALWAYS, (keys.name,))

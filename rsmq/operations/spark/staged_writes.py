@@ -44,7 +44,7 @@ def stage_messages(
         messages: bodies to send; or each a ``RestoredMessage``, which keeps id, times and counts.
         largest: the size of the largest body, as ``maxsize`` counts it; 0 is not checked.
         delay_ms: how long the messages are hidden after publishing; None is the queue's delay.
-        lifetime: how long the part is stored, seconds.
+        lifetime: how long the staged parts of the queue are stored at least, seconds.
 
     Raises:
         MessageTooLong: a body is larger than ``maxsize``, or the part larger than a value that

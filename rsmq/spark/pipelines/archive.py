@@ -48,7 +48,7 @@ def archive(
     """
     Move messages to Parquet, in folders ``date=2026-01-31`` by the day when they were sent (UTC).
 
-    A message without a known sent time goes by the time of its first receive, else by the present.
+    The day of a message whose sent time is unknown is that of its first receive, else the present.
 
     Readers that use Spark's ``_spark_metadata``, as ``spark.read.parquet(path)`` does, see each
     message exactly once. It is deleted from its queue after it was archived. Other readers may see

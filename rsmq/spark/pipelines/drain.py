@@ -24,7 +24,7 @@ class Drained:
     The result of a drain.
 
     Attributes:
-        messages: how many messages it removed.
+        messages: how many messages it processed.
         lost: how many messages other consumers had received meanwhile, in all batches but the
             last; these are not deleted from the queue.
         path: the folder of the files; None with the kind ``none``.

@@ -108,7 +108,7 @@ def migrate(
     # Persisted, because a second read could differ from what was copied.
     originals = reader.load().select("queue", *_COMPARED_COLUMNS).persist(StorageLevel.DISK_ONLY)
     try:
-        before = _checksums(originals)
+        before = _compute_checksums(originals)
         total = sum(number for number, _ in before.values())
         tell(Progress("migrate", f"copying {len(names)} queues, {total} messages"))
         sink_options = target.options(restore=True, enforceMaxSize=False, queueColumn="queue")
@@ -121,7 +121,7 @@ def migrate(
             **target.options(subscribe=subscribe, bodyType="binary")
         )
         copied = reader.load().select("queue", *_COMPARED_COLUMNS)
-        after = _checksums(
+        after = _compute_checksums(
             copied.join(originals.select("queue", "id"), ["queue", "id"], "left_semi")
         )
     finally:
@@ -153,7 +153,7 @@ def _has_same_attributes(source: QueueAttributes, target: QueueAttributes) -> bo
     return all(getattr(source, name) == getattr(target, name) for name in names)
 
 
-def _checksums(frame: DataFrame) -> dict[str, tuple[int, int]]:
+def _compute_checksums(frame: DataFrame) -> dict[str, tuple[int, int]]:
     """Return the number of messages of each queue, and a checksum that ignores their order."""
     rows = (
         frame.groupBy("queue")

@@ -23,8 +23,8 @@ _MAX_LINES = 10
 def draw(folder: Path, tables: dict[str, Rows]) -> list[str]:
     """Write plots of the tables of a report into a folder, and return the paths of the files."""
     files = [
-        _bars(folder / "depth.png", tables["queues"], _STATES, "Messages", "messages"),
-        _bars(
+        _draw_bars(folder / "depth.png", tables["queues"], _STATES, "Messages", "messages"),
+        _draw_bars(
             folder / "age.png",
             tables["queues"],
             {"age_p50": "#8cb4d2", "age_p90": "#3274a1", "age_p99": "#1c4461"},
@@ -32,13 +32,13 @@ def draw(folder: Path, tables: dict[str, Rows]) -> list[str]:
             "seconds",
             stacked=False,
         ),
-        _receive_counts(folder / "receive_counts.png", tables["receive_counts"]),
-        _by_minute(folder / "by_minute.png", tables["by_minute"]),
+        _draw_receive_counts(folder / "receive_counts.png", tables["receive_counts"]),
+        _draw_by_minute(folder / "by_minute.png", tables["by_minute"]),
     ]
     return [str(file) for file in files]
 
 
-def _bars(
+def _draw_bars(
     file: Path, rows: Rows, parts: dict[str, str], title: str, unit: str, *, stacked: bool = True
 ) -> Path:
     names = [row["queue"] for row in rows]
@@ -61,7 +61,7 @@ def _bars(
     return _save(figure, file)
 
 
-def _receive_counts(file: Path, rows: Rows) -> Path:
+def _draw_receive_counts(file: Path, rows: Rows) -> Path:
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
     queues = sorted({row["queue"] for row in rows})
     counts = range(max((row["receive_count"] for row in rows), default=0) + 1)
@@ -80,7 +80,7 @@ def _receive_counts(file: Path, rows: Rows) -> Path:
     return _save(figure, file)
 
 
-def _by_minute(file: Path, rows: Rows) -> Path:
+def _draw_by_minute(file: Path, rows: Rows) -> Path:
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
     totals: dict[str, int] = {}
     for row in rows:

@@ -16,7 +16,7 @@ from rsmq.cli.commands import pipeline
 from rsmq.cli.commands.pipeline_arguments import make_parser
 from rsmq.spark import pipelines
 from rsmq.spark.connection_options import CONNECTION_OPTIONS
-from rsmq.spark.schema import all_fields
+from rsmq.spark.schema import make_fields
 from rsmq.spark.sink_options import SINK_OPTIONS
 from rsmq.spark.source_options import SNAPSHOT_OPTIONS, SOURCE_OPTIONS, STREAM_OPTIONS
 from tests.spark.session.conftest import ENVIRONMENT, ROOT
@@ -90,7 +90,7 @@ def test_every_option_and_column_is_listed():
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
     assert options <= listed
-    assert set(all_fields(is_binary=False)) <= listed
+    assert set(make_fields(is_binary=False)) <= listed
 
 
 def test_readme_figures_are_the_measured_ones():
