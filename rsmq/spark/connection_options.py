@@ -7,12 +7,11 @@ Spark may send them to other processes, so they never contain a password, only i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from rsmq.errors import InvalidOption, RSMQError
 from rsmq.spark.option_reader import OptionReader
+from rsmq.transport.url import has_password, with_options
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 
 CONNECTION_OPTIONS = (
@@ -72,8 +71,7 @@ def read_connection_options(reader: OptionReader) -> ConnectionOptions:
     query = reader.read_redis_options()
     if reader.read_text("username"):
         query["username"] = reader.read_text("username") or ""
-    if query:
-        url = f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
+    url = with_options(url, query)
     if reader.read_text("passwordEnv") and reader.read_text("passwordFile"):
         raise InvalidOption("passwordEnv", "give it or passwordFile, not both.")
     try:
@@ -98,15 +96,10 @@ def _check_url(url: str) -> None:
             "begins with redis://, rediss:// or unix://. memory:// is one process's own: Spark's "
             "processes could not share it.",
         )
-    has_password: bool | None = None
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        query = parse_qsl(parts.query, keep_blank_values=True)
-        has_password = bool(parts.password) or any("password" in name.lower() for name, _ in query)
-    # Raised outside the block above: the ValueError as its context would show the password.
-    if has_password is None:
+    is_secret = has_password(url)
+    if is_secret is None:
         raise InvalidOption("url", "is not a URL such as redis://127.0.0.1:6379/0.")
-    if has_password:
+    if is_secret:
         raise InvalidOption(
             "url",
             "holds a password, which would stand in plans and checkpoints. Take it out, and set "

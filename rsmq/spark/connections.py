@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import redis
 from redis.backoff import ExponentialBackoff, NoBackoff
@@ -23,6 +22,7 @@ from rsmq.errors import InvalidOption, QueueNotFound, RSMQError
 from rsmq.spark.connection_options import ConnectionOptions
 from rsmq.spark.source_options import SourceOptions
 from rsmq.transport.socket import pack
+from rsmq.transport.url import option_names
 from rsmq.waiting.sync import Watcher
 from rsmq.wire.keys import Namespace, QueueKeys
 
@@ -140,8 +140,7 @@ def _make_server(options: ConnectionOptions) -> Server:
             **credentials,
         )
     except RSMQError as error:
-        # Not urlsplit, which may raise for the same fault of the URL.
-        names = [f"redis.{name}" for name, _ in parse_qsl(options.url.partition("?")[2])]
+        names = [f"redis.{name}" for name in option_names(options.url)]
         raise InvalidOption(" or ".join(["url", *names]), error.hint or str(error)) from None
     timeouts: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
     retrying = Retry(ExponentialBackoff(cap=_MAX_RETRY_PAUSE_SECONDS, base=0.05), attempts)

@@ -5,7 +5,7 @@ URLs: parsed, checked, and shown without their secrets.
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
@@ -91,16 +91,22 @@ def split_password(url: str) -> tuple[str, str | None]:
     return urlunsplit(parts._replace(netloc=netloc)), unquote(password)
 
 
-def has_password(url: str) -> bool:
-    """
-    Return whether a URL contains a password, as part of the address or as an option.
+def has_password(url: str) -> bool | None:
+    """Return whether a URL has a password, also as an option; None if it can't be parsed."""
+    with suppress(ValueError):
+        password = urlsplit(url).password
+        return bool(password) or any("password" in name.lower() for name in option_names(url))
+    return None
 
-    Raises:
-        ValueError: the URL can't be parsed; the traceback may show the password.
-    """
-    parts = urlsplit(url)
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    return bool(parts.password) or any("password" in name.lower() for name, _ in options)
+
+def option_names(url: str) -> list[str]:
+    """Return the names of the options of a URL, also of one that can't be parsed."""
+    return [name for name, _ in parse_qsl(url.partition("?")[2], keep_blank_values=True)]
+
+
+def with_options(url: str, options: Mapping[str, str]) -> str:
+    """Return a URL with more options."""
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(options)}" if options else url
 
 
 def without_options(url: str, names: Container[str]) -> str:

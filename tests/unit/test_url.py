@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from rsmq import InvalidFormat
-from rsmq.transport.url import has_password, redact, split_password, without_options
+from rsmq.transport.url import (
+    has_password,
+    option_names,
+    redact,
+    split_password,
+    with_options,
+    without_options,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +44,7 @@ def test_split_of_another_text_is_refused_without_showing_it():
         ("unix:///run/redis.sock?password=p", True),
         ("redis://host/0?ssl_Password=", True),
         ("redis://host/0?protocol=3", False),
+        ("redis://[::1/0", None),
     ],
 )
 def test_password_of_a_url_is_found(url, expected):
@@ -46,6 +54,13 @@ def test_password_of_a_url_is_found(url, expected):
 def test_options_are_removed_by_name():
     url = "redis://u:p@host:1/2?protocol=3&db=4&encoding="
     assert without_options(url, {"protocol", "encoding"}) == "redis://u:p@host:1/2?db=4"
+
+
+def test_options_are_named_and_added():
+    assert option_names("redis://[::1/0?a=1&b=") == ["a", "b"]
+    assert with_options("redis://h/0", {}) == "redis://h/0"
+    assert with_options("redis://h/0", {"a": "1 2"}) == "redis://h/0?a=1+2"
+    assert with_options("redis://h/0?a=1", {"b": "2"}) == "redis://h/0?a=1&b=2"
 
 
 @pytest.mark.parametrize(
