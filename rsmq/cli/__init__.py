@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Run the program ``rsmq``.
 
     Args:
-        arguments: those of the command line; None is sys.argv's.
+        arguments: the arguments of the command line; None takes those of the process.
 
     Returns:
         The exit code.

@@ -1,4 +1,4 @@
-"""The program as people start it: a process of its own, or in a terminal."""
+"""The program in processes of its own, with pipes or in a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROGRAM = [sys.executable, "-c", "import sys; from rsmq.cli import main; sys.exi
 
 
 class Processes:
-    """The program in processes of its own, on the queues of a namespace."""
+    """A caller of the program in processes of its own, for the queues of a namespace."""
 
     def __init__(self, url, ns, folder):
         self.folder = folder
@@ -40,21 +40,21 @@ class Processes:
 
     def __call__(self, *arguments, stdin=b""):
         process = self.start(*arguments, stdin=subprocess.PIPE)
-        out, said = process.communicate(stdin, timeout=30)
-        return process.returncode, out, said.decode()
+        out, stderr = process.communicate(stdin, timeout=30)
+        return process.returncode, out, stderr.decode()
 
     def shell(self, line):
-        """A line of bash, in which rsmq is the program."""
+        """Run a line of bash, in which ``rsmq`` is the program."""
         program = " ".join(f"'{part}'" for part in PROGRAM)
         script = f'rsmq() {{ {program} "$@"; }}\nset -o pipefail\n{line}'
-        done = subprocess.run(
+        completed = subprocess.run(
             ["bash", "-c", script], env=self.environment, cwd=self.folder, timeout=30,
             capture_output=True, check=False,
         )  # fmt: skip
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+        return completed.returncode, completed.stdout.decode(), completed.stderr.decode()
 
     def terminal(self, *arguments):
-        """The program in a terminal of its own."""
+        """Start the program in a terminal of its own."""
         process = pexpect.spawn(
             PROGRAM[0], [*PROGRAM[1:], *map(str, arguments)], env=self.environment,
             cwd=str(self.folder), dimensions=(30, 100), encoding="utf-8", timeout=20,

@@ -1,4 +1,4 @@
-"""``rsmq completion``: its scripts, and what the shell is told."""
+"""``rsmq completion``: its scripts, and the completions for the shell."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from tests.servers import free_port
 
 @pytest.fixture
 def complete(cli, monkeypatch):
-    """What TAB offers after these words."""
+    """A function that returns the completions after some words."""
 
-    def offered(*words):
+    def complete_words(*words):
         monkeypatch.setenv("_RSMQ_COMPLETE", "bash_complete")
         monkeypatch.setenv("COMP_WORDS", " ".join(("rsmq", *words)))
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
-        ended = cli()
-        assert (ended.code, ended.stderr) == (0, "")
-        return [line.partition(",")[2] for line in ended.lines if line]
+        result = cli()
+        assert (result.code, result.stderr) == (0, "")
+        return [line.partition(",")[2] for line in result.lines if line]
 
-    return offered
+    return complete_words
 
 
-def test_commands_and_options_are_completed(complete):
+def test_completion_offers_commands_and_options(complete):
     assert complete("rec") == ["receive", "recover"]
     assert "--state" in complete("peek", "--st")
     assert complete("peek", "--state", "in") == ["in_flight"]
     assert complete("rfq", "list") == ["list-queue", "list-topics"]
 
 
-def test_queues_are_completed(complete, rsmq):
+def test_completion_offers_queues(complete, rsmq):
     for name in ("orders", "orders-dead", "mail"):
         rsmq.create_queue(name)
 
@@ -45,7 +45,7 @@ def test_queues_are_completed(complete, rsmq):
     assert complete("rfq", "consume", "-t", "ma") == ["mail"]
 
 
-def test_a_queue_that_was_given_is_not_offered_again(complete, rsmq):
+def test_completion_leaves_out_queues_of_the_line(complete, rsmq):
     for name in ("orders", "orders-dead"):
         rsmq.create_queue(name)
 
@@ -53,7 +53,7 @@ def test_a_queue_that_was_given_is_not_offered_again(complete, rsmq):
     assert complete("receive", "orders", "or") == ["orders-dead"]
 
 
-def test_options_before_the_command_come_in_pieces(complete, rsmq, ns, server):
+def test_completion_joins_words_that_bash_splits(complete, rsmq, ns, server):
     rsmq.create_queue("orders")
     scheme, _, rest = server.url.partition(":")
     host, _, port = rest.partition(":")
@@ -63,7 +63,7 @@ def test_options_before_the_command_come_in_pieces(complete, rsmq, ns, server):
     assert complete("redrive", "dead", "--to", "=", "o") == ["orders"]
     assert complete("redrive", "dead", "--to", "=") == ["orders"]
     assert complete("--ns", "=", ns, "rec") == ["receive", "recover"]
-    # What stands before the last sign stays on the line.
+    # Only the text after the last separator is completed.
     assert complete("doctor", "--also", "orphan-body", ":", "rest") == ["restore"]
     assert complete("doctor", "--also", "orphan-body", ":") == ["restore", "remove"]
 
@@ -81,11 +81,11 @@ def test_options_before_the_command_come_in_pieces(complete, rsmq, ns, server):
         ["worker", "a", ":", "b"],
     ],
 )
-def test_what_is_no_call_completes_nothing_in_silence(complete, words):
+def test_completion_of_an_invalid_line_is_empty(complete, words):
     assert [each for each in complete(*words) if each != "--url"] == []
 
 
-def test_files_are_completed_by_the_shell(cli, monkeypatch):
+def test_completion_leaves_files_to_the_shell(cli, monkeypatch):
     monkeypatch.setenv("_RSMQ_COMPLETE", "bash_complete")
     for words in ("send q -f a", "send q --file = a", "export -o a", "import a"):
         monkeypatch.setenv("COMP_WORDS", f"rsmq {words}")
@@ -93,7 +93,7 @@ def test_files_are_completed_by_the_shell(cli, monkeypatch):
         assert cli().out == "file,a\n"
 
 
-def test_profiles_are_completed(complete, monkeypatch, tmp_path):
+def test_completion_offers_profiles(complete, monkeypatch, tmp_path):
     path = tmp_path / "config"
     path.write_text("[profiles.local]\n[profiles.live]\n")
     monkeypatch.setenv("RSMQ_CONFIG", str(path))
@@ -103,7 +103,7 @@ def test_profiles_are_completed(complete, monkeypatch, tmp_path):
     assert complete("--profile", "l") == []
 
 
-def test_what_is_wrong_completes_nothing_in_silence(complete, monkeypatch):
+def test_completion_without_redis_is_empty(complete, monkeypatch):
     monkeypatch.setenv("RSMQ_URL", f"redis://127.0.0.1:{free_port()}/0")
     assert complete("send", "") == []
     monkeypatch.setenv("RSMQ_URL", "nonsense")
@@ -111,7 +111,7 @@ def test_what_is_wrong_completes_nothing_in_silence(complete, monkeypatch):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_is_printed_that_the_shell_reads(cli, tmp_path, shell):
+def test_completion_script_is_valid_for_its_shell(cli, tmp_path, shell):
     script = cli("completion", shell).out
 
     assert "_RSMQ_COMPLETE=" + shell in script.replace("env ", "")
@@ -120,21 +120,21 @@ def test_a_script_is_printed_that_the_shell_reads(cli, tmp_path, shell):
         subprocess.run([shell, "-n", tmp_path / "script"], check=True, timeout=20)
 
 
-def test_bash_completes_with_it(cli, processes, rsmq, tmp_path):
+def test_bash_completes_with_the_script(cli, processes, rsmq, tmp_path):
     rsmq.create_queue("orders")
     program = tmp_path / "rsmq"
     program.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT} exec {PROGRAM[0]} -c '{PROGRAM[2]}' \"$@\"\n")
     program.chmod(0o755)
     processes.environment["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     (tmp_path / "script").write_text(cli("completion", "bash").out)
-    asked = (
+    script_lines = (
         "source script; COMP_WORDS=(rsmq send or); COMP_CWORD=2; "
         '_rsmq_completion rsmq; echo "${COMPREPLY[@]}"; complete -p rsmq'
     )
-    done = subprocess.run(
-        ["bash", "--norc", "-c", asked], env=processes.environment, cwd=tmp_path, check=True,
+    completed = subprocess.run(
+        ["bash", "--norc", "-c", script_lines], env=processes.environment, cwd=tmp_path, check=True,
         capture_output=True, text=True, timeout=20,
     )  # fmt: skip
 
-    assert done.stdout.splitlines()[0] == "orders"
-    assert "-F _rsmq_completion rsmq" in done.stdout
+    assert completed.stdout.splitlines()[0] == "orders"
+    assert "-F _rsmq_completion rsmq" in completed.stdout

@@ -6,14 +6,14 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rsmq import errors
-from rsmq.cli.app.errors import Failed, ending_of
+from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
 
 
-def every(kind):
-    for each in kind.__subclasses__():
-        yield each
-        yield from every(each)
+def subclasses(error_class):
+    for subclass in error_class.__subclasses__():
+        yield subclass
+        yield from subclasses(subclass)
 
 
 @pytest.mark.parametrize(
@@ -39,30 +39,34 @@ def every(kind):
     ],
 )
 def test_an_error_has_its_exit_code(error, exit, code):
-    ending = ending_of(error)
+    report = describe_error(error)
 
-    assert (ending.exit, ending.code) == (exit, code)
-
-
-def test_every_error_of_redis_py_is_foreseen():
-    for kind in every(redis_errors.RedisError):
-        error = kind.__new__(kind)
-        assert ending_of(error).exit in (Exit.UNREACHABLE, Exit.REFUSED), kind
+    assert (report.exit, report.code) == (exit, code)
 
 
-def test_every_error_of_the_library_is_foreseen():
-    for kind in every(errors.RSMQError):
-        assert ending_of(kind.__new__(kind)) if hasattr(kind, "value") else True
-        assert kind.code != errors.RSMQError.code or kind.__module__ != "rsmq.errors"
+def test_every_error_of_redis_py_has_a_report():
+    for error_class in subclasses(redis_errors.RedisError):
+        error = error_class.__new__(error_class)
+        assert describe_error(error).exit in (Exit.UNREACHABLE, Exit.REFUSED), error_class
 
 
-def test_what_nobody_foresaw_is_not_hidden():
-    assert ending_of(ValueError("a bug")) is None
-    assert ending_of(SystemExit(2)) is None
+def test_every_error_of_the_library_has_a_report():
+    for error_class in subclasses(errors.RSMQError):
+        assert (
+            describe_error(error_class.__new__(error_class))
+            if hasattr(error_class, "value")
+            else True
+        )
+        assert error_class.code != errors.RSMQError.code or error_class.__module__ != "rsmq.errors"
+
+
+def test_unexpected_errors_have_no_report():
+    assert describe_error(ValueError("a bug")) is None
+    assert describe_error(SystemExit(2)) is None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         f"WRONGTYPE Operation script: {'0a' * 20}, on @user_script:12.",
         f"WRONGTYPE Operation. script: {'0a' * 20}, on @user_script:12.",
@@ -70,13 +74,13 @@ def test_what_nobody_foresaw_is_not_hidden():
         "Error running script (call to f_0a): @user_script:1: -WRONGTYPE Operation",
     ],
 )
-def test_where_in_a_script_an_error_arose_is_not_shown(said):
-    line = ending_of(redis_errors.ResponseError(said)).line(as_json=False)
+def test_location_in_a_script_is_not_shown(message):
+    line = describe_error(redis_errors.ResponseError(message)).line(as_json=False)
 
     assert line == "rsmq: Redis: WRONGTYPE Operation"
 
 
-def test_a_line_is_one_line_that_a_terminal_can_show():
-    line = ending_of(Failed("a\nb \x1b[31m\x07", hint="c\td")).line(as_json=False)
+def test_report_line_has_no_line_breaks_or_control_characters():
+    line = describe_error(Failed("a\nb \x1b[31m\x07", hint="c\td")).line(as_json=False)
 
     assert line == "rsmq: a b \\x1b[31m\\x07. c d"

@@ -1,4 +1,4 @@
-"""``rsmq top`` and ``rsmq tail``: what is seen of queues while they change."""
+"""``rsmq top`` and ``rsmq tail``, while queues change."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pexpect
 import pytest
 
 from rsmq import BYTES, RSMQ, QueueNotFound
-from rsmq.cli.app.output import shortened, shown_time
-from rsmq.cli.commands.figures import Reader, in_order, totals
-from rsmq.cli.commands.tail import _Followed
+from rsmq.cli.app.output import format_time, truncate
+from rsmq.cli.commands.figures import FiguresReader, sort_figures, sum_figures
+from rsmq.cli.commands.tail import _FollowedQueue
 from tests.servers import Server, redis_7
 
 
@@ -26,7 +26,7 @@ def q(rsmq):
 # top.
 
 
-def test_top_shows_how_queues_stand_once_where_there_is_no_terminal(cli, rsmq, q):
+def test_top_without_a_terminal_prints_the_table_once(cli, rsmq, q):
     rsmq.create_queue("dead")
     rsmq.set_dead_letter_policy(q, "dead", 5)
     rsmq.send_message("dead", "x")
@@ -47,26 +47,26 @@ def test_top_shows_how_queues_stand_once_where_there_is_no_terminal(cli, rsmq, q
     assert cli("top", "--interval", 0).code == 2
 
 
-def test_top_for_a_program_is_one_document_a_line(processes, rsmq, q):
+def test_top_json_is_one_document_per_line(processes, rsmq, q):
     process = processes.start("top", "--json", "--interval", "0.05")
     first = json.loads(process.stdout.readline())
     rsmq.send_messages(q, ["a"] * 500)
-    told = first
-    while not told["queues"][0]["sent_per_second"]:
-        told = json.loads(process.stdout.readline())
+    document = first
+    while not document["queues"][0]["sent_per_second"]:
+        document = json.loads(process.stdout.readline())
     process.send_signal(signal.SIGINT)
 
     assert process.wait(timeout=20) == 130
     (queue,) = first["queues"]
     assert (queue["queue"], queue["visible"], queue["sent_per_second"]) == (q, 0, None)
-    assert told["queues"][0]["visible"] == 500
-    assert told["totals"]["visible"] == 500
+    assert document["queues"][0]["visible"] == 500
+    assert document["totals"]["visible"] == 500
 
 
-def test_rates_are_those_between_two_readings(rsmq, q, monkeypatch):
+def test_rates_are_computed_from_two_readings(rsmq, q, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr("rsmq.gauges.time.monotonic", lambda: clock[0])
-    reader = Reader(rsmq, ())
+    reader = FiguresReader(rsmq, ())
     (first,) = reader.read()
     rsmq.send_messages(q, ["a"] * 10)
     rsmq.receive_messages(q, 4)
@@ -81,12 +81,14 @@ def test_rates_are_those_between_two_readings(rsmq, q, monkeypatch):
     assert third.sent_per_second is None
 
 
-def test_a_walk_is_not_made_again_at_once_and_long_queues_have_none(rsmq, q, monkeypatch):
+def test_messages_are_counted_every_few_seconds_and_not_in_long_queues(rsmq, q, monkeypatch):
     clock, walks = [100.0], []
     monkeypatch.setattr("rsmq.gauges.time.monotonic", lambda: clock[0])
-    counted = rsmq.count_messages
-    monkeypatch.setattr(rsmq, "count_messages", lambda name: walks.append(name) or counted(name))
-    reader = Reader(rsmq, (q,))
+    count_messages = rsmq.count_messages
+    monkeypatch.setattr(
+        rsmq, "count_messages", lambda name: walks.append(name) or count_messages(name)
+    )
+    reader = FiguresReader(rsmq, (q,))
     ids = rsmq.send_messages(q, ["a"] * 10_000)
     reader.read()
     reader.read()
@@ -103,33 +105,33 @@ def test_a_walk_is_not_made_again_at_once_and_long_queues_have_none(rsmq, q, mon
     assert rsmq.get_message(q, ids[0]).receive_count == 0
 
 
-def test_a_dead_letter_queue_of_several_counts_once(rsmq):
+def test_shared_dead_letter_queue_counts_once(rsmq):
     for name in ("a", "b", "dead"):
         rsmq.create_queue(name)
     for name in ("a", "b"):
         rsmq.set_dead_letter_policy(name, "dead", 3)
     rsmq.send_message("dead", "x")
-    read = Reader(rsmq, ()).read()
+    read = FiguresReader(rsmq, ()).read()
 
     assert [each.dead for each in read] == [1, 1, None]
-    assert totals(read)["dead"] == 1
-    assert [each.queue for each in in_order(read, "visible")] == ["dead", "a", "b"]
+    assert sum_figures(read)["dead"] == 1
+    assert [each.queue for each in sort_figures(read, "visible")] == ["dead", "a", "b"]
 
 
-def test_top_draws_on_a_terminal_and_outlives_redis(processes, rsmq, q):
+def test_top_on_a_terminal_continues_after_a_restart_of_redis(processes, rsmq, q):
     server = Server(redis_7())
     processes.environment["RSMQ_URL"] = server.url
     try:
-        with RSMQ.from_url(server.url, ns=rsmq.namespace.name) as there:
-            there.create_queue("orders")
+        with RSMQ.from_url(server.url, ns=rsmq.namespace.name) as second_client:
+            second_client.create_queue("orders")
             process = processes.terminal("top", "--interval", "0.1")
             process.expect("orders .* 0 ")
-            there.send_messages("orders", ["a", "b", "c"])
+            second_client.send_messages("orders", ["a", "b", "c"])
             process.expect("orders .* 3 ")
             server.kill()
             process.expect("Connection refused")
             server.start()
-            there.create_queue("anew")
+            second_client.create_queue("anew")
             process.expect("anew")
         process.send("s")
         process.send("q")
@@ -145,89 +147,91 @@ def test_top_draws_on_a_terminal_and_outlives_redis(processes, rsmq, q):
 
 
 @contextlib.contextmanager
-def tailed(processes, *arguments):
-    """The messages that tail shows, by a function that takes the next ones."""
+def run_tail(processes, *arguments):
+    """Run tail, and yield a function that reads its next messages."""
     process = processes.start("tail", *arguments, "--json", "--interval", "0.02")
 
-    def shown(number):
+    def read_messages(number):
         return [json.loads(process.stdout.readline()) for _ in range(number)]
 
-    yield shown
+    yield read_messages
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=20)
-    assert (process.returncode, out, said) == (130, b"", b"")
+    out, stderr = process.communicate(timeout=20)
+    assert (process.returncode, out, stderr) == (130, b"", b"")
 
 
-def test_tail_shows_what_comes_and_changes_nothing(processes, rsmq, raw, ns, q):
+def test_tail_shows_new_messages_and_changes_nothing(processes, rsmq, raw, ns, q):
     rsmq.create_queue("other")
     old = rsmq.send_messages(q, ["old", "older"])
-    with tailed(processes, q, "other", "-n", "1") as shown:
-        assert [each["body"] for each in shown(1)] == ["older"]
+    with run_tail(processes, q, "other", "-n", "1") as read_messages:
+        assert [each["body"] for each in read_messages(1)] == ["older"]
         new = rsmq.send_messages(q, ["a", b"\xff".decode("latin-1")])
-        assert [each["id"] for each in shown(2)] == new
+        assert [each["id"] for each in read_messages(2)] == new
         rsmq.send_message(q, "later", delay=100)
-        assert [(each["body"], each["state"]) for each in shown(1)] == [("later", "delayed")]
+        assert [(each["body"], each["state"]) for each in read_messages(1)] == [
+            ("later", "delayed")
+        ]
         rsmq.send_message(q, "first", front=True)
-        assert [each["body"] for each in shown(1)] == ["first"]
+        assert [each["body"] for each in read_messages(1)] == ["first"]
         rsmq.receive_messages(q, 2)
         rsmq.move_messages(q, "other", [old[0]])
-        assert [(each["queue"], each["id"]) for each in shown(1)] == [("other", old[0])]
+        assert [(each["queue"], each["id"]) for each in read_messages(1)] == [("other", old[0])]
         before = raw.hgetall(f"{ns}:q:Q"), raw.zrange(f"{ns}:q", 0, -1, withscores=True)
         (id,) = rsmq.send_messages("other", ["end"])
-        assert shown(1)[0]["id"] == id
+        assert read_messages(1)[0]["id"] == id
         assert before == (raw.hgetall(f"{ns}:q:Q"), raw.zrange(f"{ns}:q", 0, -1, withscores=True))
 
 
-def test_tail_shows_all_from_the_start_once(processes, rsmq, q):
+def test_tail_from_start_shows_every_message_once(processes, rsmq, q):
     rsmq.send_messages(q, [str(number) for number in range(2500)])
     rsmq.receive_messages(q, 10)
     rsmq.send_message(q, "later", delay=100)
-    with tailed(processes, q, "--from-start") as shown:
-        assert {each["body"] for each in shown(2501)} == {*map(str, range(2500)), "later"}
+    with run_tail(processes, q, "--from-start") as read_messages:
+        assert {each["body"] for each in read_messages(2501)} == {*map(str, range(2500)), "later"}
         rsmq.send_message(q, "new")
-        assert shown(1)[0]["body"] == "new"
+        assert read_messages(1)[0]["body"] == "new"
 
 
-def test_tail_misses_nothing_that_stays_while_others_send_and_receive(processes, server, rsmq, q):
+def test_tail_misses_no_message_while_others_send_and_receive(processes, server, rsmq, q):
     rsmq.send_message(q, "begin")
-    with tailed(processes, q, "-n", "1") as shown:
-        shown(1)
+    with run_tail(processes, q, "-n", "1") as read_messages:
+        read_messages(1)
         sent = []
 
         def send(part):
-            with RSMQ.from_url(server.url, ns=rsmq.namespace.name) as mine:
+            with RSMQ.from_url(server.url, ns=rsmq.namespace.name) as client:
                 for number in range(60):
                     bodies = [f"{part}-{number}-{each}" for each in range(10)]
-                    sent.extend(mine.send_messages(q, bodies, delay=number % 3, front=False))
-                    mine.receive_messages(q, 5, vt=0.01)
+                    sent.extend(client.send_messages(q, bodies, delay=number % 3, front=False))
+                    client.receive_messages(q, 5, vt=0.01)
 
         senders = [threading.Thread(target=send, args=(part,)) for part in range(3)]
         for sender in senders:
             sender.start()
-        found = [each["id"] for each in shown(1800)]
+        found = [each["id"] for each in read_messages(1800)]
         for sender in senders:
             sender.join()
         rsmq.send_message(q, "end")
-        assert shown(1)[0]["body"] == "end"
+        assert read_messages(1)[0]["body"] == "end"
 
     assert sorted(found) == sorted(sent)
 
 
-def test_tail_sees_what_a_slow_sender_had_begun_before(rsmq, raw, ns, q):
-    followed = _Followed(rsmq, q)
-    followed.begin(None, all_of_them=False)
+def test_tail_shows_messages_that_appear_after_their_sent_time(rsmq, raw, ns, q):
+    followed = _FollowedQueue(rsmq, q)
+    followed.start(None, all_of_them=False)
     (id,) = rsmq.send_messages(q, ["first"])
     score = raw.zscore(f"{ns}:q", id)
-    assert [each.id for each in followed.look()] == [id]
+    assert [each.id for each in followed.poll()] == [id]
     (later,) = rsmq.send_messages(q, ["second"])
-    assert [each.id for each in followed.look()] == [later]
-    # Its time was taken before that of the second, and it comes only now.
+    assert [each.id for each in followed.poll()] == [later]
+    # Its sent time is before that of the second, but it is stored only now.
     late = id[:10] + "A" * 22
     raw.hset(f"{ns}:q:Q", late, "late")
     raw.zadd(f"{ns}:q", {late: score})
 
-    assert [each.id for each in followed.look()] == [late]
-    assert list(followed.look()) == []
+    assert [each.id for each in followed.poll()] == [late]
+    assert list(followed.poll()) == []
 
 
 @pytest.mark.parametrize("kind", ["server", "old_server", "memory"])
@@ -236,23 +240,23 @@ def test_new_messages_are_found_on_every_server(request, ns, kind):
     with RSMQ.from_url(url, ns=ns) as rsmq:
         rsmq.create_queue("q")
         rsmq.send_messages("q", ["old"] * 3)
-        followed = _Followed(rsmq, "q")
-        followed.begin(1, all_of_them=False)
+        followed = _FollowedQueue(rsmq, "q")
+        followed.start(1, all_of_them=False)
         front = rsmq.send_messages("q", ["front"] * 1500, front=True)
         back = rsmq.send_messages("q", ["back"] * 1500, delay=100)
         rsmq.receive_messages("q", 700)
-        shown = [each.id for each in followed.look()]
+        shown_ids = [each.id for each in followed.poll()]
 
-        # And the last one of before; those, too, that were sent in the very millisecond it began.
-        assert 3001 <= len(shown) <= 3003
-        assert {*front, *back} < set(shown)
-        assert list(followed.look()) == []
+        # One of them was in the queue before; up to two were sent in the millisecond of the start.
+        assert 3001 <= len(shown_ids) <= 3003
+        assert {*front, *back} < set(shown_ids)
+        assert list(followed.poll()) == []
         rsmq.delete_queue("q")
         with pytest.raises(QueueNotFound):
-            next(followed.look())
+            next(followed.poll())
 
 
-def test_tail_in_a_terminal_is_a_line_a_message(processes, rsmq, q):
+def test_tail_on_a_terminal_is_one_line_per_message(processes, rsmq, q):
     rsmq.send_message(q, "begin")
     process = processes.terminal("tail", q, "-n", "1")
     process.expect_exact("visible    begin")
@@ -266,20 +270,20 @@ def test_tail_in_a_terminal_is_a_line_a_message(processes, rsmq, q):
     assert process.exitstatus == 130
 
 
-def test_tail_goes_on_when_redis_is_back(processes, rsmq):
+def test_tail_continues_after_a_restart_of_redis(processes, rsmq):
     server = Server(redis_7())
     processes.environment["RSMQ_URL"] = server.url
     try:
-        with RSMQ.from_url(server.url, ns=rsmq.namespace.name) as there:
-            there.create_queue("q")
-            there.send_message("q", "first")
+        with RSMQ.from_url(server.url, ns=rsmq.namespace.name) as second_client:
+            second_client.create_queue("q")
+            second_client.send_message("q", "first")
             process = processes.start("tail", "q", "-n", 1)
             assert process.stdout.readline().endswith(b"first\n")
             server.kill()
             assert b"Connection refused" in process.stderr.readline()
             server.start()
-            there.create_queue("q", exist_ok=True)
-            there.send_message("q", "second")
+            second_client.create_queue("q", exist_ok=True)
+            second_client.send_message("q", "second")
             assert process.stdout.readline().endswith(b"second\n")
     finally:
         server.stop()
@@ -288,24 +292,24 @@ def test_tail_goes_on_when_redis_is_back(processes, rsmq):
 @pytest.mark.parametrize(
     "arguments", [("none",), ("q", "-n", "0"), ("q", "-n", "1", "--from-start")]
 )
-def test_tail_says_what_is_wrong_and_ends(cli, q, arguments):
-    ended = cli("tail", *arguments)
+def test_tail_ends_with_an_error_for_wrong_arguments(cli, q, arguments):
+    result = cli("tail", *arguments)
 
-    assert ended.code == (3 if arguments == ("none",) else 2)
-    assert ended.out == ""
+    assert result.code == (3 if arguments == ("none",) else 2)
+    assert result.out == ""
 
 
 LONG = "a" * 200 + "z"
 WIDE = "\u8cbb" * 100
 
 
-def test_on_a_terminal_bodies_are_cut_to_its_width(processes, rsmq, q):
+def test_bodies_are_truncated_on_a_terminal(processes, rsmq, q):
     rsmq.send_messages(q, [LONG, WIDE, "short"])
     process = processes.terminal("peek", q)
     process.expect(pexpect.EOF)
     lines = process.before.splitlines()
 
-    # The head takes nearly a row, so that there are two.
+    # The columns before the body fill nearly a row, so each line may have two rows.
     assert (len(lines), len(lines[1])) == (4, 200)
     assert lines[1].endswith("aaa…")
     assert lines[2].endswith("\u8cbb…")
@@ -318,7 +322,7 @@ def test_on_a_terminal_bodies_are_cut_to_its_width(processes, rsmq, q):
 
 
 @pytest.mark.parametrize("arguments", [["peek"], ["peek", "--raw"], ["peek", "--json"]])
-def test_elsewhere_bodies_are_whole(cli, processes, rsmq, q, arguments):
+def test_bodies_are_complete_without_a_terminal(cli, processes, rsmq, q, arguments):
     rsmq.send_message(q, LONG)
 
     assert LONG in cli(*arguments, q).out
@@ -328,17 +332,17 @@ def test_elsewhere_bodies_are_whole(cli, processes, rsmq, q, arguments):
         assert LONG in process.before
 
 
-def test_a_body_has_some_columns_on_a_narrow_terminal_too():
-    assert shortened("head  " + "b" * 50, 10, behind=6) == "head  " + "b" * 23 + "…"
-    assert shortened("head  " + "b" * 24, 10, behind=6) == "head  " + "b" * 24
-    assert shortened("head  " + "b" * 50, 56, behind=6) == "head  " + "b" * 50
-    assert shortened("head  " + "b" * 51, 56, behind=6) == "head  " + "b" * 49 + "…"
-    assert shortened("e\u0301" * 30, 30, behind=0) == "e\u0301" * 30
+def test_truncate_leaves_columns_for_the_body_on_narrow_terminals():
+    assert truncate("head  " + "b" * 50, 10, keep=6) == "head  " + "b" * 23 + "…"
+    assert truncate("head  " + "b" * 24, 10, keep=6) == "head  " + "b" * 24
+    assert truncate("head  " + "b" * 50, 56, keep=6) == "head  " + "b" * 50
+    assert truncate("head  " + "b" * 51, 56, keep=6) == "head  " + "b" * 49 + "…"
+    assert truncate("e\u0301" * 30, 30, keep=0) == "e\u0301" * 30
 
 
 @pytest.mark.parametrize(
-    ("ms", "told"),
+    ("ms", "text"),
     [(1e308, "1e+308 ms"), (-1e300, "-1e+300 ms"), (1e17, "100000000000000000 ms"), (None, "-")],
 )
-def test_an_absurd_time_has_few_digits(ms, told):
-    assert shown_time(ms) == told
+def test_time_that_is_not_a_date_has_few_digits(ms, text):
+    assert format_time(ms) == text

@@ -1,4 +1,4 @@
-"""The commands that receive, look up and settle messages."""
+"""The commands that receive, show, delete and move messages."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ def q(rsmq):
     return "q"
 
 
-def test_a_body_is_one_line_that_stands_for_no_other(cli, rsmq, q):
+def test_bodies_are_shown_as_unambiguous_lines(cli, rsmq, q):
     rsmq.send_messages(q, list(BODIES), codec=BYTES)
     heading, *lines = cli("receive", q, "-n", 100).lines
 
     assert heading.split() == ["ID", "RECEIVED", "SENT", "BODY"]
     assert [line[heading.index("BODY") :] for line in lines] == list(BODIES.values())
-    for raw, shown in BODIES.items():
-        if shown.startswith('b"'):
-            assert eval(shown) == raw
-        elif shown.startswith('"'):
-            assert json.loads(shown).encode() == raw
+    for raw, text in BODIES.items():
+        if text.startswith('b"'):
+            assert eval(text) == raw
+        elif text.startswith('"'):
+            assert json.loads(text).encode() == raw
 
 
 def test_messages_are_received_and_hidden(cli, raw, ns, rsmq, q):
     ids = rsmq.send_messages(q, ["a", "b", "c"])
-    ended = cli("receive", q, "-n", 2, "--vt", 1000)
+    result = cli("receive", q, "-n", 2, "--vt", 1000)
 
-    assert [line.split()[:2] for line in ended.lines[1:]] == [[ids[0], "1"], [ids[1], "1"]]
+    assert [line.split()[:2] for line in result.lines[1:]] == [[ids[0], "1"], [ids[1], "1"]]
     assert raw.hget(f"{ns}:q:Q", f"{ids[0]}:rc") == b"1"
     now = raw.time()[0] * 1000
     assert 990_000 < raw.zscore(f"{ns}:q", ids[0]) - now <= 1_001_000
     assert cli("rc", q).lines[1].split()[0] == ids[2]
 
 
-def test_json_has_the_names_of_the_attributes(cli, rsmq, q):
+def test_json_keys_are_the_names_of_the_attributes(cli, rsmq, q):
     (id,) = rsmq.send_messages(q, [b"\xff"], codec=BYTES)
     rsmq.send_message(q, "é")
     first, second = cli("receive", q, "-n", 2, "--json").json
@@ -74,7 +74,7 @@ def test_json_has_the_names_of_the_attributes(cli, rsmq, q):
     assert second["body"] == "é"
 
 
-def test_an_empty_queue_is_an_exit_code(cli, q):
+def test_an_empty_queue_has_an_exit_code(cli, q):
     assert cli("receive", q) == (1, b"", "no message\n")
     assert cli("receive", q, "--json") == (1, b"[]\n", "")
     assert cli("pop", q, "--raw") == (1, b"", "no message\n")
@@ -83,7 +83,7 @@ def test_an_empty_queue_is_an_exit_code(cli, q):
     assert cli("receive", "none").code == 3
 
 
-def test_bodies_alone_are_written_as_they_are(cli, raw, ns, rsmq, q):
+def test_raw_bodies_are_written_unchanged(cli, raw, ns, rsmq, q):
     rsmq.send_messages(q, [b"a\nb", b"\xff\x00", b""], codec=BYTES)
 
     assert cli("peek", q, "--raw").raw == b"a\nb\n\xff\x00\n\n"
@@ -101,13 +101,13 @@ def test_a_receive_waits_for_a_message(processes, rsmq, q):
     assert "wait must be between 0 and 9999999" in processes("pop", q, "--wait", "-1")[2]
 
 
-def test_earlier_queues_go_first(cli, rsmq, q):
+def test_receive_from_several_queues_prefers_the_first(cli, rsmq, q):
     rsmq.create_queue("urgent")
     rsmq.send_message(q, "a")
     rsmq.send_message("urgent", "b")
-    ended = cli("receive", "urgent", q, "-n", 5)
+    result = cli("receive", "urgent", q, "-n", 5)
 
-    assert [line.split()[0] for line in ended.lines] == ["QUEUE", "urgent", "q"]
+    assert [line.split()[0] for line in result.lines] == ["QUEUE", "urgent", "q"]
 
 
 def test_messages_are_popped(cli, raw, ns, rsmq, q):
@@ -120,10 +120,14 @@ def test_messages_are_popped(cli, raw, ns, rsmq, q):
 
 def test_messages_are_deleted_by_their_ids(cli, raw, ns, rsmq, q):
     ids = rsmq.send_messages(q, ["a", "b", "c"])
-    gone = "x" * 32
-    ended = cli("delete", q, ids[0], gone, ids[1])
+    missing_id = "x" * 32
+    result = cli("delete", q, ids[0], missing_id, ids[1])
 
-    assert (ended.code, ended.lines, ended.stderr) == (1, ids[:2], f"{gone}: not there\n")
+    assert (result.code, result.lines, result.stderr) == (
+        1,
+        ids[:2],
+        f"{missing_id}: not there\n",
+    )
     assert raw.zrange(f"{ns}:q", 0, -1) == [ids[2].encode()]
     assert cli("rm", q, ids[2], "--json") == (
         0, json.dumps({"deleted": [ids[2]], "missing": []}).encode() + b"\n", "",
@@ -143,7 +147,7 @@ def test_visibility_is_changed(cli, raw, ns, rsmq, q):
     assert cli("visibility", q, ids[0]).error.startswith("Missing option '--vt'")
 
 
-def test_messages_are_released_where_they_stood(cli, raw, ns, rsmq, q):
+def test_messages_are_released_in_their_old_places(cli, raw, ns, rsmq, q):
     ids = rsmq.send_messages(q, ["a", "b"])
     rsmq.receive_messages(q, 2)
 
@@ -166,27 +170,27 @@ def test_messages_are_recovered(cli, raw, ns, rsmq, q):
     assert cli("recover", q).error.startswith("Missing option '--idle'")
 
 
-def test_messages_are_looked_up(cli, raw, ns, rsmq, q):
+def test_peek_and_get_show_messages_and_change_nothing(cli, raw, ns, rsmq, q):
     ids = rsmq.send_messages(q, ["a", "b", "c"])
     rsmq.receive_message(q)
     before = raw.hgetall(f"{ns}:q:Q"), raw.zrange(f"{ns}:q", 0, -1, withscores=True)
-    told = cli("peek", q, "--json").json
+    messages = cli("peek", q, "--json").json
 
-    assert [each["id"] for each in told] == [*ids[1:], ids[0]]
-    assert [each["state"] for each in told] == ["visible", "visible", "in_flight"]
-    assert told[2]["visible_at_ms"] == raw.zscore(f"{ns}:q", ids[0])
-    assert told[2]["reason"] is None
+    assert [each["id"] for each in messages] == [*ids[1:], ids[0]]
+    assert [each["state"] for each in messages] == ["visible", "visible", "in_flight"]
+    assert messages[2]["visible_at_ms"] == raw.zscore(f"{ns}:q", ids[0])
+    assert messages[2]["reason"] is None
     assert cli("peek", q, "--start", -1, "--raw").raw == b"a\n"
     assert cli("peek", q, "--start", 1, "-n", 1, "--raw").raw == b"c\n"
     assert cli("peek", q, "--state", "in_flight").lines[1].split()[0] == ids[0]
     assert cli("peek", q, "--count", 0).code == 2
     assert cli("get", q, ids[1], "--raw").raw == b"b\n"
-    ended = cli("get", q, "x" * 32, ids[2], "--json")
-    assert (ended.code, [each["body"] for each in ended.json]) == (1, ["c"])
+    result = cli("get", q, "x" * 32, ids[2], "--json")
+    assert (result.code, [each["body"] for each in result.json]) == (1, ["c"])
     assert before == (raw.hgetall(f"{ns}:q:Q"), raw.zrange(f"{ns}:q", 0, -1, withscores=True))
 
 
-def test_why_a_message_died_is_shown_under_it(cli, rsmq, q):
+def test_peek_shows_the_reason_of_a_dead_letter(cli, rsmq, q):
     rsmq.create_queue("dead")
     rsmq.send_message(q, "poison")
     message = rsmq.receive_message(q)
@@ -197,11 +201,11 @@ def test_why_a_message_died_is_shown_under_it(cli, rsmq, q):
     }  # fmt: skip
     keys = rsmq.namespace.queue
     rsmq.run(dead_letter_messages(worker, keys(q), keys("dead"), [(message.id, 1, reason)]))
-    _, line, why, exception = cli("peek", "dead").lines
+    _, line, reason_line, exception = cli("peek", "dead").lines
 
     assert line.endswith("  poison")
-    assert why.startswith("  from q, 20")
-    assert why.endswith('worker w, received 3: "3 attempts\\nfailed"')
+    assert reason_line.startswith("  from q, 20")
+    assert reason_line.endswith('worker w, received 3: "3 attempts\\nfailed"')
     assert exception == "  ValueError: bad"
     assert cli("peek", "dead", "--json").json[0]["reason"]["attempts"] == 3
 
@@ -225,7 +229,7 @@ def test_a_policy_is_set_shown_and_removed(cli, raw, ns, rsmq, q):
     assert raw.hmget(f"{ns}:q:Q", "x:dlq", "x:max") == [None, None]
 
 
-def test_what_was_received_too_often_is_swept_and_redriven(cli, raw, ns, rsmq, q):
+def test_messages_received_too_often_are_swept_and_redriven(cli, raw, ns, rsmq, q):
     rsmq.create_queue("dead")
     rsmq.set_dead_letter_policy(q, "dead", 1)
     (id,) = rsmq.send_messages(q, ["a"])

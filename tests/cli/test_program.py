@@ -1,4 +1,4 @@
-"""The program as a whole: commands, help, places, errors and exit codes."""
+"""The program: commands, help, locations, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from rsmq.cli.app.exit_codes import MEANINGS, Exit
 from rsmq.cli.app.program import root
 from tests.servers import Server, free_port, redis_7
 
-THERE = [name for name, entry in command_table.COMMANDS.items() if command_table.is_there(entry)]
-#: Methods of RSMQ that are no operation on queues.
+AVAILABLE = [
+    name for name, entry in command_table.COMMANDS.items() if command_table.is_available(entry)
+]
+#: Methods of RSMQ that are not operations on queues.
 NO_COMMAND = {"run", "run_steps", "from_url", "namespace", "codec", "watcher", "close"}
-#: What hands its arguments on.
+#: Commands that pass their arguments to another program.
 PROGRAMS = {"worker", "pipeline"}
 
 
@@ -66,13 +68,13 @@ def command_of(name):
 
 def test_every_method_has_a_command():
     methods = {name for name in vars(RSMQ) if not name.startswith("_")} - NO_COMMAND
-    reached = {method for methods in METHODS.values() for method in methods}
+    called = {method for methods in METHODS.values() for method in methods}
 
-    assert reached == methods
+    assert called == methods
 
 
-def test_a_command_drops_what_the_method_says_beside():
-    for name in THERE:
+def test_command_names_are_method_names_without_the_object():
+    for name in AVAILABLE:
         for method in METHODS.get(name, ()):
             short = re.sub(r"_(messages?|queues?)$", "", method).replace("_", "-")
             if short == name:
@@ -81,11 +83,11 @@ def test_a_command_drops_what_the_method_says_beside():
             assert name in {
                 "attributes", "stats", "visibility", "dead-letter", "sweep", "tail", "top",
                 "delete-queue",
-            } | {name for name in THERE if not METHODS.get(name, ())}  # fmt: skip
+            } | {name for name in AVAILABLE if not METHODS.get(name, ())}  # fmt: skip
 
 
-def test_a_command_calls_the_methods_that_the_table_says():
-    for name in set(THERE) - {"tail", "rfq"}:
+def test_commands_call_their_methods():
+    for name in set(AVAILABLE) - {"tail", "rfq"}:
         module = sys.modules[command_of(name).callback.__module__]
         text = inspect.getsource(module)
         if name in ("pause", "resume"):
@@ -94,11 +96,11 @@ def test_a_command_calls_the_methods_that_the_table_says():
             text += inspect.getsource(sys.modules["rsmq.cli.commands.figures"])
             text += inspect.getsource(sys.modules["rsmq.gauges"])
         for method in METHODS.get(name, ()):
-            some = method.replace("message", "messages?").replace("ss?", "s")
-            assert re.search(rf"rsmq\.{some}\b", text), (name, method)
+            method_pattern = method.replace("message", "messages?").replace("ss?", "s")
+            assert re.search(rf"rsmq\.{method_pattern}\b", text), (name, method)
 
 
-def test_the_short_forms_are_those_of_rsmq_cli():
+def test_aliases_are_those_of_rsmq_cli():
     assert command_table.ALIASES == {
         "sn": "send", "rc": "receive", "rm": "delete", "ls": "list", "vs": "visibility",
         "attr": "attributes", "count": "stats",
@@ -107,15 +109,15 @@ def test_the_short_forms_are_those_of_rsmq_cli():
         assert command_of(alias) is command_of(name)
 
 
-def test_the_summary_of_the_table_is_the_first_line_of_the_help():
-    for name in THERE:
+def test_summary_in_the_table_is_the_first_line_of_the_help():
+    for name in AVAILABLE:
         entry = command_table.COMMANDS[name]
         if name != "rfq":
             assert command_of(name).help.strip().partition("\n")[0] == entry.summary, name
         assert command_of(name).name == name
 
 
-def test_a_command_whose_module_is_missing_is_not_there(cli, monkeypatch):
+def test_command_with_a_missing_module_is_not_available(cli, monkeypatch):
     missing = command_table.Entry("rsmq.cli.no_such_module:gone", "Gone.")
     monkeypatch.setitem(command_table.COMMANDS, "gone", missing)
     monkeypatch.setitem(command_table.SECTIONS["Queues"], "gone", missing)
@@ -124,7 +126,7 @@ def test_a_command_whose_module_is_missing_is_not_there(cli, monkeypatch):
     assert cli("gone").error.startswith("There is no command 'gone'.")
 
 
-def test_no_command_imports_what_it_does_not_need():
+def test_commands_import_only_their_own_modules():
     program = (
         "import sys\n"
         "from rsmq.cli import main\n"
@@ -136,10 +138,10 @@ def test_no_command_imports_what_it_does_not_need():
         (["--help"], ""),
         (["create", "--help"], "rsmq.cli.commands.queues"),
     ):
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
         )
-        assert done.stderr.strip() == imported
+        assert completed.stderr.strip() == imported
 
 
 # Help.
@@ -149,7 +151,7 @@ def test_the_help_shows_commands_aliases_and_exit_codes(cli):
     help = cli("--help").out
 
     assert cli().out == help
-    for name in THERE:
+    for name in AVAILABLE:
         entry = command_table.COMMANDS[name]
         assert re.search(rf"^  {', '.join((name, *entry.aliases))}  ", help, re.MULTILINE)
     for code, meaning in MEANINGS.items():
@@ -158,45 +160,45 @@ def test_the_help_shows_commands_aliases_and_exit_codes(cli):
     assert set(MEANINGS) == set(Exit)
 
 
-def leaves():
-    for name in THERE:
-        found = command_of(name)
-        yield (name,), found
-        if isinstance(found, Group):
-            for inner, each in found.commands.items():
+def all_commands():
+    for name in AVAILABLE:
+        command = command_of(name)
+        yield (name,), command
+        if isinstance(command, Group):
+            for inner, each in command.commands.items():
                 yield (name, inner), each
 
 
-@pytest.mark.parametrize("name", [name for name, _ in leaves()], ids=" ".join)
+@pytest.mark.parametrize("name", [name for name, _ in all_commands()], ids=" ".join)
 def test_every_command_has_help_with_an_example(cli, name):
-    found = dict(leaves())[name]
+    command = dict(all_commands())[name]
     if name[0] in PROGRAMS:
         if name == ("pipeline",):
             pytest.importorskip("pyspark")
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as result:
             cli(*name, "--help")
-        assert ended.value.code == 0
+        assert result.value.code == 0
         return
-    ended = cli(*name, "--help")
+    result = cli(*name, "--help")
 
-    assert (ended.code, ended.stderr) == (0, "")
-    assert ended.out.startswith(f"Usage: rsmq {' '.join(name)} ")
-    assert isinstance(found, Command | Group)
-    assert found.examples
-    for example in found.examples:
+    assert (result.code, result.stderr) == (0, "")
+    assert result.out.startswith(f"Usage: rsmq {' '.join(name)} ")
+    assert isinstance(command, Command | Group)
+    assert command.examples
+    for example in command.examples:
         assert f"rsmq {' '.join(name)}" in example or any(
             example.startswith(f"rsmq {alias}") for alias in command_table.ALIASES
         )
-        assert f"  {example}\n" in ended.out
+        assert f"  {example}\n" in result.out
     for option in ("--url", "--ns", "--profile", "--json", "--any-names"):
-        assert option in ended.out
-    for param in found.params:
+        assert option in result.out
+    for param in command.params:
         assert isinstance(param, click.Argument) or param.help or param.name in (
-            "topic", "which", "id", "by",
+            "topic", "list_name", "id", "by",
         )  # fmt: skip
 
 
-def test_a_typo_is_answered_with_what_is_near(cli):
+def test_unknown_command_suggests_similar_names(cli):
     assert "Did you mean receive or re" in cli("recieve").error
     assert "Did you mean consume?" in cli("rfq", "consum").error
     assert cli("xyzzy").error == "There is no command 'xyzzy'. See rsmq --help."
@@ -206,7 +208,7 @@ def test_the_version_is_shown(cli):
     assert re.fullmatch(r"rsmq \d+\.\d+\.\d+\n", cli("--version").out)
 
 
-# Places.
+# Locations.
 
 
 @pytest.fixture
@@ -221,29 +223,31 @@ def config(monkeypatch, tmp_path):
     return write
 
 
-def queues_in(server, *namespaces):
-    """Of each namespace a queue that is called as it is."""
+def create_queues_in(server, *namespaces):
+    """Create a queue in each namespace, with the name of the namespace."""
     for name in namespaces:
         with RSMQ.from_url(server.url, ns=name) as rsmq:
             rsmq.create_queue(name.replace(":", "_"), exist_ok=True)
 
 
-def test_options_stand_before_the_command_or_after_it(cli, server, ns, monkeypatch):
+def test_common_options_precede_or_follow_the_command(cli, server, ns, monkeypatch):
     monkeypatch.delenv("RSMQ_URL")
     monkeypatch.delenv("RSMQ_NS")
-    queues_in(server, f"{ns}:a", f"{ns}:b")
-    where = ("--url", server.url, "--ns", f"{ns}:a")
+    create_queues_in(server, f"{ns}:a", f"{ns}:b")
+    location = ("--url", server.url, "--ns", f"{ns}:a")
 
-    assert cli(*where, "ls", "--json").json == [f"{ns}_a"]
-    assert cli("ls", *where).out == f"{ns}_a\n"
-    assert cli(*where, "ls", "--ns", f"{ns}:b").out == f"{ns}_b\n"
-    assert cli(*where, "rfq", "--ns", f"{ns}:b", "list-topics").out == f"{ns}_b\n"
-    assert cli("rfq", "list-topics", *where).out == f"{ns}_a\n"
+    assert cli(*location, "ls", "--json").json == [f"{ns}_a"]
+    assert cli("ls", *location).out == f"{ns}_a\n"
+    assert cli(*location, "ls", "--ns", f"{ns}:b").out == f"{ns}_b\n"
+    assert cli(*location, "rfq", "--ns", f"{ns}:b", "list-topics").out == f"{ns}_b\n"
+    assert cli("rfq", "list-topics", *location).out == f"{ns}_a\n"
 
 
-def test_option_environment_profile_default(cli, server, ns, monkeypatch, config):
+def test_location_precedence_is_option_environment_profile_default(
+    cli, server, ns, monkeypatch, config
+):
     names = ["option", "env", "default_profile", "env_profile", "given_profile"]
-    queues_in(server, *(f"{ns}:{name}" for name in names))
+    create_queues_in(server, *(f"{ns}:{name}" for name in names))
     profiles = "".join(
         f'[profiles.{name}]\nns = "{ns}:{name}"\nurl = "{server.url}"\n' for name in names[2:]
     )
@@ -264,7 +268,7 @@ def test_option_environment_profile_default(cli, server, ns, monkeypatch, config
     assert listed("--profile", "given_profile", "--ns", f"{ns}:option") == "option"
 
 
-def test_a_profile_may_let_any_name_go(cli, config):
+def test_profile_can_allow_any_name(cli, config):
     config("profile = 'p'\n[profiles.p]\nany_names = true\n")
 
     assert cli("create", "a.b").code == 0
@@ -283,17 +287,17 @@ def test_a_profile_may_let_any_name_go(cli, config):
         ("profile = 'x'\n[profiles.p]", ["There is no profile 'x'", "It has: p."]),
     ],
 )
-def test_a_wrong_configuration_is_told_with_its_file(cli, config, text, parts):
+def test_error_in_the_configuration_names_the_file(cli, config, text, parts):
     path = config(text)
-    ended = cli("ls")
+    result = cli("ls")
 
-    assert ended.code == 2
+    assert result.code == 2
     for part in (str(path), *parts):
-        assert part in ended.error
+        assert part in result.error
 
 
-def test_the_file_is_looked_for_where_it_belongs(cli, server, ns, monkeypatch, tmp_path):
-    queues_in(server, f"{ns}:home", f"{ns}:xdg")
+def test_configuration_file_is_found_by_home_and_variables(cli, server, ns, monkeypatch, tmp_path):
+    create_queues_in(server, f"{ns}:home", f"{ns}:xdg")
     for name in ("RSMQ_NS", "RSMQ_CONFIG", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -308,8 +312,8 @@ def test_the_file_is_looked_for_where_it_belongs(cli, server, ns, monkeypatch, t
     monkeypatch.setenv("XDG_CONFIG_HOME", str(xdg))
     assert cli("ls").out == f"{ns}_xdg\n"
     monkeypatch.setenv("RSMQ_CONFIG", "/no/such/file")
-    ended = cli("ls")
-    assert (ended.code, ended.error) == (
+    result = cli("ls")
+    assert (result.code, result.error) == (
         2, "There is no file /no/such/file. RSMQ_CONFIG names it.",
     )  # fmt: skip
 
@@ -318,59 +322,59 @@ def test_the_file_is_looked_for_where_it_belongs(cli, server, ns, monkeypatch, t
 
 
 @pytest.mark.parametrize("command", [("ls",), ("send", "q", "x"), ("top",), ("tail", "q")])
-def test_a_refused_connection_is_told_in_one_line(cli, command):
-    ended = cli(*command, "--url", f"redis://:geheim@127.0.0.1:{free_port()}/0")
+def test_refused_connection_is_one_line(cli, command):
+    result = cli(*command, "--url", f"redis://:geheim@127.0.0.1:{free_port()}/0")
 
-    assert (ended.code, ended.out) == (4, "")
-    assert "Connection refused" in ended.error
-    assert "--url, RSMQ_URL or a profile" in ended.error
-    assert "geheim" not in ended.stderr
-
-
-def test_it_is_tried_for_less_than_a_second():
-    from rsmq.cli.app.call import RETRY_DEADLINE
-
-    assert RETRY_DEADLINE < 1
+    assert (result.code, result.out) == (4, "")
+    assert "Connection refused" in result.error
+    assert "--url, RSMQ_URL or a profile" in result.error
+    assert "geheim" not in result.stderr
 
 
-def test_a_name_that_nobody_knows_is_told(cli):
-    ended = cli("ls", "--url", "redis://no-such-host.invalid:6379/0")
+def test_connection_is_retried_for_less_than_a_second():
+    from rsmq.cli.app.call import RETRY_DEADLINE_SECONDS
 
-    assert ended.code == 4
-    assert "no-such-host.invalid" in ended.error
+    assert RETRY_DEADLINE_SECONDS < 1
 
 
-def test_an_error_is_json_for_a_program(cli):
+def test_unknown_host_is_an_error(cli):
+    result = cli("ls", "--url", "redis://no-such-host.invalid:6379/0")
+
+    assert result.code == 4
+    assert "no-such-host.invalid" in result.error
+
+
+def test_error_is_json_with_the_json_option(cli):
     for arguments in (("--json", "stats", "q"), ("stats", "q", "--json")):
-        ended = cli(*arguments)
-        (line,) = ended.stderr.splitlines()
-        told = json.loads(line)
-        assert (ended.code, told["error"], told["message"]) == (
+        result = cli(*arguments)
+        (line,) = result.stderr.splitlines()
+        error = json.loads(line)
+        assert (result.code, error["error"], error["message"]) == (
             3, "queueNotFound", "Queue not found",
         )  # fmt: skip
-        assert "'q'" in told["hint"]
+        assert "'q'" in error["hint"]
     assert json.loads(cli("send", "--json").stderr)["error"] == "usage"
     assert json.loads(cli("ls", "--no-such", "--json").stderr)["error"] == "usage"
     refused = cli("ls", "--json", "--url", f"redis://127.0.0.1:{free_port()}")
     assert json.loads(refused.stderr)["error"] == "unreachable"
 
 
-def test_what_a_terminal_would_obey_is_not_said(cli):
-    ended = cli("ls", "--\x1b[31m")
+def test_errors_contain_no_control_characters(cli):
+    result = cli("ls", "--\x1b[31m")
 
-    assert ended.code == 2
-    assert "\x1b" not in ended.stderr
+    assert result.code == 2
+    assert "\x1b" not in result.stderr
 
 
-_READER = "reader on >geheim ~* +@read +eval +evalsha"
+_READER_RULES = "reader on >geheim ~* +@read +eval +evalsha"
 
 
 @pytest.fixture(scope="module")
-def guarded():
-    """A server with a password, and a user who may read only."""
+def password_server():
+    """A server with a password, and with a user who has only rights to read."""
     server = Server(redis_7())
     with server.raw() as raw:
-        raw.execute_command("ACL", "SETUSER", *_READER.split())
+        raw.execute_command("ACL", "SETUSER", *_READER_RULES.split())
         raw.config_set("requirepass", "geheim")
     yield server
     server.stop()
@@ -393,13 +397,13 @@ def guarded():
         ("redis://[geheim", 2, "Invalid url format"),
     ],
 )
-def test_a_password_is_never_shown(cli, guarded, url, code, part):
-    ended = cli("ls", "--url", url.format(port=guarded.port))
+def test_a_password_is_never_shown(cli, password_server, url, code, part):
+    result = cli("ls", "--url", url.format(port=password_server.port))
 
-    assert ended.code == code
-    assert part in ended.error
-    assert "geheim" not in ended.stderr
-    assert "falsch" not in ended.stderr
+    assert result.code == code
+    assert part in result.error
+    assert "geheim" not in result.stderr
+    assert "falsch" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -417,45 +421,45 @@ def test_a_password_is_never_shown(cli, guarded, url, code, part):
     ],
 )
 @pytest.mark.parametrize("password", ["geheim", "g" * 200 + "eheim", "ge@heim", "ge' heim"])
-def test_a_url_in_the_wrong_place_does_not_show_its_password_either(cli, arguments, password):
-    ended = cli(*arguments, f"redis://:{password}@127.0.0.1:1/0")
+def test_password_of_a_misplaced_url_is_never_shown(cli, arguments, password):
+    result = cli(*arguments, f"redis://:{password}@127.0.0.1:1/0")
 
-    assert ended.code != 0
-    assert "heim" not in ended.stderr
-    assert password[:2] + password[-3:] not in ended.stderr
+    assert result.code != 0
+    assert "heim" not in result.stderr
+    assert password[:2] + password[-3:] not in result.stderr
 
 
-def test_what_redis_refuses_has_its_own_code(cli, guarded, raw, ns, rsmq):
-    url = f"redis://reader:geheim@127.0.0.1:{guarded.port}/0"
-    ended = cli("create", "q", "--url", url, "--json")
-    assert (ended.code, json.loads(ended.stderr)["error"]) == (5, "NOPERM")
+def test_refusal_by_redis_has_its_own_exit_code(cli, password_server, raw, ns, rsmq):
+    url = f"redis://reader:geheim@127.0.0.1:{password_server.port}/0"
+    result = cli("create", "q", "--url", url, "--json")
+    assert (result.code, json.loads(result.stderr)["error"]) == (5, "NOPERM")
 
     rsmq.create_queue("q")
     raw.set(f"{ns}:q", "another type")
-    ended = cli("send", "q", "x")
-    assert ended.code == 5
-    assert "holds another type than RSMQ's" in ended.error
+    result = cli("send", "q", "x")
+    assert result.code == 5
+    assert "holds another type than RSMQ's" in result.error
 
 
-def test_a_full_server_has_it_too(cli, guarded):
-    url = f"redis://:geheim@127.0.0.1:{guarded.port}/0"
-    with guarded.raw(password="geheim") as raw:
+def test_full_server_has_the_exit_code_of_a_refusal(cli, password_server):
+    url = f"redis://:geheim@127.0.0.1:{password_server.port}/0"
+    with password_server.raw(password="geheim") as raw:
         assert cli("create", "full", "--url", url).code == 0
         raw.config_set("maxmemory", 1)
         try:
-            ended = cli("send", "full", "x", "--url", url)
+            result = cli("send", "full", "x", "--url", url)
         finally:
             raw.config_set("maxmemory", 0)
 
-    assert ended.code == 5
-    assert "has reached maxmemory" in ended.error
+    assert result.code == 5
+    assert "has reached maxmemory" in result.error
 
 
 def test_a_cluster_needs_a_hash_tag(cli, cluster_server):
-    ended = cli("create", "q", "--url", cluster_server.url)
+    result = cli("create", "q", "--url", cluster_server.url)
 
-    assert ended.code == 5
-    assert "hash tag" in ended.error
+    assert result.code == 5
+    assert "hash tag" in result.error
 
 
 @pytest.mark.parametrize(
@@ -470,12 +474,12 @@ def test_a_cluster_needs_a_hash_tag(cli, cluster_server):
         (["export", "nosuch", "half"], "rsmq create makes it"),
     ],
 )
-def test_a_hint_speaks_of_what_stands_on_the_command_line(cli, rsmq, arguments, part):
+def test_hints_use_the_terms_of_the_command_line(cli, rsmq, arguments, part):
     rsmq.create_queue("q")
-    ended = cli(*arguments)
+    result = cli(*arguments)
 
-    assert part in ended.error
-    assert ended.code in (2, 3)
+    assert part in result.error
+    assert result.code in (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -502,14 +506,14 @@ def test_help_has_a_short_name(cli, arguments):
         ("send --nonsense 2>&-", 2, ""),
     ],
 )
-def test_a_closed_stream_is_one_line_at_most(processes, rsmq, line, code, part):
+def test_closed_stream_is_an_error_of_one_line(processes, rsmq, line, code, part):
     rsmq.create_queue("q")
     rsmq.send_message("q", "kept")
-    ended, out, said = processes.shell(f"rsmq {line}")
+    result, out, stderr = processes.shell(f"rsmq {line}")
 
-    assert (ended, out) == (code, "")
-    assert part in said
-    assert said.count("\n") == bool(part)
+    assert (result, out) == (code, "")
+    assert part in stderr
+    assert stderr.count("\n") == bool(part)
     assert [each.body for each in rsmq.peek_messages("q", 0, 10)] == ["kept"]
 
 
@@ -520,26 +524,28 @@ def test_the_exit_code_is_that_of_the_process(processes, rsmq):
     assert processes("receive", "q") == (1, b"", "no message\n")
 
 
-def test_a_pipe_that_is_closed_ends_it_quietly(processes, rsmq):
+def test_closed_pipe_ends_the_program_without_an_error(processes, rsmq):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["x" * 100] * 5000)
-    code, out, said = processes.shell("rsmq peek q -n 5000 --raw | head -1; rsmq --help | head -1")
+    code, out, stderr = processes.shell(
+        "rsmq peek q -n 5000 --raw | head -1; rsmq --help | head -1"
+    )
 
-    assert (code, out.splitlines()[0], said) == (0, "x" * 100, "")
+    assert (code, out.splitlines()[0], stderr) == (0, "x" * 100, "")
 
 
-def test_bytes_go_through_it_unchanged(processes, rsmq):
+def test_bytes_are_sent_and_received_unchanged(processes, rsmq):
     rsmq.create_queue("q", maxsize=-1)
     data = bytes(range(256)) * 1000
     (processes.folder / "in").write_bytes(data)
-    code, _, said = processes.shell(
+    code, _, stderr = processes.shell(
         "rsmq send q --whole -f in > id && rsmq pop q --raw | head -c -1 | cmp - in"
     )
 
-    assert (code, said) == (0, "")
+    assert (code, stderr) == (0, "")
 
 
-def test_ctrl_c_ends_it(processes, rsmq, raw):
+def test_ctrl_c_ends_a_waiting_receive(processes, rsmq, raw):
     rsmq.create_queue("q")
     process = processes.terminal("receive", "q", "--wait", "forever")
     deadline = time.monotonic() + 20
@@ -556,7 +562,7 @@ def test_ctrl_c_ends_it(processes, rsmq, raw):
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, 0), ("n", 1, 2), ("", 1, 2)])
-def test_a_person_is_asked_before_something_is_lost(processes, rsmq, answer, code, left):
+def test_purge_asks_before_it_removes_messages(processes, rsmq, answer, code, left):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a", "b"])
     process = processes.terminal("purge", "q")

@@ -1,4 +1,4 @@
-"""``rsmq worker``, ``rsmq workers`` and ``rsmq pipeline``: their programs, in the same place."""
+"""``rsmq worker``, ``rsmq workers`` and ``rsmq pipeline``, with the location of ``rsmq``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rsmq.operations.worker import Identity, register_worker
 
 @pytest.fixture
 def spark():
-    """What the pipeline needs; no job is run here."""
+    """Skip without pyspark, which the pipeline needs. No job is run here."""
     pytest.importorskip("pyspark")
 
 
@@ -26,15 +26,15 @@ def test_workers_are_shown(cli, rsmq):
         "since_ms": 1e12,
     }
     rsmq.run(register_worker(Identity(rsmq.namespace, "w", "t"), info, ttl=5, dead=""))
-    (told,) = cli("workers", "--json").json
+    (worker,) = cli("workers", "--json").json
 
     assert cli("workers").lines[1].split()[:3] == ["w", "yes", "2001-09-09T01:46:40Z"]
-    assert {name: told[name] for name in ("name", "alive", "pid", "queues", "handled")} == {
+    assert {name: worker[name] for name in ("name", "alive", "pid", "queues", "handled")} == {
         "name": "w", "alive": True, "pid": 7, "queues": {"q": 2}, "handled": 5,
     }  # fmt: skip
 
 
-def test_the_worker_gets_its_arguments_and_the_place(cli, rsmq, raw, ns):
+def test_worker_gets_its_arguments_and_the_location(cli, rsmq, raw, ns):
     rsmq.create_queue("q")
 
     assert cli("worker", "--pause", "q").out == "q: paused\n"
@@ -44,18 +44,18 @@ def test_the_worker_gets_its_arguments_and_the_place(cli, rsmq, raw, ns):
     assert "worker_of_nobody" in cli("worker", "worker_of_nobody:worker").stderr
 
 
-def test_the_usage_is_that_of_the_command(cli, spark):
+def test_wrong_usage_of_a_program_has_exit_code_2(cli, spark):
     for name in ("worker", "pipeline"):
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as result:
             cli(name, "--no-such-option")
-        assert ended.value.code == 2
+        assert result.value.code == 2
 
 
-def test_the_pipeline_gets_the_place_without_its_password(cli, spark, monkeypatch):
-    seen = {}
+def test_pipeline_gets_the_location_without_its_password(cli, spark, monkeypatch):
+    passed = {}
 
-    def run(_call, given):
-        seen.update(vars(given))
+    def run(_call, args):
+        passed.update(vars(args))
         return 0
 
     monkeypatch.setattr("rsmq.cli.commands.pipeline.run", run)
@@ -64,14 +64,14 @@ def test_the_pipeline_gets_the_place_without_its_password(cli, spark, monkeypatc
 
     import os
 
-    assert seen["url"] == "redis://user@127.0.0.1:6379/3?protocol=3"
-    assert os.environ.pop(seen["password_env"]) == "ge:heim"
-    assert (seen["json"], seen["any_names"], seen["queues"]) == (True, True, ["q"])
+    assert passed["url"] == "redis://user@127.0.0.1:6379/3?protocol=3"
+    assert os.environ.pop(passed["password_env"]) == "ge:heim"
+    assert (passed["json"], passed["any_names"], passed["queues"]) == (True, True, ["q"])
     cli("pipeline", "report", "--ns", "given")
-    assert seen["ns"] == "given"
+    assert passed["ns"] == "given"
 
 
-def test_a_missing_queue_of_the_pipeline_has_its_code(cli, spark):
+def test_missing_queue_of_the_pipeline_has_its_exit_code(cli, spark):
     assert cli("pipeline", "report", "none").code == 3
     assert "--from-url and --to-url" in cli("--ns", "x", "pipeline", "migrate").error
 
@@ -80,9 +80,9 @@ def test_a_missing_extra_is_one_line(cli, monkeypatch):
     for name in [name for name in sys.modules if name.startswith(("pyspark", "rsmq.spark"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    ended = cli("pipeline", "report")
+    result = cli("pipeline", "report")
 
-    assert ended.code == 2
-    assert ended.error.endswith(
+    assert result.code == 2
+    assert result.error.endswith(
         "needs the extra 'spark'. In a clone of the repository: pip install '.[spark]'"
     )

@@ -1,4 +1,4 @@
-"""``rsmq`` and queues: what it writes, and what stands in Redis after it."""
+"""The commands for queues: their output, and the keys in Redis."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import pytest
 
 
 def test_a_queue_is_created_with_its_attributes(cli, raw, ns):
-    ended = cli("create", "q", "--vt", 60, "--delay", 5, "--maxsize", -1)
+    result = cli("create", "q", "--vt", 60, "--delay", 5, "--maxsize", -1)
 
-    assert (ended.code, ended.out, ended.stderr) == (0, "q: created\n", "")
+    assert (result.code, result.out, result.stderr) == (0, "q: created\n", "")
     assert raw.hmget(f"{ns}:q:Q", "vt", "delay", "maxsize") == [b"60", b"5", b"-1"]
     assert raw.smembers(f"{ns}:QUEUES") == {b"q"}
 
 
-def test_a_queue_that_exists_is_an_error_or_is_told(cli, raw, ns):
+def test_existing_queue_is_an_error_without_exist_ok(cli, raw, ns):
     cli("create", "q", "--vt", 60)
-    ended = cli("create", "q")
+    result = cli("create", "q")
 
-    assert (ended.code, ended.out) == (3, "")
-    assert ended.error.startswith("Queue exists. Queue 'q' keeps its attributes: --exist-ok ")
+    assert (result.code, result.out) == (3, "")
+    assert result.error.startswith("Queue exists. Queue 'q' keeps its attributes: --exist-ok ")
     assert cli("create", "q", "--exist-ok").out == "q: exists\n"
     assert cli("create", "q", "--exist-ok", "--json").json == {"queue": "q", "created": False}
     assert raw.hget(f"{ns}:q:Q", "vt") == b"60"
@@ -36,25 +36,25 @@ def test_a_queue_that_exists_is_an_error_or_is_told(cli, raw, ns):
         (("create",), "Missing argument 'QUEUE'"),
     ],
 )
-def test_a_wrong_value_is_told_and_nothing_is_created(cli, raw, ns, arguments, part):
-    ended = cli(*arguments)
+def test_invalid_value_creates_nothing(cli, raw, ns, arguments, part):
+    result = cli(*arguments)
 
-    assert ended.code == 2
-    assert part in ended.error
+    assert result.code == 2
+    assert part in result.error
     assert raw.keys(f"{ns}:*") == []
 
 
-def test_names_that_node_refuses_need_a_word(cli, raw, ns):
-    ended = cli("create", "a.b")
+def test_names_that_node_refuses_need_an_option(cli, raw, ns):
+    result = cli("create", "a.b")
 
-    assert ended.code == 2
-    assert "--any-names reaches" in ended.error
+    assert result.code == 2
+    assert "--any-names reaches" in result.error
     assert cli("--any-names", "create", "a.b").code == 0
     assert cli("create", "c\nd", "--any-names").out == '"c\\nd": created\n'
     assert raw.smembers(f"{ns}:QUEUES") == {b"a.b", b"c\nd"}
 
 
-def test_queues_are_listed_a_name_a_line(cli, rsmq):
+def test_queues_are_listed_one_per_line(cli, rsmq):
     assert cli("ls").raw == b""
     assert cli("list", "--json").json == []
     for name in ("b", "a"):
@@ -66,13 +66,13 @@ def test_queues_are_listed_a_name_a_line(cli, rsmq):
 
 def test_attributes_are_shown_and_set(cli, raw, ns, rsmq):
     rsmq.create_queue("q", vt=5)
-    shown = cli("attributes", "q")
-    told = cli("attr", "q", "--vt", 7, "--json").json
+    attributes = cli("attributes", "q")
+    fields = cli("attr", "q", "--vt", 7, "--json").json
 
-    assert shown.lines[0].split() == ["queue", "q"]
-    assert shown.lines[1].split() == ["vt", "5"]
-    assert (told["queue"], told["vt"], told["delay"], told["paused"]) == ("q", 7, 0, False)
-    assert told["created"] == rsmq.get_queue_attributes("q").created.isoformat()
+    assert attributes.lines[0].split() == ["queue", "q"]
+    assert attributes.lines[1].split() == ["vt", "5"]
+    assert (fields["queue"], fields["vt"], fields["delay"], fields["paused"]) == ("q", 7, 0, False)
+    assert fields["created"] == rsmq.get_queue_attributes("q").created.isoformat()
     assert raw.hmget(f"{ns}:q:Q", "vt", "delay") == [b"7", b"0"]
     assert cli("attributes", "none").code == 3
 
@@ -83,26 +83,26 @@ def test_stats_count_by_state(cli, rsmq):
     rsmq.send_messages("q", ["a", "b", "c"])
     rsmq.send_message("q", "later", delay=100)
     rsmq.receive_message("q")
-    (told,) = cli("stats", "q", "--json").json
+    (fields,) = cli("stats", "q", "--json").json
     lines = cli("count").lines
 
-    assert {name: told[name] for name in ("queue", "visible", "in_flight", "delayed")} == {
+    assert {name: fields[name] for name in ("queue", "visible", "in_flight", "delayed")} == {
         "queue": "q", "visible": 2, "in_flight": 1, "delayed": 1,
     }  # fmt: skip
-    assert (told["total_sent"], told["total_received"]) == (4, 1)
-    assert told["oldest_sent_ms"] == rsmq.count_messages("q").oldest_sent_ms
+    assert (fields["total_sent"], fields["total_received"]) == (4, 1)
+    assert fields["oldest_sent_ms"] == rsmq.count_messages("q").oldest_sent_ms
     assert lines[0].split()[:3] == ["QUEUE", "VISIBLE", "IN"]
     assert [line.split()[0] for line in lines[1:]] == ["other", "q"]
     assert lines[2].split()[1:6] == ["2", "1", "1", "4", "1"]
 
 
-def test_stats_tell_of_a_name_that_is_listed_and_not_there(cli, raw, ns, rsmq):
+def test_stats_report_a_listed_queue_that_is_missing(cli, raw, ns, rsmq):
     rsmq.create_queue("q")
     raw.sadd(f"{ns}:QUEUES", "ghost")
-    ended = cli("stats")
+    result = cli("stats")
 
-    assert (ended.code, len(ended.lines)) == (1, 2)
-    assert ended.stderr == (
+    assert (result.code, len(result.lines)) == (1, 2)
+    assert result.stderr == (
         "ghost: left out. It is listed, and there is no such queue; rsmq doctor tells more.\n"
     )
     assert cli("stats", "ghost").code == 3
@@ -119,22 +119,22 @@ def test_queues_are_paused_and_resumed(cli, raw, ns, rsmq):
     assert cli("resume", "q").out == "q: was resumed already\n"
 
 
-def test_of_several_queues_what_was_done_before_one_that_fails_is_told(cli, raw, ns, rsmq):
+def test_results_of_earlier_queues_are_written_before_an_error(cli, raw, ns, rsmq):
     rsmq.create_queue("q")
-    ended = cli("pause", "q", "none", "--json")
+    result = cli("pause", "q", "none", "--json")
 
-    assert (ended.code, ended.json) == (3, [{"queue": "q", "paused": True}])
+    assert (result.code, result.json) == (3, [{"queue": "q", "paused": True}])
     assert raw.hexists(f"{ns}:q:Q", "x:paused")
 
 
 @pytest.mark.parametrize("command", ["purge", "delete-queue"])
-def test_what_removes_needs_a_yes_where_nobody_can_be_asked(cli, raw, ns, rsmq, command):
+def test_removal_without_a_terminal_needs_yes(cli, raw, ns, rsmq, command):
     rsmq.create_queue("q")
     rsmq.send_message("q", "a")
-    ended = cli(command, "q")
+    result = cli(command, "q")
 
-    assert (ended.code, ended.out) == (2, "")
-    assert "Add --yes. Nothing was changed." in ended.error
+    assert (result.code, result.out) == (2, "")
+    assert "Add --yes. Nothing was changed." in result.error
     assert raw.zcard(f"{ns}:q") == 1
 
 
@@ -148,7 +148,7 @@ def test_messages_are_purged(cli, raw, ns, rsmq):
     assert cli("purge", "q", "-y", "--json").json == [{"queue": "q", "removed": 0}]
 
 
-def test_queues_are_deleted_all_or_none_when_one_is_missing(cli, raw, ns, rsmq):
+def test_missing_queue_prevents_the_deletion_of_all_queues(cli, raw, ns, rsmq):
     for name in ("a", "b"):
         rsmq.create_queue(name)
 
@@ -159,8 +159,8 @@ def test_queues_are_deleted_all_or_none_when_one_is_missing(cli, raw, ns, rsmq):
 
 
 @pytest.fixture
-def among_odd_ones(rsmq, raw, ns):
-    """A queue, one of another type, and names that are none."""
+def unreadable_queues(rsmq, raw, ns):
+    """A readable queue, and listed names that can't be read; returns those names."""
     for name in ("good", "hash", "zset", "vt"):
         rsmq.create_queue(name)
     rsmq.send_message("good", "x")
@@ -174,31 +174,33 @@ def among_odd_ones(rsmq, raw, ns):
 @pytest.mark.parametrize(
     "command", [["stats"], ["top", "--once"], ["rfq", "info"], ["export", "-o", "queues.jsonl"]]
 )
-def test_an_odd_queue_does_not_hide_the_others(cli, among_odd_ones, tmp_path, monkeypatch, command):
+def test_unreadable_queue_does_not_hide_the_others(
+    cli, unreadable_queues, tmp_path, monkeypatch, command
+):
     monkeypatch.chdir(tmp_path)
-    ended = cli(*command)
+    result = cli(*command)
 
-    assert ended.code == 1
-    assert "good" in ended.out
-    told = [line for line in (ended.out + ended.stderr).splitlines() if "left out. " in line]
-    # rfq counts alone, and needs no vt.
-    odd = among_odd_ones - ({"vt"} if "rfq" in command else set())
-    assert {line.partition(":")[0] for line in told} == odd
-    assert all("rsmq doctor" in line for line in told)
-    assert "user_script" not in ended.out + ended.stderr
+    assert result.code == 1
+    assert "good" in result.out
+    fields = [line for line in (result.out + result.stderr).splitlines() if "left out. " in line]
+    # rfq info only counts messages, which does not need a valid vt.
+    unreadable = unreadable_queues - ({"vt"} if "rfq" in command else set())
+    assert {line.partition(":")[0] for line in fields} == unreadable
+    assert all("rsmq doctor" in line for line in fields)
+    assert "user_script" not in result.out + result.stderr
     assert "good" in cli(*command, "--json").out
 
 
-def test_an_odd_queue_that_is_named_is_an_error(cli, among_odd_ones):
-    ended = cli("stats", "good", "zset")
+def test_unreadable_queue_that_is_named_is_an_error(cli, unreadable_queues):
+    result = cli("stats", "good", "zset")
 
-    assert ended.code == 5
-    assert "user_script" not in ended.error
-    assert "holds another type than RSMQ's" in ended.error
+    assert result.code == 5
+    assert "user_script" not in result.error
+    assert "holds another type than RSMQ's" in result.error
     assert cli("top", "--once", "vt").code == 2
 
 
-def test_one_message_is_not_messages(cli, rsmq, processes):
+def test_question_for_one_message_uses_the_singular(cli, rsmq, processes):
     rsmq.create_queue("one")
     rsmq.send_message("one", "x")
     process = processes.terminal("purge", "one")

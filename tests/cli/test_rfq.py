@@ -1,4 +1,4 @@
-"""``rsmq rfq``: the verbs of rfq; the texts are those that rfq 1.4.0 writes."""
+"""``rsmq rfq``: the commands of rfq. The texts are those of rfq 1.4.0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def rfq(cli):
     return lambda verb, *arguments: cli("rfq", verb, *arguments)
 
 
-def test_a_topic_is_created_when_it_is_published_to(rfq, raw, ns):
+def test_publish_creates_the_topic(rfq, raw, ns):
     id = rfq("publish", "-t", "ndvi", "-m", '{"a": 1, "b": "ü"}').out.strip()
 
     assert raw.hget(f"{ns}:ndvi:Q", id) == '{"a":1,"b":"ü"}'.encode()
@@ -25,14 +25,14 @@ def test_a_topic_is_created_when_it_is_published_to(rfq, raw, ns):
 
 @pytest.mark.parametrize("text", ["no json", "[1]", '"x"', ""])
 def test_a_message_is_an_object(rfq, raw, ns, text):
-    ended = rfq("publish", "-t", "ndvi", "-m", text)
+    result = rfq("publish", "-t", "ndvi", "-m", text)
 
-    assert ended.code == 2
-    assert ended.error.endswith('As in {"tile": 7}.')
+    assert result.code == 2
+    assert result.error.endswith('As in {"tile": 7}.')
     assert raw.keys(f"{ns}:*") == []
 
 
-def test_the_front_goes_first_and_a_list_begins_with_what_comes_next(rfq):
+def test_list_queue_begins_with_the_next_message(rfq):
     first = rfq("publish", "-t", "t", "-m", "{}").out
     second = rfq("publish", "-t", "t", "-m", "{}").out
     front = rfq("publish", "--topic", "t", "--message", "{}", "--front").out
@@ -44,14 +44,14 @@ def test_the_front_goes_first_and_a_list_begins_with_what_comes_next(rfq):
     ]
 
 
-def test_a_message_is_consumed_printed_and_done(rfq, raw, ns):
+def test_consume_prints_and_deletes_a_message(rfq, raw, ns):
     rfq("publish", "-t", "t", "-m", '{"a": "1"}')
 
     assert rfq("consume", "-t", "t").out == '{"a": "1"}\n'
     assert not raw.exists(f"{ns}:t")
 
 
-def test_a_message_that_is_kept_is_committed(rfq, raw, ns, rsmq):
+def test_consume_keep_leaves_the_message_for_commit(rfq, raw, ns, rsmq):
     id = rfq("publish", "-t", "t", "-m", '{"a": "1"}').out.strip()
 
     assert rfq("consume", "-t", "t", "--keep").out == f'{id}  {{"a": "1"}}\n'
@@ -63,7 +63,7 @@ def test_a_message_that_is_kept_is_committed(rfq, raw, ns, rsmq):
     assert rfq("commit", "-t", "t", "-m", id).code == 1
 
 
-def test_consume_waits_on_a_topic_that_is_not_there_yet(processes, rsmq):
+def test_consume_waits_for_a_topic_that_does_not_exist(processes, rsmq):
     process = processes.start("rfq", "consume", "-t", "t")
     while "t" not in rsmq.list_queues():
         assert process.poll() is None
@@ -72,14 +72,14 @@ def test_consume_waits_on_a_topic_that_is_not_there_yet(processes, rsmq):
     assert process.communicate(timeout=20)[0] == b'{"a": 1}\n'
 
 
-def test_harvest_puts_back_where_it_stood(rfq, raw, ns, rsmq):
+def test_harvest_puts_messages_back_in_their_old_places(rfq, raw, ns, rsmq):
     rsmq.create_queue("t")
     ids = rsmq.send_messages("t", ["{}"] * 2500)
     rsmq.receive_messages("t", 2000)
-    ended = rfq("harvest", "-t", "t")
+    result = rfq("harvest", "-t", "t")
 
-    assert ended.code == 0
-    assert sorted(ended.lines) == ids[:2000]
+    assert result.code == 0
+    assert sorted(result.lines) == ids[:2000]
     assert [id.decode() for id in raw.zrange(f"{ns}:t", 0, -1)] == ids
     assert rsmq.count_messages("t").visible == 2500
     assert rfq("harvest", "-t", "t").raw == b""
@@ -95,7 +95,7 @@ def test_info_draws_the_lists(rfq, rsmq):
     assert int(10 * math.log(3 + 1)) == 13
 
 
-def test_peek_shows_a_message_or_is_an_exit_code(rfq):
+def test_peek_shows_a_message(rfq):
     id = rfq("publish", "-t", "t", "-m", '{"a":"1","b":"x"}').out.strip()
 
     assert rfq("peek", "-t", "t", "-m", id).out == '{"a": "1", "b": "x"}\n'
@@ -103,7 +103,7 @@ def test_peek_shows_a_message_or_is_an_exit_code(rfq):
     assert rfq("peek", "-t", "none", "-m", "x" * 32).code == 1
 
 
-def test_a_list_is_purged_and_the_other_stays(rfq, raw, ns, rsmq):
+def test_purge_queue_removes_one_of_the_lists(rfq, raw, ns, rsmq):
     rsmq.create_queue("t")
     ids = rsmq.send_messages("t", ["{}"] * 3)
     rsmq.receive_message("t")
@@ -129,9 +129,7 @@ def test_the_options_are_those_of_rfq(rfq):
     assert "_rsmq_completion" in rfq("completions", "bash").out
 
 
-def test_variables_of_rfq_say_where_redis_is_if_nothing_else_does(
-    cli, rsmq, server, monkeypatch, tmp_path
-):
+def test_variables_of_rfq_are_the_last_source_of_the_url(cli, rsmq, server, monkeypatch, tmp_path):
     rsmq.create_queue("ndvi")
     monkeypatch.delenv("RSMQ_URL")
     monkeypatch.setenv("RFQ_REDIS_HOST", "127.0.0.1")

@@ -1,3 +1,3 @@
 """
-What all commands of the program share: options, output, exit codes, completion.
+The parts that all commands share: options, output, exit codes, completion.
 """

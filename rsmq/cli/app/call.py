@@ -13,19 +13,24 @@ from typing import Any
 
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import Output, shown
+from rsmq.cli.app.output import Output, format_text
 from rsmq.cli.app.profiles import Config, Profile, read_config
 from rsmq.client import RSMQ
 from rsmq.wire.keys import DEFAULT_NS
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 
-#: Seconds for which a call is tried again that Redis was not reached with: a person waits.
-RETRY_DEADLINE = 0.5
+#: A call that can't reach Redis is retried for this time. It is short, because a person waits.
+RETRY_DEADLINE_SECONDS = 0.5
 
 
-class _Body:
-    """Bytes as they are; those of UTF-8 are held against maxsize as text, as Node does."""
+class _BodyCodec:
+    """
+    A codec for bodies of bytes, which keeps their bytes unchanged.
+
+    A body that is UTF-8 is passed on as text, so that its size is compared with maxsize in UTF-16
+    code units, as the Node client does it.
+    """
 
     def encode(self, body: bytes) -> str | bytes:
         try:
@@ -40,18 +45,18 @@ class _Body:
         return "the bytes of the body"
 
 
-BODY = _Body()
+BODY_CODEC = _BodyCodec()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """
-    Where the queues are.
+    The server and the namespace of the queues.
 
     Attributes:
-        url: of Redis; it may hold a password, and is never shown as it is.
+        url: the URL of Redis. It may contain a password: never print it without ``redact``.
         ns: the namespace.
-        any_names: whether queue names go that Node would refuse.
+        any_names: whether queue names are allowed that the Node client refuses.
     """
 
     url: str
@@ -62,24 +67,24 @@ class Place:
 @dataclass
 class Call:
     """
-    A call of the program.
+    One call of the program.
 
     Attributes:
-        given: the options for every command, by name, as far as they were given.
-        default_url: where Redis is if nobody says it.
+        options: the options for every command that the command line has, by name.
+        default_url: the URL of Redis if no option, variable or profile sets one.
     """
 
-    given: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     default_url: str = DEFAULT_URL
 
     @property
     def as_json(self) -> bool:
-        """Whether the output is for a program."""
-        return bool(self.given.get("json"))
+        """Return whether the output is JSON, for a program."""
+        return bool(self.options.get("json"))
 
     @cached_property
     def out(self) -> Output:
-        """The standard output; made when all options are read."""
+        """The standard output. Read it only after all options were parsed."""
         return Output(as_json=self.as_json)
 
     @cached_property
@@ -88,83 +93,90 @@ class Call:
         return read_config()
 
     @cached_property
-    def place(self) -> Place:
+    def location(self) -> Location:
         """
-        Where the queues are: option, environment, profile, default.
+        The location of the queues, from the options, the environment, the profile or the default.
 
-        A profile that is given by an option goes before the environment.
+        The first that sets a value has precedence. A profile that ``--profile`` names has
+        precedence over the environment.
 
         Raises:
-            Failed: the configuration file is wrong, or has no such profile.
+            Failed: the configuration file is invalid, or does not have the profile.
         """
         url, ns = self.configured
         profile, _ = self._profile
-        any_names = bool(self.given.get("any_names", profile.any_names))
-        return Place(url or self.default_url, ns or DEFAULT_NS, any_names)
+        any_names = bool(self.options.get("any_names", profile.any_names))
+        return Location(url or self.default_url, ns or DEFAULT_NS, any_names)
 
     @cached_property
     def configured(self) -> tuple[str | None, str | None]:
         """
-        Url and namespace as somebody says them; None where nobody does.
+        The URL and the namespace; None for each that no option, variable or profile sets.
 
         Raises:
-            Failed: as for place.
+            Failed: as for ``location``.
         """
-        profile, first = self._profile
-        told = []
-        for name, says in (("url", profile.url), ("ns", profile.ns)):
-            stands = os.environ.get(f"RSMQ_{name.upper()}")
-            told.append(self.given.get(name) or (first and says) or stands or says or None)
-        url, ns = told
+        profile, overrides_environment = self._profile
+        values = []
+        for name, in_profile in (("url", profile.url), ("ns", profile.ns)):
+            in_environment = os.environ.get(f"RSMQ_{name.upper()}")
+            values.append(
+                self.options.get(name)
+                or (overrides_environment and in_profile)
+                or in_environment
+                or in_profile
+                or None
+            )
+        url, ns = values
         return url, ns
 
     @cached_property
     def _profile(self) -> tuple[Profile, bool]:
-        """The profile, and whether it goes before the environment."""
-        given = self.given.get("profile")
-        name = given or os.environ.get("RSMQ_PROFILE") or self.config.default
-        return (self.config.profile(name) if name else Profile()), given is not None
+        """The profile, and whether it has precedence over the environment."""
+        option = self.options.get("profile")
+        name = option or os.environ.get("RSMQ_PROFILE") or self.config.default
+        return (self.config.profile(name) if name else Profile()), option is not None
 
     def open(
         self,
         *,
         url: str | None = None,
         ns: str | None = None,
-        options: Mapping[str, Any] | None = None,
+        client_options: Mapping[str, Any] | None = None,
     ) -> RSMQ:
         """
-        A client, whose bodies are bytes; it is closed by ``with``.
+        Return a client whose bodies are bytes. Close it, or use it with ``with``.
 
-        A call that does not reach Redis is tried again for half a second.
+        A call that can't reach Redis is retried for half a second.
 
         Args:
-            url: another place than that of the options, as the target of a migration.
-            ns: another namespace.
-            options: others of ``RSMQ.from_url``.
+            url: a URL that replaces that of ``location``.
+            ns: a namespace that replaces that of ``location``.
+            client_options: further arguments of ``RSMQ.from_url``.
 
         Raises:
-            Failed: the configuration file is wrong, or has no such profile.
-            RSMQError: the url or the namespace is none.
+            Failed: the configuration file is invalid, or does not have the profile.
+            RSMQError: the URL or the namespace is invalid.
         """
-        place = self.place
-        known: dict[str, Any] = {
-            "codec": BODY,
-            "strict_names": not place.any_names,
-            "retry_deadline": RETRY_DEADLINE,
-            **(options or {}),
+        location = self.location
+        arguments: dict[str, Any] = {
+            "codec": BODY_CODEC,
+            "strict_names": not location.any_names,
+            "retry_deadline": RETRY_DEADLINE_SECONDS,
+            **(client_options or {}),
         }
-        return RSMQ.from_url(url or place.url, ns=ns or place.ns, **known)
+        return RSMQ.from_url(url or location.url, ns=ns or location.ns, **arguments)
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """
-        Ask before something is lost.
+        Ask the user before data is removed.
 
         Args:
-            question: what would happen, as a question.
-            yes: whether the person has said so before.
+            question: a question that names the effect.
+            yes: whether the user has already agreed, with ``--yes``; then nothing is asked.
 
         Raises:
-            Failed: nobody is there to ask, or the answer is no.
+            Failed: the standard input or the standard error is not a terminal, or the answer is no.
         """
         if yes:
             return
@@ -182,24 +194,26 @@ class Call:
         self, queues: Iterable[str], act: Callable[[str], tuple[dict[str, Any], str]]
     ) -> None:
         """
-        Act on one queue after the other, and write what was done, also if an error ends it.
+        Act on one queue after the other, and write the results.
+
+        If an error ends it, the results of the earlier queues are written too.
 
         Args:
-            queues: the names of the queues.
-            act: acts on a queue; returns what it did, for JSON and in a word.
+            queues: the names of the queues; a repeated name counts once.
+            act: acts on a queue, and returns the result as fields for JSON and as text.
         """
         results: list[dict[str, Any]] = []
         try:
             for queue in dict.fromkeys(queues):
-                result, word = act(queue)
+                result, result_text = act(queue)
                 results.append({"queue": queue, **result})
                 if not self.as_json:
-                    self.out.result(None, f"{shown(queue)}: {word}")
+                    self.out.result(None, f"{format_text(queue)}: {result_text}")
         finally:
             if self.as_json and results:
                 self.out.result(results, ())
 
     def with_options(self, **options: Any) -> Call:
-        """Return a call with more options; those that are None or False are not set."""
+        """Return a call with more options. Options that are None, False or empty are left out."""
         added = {name: value for name, value in options.items() if value}
-        return Call({**self.given, **added}, self.default_url)
+        return Call({**self.options, **added}, self.default_url)

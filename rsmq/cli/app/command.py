@@ -17,54 +17,60 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.exit_codes import MEANINGS
 
 
-class _ForEvery(click.Option):
-    """An option for every command: it stands before the command or after it."""
+class _CommonOption(click.Option):
+    """An option for every command, which may precede or follow the command's name."""
 
     def __init__(self, *names: str, **attributes: Any) -> None:
-        super().__init__(list(names), expose_value=False, callback=_keep, **attributes)
+        super().__init__(list(names), expose_value=False, callback=_store_option, **attributes)
 
 
-def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+def _store_option(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value not in (None, False):
-        ctx.ensure_object(Call).given[str(param.name)] = value
+        ctx.ensure_object(Call).options[str(param.name)] = value
 
 
-def _profiles(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from rsmq.cli.app.completion import profiles  # noqa: PLC0415 - only the shell asks
+def _complete_profiles(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from rsmq.cli.app.completion import find_profiles  # noqa: PLC0415 - only the shell asks
 
-    return profiles(ctx, incomplete)
+    return find_profiles(ctx, incomplete)
 
 
 def complete_queues(
     ctx: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of queues, for the shell."""
-    from rsmq.cli.app.completion import queues  # noqa: PLC0415 - as above
+    """Return the names of queues that begin with the incomplete word, for the shell."""
+    from rsmq.cli.app.completion import find_queues  # noqa: PLC0415 - as above
 
-    return queues(ctx, incomplete)
+    return find_queues(ctx, incomplete)
 
 
-def _for_every_command() -> list[click.Parameter]:
+def _common_options() -> list[click.Parameter]:
     return [
-        _ForEvery("--url", metavar="URL", help="Redis: redis://, rediss:// or unix://."),
-        _ForEvery("--ns", metavar="NAME", help="The namespace."),
-        _ForEvery(
+        _CommonOption(
+            "--url", metavar="URL", help="The URL of Redis: redis://, rediss:// or unix://."
+        ),
+        _CommonOption("--ns", metavar="NAME", help="The namespace."),
+        _CommonOption(
             "--profile",
             metavar="NAME",
-            shell_complete=_profiles,
+            shell_complete=_complete_profiles,
             help="A profile of the configuration file.",
         ),
-        _ForEvery("--json", is_flag=True, is_eager=True, help="Write JSON, for a program."),
-        _ForEvery("--any-names", is_flag=True, help="Also names that Node would refuse."),
+        _CommonOption("--json", is_flag=True, is_eager=True, help="Write JSON, for programs."),
+        _CommonOption(
+            "--any-names", is_flag=True, help="Allow queue names that the Node client refuses."
+        ),
     ]
 
 
 class Command(click.Command):
     """
-    A command that takes the options for every command, and shows examples.
+    A command that takes the options for every command, and shows examples in its help.
 
     Attributes:
-        examples: how it is called, a line each.
+        examples: examples of calls, one line each.
     """
 
     def __init__(
@@ -75,7 +81,7 @@ class Command(click.Command):
         params: list[click.Parameter] | None = None,
         **attributes: Any,
     ) -> None:
-        super().__init__(name, params=[*(params or ()), *_for_every_command()], **attributes)
+        super().__init__(name, params=[*(params or ()), *_common_options()], **attributes)
         self.examples = tuple(examples)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -87,9 +93,9 @@ class Command(click.Command):
 
 class Group(click.Group):
     """
-    A group of commands, which takes the options for every command too.
+    A group of commands, which also takes the options for every command.
 
-    A name that is mistyped is answered with those that are near.
+    The error for an unknown command suggests commands with similar names.
     """
 
     def __init__(
@@ -100,7 +106,7 @@ class Group(click.Group):
         params: list[click.Parameter] | None = None,
         **attributes: Any,
     ) -> None:
-        params = [*(params or ()), *_for_every_command()]
+        params = [*(params or ()), *_common_options()]
         super().__init__(name, params=params, no_args_is_help=False, **attributes)
         self.examples = tuple(examples)
 
@@ -111,13 +117,13 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            near = difflib.get_close_matches(args[0], self.all_names(ctx), n=3)
-            meant = f" Did you mean {' or '.join(near)}?" if near else ""
-            ctx.fail(f"There is no command {args[0]!r}.{meant}")
+            similar = difflib.get_close_matches(args[0], self.all_names(ctx), n=3)
+            suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
+            ctx.fail(f"There is no command {args[0]!r}.{suggestion}")
         return super().resolve_command(ctx, args)
 
     def all_names(self, ctx: click.Context) -> list[str]:
-        """The names that a command may be called by."""
+        """Return all names by which a command can be called."""
         return self.list_commands(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -129,11 +135,13 @@ class Group(click.Group):
 
 
 class Root(Group):
-    """The program: commands of the table, imported when they are called."""
+    """The program: the commands of the table, each imported when it is called."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         return [
-            name for name, entry in command_table.COMMANDS.items() if command_table.is_there(entry)
+            name
+            for name, entry in command_table.COMMANDS.items()
+            if command_table.is_available(entry)
         ]
 
     def all_names(self, ctx: click.Context) -> list[str]:
@@ -141,18 +149,18 @@ class Root(Group):
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         entry = command_table.COMMANDS.get(command_table.ALIASES.get(cmd_name, cmd_name))
-        if entry is None or not command_table.is_there(entry):
+        if entry is None or not command_table.is_available(entry):
             return None
-        found: click.Command = getattr(import_module(entry.module), entry.attribute)
-        return found
+        loaded: click.Command = getattr(import_module(entry.module), entry.attribute)
+        return loaded
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(len(_named(*each)) for each in command_table.COMMANDS.items())
+        width = max(len(_name_with_aliases(*each)) for each in command_table.COMMANDS.items())
         for title, section in command_table.SECTIONS.items():
             rows = [
-                (_named(name, entry).ljust(width), entry.summary)
+                (_name_with_aliases(name, entry).ljust(width), entry.summary)
                 for name, entry in section.items()
-                if command_table.is_there(entry)
+                if command_table.is_available(entry)
             ]
             if rows:
                 with formatter.section(title):
@@ -164,19 +172,19 @@ class Root(Group):
         super().format_epilog(ctx, formatter)
 
 
-def _named(name: str, entry: command_table.Entry) -> str:
+def _name_with_aliases(name: str, entry: command_table.Entry) -> str:
     return ", ".join((name, *entry.aliases))
 
 
 def _write_options(
     command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    for title, of_every in (("Options", False), ("Options for every command", True)):
+    for title, is_common in (("Options", False), ("Options for every command", True)):
         rows = [
             row
             for param in command.get_params(ctx)
             if isinstance(param, click.Option)
-            and isinstance(param, _ForEvery) is of_every
+            and isinstance(param, _CommonOption) is is_common
             and (row := param.get_help_record(ctx)) is not None
         ]
         if rows:
@@ -198,21 +206,21 @@ def command(
     name: str, *examples: str, **attributes: Any
 ) -> Callable[[Callable[..., Any]], Command]:
     """
-    Make a function a command.
+    Return a decorator that turns a function into a command.
 
-    Its docstring is the help: first the summary of the table, then the arguments with units and
-    ranges. What it returns is the exit code, None is "done".
+    The docstring of the function is the help text. Its first line must be the summary in the table
+    of commands. The function returns the exit code; None is 0.
 
     Args:
-        name: as in the table.
-        examples: how it is called, a line each.
-        attributes: of click's command.
+        name: the name of the command in the table.
+        examples: examples of calls, one line each.
+        attributes: further arguments of ``click.command``.
     """
     return click.command(name, cls=Command, examples=examples, **attributes)
 
 
 def SECONDS(text: str | float) -> float:  # noqa: N802 - a type, as click has them
-    """A number of seconds, whole if it is written so; its range is the library's matter."""
+    """Parse a number of seconds, as int or float. The library checks its range."""
     if isinstance(text, str):
         for kind in (int, float):
             try:
@@ -224,27 +232,27 @@ def SECONDS(text: str | float) -> float:  # noqa: N802 - a type, as click has th
 
 
 def queue_argument(name: str = "queue", **attributes: Any) -> Decorator:
-    """The name of a queue, which the shell completes."""
+    """Return an argument that is the name of a queue, which the shell completes."""
     return click.argument(name, shell_complete=complete_queues, **attributes)
 
 
 def queues_argument(name: str = "queues", *, required: bool = True) -> Decorator:
-    """Names of queues."""
+    """Return an argument that is one or more names of queues; none is allowed if not required."""
     metavar = "QUEUE..." if required else "[QUEUE...]"
     return queue_argument(name, nargs=-1, required=required, metavar=metavar)
 
 
 def ids_argument(*, required: bool = True) -> Decorator:
-    """Ids of messages."""
+    """Return an argument that is one or more message ids; none is allowed if not required."""
     metavar = "ID..." if required else "[ID...]"
     return click.argument("ids", nargs=-1, required=required, metavar=metavar)
 
 
-def vt_option(help: str = "Seconds to hide them; the queue's vt by default.") -> Decorator:
-    """A visibility timeout."""
+def vt_option(help: str = "How long to hide the messages; the queue's vt by default.") -> Decorator:
+    """Return an option that is a visibility timeout."""
     return click.option("--vt", type=SECONDS, metavar="SECONDS", help=help)
 
 
 def yes_option() -> Decorator:
-    """Consent, given before; for ``Call.confirm``."""
-    return click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+    """Return the option ``--yes``, for ``Call.confirm``."""
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")

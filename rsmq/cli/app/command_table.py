@@ -1,8 +1,8 @@
 """
 The table of commands: the module, the summary and the aliases of each.
 
-The help and the completion read this table, so that they import no command; a command is imported
-when it is called. One whose module is missing is not there.
+Help and completion read this table, so they import no command; a command is imported when it is
+called. A command whose module is missing is not shown and can't be called.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ class Entry:
     A command.
 
     Attributes:
-        where: module and attribute of the click command, as in ``rsmq.cli.commands.queues:create``.
-        summary: what it is for, as the list of commands shows it.
+        import_path: the module and the name of the click command in it, as in
+            ``rsmq.cli.commands.queues:create``.
+        summary: its purpose, as the list of commands shows it.
         aliases: its other names.
     """
 
-    where: str
+    import_path: str
     summary: str
     aliases: tuple[str, ...] = ()
 
     @property
     def module(self) -> str:
-        """The module that it is in."""
-        return self.where.partition(":")[0]
+        """The module of the command."""
+        return self.import_path.partition(":")[0]
 
     @property
     def attribute(self) -> str:
-        """Its name there."""
-        return self.where.partition(":")[2]
+        """The name of the command in its module."""
+        return self.import_path.partition(":")[2]
 
 
 SECTIONS: dict[str, dict[str, Entry]] = {
@@ -49,8 +50,12 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "stats": Entry(
             "rsmq.cli.commands.queues:stats", "Count the messages of queues by state.", ("count",)
         ),
-        "pause": Entry("rsmq.cli.commands.queues:pause", "Let workers leave queues alone."),
-        "resume": Entry("rsmq.cli.commands.queues:resume", "Let workers go on with queues."),
+        "pause": Entry(
+            "rsmq.cli.commands.queues:pause", "Stop workers from receiving from queues."
+        ),
+        "resume": Entry(
+            "rsmq.cli.commands.queues:resume", "Let workers receive from paused queues again."
+        ),
         "purge": Entry("rsmq.cli.commands.queues:purge", "Remove all messages of queues."),
         "delete-queue": Entry(
             "rsmq.cli.commands.queues:delete_queue", "Delete queues with all their messages."
@@ -74,32 +79,34 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "delete": Entry("rsmq.cli.commands.messages:delete", "Delete messages.", ("rm",)),
         "visibility": Entry(
             "rsmq.cli.commands.messages:visibility",
-            "Hide messages for a time from now, or show them.",
+            "Set for how long messages are hidden from now on.",
             ("vs",),
         ),
         "release": Entry(
             "rsmq.cli.commands.messages:release",
-            "Give messages back: visible now, where they stood.",
+            "Make received messages visible again, in their old places.",
         ),
-        "recover": Entry(
-            "rsmq.cli.commands.receive:recover", "Take over messages that were received long ago."
-        ),
+        "recover": Entry("rsmq.cli.commands.receive:recover", "Receive abandoned messages again."),
         "get": Entry("rsmq.cli.commands.messages:get", "Show messages by their ids."),
-        "peek": Entry("rsmq.cli.commands.messages:peek", "Show messages by their places."),
-        "tail": Entry(
-            "rsmq.cli.commands.tail:tail", "Show messages as they come, and leave them alone."
+        "peek": Entry(
+            "rsmq.cli.commands.messages:peek", "Show messages by their positions in the queue."
         ),
+        "tail": Entry("rsmq.cli.commands.tail:tail", "Show new messages without receiving them."),
     },
     "Dead letters": {
         "dead-letter": Entry(
             "rsmq.cli.commands.dead_letters:dead_letter",
             "Show, set or remove a queue's dead-letter policy.",
         ),
-        "sweep": Entry("rsmq.cli.commands.dead_letters:sweep", "Move what was received too often."),
-        "redrive": Entry("rsmq.cli.commands.dead_letters:redrive", "Send dead letters anew."),
+        "sweep": Entry(
+            "rsmq.cli.commands.dead_letters:sweep", "Move messages that were received too often."
+        ),
+        "redrive": Entry(
+            "rsmq.cli.commands.dead_letters:redrive", "Send dead letters again, with new ids."
+        ),
         "move": Entry("rsmq.cli.commands.dead_letters:move", "Move messages to another queue."),
     },
-    "Looking on": {
+    "Monitoring": {
         "top": Entry(
             "rsmq.cli.commands.top:top", "Watch queues: counts, rates and the oldest message."
         ),
@@ -107,19 +114,24 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "rsmq.cli.commands.programs:workers", "Show the workers of the namespace."
         ),
         "doctor": Entry(
-            "rsmq.cli.commands.doctor:doctor", "Look for faults of the server and of queues."
+            "rsmq.cli.commands.doctor:doctor", "Check the server and queues for faults."
         ),
     },
-    "Moving over": {
+    "Migration": {
         "migrate": Entry(
             "rsmq.cli.commands.migrate:migrate", "Copy or move queues of another system."
         ),
-        "bridge": Entry("rsmq.cli.commands.bridge:bridge", "Move new messages as they come."),
+        "bridge": Entry(
+            "rsmq.cli.commands.bridge:bridge",
+            "Move new messages from or to another system until stopped.",
+        ),
         "export": Entry(
             "rsmq.cli.commands.transfer:export", "Write queues to a file of JSON Lines."
         ),
-        "import": Entry("rsmq.cli.commands.transfer:import_", "Read queues from such a file."),
-        "rfq": Entry("rsmq.cli.commands.rfq:rfq", "The commands of rfq, on these queues."),
+        "import": Entry(
+            "rsmq.cli.commands.transfer:import_", "Add the queues of an export file to Redis."
+        ),
+        "rfq": Entry("rsmq.cli.commands.rfq:rfq", "Run the commands of rfq on RSMQ queues."),
     },
     "Programs": {
         "worker": Entry("rsmq.cli.commands.programs:worker", "Run a worker, as rsmq-worker does."),
@@ -127,7 +139,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "rsmq.cli.commands.programs:pipeline", "Run a job on Spark, as rsmq-pipeline does."
         ),
         "completion": Entry(
-            "rsmq.cli.commands.completion:completion", "Print a script for the shell."
+            "rsmq.cli.commands.completion:completion", "Print the completion script of a shell."
         ),
     },
 }
@@ -141,6 +153,6 @@ ALIASES: dict[str, str] = {
 }
 
 
-def is_there(entry: Entry) -> bool:
-    """Whether the module of a command is."""
+def is_available(entry: Entry) -> bool:
+    """Return whether the module of a command exists."""
     return find_spec(entry.module) is not None

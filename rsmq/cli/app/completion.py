@@ -20,86 +20,91 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
 from rsmq.errors import RSMQError
 
-#: Seconds that a person who has pressed TAB waits for Redis.
-_PATIENCE = 0.5
+#: How long the user, who has pressed TAB, waits for Redis at most.
+_REDIS_TIMEOUT_SECONDS = 0.5
 
 
-class Bash(BashComplete):
+class BashCompletion(BashComplete):
     """
-    What bash asks, whose words end at : and = too.
+    Completion in bash, which also splits words at : and =.
 
-    A url, ``--option=value`` and ``orphan-body:restore`` come in pieces. Of what is offered only
-    the part behind the last such sign goes to bash, which keeps what stands before.
+    So bash passes a URL, ``--option=value`` and ``orphan-body:restore`` in pieces. A completion
+    must contain only the text after the last : or =, because bash keeps the text before it.
     """
 
-    _kept = 0
+    _prefix_length = 0
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the one that is completed, and that one."""
+        """Return the words before the cursor and the incomplete word."""
         pieces = split_arg_string(os.environ["COMP_WORDS"])
-        at = int(os.environ["COMP_CWORD"])
-        words = _joined(pieces[1 : at + 1])
-        incomplete = words.pop() if at < len(pieces) else ""
-        self._kept = max(incomplete.rfind(":"), incomplete.rfind("=")) + 1
+        index = int(os.environ["COMP_CWORD"])
+        words = _join_pieces(pieces[1 : index + 1])
+        incomplete = words.pop() if index < len(pieces) else ""
+        self._prefix_length = max(incomplete.rfind(":"), incomplete.rfind("=")) + 1
         return words, incomplete
 
     def format_completion(self, item: CompletionItem) -> str:
-        """A line of the answer."""
-        return f"{item.type},{item.value[self._kept :]}"
+        """Return the line of the answer for a completion."""
+        return f"{item.type},{item.value[self._prefix_length :]}"
 
 
-def _joined(pieces: list[str]) -> list[str]:
-    """Words of what bash has split; the value of an option stands for itself."""
+def _join_pieces(pieces: list[str]) -> list[str]:
+    """Join the pieces into which bash has split words. The value of an option is its own word."""
     words: list[str] = []
-    glued = False
-    for at, piece in enumerate(pieces, 1):
-        sign = set(piece) <= {":", "="} and piece != ""
+    joins_next = False
+    for index, piece in enumerate(pieces, 1):
+        is_separator = set(piece) <= {":", "="} and piece != ""
         if piece == "=" and words and words[-1].startswith("--"):
-            words += [""] * (at == len(pieces))  # the value is still to come
-        elif words and (sign or glued):
+            words += [""] * (index == len(pieces))  # the value is not yet typed
+        elif words and (is_separator or joins_next):
             words[-1] += piece
-            glued = sign
+            joins_next = is_separator
         else:
             words.append(piece)
     return words
 
 
-def answer(root: click.Command, variable: str, instruction: str) -> int:
+def answer_shell(root: click.Command, variable: str, instruction: str) -> int:
     """
-    Answer the shell; of what is not a call of the program nothing is completed.
+    Answer the shell. A line that is not a valid call of the program gets no completions.
 
     Args:
         root: the program.
-        variable: of the environment, that holds the instruction.
-        instruction: what the shell asks.
+        variable: the environment variable that contains the instruction.
+        instruction: the request of the shell, such as ``bash_complete``.
 
     Returns:
         The exit code.
     """
-    add_completion_class(Bash)
+    add_completion_class(BashCompletion)
     try:
         return shell_complete(root, {"obj": Call()}, "rsmq", variable, instruction)
     except click.ClickException:
         return 0
 
 
-def queues(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """The queues whose names begin so; none if Redis does not answer at once."""
+def find_queues(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Return the queues whose names begin with a text; none if Redis does not answer in time."""
     call = ctx.ensure_object(Call)
-    times = {"socket_timeout": _PATIENCE, "socket_connect_timeout": _PATIENCE}
+    timeouts = {
+        "socket_timeout": _REDIS_TIMEOUT_SECONDS,
+        "socket_connect_timeout": _REDIS_TIMEOUT_SECONDS,
+    }
     try:
-        with call.open(options={"retry_deadline": 0, **times}) as rsmq:
+        with call.open(client_options={"retry_deadline": 0, **timeouts}) as rsmq:
             names = rsmq.list_queues()
     except (RedisError, RSMQError, OSError, Failed):
         return []
-    given = {ctx.params.get("queue"), *(ctx.params.get("queues") or ())}
+    present = {ctx.params.get("queue"), *(ctx.params.get("queues") or ())}
     return [
-        CompletionItem(name) for name in names if name.startswith(incomplete) and name not in given
+        CompletionItem(name)
+        for name in names
+        if name.startswith(incomplete) and name not in present
     ]
 
 
-def profiles(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """The profiles whose names begin so."""
+def find_profiles(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Return the profiles whose names begin with a text."""
     try:
         names = ctx.ensure_object(Call).config.profiles
     except Failed:

@@ -19,12 +19,12 @@ from rsmq.transport.url import redact
 
 class Failed(Exception):
     """
-    Ends the program with one line on the standard error.
+    An error that ends the program with one line on the standard error.
 
     Attributes:
         exit: the exit code.
-        code: a name for programs, as of an RSMQError.
-        hint: the rule and the way out; None without one.
+        code: the error code for programs, like that of an RSMQError.
+        hint: the rule, or what to do; None without one.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ErrorReport:
     """
-    What is told of an error.
+    The report of an error: its exit code, and the parts of its line.
 
     Attributes:
         exit: the exit code.
-        code: a name for programs.
+        code: the error code for programs.
         text: what is wrong.
-        hint: the rule and the way out; None without one.
+        hint: the rule, or what to do; None without one.
     """
 
     exit: Exit
@@ -64,20 +64,22 @@ class Ending:
         return escape_unprintable(line)
 
 
-#: What Redis adds to the error of a command that a script called.
-_OF_SCRIPTS = re.compile(
+#: The text that Redis adds to the error of a command if a script has called the command.
+_SCRIPT_LOCATION = re.compile(
     r"\.? script: [0-9a-f]{40}, on @user_script:\s?\d+\.?"
     r"|(ERR )?Error running script \(call to f_\w+\): |@user_script:\s?\d+:\s?-?"
 )
 
 
-#: Parameters of the library's methods, and what they are called here.
-_OPTIONS = {"max_messages": "-n", "count": "-n", "destination": "--to"}
-_PARAMETERS = re.compile(rf"\b({'|'.join(_OPTIONS)})(?= must be| is a whole| supplied| format)")
+#: Parameters of the methods of RSMQ, and the options of the command line for them.
+_OPTION_OF_PARAMETER = {"max_messages": "-n", "count": "-n", "destination": "--to"}
+_PARAMETERS = re.compile(
+    rf"\b({'|'.join(_OPTION_OF_PARAMETER)})(?= must be| is a whole| supplied| format)"
+)
 
 
-#: Words of the library's hints, and what a person at the command line says instead.
-_WORDS = {
+#: Terms in the hints of the library, and those of the command line that replace them.
+_COMMAND_LINE_TERMS = {
     "strict_names=False": "--any-names",
     "create_queue makes it": "rsmq create makes it",
     "list_queues shows what there is": "rsmq list shows what there is",
@@ -91,74 +93,76 @@ _WORDS = {
 }
 
 
-def ending_of(error: BaseException) -> Ending | None:
-    """What is told of an error; None of one that nobody foresaw."""
+def describe_error(error: BaseException) -> ErrorReport | None:
+    """Return the report of an error; None if the error is unexpected, which is a bug."""
     if isinstance(error, Failed):
-        return Ending(error.exit, error.code, str(error), error.hint)
+        return ErrorReport(error.exit, error.code, str(error), error.hint)
     if isinstance(error, KeyboardInterrupt):
-        return Ending(Exit.INTERRUPTED, "interrupted", "interrupted", None)
+        return ErrorReport(Exit.INTERRUPTED, "interrupted", "interrupted", None)
     if isinstance(error, RSMQError):
-        return _of_library(error)
+        return _describe_library_error(error)
     if isinstance(error, redis_errors.RedisError):
-        return _of_redis(error)
+        return _describe_redis_error(error)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
-        return Ending(Exit.USAGE, "file", f"{name}{error.strerror or error}", None)
+        return ErrorReport(Exit.USAGE, "file", f"{name}{error.strerror or error}", None)
     return None
 
 
-def _of_library(error: RSMQError) -> Ending:
+def _describe_library_error(error: RSMQError) -> ErrorReport:
     if isinstance(error, QueueNotFound):
         hint = f"There is no queue {error.value!r}: rsmq create makes it, rsmq list shows what is."
-        return Ending(Exit.QUEUE, error.code, str(error), hint)
+        return ErrorReport(Exit.QUEUE, error.code, str(error), hint)
     if isinstance(error, SourceNotFound):
-        return Ending(Exit.QUEUE, error.code, str(error), error.hint)
+        return ErrorReport(Exit.QUEUE, error.code, str(error), error.hint)
     if isinstance(error, QueueExists):
         hint = f"Queue {error.value!r} keeps its attributes: --exist-ok is content with that, "
         hint += "rsmq attributes changes them."
-        return Ending(Exit.QUEUE, error.code, str(error), hint)
-    text, hint = (_PARAMETERS.sub(_option, each) for each in (str(error), error.hint or ""))
-    return Ending(Exit.USAGE, error.code, text, worded(hint) or None)
+        return ErrorReport(Exit.QUEUE, error.code, str(error), hint)
+    text, hint = (
+        _PARAMETERS.sub(_replace_parameter, each) for each in (str(error), error.hint or "")
+    )
+    return ErrorReport(Exit.USAGE, error.code, text, translate_hint(hint) or None)
 
 
-def _option(found: re.Match[str]) -> str:
-    return _OPTIONS[found[0]]
+def _replace_parameter(found: re.Match[str]) -> str:
+    return _OPTION_OF_PARAMETER[found[0]]
 
 
-def worded(hint: str) -> str:
-    """A hint of the library in words of the command line."""
-    for word, ours in _WORDS.items():
-        hint = hint.replace(word, ours)
-    return _OF_SCRIPTS.sub("", hint)
+def translate_hint(hint: str) -> str:
+    """Return a hint of the library in the terms of the command line."""
+    for term, replacement in _COMMAND_LINE_TERMS.items():
+        hint = hint.replace(term, replacement)
+    return _SCRIPT_LOCATION.sub("", hint)
 
 
-def why_odd(error: Exception) -> str | None:
-    """Why a queue among others can't be read; None if more is wrong than that queue."""
+def explain_unreadable(error: Exception) -> str | None:
+    """Return why one queue can't be read; None if the error does not concern only that queue."""
     if isinstance(error, QueueNotFound):
         return "It is listed, and there is no such queue; rsmq doctor tells more"
     if isinstance(error, RSMQError) or is_limited_to_keys(error):
-        ending = ending_of(error)
-        return None if ending is None else f"{ending.text}; rsmq doctor tells more"
+        report = describe_error(error)
+        return None if report is None else f"{report.text}; rsmq doctor tells more"
     return None
 
 
-def _of_redis(error: redis_errors.RedisError) -> Ending:
+def _describe_redis_error(error: redis_errors.RedisError) -> ErrorReport:
     hint = " ".join(getattr(error, "__notes__", ())) or None
-    text = f"Redis: {_OF_SCRIPTS.sub('', str(error))}"
-    # Some that were answered are of the kinds of those that were not.
+    text = f"Redis: {_SCRIPT_LOCATION.sub('', str(error))}"
+    # redis-py derives some errors that Redis has answered from its ConnectionError.
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
-        if "HELLO must be called" in text or "Authentication required" in text:  # by the protocol
+        if "HELLO must be called" in text or "Authentication required" in text:  # RESP3 or RESP2
             text = "Redis: a password is needed"
-        return Ending(
+        return ErrorReport(
             Exit.REFUSED, "AUTH", text, "User and password stand in the url, of --url, RSMQ_URL "
             "or a profile."
         )  # fmt: skip
     if isinstance(error, redis_errors.BusyLoadingError | redis_errors.ResponseError):
         code = code_of(error)
-        return Ending(Exit.REFUSED, code if code.isupper() else "ERR", text, hint)
+        return ErrorReport(Exit.REFUSED, code if code.isupper() else "ERR", text, hint)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
-        return Ending(
+        return ErrorReport(
             Exit.UNREACHABLE, "unreachable", text, "The url is that of --url, RSMQ_URL or a "
             "profile, else redis://127.0.0.1:6379/0."
         )  # fmt: skip
-    return Ending(Exit.REFUSED, "redis", text, hint)
+    return ErrorReport(Exit.REFUSED, "redis", text, hint)

@@ -19,7 +19,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-#: The meaning of each code, for the help.
+#: The meaning of each exit code, as the help shows it.
 MEANINGS: dict[Exit, str] = {
     Exit.DONE: "done",
     Exit.NOT_ALL: "done, but not all; or there was nothing: an empty queue, an id that is not "

@@ -1,10 +1,15 @@
 """
 Output: lines for people, and with ``--json`` documents for programs.
 
-Bodies are bytes. For a person a body is one line that can't be mistaken: as it is if it is UTF-8,
-printable and not empty, has no space at its ends and does not begin like the other two forms; else
-as a JSON string if it is UTF-8; else as bytes of Python, b"...". In JSON it is ``body`` if it is
-UTF-8, else ``body_base64``.
+Bodies are bytes. For people, a body is one line, and different bodies have different lines. The
+line is the first of these forms that applies:
+
+- the text itself, if the body is UTF-8, printable and not empty, has no space at its ends, and
+  does not begin with ``"`` or ``b"``;
+- a JSON string, if the body is UTF-8;
+- a bytes literal of Python, b"...".
+
+In JSON, a body is the field ``body`` if it is UTF-8, else ``body_base64``.
 """
 
 from __future__ import annotations
@@ -23,11 +28,11 @@ from typing import Any
 
 from rsmq.model import Message, StoredMessage
 
-#: Milliseconds from which on digits tell nobody anything.
-_ABSURD = 10**18
+#: A number of ms that is not a date has all its digits up to here, and three digits beyond.
+_MAX_EXACT_MS = 10**18
 
-#: Columns that a body has in any case.
-_LEAST = 20
+#: A body gets at least so many columns of the terminal, even if the line needs a second row.
+_MIN_BODY_COLUMNS = 20
 
 
 class Output:
@@ -35,7 +40,7 @@ class Output:
     The standard output of a call.
 
     Attributes:
-        as_json: whether it is for a program.
+        as_json: whether the output is JSON, for a program.
     """
 
     def __init__(self, *, as_json: bool) -> None:
@@ -43,102 +48,106 @@ class Output:
 
     @property
     def width(self) -> int | None:
-        """Columns of the terminal; None where a program reads, which gets all."""
+        """The columns of the terminal; None if the output is JSON or not a terminal."""
         if self.as_json or not sys.stdout.isatty():
             return None
         return shutil.get_terminal_size().columns
 
     def result(self, value: Any, lines: str | Iterable[str]) -> None:
         """
-        Write what came out: one JSON document, or lines.
+        Write a result: one JSON document, or lines.
 
         Args:
-            value: what JSON has of it; messages and attributes of the library are allowed in it.
-            lines: the same for a person, without line ends.
+            value: the result for JSON. It may contain messages and dataclasses of the library.
+            lines: the result for people; lines without line ends.
         """
         if self.as_json:
-            self.write(json.dumps(plain(value)).encode() + b"\n")
+            self.write(json.dumps(to_json_value(value)).encode() + b"\n")
         else:
             for line in [lines] if isinstance(lines, str) else lines:
-                self.write(_encoded(line) + b"\n")
+                self.write(_encode(line) + b"\n")
 
     @contextmanager
-    def listed(self) -> Iterator[Callable[[Iterable[str]], None]]:
+    def list_writer(self) -> Iterator[Callable[[Iterable[str]], None]]:
         """
-        Write texts as they come: with ``--json`` one array, whole also if an error ends it.
+        Write texts one after the other: as lines, or with ``--json`` as one array.
+
+        The array is closed even if an error ends the block.
 
         Yields:
-            A function that takes some of them, and lets them go out.
+            A function that writes texts and flushes the output.
         """
         separator = b"["
 
-        def tell(texts: Iterable[str]) -> None:
+        def write_texts(texts: Iterable[str]) -> None:
             nonlocal separator
             for text in texts:
                 if self.as_json:
                     self.write(separator + json.dumps(text).encode())
                     separator = b", "
                 else:
-                    self.write(_encoded(text) + b"\n")
+                    self.write(_encode(text) + b"\n")
             self.flush()
 
         try:
-            yield tell
+            yield write_texts
         finally:
             if self.as_json:
                 self.write(b"[]\n" if separator == b"[" else b"]\n")
 
     def note(self, text: str) -> None:
-        """Tell a person something beside the result, on the standard error."""
+        """Write a line for people on the standard error. With ``--json`` nothing is written."""
         if not self.as_json:
             sys.stdout.flush()
             print(text, file=sys.stderr, flush=True)
 
     def write(self, data: bytes) -> None:
-        """Write bytes as they are."""
+        """Write bytes unchanged."""
         sys.stdout.buffer.write(data)
 
     def flush(self) -> None:
-        """Let all that was written go out."""
+        """Flush the standard output."""
         sys.stdout.flush()
 
     @contextmanager
     def progress(
-        self, what: str, total: float | None = None, *, unit: str = "messages"
+        self, label: str, total: float | None = None, *, unit: str = "messages"
     ) -> Iterator[Callable[[float], None]]:
         """
-        A bar on the standard error, with rate and time left; nothing where that is not a terminal.
+        Show a progress bar on the standard error, with the rate and the remaining time.
+
+        Nothing is shown with ``--json``, or if the standard error is not a terminal.
 
         Args:
-            what: what goes on, in a word or two.
-            total: when it is done, in units; None if unknown.
-            unit: what is counted.
+            label: the name of the work, in a word or two.
+            total: the amount of work, in units; None if unknown.
+            unit: the name of the units.
 
         Yields:
-            A function that is told how many more are done.
+            A function that adds a number of units that are done.
         """
         if self.as_json or not sys.stderr.isatty():
             yield lambda _: None
             return
-        from rsmq.cli.app.progress_bar import bar  # noqa: PLC0415 - rich takes time to import
+        from rsmq.cli.app.progress_bar import show_bar  # noqa: PLC0415 - rich takes time to import
 
-        with bar(what, total, unit) as advance:
+        with show_bar(label, total, unit) as advance:
             yield advance
 
 
-def _encoded(line: str) -> bytes:
+def _encode(line: str) -> bytes:
     return line.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
 
 
-def shown(text: str) -> str:
-    """A name or a text as one line that can't be mistaken."""
-    return text if _is_plain(text) else _quoted(text)
+def format_text(text: str) -> str:
+    """Return a name or another text as one unambiguous line; see the module."""
+    return text if _is_unambiguous(text) else _quote(text)
 
 
-def shown_body(raw: bytes) -> str:
-    """A body as one line that can't be mistaken; see the module."""
+def format_body(raw: bytes) -> str:
+    """Return a body as one unambiguous line; see the module."""
     try:
-        return shown(raw.decode())
+        return format_text(raw.decode())
     except UnicodeDecodeError:
         text = repr(raw)[2:-1]
         if repr(raw)[1] == "'":
@@ -146,89 +155,104 @@ def shown_body(raw: bytes) -> str:
         return f'b"{text}"'
 
 
-def shortened(line: str, width: int | None, *, behind: int) -> str:
+def truncate(line: str, width: int | None, *, keep: int) -> str:
     """
-    A line that fits into a row of a terminal, or in few rows of a narrow one.
+    Return a line, truncated so that it fits into the rows of a terminal.
+
+    The line may fill as many rows as its kept part and 20 further columns need; on a wide terminal
+    this is one row. An ellipsis replaces the text that is cut off.
 
     Args:
         line: the line.
-        width: columns of the terminal; None leaves the line as it is.
-        behind: how many characters stay in any case, and some of what follows them.
+        width: the columns of the terminal; with None the line is not truncated.
+        keep: the number of characters at its start that are never cut off.
     """
     if width is None or width < 1:
         return line
-    head = sum(map(_columns, line[:behind]))
-    room = math.ceil((head + _LEAST) / width) * width - head
-    if sum(map(_columns, line[behind:])) <= room:
+    kept_columns = sum(map(_character_columns, line[:keep]))
+    free_columns = math.ceil((kept_columns + _MIN_BODY_COLUMNS) / width) * width - kept_columns
+    if sum(map(_character_columns, line[keep:])) <= free_columns:
         return line
-    room -= 1  # for the ellipsis
-    end = behind
-    while end < len(line) and (room := room - _columns(line[end])) >= 0:
-        end += 1
-    return f"{line[:end]}…" if end < len(line) else line
+    free_columns -= 1  # for the ellipsis
+    stop = keep
+    while stop < len(line) and (free_columns := free_columns - _character_columns(line[stop])) >= 0:
+        stop += 1
+    return f"{line[:stop]}…" if stop < len(line) else line
 
 
-def _columns(character: str) -> int:
+def _character_columns(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _is_plain(text: str) -> bool:
+def _is_unambiguous(text: str) -> bool:
     return (
         text != "" and text.isprintable() and text == text.strip()
         and not text.startswith(('"', 'b"'))
     )  # fmt: skip
 
 
-def _quoted(text: str) -> str:
-    told = json.dumps(text, ensure_ascii=False)
-    return told if told.isprintable() else json.dumps(text)
+def _quote(text: str) -> str:
+    quoted = json.dumps(text, ensure_ascii=False)
+    return quoted if quoted.isprintable() else json.dumps(text)
 
 
-def counted(number: int, what: str = "message") -> str:
-    """So many of something, as "1 message" or "1,000 messages"."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
+def format_count(number: int, noun: str = "message") -> str:
+    """Return a number with a noun, as in "1 message" or "1,000 messages"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def shown_time(ms: float | None) -> str:
-    """Unix ms as a time in UTC, to the second; a dash for None."""
+def format_time(ms: float | None) -> str:
+    """
+    Return a Unix time in ms as a time in UTC, to the second; a dash for None.
+
+    A time outside the years 1 to 9999 is returned as the number, with the unit ms.
+    """
     if ms is None:
         return "-"
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, OSError, ValueError):
-        return f"{ms:.0f} ms" if abs(ms) < _ABSURD else f"{ms:.3g} ms"
+        return f"{ms:.0f} ms" if abs(ms) < _MAX_EXACT_MS else f"{ms:.3g} ms"
 
 
-def table(
-    names: Sequence[str], rows: Iterable[Sequence[Any]], *, numbers: Container[int] = ()
+def format_table(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], *, number_columns: Container[int] = ()
 ) -> list[str]:
     """
-    Lines with a heading: numbers stand at the right of their column, None is a dash.
+    Return the lines of a table, with a heading.
+
+    Columns that contain only numbers are aligned to the right; None is a dash.
 
     Args:
-        names: of the columns; the last one is not padded, so that bodies go there.
-        rows: of each a value for each column.
-        numbers: columns of texts that stand at the right too.
+        names: the names of the columns. Trailing spaces are removed, so bodies belong in the last.
+        rows: the values of each row, one for each column.
+        number_columns: the indexes of columns whose texts are also aligned to the right.
     """
-    values = list(rows)
-    cells = [[name.upper() for name in names], *([cell(value) for value in row] for row in values)]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(names))]
-    right = [
-        at in numbers
-        or (bool(values) and all(isinstance(row[at], int | float | None) for row in values))
-        for at in range(len(names))
+    row_values = list(rows)
+    cells = [
+        [name.upper() for name in names],
+        *([format_cell(value) for value in row] for row in row_values),
     ]
-    return ["  ".join(map(_padded, row, widths, right)).rstrip() for row in cells]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
+    align_right = [
+        column in number_columns
+        or (
+            bool(row_values)
+            and all(isinstance(row[column], int | float | None) for row in row_values)
+        )
+        for column in range(len(names))
+    ]
+    return ["  ".join(map(_pad, row, widths, align_right)).rstrip() for row in cells]
 
 
-def _padded(cell: str, width: int, right: bool) -> str:  # noqa: FBT001 - mapped
-    return cell.rjust(width) if right else cell.ljust(width)
+def _pad(cell: str, width: int, align_right: bool) -> str:  # noqa: FBT001 - mapped
+    return cell.rjust(width) if align_right else cell.ljust(width)
 
 
-def cell(value: Any) -> str:
-    """A value in a table."""
+def format_cell(value: Any) -> str:
+    """Return a value as the text of a table cell."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -236,44 +260,44 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """
-    A value as JSON can hold it.
+    Convert a value for JSON.
 
-    Fields have the names of the Python attributes; times are ISO 8601, bodies as the module says.
+    A dataclass becomes an object whose keys are the names of its public fields. A datetime becomes
+    a text in ISO 8601. For the bodies of messages see the module.
     """
     if isinstance(value, Message | StoredMessage):
-        return _message(value)
+        return _message_fields(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: plain(getattr(value, field.name))
+            field.name: to_json_value(getattr(value, field.name))
             for field in dataclasses.fields(value)
             if not field.name.startswith("_")
         }
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: to_json_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [to_json_value(each) for each in value]
     if isinstance(value, datetime):
         return value.isoformat()
     return value
 
 
-def _message(message: Message | StoredMessage) -> dict[str, Any]:
-    known: dict[str, Any] = {"queue": message.queue, "id": message.id, **body_of(message.raw)}
-    known |= {
+def _message_fields(message: Message | StoredMessage) -> dict[str, Any]:
+    fields: dict[str, Any] = {"queue": message.queue, "id": message.id, **_body_fields(message.raw)}
+    fields |= {
         "receive_count": message.receive_count,
         "first_received_ms": message.first_received_ms,
         "sent_ms": message.sent_ms,
     }
     if isinstance(message, StoredMessage):
         for name in ("state", "visible_at_ms", "last_received_ms", "reason"):
-            known[name] = plain(getattr(message, name))
-    return known
+            fields[name] = to_json_value(getattr(message, name))
+    return fields
 
 
-def body_of(raw: bytes) -> dict[str, str]:
-    """A body for JSON."""
+def _body_fields(raw: bytes) -> dict[str, str]:
     try:
         return {"body": raw.decode()}
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
 """
 The configuration file and its profiles: a url, a namespace, and whether any name is allowed.
 
-    profile = "local"              # the one that counts where nothing else is said
+    profile = "local"              # the default profile
 
     [profiles.local]
     url = "redis://127.0.0.1:6379/0"
@@ -29,12 +29,12 @@ _KEYS: dict[str, type] = {"url": str, "ns": str, "any_names": bool}
 @dataclass(frozen=True, slots=True)
 class Profile:
     """
-    What a profile says; None where it says nothing.
+    A profile. Settings that it does not contain are None.
 
     Attributes:
-        url: of Redis.
+        url: the URL of Redis.
         ns: the namespace.
-        any_names: whether queue names go that Node would refuse.
+        any_names: whether queue names are allowed that the Node client refuses.
     """
 
     url: str | None = None
@@ -48,9 +48,9 @@ class Config:
     The configuration file.
 
     Attributes:
-        path: where it is, or would be.
-        profiles: by name.
-        default: the name of the one that counts where nothing else is said; None without one.
+        path: the path of the file, which need not exist.
+        profiles: the profiles by name.
+        default: the name of the profile to use if none is named elsewhere; None without one.
     """
 
     path: Path
@@ -59,23 +59,23 @@ class Config:
 
     def profile(self, name: str) -> Profile:
         """
-        A profile.
+        Return a profile.
 
         Raises:
-            Failed: there is none of this name.
+            Failed: there is no profile of this name.
         """
         if name in self.profiles:
             return self.profiles[name]
-        known = ", ".join(sorted(self.profiles)) or "none"
+        names = ", ".join(sorted(self.profiles)) or "none"
         raise Failed(
             f"There is no profile {name!r} in {self.path}",
             code="profile",
-            hint=f"It has: {known}. A profile is a table [profiles.{name}] with url and ns.",
+            hint=f"It has: {names}. A profile is a table [profiles.{name}] with url and ns.",
         )
 
 
 def config_path() -> Path:
-    """Where the configuration file is, or would be."""
+    """Return the path of the configuration file, which need not exist."""
     if named := os.environ.get("RSMQ_CONFIG"):
         return Path(named)
     folder = os.environ.get("XDG_CONFIG_HOME")
@@ -84,11 +84,11 @@ def config_path() -> Path:
 
 def read_config() -> Config:
     """
-    The configuration file; an empty one where there is none.
+    Read the configuration file. A missing file counts as an empty one.
 
     Raises:
-        Failed: RSMQ_CONFIG names a file that is not there; the file can't be read, is not TOML, or
-            holds something else than profiles.
+        Failed: RSMQ_CONFIG names a file that does not exist; the file can't be read, is not TOML,
+            or contains a key or a type that is not allowed.
     """
     path = config_path()
     try:
@@ -102,32 +102,34 @@ def read_config() -> Config:
     except (OSError, UnicodeDecodeError) as error:
         raise Failed(f"{path} can't be read: {error}", code="config") from None
     try:
-        found = tomllib.loads(text)
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise Failed(f"{path} is no TOML: {error}", code="config") from None
-    return _config(path, found)
+    return _parse_config(path, document)
 
 
-def _config(path: Path, found: dict[str, Any]) -> Config:
-    _known(path, "", found, {"profile": str, "profiles": dict})
-    profiles = found.get("profiles", {})
-    _known(path, "profiles.", profiles, dict.fromkeys(profiles, dict))
-    for name, each in profiles.items():
-        _known(path, f"profiles.{name}.", each, _KEYS)
-    made = {name: Profile(**each) for name, each in profiles.items()}
-    return Config(path, made, found.get("profile"))
+def _parse_config(path: Path, document: dict[str, Any]) -> Config:
+    _check_keys(path, "", document, {"profile": str, "profiles": dict})
+    profiles = document.get("profiles", {})
+    _check_keys(path, "profiles.", profiles, dict.fromkeys(profiles, dict))
+    for name, values in profiles.items():
+        _check_keys(path, f"profiles.{name}.", values, _KEYS)
+    profiles_by_name = {name: Profile(**values) for name, values in profiles.items()}
+    return Config(path, profiles_by_name, document.get("profile"))
 
 
-_KINDS = {str: "a text", bool: "true or false", dict: "a table"}
+_TYPE_NAMES = {str: "a text", bool: "true or false", dict: "a table"}
 
 
-def _known(path: Path, place: str, found: dict[str, Any], keys: Mapping[str, type]) -> None:
-    for key, value in found.items():
+def _check_keys(
+    path: Path, prefix: str, document: dict[str, Any], keys: Mapping[str, type]
+) -> None:
+    for key, value in document.items():
         if key not in keys:
             raise Failed(
-                f"{path}: the key {place}{key} is not known",
+                f"{path}: the key {prefix}{key} is not known",
                 code="config",
                 hint=f"Known here: {', '.join(keys)}.",
             )
         if not isinstance(value, keys[key]):
-            raise Failed(f"{path}: {place}{key} must be {_KINDS[keys[key]]}", code="config")
+            raise Failed(f"{path}: {prefix}{key} must be {_TYPE_NAMES[keys[key]]}", code="config")

@@ -5,18 +5,22 @@ How a command is written:
 
 - Each group of commands is one module. ``command_table.py`` lists the module of each command, and
   its summary.
-- ``@command("name", "rsmq name example", ...)`` makes the function a click command with the options
-  for every command; ``queue_argument()``, ``vt_option()``, ``yes_option()`` and their like stand in
-  ``command.py``. The docstring is the help, its first line the summary of the table.
-- ``@click.pass_obj`` hands it the ``Call``. ``call.open()`` is a client whose bodies are bytes
-  (``message.raw``); ``with`` closes it. ``call.confirm(question, yes=yes)`` asks before something
-  is lost. ``call.out`` writes: ``result(value, lines)`` is one JSON document with ``--json``, else
-  lines; ``note(text)`` is for a person, on the standard error; ``progress(...)`` a bar there.
-  ``shown``, ``shown_body``, ``shown_time`` and ``table`` of ``output.py`` make text of values.
-- It returns an exit code of ``exit_codes.py``; None is DONE. It raises errors: those of the library
-  and of redis-py as they are, ``Failed(text, hint=...)`` for the rest. ``run.py`` makes a line and
-  an exit code of each.
-- Nothing that takes long is imported at the top of a module: rich, the worker, Spark.
+- ``@command("name", "rsmq name example", ...)`` turns the function into a click command with the
+  options for every command. ``command.py`` has ``queue_argument()``, ``vt_option()``,
+  ``yes_option()`` and others. The docstring is the help text; its first line is the summary in the
+  table.
+- ``@click.pass_obj`` passes the ``Call`` to the function. ``call.open()`` returns a client whose
+  bodies are bytes (``message.raw``); ``with`` closes it. ``call.confirm(question, yes=yes)`` asks
+  before data is removed.
+- ``call.out`` writes. ``result(value, lines)`` writes one JSON document with ``--json``, else
+  lines. ``note(text)`` writes a line for people on the standard error, and ``progress(...)`` shows
+  a bar there. ``format_text``, ``format_body``, ``format_time`` and ``format_table`` of
+  ``output.py`` turn values into text.
+- The function returns an exit code of ``exit_codes.py``; None is DONE. It does not catch errors of
+  the library and of redis-py, and raises ``Failed(text, hint=...)`` for all others. ``run.py``
+  turns each error into a line and an exit code.
+- A module that takes long to import is not imported at the top of a module: rich, the worker,
+  Spark.
 """
 
 from __future__ import annotations
@@ -33,15 +37,16 @@ from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.run import run_program
 
-#: Set by the script that ``rsmq completion`` prints.
-COMPLETE = "_RSMQ_COMPLETE"
+#: The environment variable that the script of ``rsmq completion`` sets to ask for completions.
+COMPLETION_VARIABLE = "_RSMQ_COMPLETE"
 
 _HELP = """
 RSMQ queues on Redis.
 
-The place of the queues is that of the options, else of RSMQ_URL and RSMQ_NS, else of a profile
-(--profile, RSMQ_PROFILE, or the default one) of the configuration file, RSMQ_CONFIG or
-~/.config/rsmq/config.toml. A profile given with --profile goes before the environment.
+The server and the namespace are those of --url and --ns, else of RSMQ_URL and RSMQ_NS, else of a
+profile (--profile, RSMQ_PROFILE, or the default profile) of the configuration file, which is
+RSMQ_CONFIG or ~/.config/rsmq/config.toml. A profile of --profile has precedence over RSMQ_URL and
+RSMQ_NS.
 """
 
 root = Root(
@@ -62,28 +67,30 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Run the program.
 
     Args:
-        arguments: those of the command line; None is sys.argv's.
+        arguments: the arguments of the command line; None takes those of the process.
 
     Returns:
         The exit code.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if instruction := os.environ.get(COMPLETE):
-        from rsmq.cli.app.completion import answer  # noqa: PLC0415 - only the shell asks
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if instruction := os.environ.get(COMPLETION_VARIABLE):
+        from rsmq.cli.app.completion import answer_shell  # noqa: PLC0415 - only the shell asks
 
-        return answer(root, COMPLETE, instruction)
+        return answer_shell(root, COMPLETION_VARIABLE, instruction)
     call = Call()
     return run_program(
-        "rsmq", lambda: _invoke(call, given), as_json=lambda: call.as_json or _asks_for_json(given)
+        "rsmq",
+        lambda: _invoke(call, words),
+        as_json=lambda: call.as_json or _has_json_option(words),
     )
 
 
-def _invoke(call: Call, given: list[str]) -> int:
+def _invoke(call: Call, words: list[str]) -> int:
     try:
-        with root.make_context("rsmq", given, obj=call) as ctx:
+        with root.make_context("rsmq", words, obj=call) as ctx:
             return int(root.invoke(ctx) or Exit.DONE)
-    except click.exceptions.Exit as ended:  # of --help and --version
-        return ended.exit_code
+    except click.exceptions.Exit as exit_request:  # of --help and --version
+        return exit_request.exit_code
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
@@ -92,7 +99,7 @@ def _invoke(call: Call, given: list[str]) -> int:
         raise Failed(error.format_message(), hint=hint) from None
 
 
-def _asks_for_json(given: list[str]) -> bool:
-    """Whether arguments that could not be read ask for JSON."""
-    end = given.index("--") if "--" in given else len(given)
-    return "--json" in given[:end]
+def _has_json_option(words: list[str]) -> bool:
+    """Return whether arguments that could not be parsed contain ``--json``."""
+    end = words.index("--") if "--" in words else len(words)
+    return "--json" in words[:end]

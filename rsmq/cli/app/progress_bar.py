@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 
-class _Rate(ProgressColumn):
+class _RateColumn(ProgressColumn):
     def __init__(self, unit: str) -> None:
         super().__init__()
         self._unit = unit
@@ -26,11 +26,26 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def bar(what: str, total: float | None, unit: str) -> Iterator[Callable[[float], None]]:
-    """A bar on the standard error; a function that is told how many more are done."""
-    columns = TextColumn("{task.description}"), BarColumn(), _Rate(unit), TimeRemainingColumn()
+def show_bar(label: str, total: float | None, unit: str) -> Iterator[Callable[[float], None]]:
+    """
+    Show a progress bar on the standard error.
+
+    Args:
+        label: the name of the work.
+        total: the amount of work, in units; None if unknown.
+        unit: the name of the units.
+
+    Yields:
+        A function that adds a number of units that are done.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        _RateColumn(unit),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(label, total=total)
 
         def advance(number: float) -> None:
             progress.advance(task, number)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from rsmq.cli.app.errors import ending_of
+from rsmq.cli.app.errors import describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.standard_streams import complete_streams
 
@@ -29,24 +29,24 @@ def run_program(name: str, call: Callable[[], int], *, as_json: Callable[[], boo
         complete_streams()
         code = call()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the output has ended
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         _discard_output()
         return Exit.DONE
     except BaseException as error:  # noqa: BLE001 - raised again if it is not expected
-        return _report(error, name, as_json=as_json())
+        return _report_error(error, name, as_json=as_json())
     return code
 
 
-def _report(error: BaseException, name: str, *, as_json: bool) -> int:
+def _report_error(error: BaseException, name: str, *, as_json: bool) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         _discard_output()
-    ending = ending_of(error)
-    if ending is None:
+    report = describe_error(error)
+    if report is None:
         raise error
-    print(ending.line(as_json=as_json, program=name), file=sys.stderr, flush=True)
-    return ending.exit
+    print(report.line(as_json=as_json, program=name), file=sys.stderr, flush=True)
+    return report.exit
 
 
 def _discard_output() -> None:

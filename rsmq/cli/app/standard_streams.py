@@ -1,5 +1,5 @@
 """
-The standard streams of a process that was started without some, as by ``rsmq list >&-``.
+Replacements for standard streams that the process was started without, as in ``rsmq list >&-``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from rsmq.cli.app.errors import Failed
 
 
-class _Closed(io.RawIOBase):
-    """An input that can't be read."""
+class _ClosedInput(io.RawIOBase):
+    """A standard input that raises an error when it is read."""
 
     def readable(self) -> bool:
         return True
@@ -24,29 +24,29 @@ class _Closed(io.RawIOBase):
 
 def complete_streams() -> None:
     """
-    Give the process streams for those that are closed.
+    Replace closed standard streams.
 
-    What is written to a closed standard error goes nowhere; who reads a closed standard input gets
-    an error.
+    Text for a closed standard error is discarded. Reading from a closed standard input raises
+    ``Failed``.
 
     Raises:
-        Failed: the standard output is closed. Nothing was done yet: what a receive brings would
-            be lost.
+        Failed: the standard output is closed. It is raised before the program does anything,
+            because the messages that a command receives would be lost.
     """
-    # In this order: what is opened first gets the first number that is free.
+    # In this order: each open() gets the lowest free file descriptor.
     if sys.stdin is None:
         os.open(os.devnull, os.O_RDONLY)
-        sys.stdin = io.TextIOWrapper(io.BufferedReader(_Closed()))
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(_ClosedInput()))
     output = sys.stdout
     if output is None:
-        sys.stdout = _nowhere()
+        sys.stdout = _open_null_output()
     if sys.stderr is None:
-        sys.stderr = _nowhere()
+        sys.stderr = _open_null_output()
     if output is None:
         raise Failed(
             "The standard output is closed", code="file", hint="Nothing was done. > /dev/null does."
         )
 
 
-def _nowhere() -> io.TextIOWrapper:
+def _open_null_output() -> io.TextIOWrapper:
     return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")

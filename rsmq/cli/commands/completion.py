@@ -19,15 +19,15 @@ from rsmq.cli.app.errors import Failed
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """
-    Print a script for the shell.
+    Print the completion script of a shell.
 
-    With it TAB completes commands, options, queues and profiles.
+    In a shell that has run the script, TAB completes commands, options, queues and profiles.
     """
-    found = get_completion_class(shell)
-    if found is None:
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
         raise Failed(f"click knows no {shell}")
-    # The script alone: click's way to it runs bash, to warn of old ones.
+    # Only the script: click's source() also runs bash, to warn of old versions.
     print(
-        found.source_template
-        % found(click.Command("rsmq"), {}, "rsmq", "_RSMQ_COMPLETE").source_vars()
+        completion_class.source_template
+        % completion_class(click.Command("rsmq"), {}, "rsmq", "_RSMQ_COMPLETE").source_vars()
     )

@@ -9,8 +9,8 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, complete_queues, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import shown
-from rsmq.cli.commands.messages import of_ids
+from rsmq.cli.app.output import format_text
+from rsmq.cli.commands.messages import run_on_ids
 
 
 @command(
@@ -23,7 +23,7 @@ from rsmq.cli.commands.messages import of_ids
 @queue_argument("target", required=False, metavar="[DEAD_LETTER_QUEUE]")
 @click.option(
     "--max-receives", type=int, metavar="N",
-    help="How often a message may be received, 1 to 1,000,000; from 3 on is prudent.",
+    help="How often a message may be received, 1 to 1,000,000; use 3 or more.",
 )  # fmt: skip
 @click.option("--remove", is_flag=True, help="Remove the policy.")
 @click.pass_obj
@@ -33,8 +33,8 @@ def dead_letter(
     """
     Show, set or remove a queue's dead-letter policy.
 
-    A receive moves a message that was received so often to the DEAD_LETTER_QUEUE, which must exist,
-    instead of delivering it.
+    A message that was received --max-receives times is not delivered again: the next receive moves
+    it to the DEAD_LETTER_QUEUE, which must exist.
     """
     if (target is None) is not (max_receives is None):
         raise click.UsageError("A policy is a DEAD_LETTER_QUEUE and --max-receives.")
@@ -42,57 +42,60 @@ def dead_letter(
         raise click.UsageError("--remove stands alone.")
     with call.open() as rsmq:
         if remove or target is not None:
-            known = rsmq.set_dead_letter_policy(queue, target, max_receives)
+            attributes = rsmq.set_dead_letter_policy(queue, target, max_receives)
         else:
-            known = rsmq.get_queue_attributes(queue)
-    told = {"queue": queue, "dead_letter_queue": known.dead_letter_queue}
-    if known.dead_letter_queue is None:
-        line = f"{shown(queue)}: no dead-letter policy"
+            attributes = rsmq.get_queue_attributes(queue)
+    fields = {"queue": queue, "dead_letter_queue": attributes.dead_letter_queue}
+    if attributes.dead_letter_queue is None:
+        line = f"{format_text(queue)}: no dead-letter policy"
     else:
-        line = f"{shown(queue)}: to {shown(known.dead_letter_queue)} after "
-        line += f"{known.max_receives} receives"
-    call.out.result({**told, "max_receives": known.max_receives}, line)
+        line = f"{format_text(queue)}: to {format_text(attributes.dead_letter_queue)} after "
+        line += f"{attributes.max_receives} receives"
+    call.out.result({**fields, "max_receives": attributes.max_receives}, line)
 
 
 @command("sweep", "rsmq sweep orders")
 @queue_argument()
 @click.option(
     "--number", "-n", type=int, default=1000, show_default=True, metavar="N",
-    help="How many at most, 1 to 10,000.",
+    help="The highest number of messages, 1 to 10,000.",
 )  # fmt: skip
 @click.pass_obj
 def sweep(call: Call, queue: str, number: int) -> None:
     """
-    Move what was received too often.
+    Move messages that were received too often.
 
-    For queues whose consumers are programs that don't know dead-letter policies. Prints the ids of
-    the messages that it moved; what somebody holds is left alone.
+    They are moved to the dead-letter queue. Use it for queues whose consumers do not apply
+    dead-letter policies. It prints the ids of the moved messages. Messages that are in flight are
+    not moved.
     """
     with call.open() as rsmq:
         ids = rsmq.sweep_dead_letters(queue, number)
-    call.out.result(ids, map(shown, ids))
+    call.out.result(ids, map(format_text, ids))
 
 
 @command("redrive", "rsmq redrive orders-dead", "rsmq redrive orders-dead --to orders -n 100")
 @queue_argument(metavar="DEAD_LETTER_QUEUE")
 @click.option(
     "--to", "destination", metavar="QUEUE", shell_complete=complete_queues,
-    help="Where they go; by default to the one queue whose policy names this one.",
+    help="The target; by default the only queue whose policy names this dead-letter queue.",
 )  # fmt: skip
-@click.option("--number", "-n", type=int, metavar="N", help="How many at most; all by default.")
+@click.option(
+    "--number", "-n", type=int, metavar="N", help="The highest number of messages; all by default."
+)
 @click.pass_obj
 def redrive(call: Call, queue: str, destination: str | None, number: int | None) -> Exit | None:
     """
-    Send dead letters anew.
+    Send dead letters again, with new ids.
 
-    Each gets a new id and no counters. Prints of each the old id and the new one. Exit code 1 if
-    there was none.
+    The receive count of each starts at 0 again. It prints the old and the new id of each message.
+    The exit code is 1 if there are no messages.
     """
     with call.open() as rsmq:
         ids = rsmq.redrive_messages(queue, destination, max_messages=number)
     call.out.result(
         [{"id": old, "new_id": new} for old, new in ids],
-        [f"{shown(old)}  {new}" for old, new in ids],
+        [f"{format_text(old)}  {new}" for old, new in ids],
     )
     return None if ids else Exit.NOT_ALL
 
@@ -102,14 +105,17 @@ def redrive(call: Call, queue: str, destination: str | None, number: int | None)
 @ids_argument()
 @click.option(
     "--to", "destination", required=True, metavar="QUEUE", shell_complete=complete_queues,
-    help="Where they go.",
+    help="The target queue.",
 )  # fmt: skip
 @click.pass_obj
 def move(call: Call, queue: str, ids: tuple[str, ...], destination: str) -> Exit | None:
     """
     Move messages to another queue.
 
-    With their ids and counters, whoever holds them. Exit code 1 if one of them is not in the queue.
+    They keep their ids and counters. Messages that are in flight are moved too. The exit code is 1
+    if a message is not in the queue.
     """
     with call.open() as rsmq:
-        return of_ids(call, ids, "moved", lambda some: rsmq.move_messages(queue, destination, some))
+        return run_on_ids(
+            call, ids, "moved", lambda batch: rsmq.move_messages(queue, destination, batch)
+        )

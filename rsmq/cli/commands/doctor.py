@@ -15,20 +15,20 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queues_argument, yes_option
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import shown
+from rsmq.cli.app.output import format_text
 from rsmq.client import RSMQ
 from rsmq.doctor import Finding, Repair, Report, examine, repair
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.errors import QueueNotFound
 
-#: A repair may uncover what is for the next: a restored body, a bad counter.
-_ROUNDS = 3
+#: A repair may reveal the next fault, so repairs are repeated: a restored body, a bad counter.
+_MAX_ROUNDS = 3
 
-#: Queues that are named of a fault that is left.
-_NAMED = 5
+#: For a fault that remains, at most so many queues are named.
+_MAX_QUEUES_NAMED = 5
 
-#: What a repair mends as a whole, whatever the number of the finding counts.
-_WHOLE = {
+#: Faults that are repaired as a whole, so the number of the finding is not the number repaired.
+_REPAIRED_AS_A_WHOLE = {
     "expiring", "half-queue", "messages-without-queue", "unlisted-queue", "listed-without-queue",
     "dead-letter-gone",
 }  # fmt: skip
@@ -45,10 +45,10 @@ _BY_HAND = re.compile("By hand[:,] ")
     "rsmq doctor orders --also orphan-body:remove --yes",
 )
 @queues_argument(required=False)
-@click.option("--fix", is_flag=True, help="Repair what is safe to repair.")
+@click.option("--fix", is_flag=True, help="Do all safe repairs.")
 @click.option(
     "--also", multiple=True, type=click.Choice(list(OPT_IN_REPAIRS)), metavar="REPAIR",
-    help="Do this repair too, which someone has to decide on; may be given several times. One of "
+    help="Do this repair too, which needs a decision; repeatable. One of "
     f"{', '.join(OPT_IN_REPAIRS)}.",
 )  # fmt: skip
 @yes_option()
@@ -57,88 +57,88 @@ def doctor(
     call: Call, queues: tuple[str, ...], also: tuple[str, ...], *, fix: bool, yes: bool
 ) -> Exit | None:
     """
-    Look for faults of the server and of queues.
+    Check the server and queues for faults.
 
-    Without a QUEUE it looks at all of the namespace, those that are not listed too. Nothing is
-    changed without --fix or --also; both ask first. A repair that is safe takes no message, no body
-    and no receive count that can be counted up. Other programs may go on meanwhile.
+    Without a QUEUE it checks all queues of the namespace, also those that are not listed. Without
+    --fix or --also nothing is changed; both ask first. A safe repair removes no message, no body
+    and no valid receive count. Other programs can use the queues meanwhile.
 
-    Ends with 1 where errors or warnings are left; notes are no faults.
+    The exit code is 1 if errors or warnings remain. Notes are not faults.
     """
     with call.open() as rsmq:
-        report = _examined(call, rsmq, queues or None)
+        report = _examine(call, rsmq, queues or None)
         if not call.as_json:
-            call.out.result(None, _lines(report))
+            call.out.result(None, _report_lines(report))
         left, done = report, list[Repair]()
         if fix or also:
-            left, done = _mended(call, rsmq, queues, report, also=also, fix=fix, yes=yes)
+            left, done = _repair_in_rounds(call, rsmq, queues, report, also=also, fix=fix, yes=yes)
     if call.as_json:
-        call.out.result(_told(report, done, left), ())
+        call.out.result(_as_document(report, done, left), ())
     return Exit.NOT_ALL if left.faults else None
 
 
-def _examined(call: Call, rsmq: RSMQ, queues: Sequence[str] | None) -> Report:
+def _examine(call: Call, rsmq: RSMQ, queues: Sequence[str] | None) -> Report:
     with call.out.progress("looking") as advance:
         return examine(rsmq, queues, progress=lambda _, number: advance(number))
 
 
-def _examined_again(call: Call, rsmq: RSMQ, queues: Sequence[str]) -> Report:
-    """After a repair, which may have left nothing of a queue."""
-    there = list(queues)
+def _examine_again(call: Call, rsmq: RSMQ, queues: Sequence[str]) -> Report:
+    """Examine again after a repair, and leave out queues that the repair has removed."""
+    existing = list(queues)
     while True:
         try:
-            return _examined(call, rsmq, there if queues else None)
-        except QueueNotFound as gone:
-            there.remove(str(gone.value))
+            return _examine(call, rsmq, existing if queues else None)
+        except QueueNotFound as error:
+            existing.remove(str(error.value))
 
 
-def _mended(
+def _repair_in_rounds(
     call: Call, rsmq: RSMQ, queues: Sequence[str], report: Report, *,
     also: Sequence[str], fix: bool, yes: bool,
 ) -> tuple[Report, list[Repair]]:  # fmt: skip
-    """What is left after repairs, and what they did."""
+    """Repair in rounds until nothing more is repaired; return the last report and the repairs."""
     done: list[Repair] = []
     left = report
-    # Once in a call: what was divided by 1000 may still look as if it should be.
-    asked_for: set[tuple[str, str | None]] = set()
-    for _ in range(_ROUNDS):
-        asked = [
+    # Each of them once in a call: a value that was divided by 1000 may still look too large.
+    requested: set[tuple[str, str | None]] = set()
+    for _ in range(_MAX_ROUNDS):
+        chosen_by_option = [
             each
             for each in left.findings
-            if set(each.ways) & set(also) and (each.code, each.queue) not in asked_for
+            if set(each.ways) & set(also) and (each.code, each.queue) not in requested
         ]
-        asked_for |= {(each.code, each.queue) for each in asked}
-        chosen = [each for each in left.findings if (fix and each.safe) or each in asked]
+        requested |= {(each.code, each.queue) for each in chosen_by_option}
+        chosen = [each for each in left.findings if (fix and each.safe) or each in chosen_by_option]
         if not chosen:
             break
         if not done:
             codes = ", ".join(dict.fromkeys(each.code for each in chosen))
             call.confirm(f"Repair {codes}?", yes=yes)
-        now = _repaired(call, rsmq, chosen, also)
-        done += now
+        repairs = _repair(call, rsmq, chosen, also)
+        done += repairs
         if not call.as_json:
-            call.out.result(None, map(_line_of, now))
-        left = _examined_again(call, rsmq, queues)
-        if not any(each.number for each in now):
+            call.out.result(None, map(_repair_line, repairs))
+        left = _examine_again(call, rsmq, queues)
+        if not any(each.number for each in repairs):
             break
     if not call.as_json:
-        call.out.result(None, _lines_of_left(left) if done else ["Nothing to do."])
+        call.out.result(None, _remaining_lines(left) if done else ["Nothing to do."])
     return left, done
 
 
-def _repaired(call: Call, rsmq: RSMQ, chosen: list[Finding], also: Sequence[str]) -> list[Repair]:
-    behind: Counter[tuple[str, str | None]] = Counter()
+def _repair(call: Call, rsmq: RSMQ, chosen: list[Finding], also: Sequence[str]) -> list[Repair]:
+    reported: Counter[tuple[str, str | None]] = Counter()
     with call.out.progress("repairing", sum(each.number for each in chosen)) as advance:
 
-        def tell(finding: Finding, number: int) -> None:
-            place = finding.code, finding.queue
-            advance(number - behind[place])
-            behind[place] = number
+        def report_progress(finding: Finding, number: int) -> None:
+            key = finding.code, finding.queue
+            advance(number - reported[key])
+            reported[key] = number
 
-        return repair(rsmq, chosen, also=also, progress=tell)
+        return repair(rsmq, chosen, also=also, progress=report_progress)
 
 
-def _told(report: Report, done: list[Repair], left: Report) -> dict[str, Any]:
+def _as_document(report: Report, done: list[Repair], left: Report) -> dict[str, Any]:
     repairs = [
         {"code": each.finding.code, "queue": each.finding.queue, "number": each.number}
         for each in done
@@ -153,10 +153,10 @@ def _told(report: Report, done: list[Repair], left: Report) -> dict[str, Any]:
     }
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _report_lines(report: Report) -> Iterator[str]:
     for each in report.findings:
-        place = "" if each.queue is None else f"{shown(each.queue)}: "
-        yield f"{each.severity:8} {place}{each.text}  [{each.code}]"
+        prefix = "" if each.queue is None else f"{format_text(each.queue)}: "
+        yield f"{each.severity:8} {prefix}{each.text}  [{each.code}]"
         if each.examples and set(each.examples) != {each.text}:
             yield from _paragraph("such as", ", ".join(each.examples))
         yield from _paragraph("from", each.cause)
@@ -168,7 +168,7 @@ def _lines(report: Report) -> Iterator[str]:
         if each.ways:
             remedy = f"{' or '.join(each.ways)}. {remedy}"
         yield from _paragraph(label, remedy)
-    yield _counted(report)
+    yield _summary(report)
 
 
 def _paragraph(label: str, text: str) -> list[str]:
@@ -179,33 +179,37 @@ def _paragraph(label: str, text: str) -> list[str]:
     )  # fmt: skip
 
 
-def _counted(report: Report) -> str:
+def _summary(report: Report) -> str:
     kinds = Counter(each.severity for each in report.findings)
-    found = ", ".join(
+    counts = ", ".join(
         f"{number} {kind}{'s' * (number != 1)}"
         for kind, number in ((kind, kinds[kind]) for kind in ("error", "warning", "note"))
         if number
     )
     queues = f"{report.queues} queue{'s' * (report.queues != 1)}"
     messages = f"{report.messages:,} message{'s' * (report.messages != 1)}"
-    return f"{queues}, {messages}: {found or 'nothing found'}"
+    return f"{queues}, {messages}: {counts or 'nothing found'}"
 
 
-def _line_of(done: Repair) -> str:
-    found = done.finding
-    place = "" if found.queue is None else f"{shown(found.queue)}: "
-    if found.code not in _WHOLE:
-        return f"repaired {place}{done.number} of {found.number}  [{found.code}]"
-    did = f"repaired {place}done" if done.number else f"repaired {place}in order by then"
-    return f"{did}  [{found.code}]"
+def _repair_line(done: Repair) -> str:
+    finding = done.finding
+    prefix = "" if finding.queue is None else f"{format_text(finding.queue)}: "
+    if finding.code not in _REPAIRED_AS_A_WHOLE:
+        return f"repaired {prefix}{done.number} of {finding.number}  [{finding.code}]"
+    line = f"repaired {prefix}done" if done.number else f"repaired {prefix}in order by then"
+    return f"{line}  [{finding.code}]"
 
 
-def _lines_of_left(left: Report) -> Iterator[str]:
+def _remaining_lines(left: Report) -> Iterator[str]:
     queues: dict[str, list[str]] = {}
     for each in left.faults:
-        queues.setdefault(each.code, []).append("" if each.queue is None else shown(each.queue))
+        queues.setdefault(each.code, []).append(
+            "" if each.queue is None else format_text(each.queue)
+        )
     for code, names in queues.items():
-        named = ", ".join(filter(None, names[:_NAMED]))
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield f"left     {named}{more}{': ' if named else ''}[{code}]"
-    yield "After repairs, " + _counted(left)
+        names_shown = ", ".join(filter(None, names[:_MAX_QUEUES_NAMED]))
+        more = (
+            f" and {len(names) - _MAX_QUEUES_NAMED} more" if len(names) > _MAX_QUEUES_NAMED else ""
+        )
+        yield f"left     {names_shown}{more}{': ' if names_shown else ''}[{code}]"
+    yield "After repairs, " + _summary(left)

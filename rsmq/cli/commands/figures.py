@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from rsmq.cli.app.errors import why_odd
+from rsmq.cli.app.errors import explain_unreadable
 from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.gauges import GaugeReader
@@ -20,20 +20,21 @@ from rsmq.model import QueueAttributes
 @dataclass(frozen=True, slots=True)
 class Figures:
     """
-    How a queue stands; None is what is not known.
+    The figures of a queue. An unknown figure is None.
 
     Attributes:
-        queue: its name.
-        visible: messages that are due.
-        in_flight: those that are received and hidden.
-        delayed: those that were never received and are hidden.
-        dead: messages in its dead-letter queue.
-        sent_per_second: since the last reading.
-        received_per_second: since the last reading, pops and redeliveries included.
-        oldest_seconds: since the oldest message was sent.
-        dead_letter_queue: the name of that queue.
+        queue: the name of the queue.
+        visible: the number of visible messages.
+        in_flight: the number of messages that are received and hidden.
+        delayed: the number of messages that are hidden and were never received.
+        dead: the number of messages in its dead-letter queue.
+        sent_per_second: messages sent per second since the previous reading.
+        received_per_second: messages received per second since the previous reading, with pops and
+            repeated receives.
+        oldest_seconds: the seconds since the oldest message was sent.
+        dead_letter_queue: the name of its dead-letter queue.
         about: whether in_flight, delayed and oldest_seconds are estimates.
-        paused: whether workers leave it alone.
+        paused: whether the queue is paused for workers.
     """
 
     queue: str
@@ -49,73 +50,76 @@ class Figures:
     paused: bool
 
 
-#: What queues are sorted by.
+#: The figures by which queues can be sorted.
 SORTS = tuple(each.name for each in fields(Figures))[:-3]
 
 
-class Reader:
-    """Reads queues."""
+class FiguresReader:
+    """A reader of the figures of queues, which computes rates from two readings."""
 
     def __init__(self, rsmq: RSMQ, queues: tuple[str, ...]) -> None:
         """
-        Nothing is read yet.
+        Make a reader; it reads nothing yet.
 
         Args:
-            rsmq: where.
-            queues: their names; none for all that are listed, those made later too.
+            rsmq: the client.
+            queues: the names of the queues. If empty, each reading reads all listed queues.
         """
         self._rsmq = rsmq
         self._queues = queues
         self._gauges = GaugeReader(rsmq)
         self._totals: dict[str, tuple[float, int, int]] = {}
-        #: Listed queues that could not be read the last time, each with the reason.
-        self.odd: dict[str, str] = {}
+        #: The listed queues that the last reading could not read, each with the reason.
+        self.unreadable: dict[str, str] = {}
 
     def read(self) -> list[Figures]:
         """
-        How the queues stand now.
+        Read the figures of the queues.
 
         Raises:
-            QueueNotFound: one that was named does not exist.
+            QueueNotFound: a queue that was named does not exist.
         """
-        known: dict[str, QueueAttributes | None] = {}
-        self.odd = {}
+        attributes_by_queue: dict[str, QueueAttributes | None] = {}
+        self.unreadable = {}
         for queue in self._queues or self._rsmq.list_queues():
-            found = self._attributes(known, queue)
-            if found is None and self._queues:
+            attributes = self._read_attributes(attributes_by_queue, queue)
+            if attributes is None and self._queues:
                 raise QueueNotFound(queue)
         return [
-            self._figures(known, queue, each)
-            for queue, each in list(known.items())
+            self._make_figures(attributes_by_queue, queue, each)
+            for queue, each in list(attributes_by_queue.items())
             if each is not None
         ]
 
-    def _attributes(
-        self, known: dict[str, QueueAttributes | None], queue: str
+    def _read_attributes(
+        self, attributes_by_queue: dict[str, QueueAttributes | None], queue: str
     ) -> QueueAttributes | None:
-        if queue not in known:
+        if queue not in attributes_by_queue:
             try:
-                known[queue] = self._rsmq.get_queue_attributes(queue)
-            except QueueNotFound:  # deleted since, or listed and never there
-                known[queue] = None
+                attributes_by_queue[queue] = self._rsmq.get_queue_attributes(queue)
+            except QueueNotFound:  # deleted meanwhile, or listed and never created
+                attributes_by_queue[queue] = None
             except (RSMQError, RedisError) as error:
-                why = why_odd(error)
-                if why is None or queue in self._queues:
+                reason = explain_unreadable(error)
+                if reason is None or queue in self._queues:
                     raise
-                known[queue] = None
-                self.odd[queue] = why
-        return known[queue]
+                attributes_by_queue[queue] = None
+                self.unreadable[queue] = reason
+        return attributes_by_queue[queue]
 
-    def _figures(
-        self, known: dict[str, QueueAttributes | None], queue: str, stands: QueueAttributes
+    def _make_figures(
+        self,
+        attributes_by_queue: dict[str, QueueAttributes | None],
+        queue: str,
+        attributes: QueueAttributes,
     ) -> Figures:
-        sent, received = self._rates(queue, stands)
-        gauges = self._gauges.read(queue, stands)
-        target = stands.dead_letter_queue
-        dead = self._attributes(known, target) if target else None
+        sent, received = self._rates(queue, attributes)
+        gauges = self._gauges.read(queue, attributes)
+        target = attributes.dead_letter_queue
+        dead = self._read_attributes(attributes_by_queue, target) if target else None
         return Figures(
             queue,
-            stands.visible_messages,
+            attributes.visible_messages,
             gauges.in_flight,
             gauges.delayed,
             None if dead is None else dead.messages,
@@ -124,36 +128,38 @@ class Reader:
             gauges.oldest_seconds,
             target,
             gauges.is_estimate,
-            stands.paused,
+            attributes.paused,
         )
 
-    def _rates(self, queue: str, stands: QueueAttributes) -> tuple[float | None, float | None]:
+    def _rates(self, queue: str, attributes: QueueAttributes) -> tuple[float | None, float | None]:
         now = time.monotonic()
-        before = self._totals.get(queue)
-        self._totals[queue] = now, stands.total_sent, stands.total_received
-        if before is None:
+        previous = self._totals.get(queue)
+        self._totals[queue] = now, attributes.total_sent, attributes.total_received
+        if previous is None:
             return None, None
-        at, sent, received = before
-        took = max(now - at, 1e-3)
-        changes = stands.total_sent - sent, stands.total_received - received
-        if min(changes) < 0:  # made anew
+        read_at, sent, received = previous
+        seconds = max(now - read_at, 1e-3)
+        changes = attributes.total_sent - sent, attributes.total_received - received
+        if min(changes) < 0:  # the queue was created again
             return None, None
-        return changes[0] / took, changes[1] / took
+        return changes[0] / seconds, changes[1] / seconds
 
 
-def totals(read: list[Figures]) -> dict[str, Any]:
-    """The sums over queues, and the age of the oldest message of all."""
-    told: dict[str, Any] = {}
+def sum_figures(read: list[Figures]) -> dict[str, Any]:
+    """Return the sums over queues, and the age of the oldest message of all."""
+    sums: dict[str, Any] = {}
     for name in SORTS[1:]:
-        # A dead-letter queue may be that of several.
-        of = {each.dead_letter_queue: each for each in read}.values() if name == "dead" else read
-        values = [value for each in of if (value := getattr(each, name)) is not None]
-        told[name] = (max if name == "oldest_seconds" else sum)(values) if values else None
-    return told
+        # A dead-letter queue that several queues share counts once.
+        counted_once = (
+            {each.dead_letter_queue: each for each in read}.values() if name == "dead" else read
+        )
+        values = [value for each in counted_once if (value := getattr(each, name)) is not None]
+        sums[name] = (max if name == "oldest_seconds" else sum)(values) if values else None
+    return sums
 
 
-def in_order(read: list[Figures], by: str) -> list[Figures]:
-    """Queues in order: names from A on, numbers from the largest on, what is unknown last."""
+def sort_figures(read: list[Figures], by: str) -> list[Figures]:
+    """Sort figures: names ascending, numbers descending, unknown numbers like 0."""
     if by == "queue":
         return sorted(read, key=lambda each: each.queue)
     return sorted(read, key=lambda each: (-(getattr(each, by) or 0), each.queue))

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.errors import Failed, ending_of
+from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.migrate import RFQ, Lists, Progress, Queues, RedisRQ, Rqueue, Server, Source
 
-#: The systems, and what a queue of each is called there.
+#: The systems, and the term of each for a queue.
 KINDS = {
     "rfq": "a topic",
     "list": "a list",
@@ -25,15 +25,15 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SourceOptions:
     """
-    What a source must be told.
+    The options of a source; each applies to one kind of source.
 
     Attributes:
-        processing: keys of processing lists.
-        unwrap: whether Rqueue's bodies are taken out of what its converter wrapped them in.
-        colon: whether keys have a colon behind the namespace.
-        milliseconds: whether vt and delay are stored in ms.
+        processing: for lists: patterns of the keys of processing lists.
+        unwrap: for Rqueue: whether to take the body out of the JSON object of its converter.
+        colon: for RSMQ: whether keys have a colon after the namespace.
+        milliseconds: for RSMQ: whether vt and delay are stored in ms.
     """
 
     processing: Sequence[str] = ()
@@ -42,22 +42,25 @@ class Options:
     milliseconds: bool = False
 
 
-def named(text: str) -> tuple[str, str | None]:
+def parse_name(text: str) -> tuple[str, str | None]:
     """
-    The system and the queue, of ``rfq:ndvi`` or just ``rfq``.
+    Parse a name such as ``rfq:ndvi`` or ``rfq``.
+
+    Returns:
+        The system and the queue; the queue is None if the name has no colon.
 
     Raises:
         Failed: there is no such system.
     """
     kind, colon, queue = text.partition(":")
     if kind not in KINDS or (colon and not queue):
-        known = ", ".join(f"{each}:NAME" for each in KINDS)
-        raise Failed(f"{text!r} is no queue of another system", hint=f"These are: {known}.")
+        names = ", ".join(f"{each}:NAME" for each in KINDS)
+        raise Failed(f"{text!r} is no queue of another system", hint=f"These are: {names}.")
     return kind, queue if colon else None
 
 
-def source(kind: str, server: Server, options: Options) -> Source:
-    """A source of a kind."""
+def make_source(kind: str, server: Server, options: SourceOptions) -> Source:
+    """Return a source for a system."""
     makers: dict[str, Callable[[], Source]] = {
         "rfq": lambda: RFQ(server),
         "list": lambda: Lists(server, processing=options.processing),
@@ -69,56 +72,59 @@ def source(kind: str, server: Server, options: Options) -> Source:
 
 
 @contextmanager
-def servers(
+def open_servers(
     call: Call, other_url: str | None, other_ns: str | None
 ) -> Iterator[tuple[Server, Server]]:
     """
-    The server of the queues, and that of the other system.
+    Connect to the server of the queues and to that of the other system.
 
     Args:
-        call: tells where the queues are.
-        other_url: the other server; None is the same one.
-        other_ns: the namespace there; None is the same one.
+        call: the call, which has the location of the queues.
+        other_url: the URL of the other server; None for the same server.
+        other_ns: the namespace of the other system; None for the same namespace.
+
+    Yields:
+        Both servers.
     """
-    place = call.place
+    location = call.location
     with (
-        Server.from_url(place.url, ns=place.ns) as own,
-        Server.from_url(other_url or place.url, ns=other_ns or place.ns) as other,
+        Server.from_url(location.url, ns=location.ns) as own,
+        Server.from_url(other_url or location.url, ns=other_ns or location.ns) as other,
     ):
         own.raw.ping()
         try:
             other.raw.ping()
         except RedisError as error:
-            raise _of_the_other(error, other_url) from None
+            raise _describe_other_server_error(error, other_url) from None
         yield own, other
 
 
-def _of_the_other(error: RedisError, url: str | None) -> Exception:
-    ending = ending_of(error)
-    if url is None or ending is None:
+def _describe_other_server_error(error: RedisError, url: str | None) -> Exception:
+    report = describe_error(error)
+    if url is None or report is None:
         return error
     return Failed(
-        f"The other server: {ending.text}",
-        exit=ending.exit,
-        code=ending.code,
+        f"The other server: {report.text}",
+        exit=report.exit,
+        code=report.code,
         hint="Its url is that of --from-url, or --other-url.",
     )
 
 
 @contextmanager
-def bars(call: Call) -> Iterator[Callable[[Progress], None]]:
-    """A bar for each thing that is done, one after the other; a function that is told how far."""
+def progress_bars(call: Call) -> Iterator[Callable[[Progress], None]]:
+    """Show a progress bar for each step, one after the other; yield a function that updates it."""
     with ExitStack() as stack:
-        advance: Callable[[float], None] = lambda _: None  # noqa: E731 - replaced by a bar's
-        doing, done = "", 0
+        advance: Callable[[float], None] = lambda _: None  # noqa: E731 - replaced by that of a bar
+        label, done = "", 0
 
-        def tell(progress: Progress) -> None:
-            nonlocal advance, doing, done
-            if progress.doing != doing or progress.done < done:
+        def report_progress(progress: Progress) -> None:
+            nonlocal advance, label, done
+            if progress.doing != label or progress.done < done:
                 stack.close()
                 advance = stack.enter_context(call.out.progress(progress.doing, progress.total))
-                doing, done = progress.doing, 0
+                label, done = progress.doing, 0
             advance(progress.done - done)
             done = progress.done
 
-        yield tell
+        yield report_progress

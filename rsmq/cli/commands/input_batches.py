@@ -10,19 +10,19 @@ from io import BufferedReader
 
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES
 
-#: How much is read at once, bytes.
-_CHUNK = 1024 * 1024
+#: The most bytes that one read returns.
+_CHUNK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
-    Pieces that follow each other.
+    A batch of consecutive pieces of a file.
 
     Attributes:
-        first: the number of the first, from 1.
-        bodies: the pieces, without their ends.
-        size: their bytes, with their ends.
+        first: the number of its first piece; the first piece of the file has number 1.
+        bodies: the pieces, without terminators.
+        size: the size of the pieces in bytes, with terminators.
     """
 
     first: int
@@ -30,42 +30,42 @@ class Batch:
     size: int
 
 
-def batches_of(file: BufferedReader, end: bytes) -> Iterator[Batch]:
+def read_batches(file: BufferedReader, terminator: bytes) -> Iterator[Batch]:
     """
-    The pieces of a file, in batches that one call can send.
+    Yield the pieces of a file, in batches that one call can send.
 
-    What has come through a pipe is a batch, so that nothing waits for more.
+    The data that is available in a pipe becomes a batch at once, without waiting for more.
 
     Args:
-        file: where they are; read from where it stands.
-        end: the byte that ends a piece; the last piece may lack it.
+        file: the file, which is read from its current position.
+        terminator: the byte that ends a piece; the last piece may lack it.
     """
-    first, rest = 1, [b""]
-    for chunk in _chunks(file):
-        *pieces, last = chunk.split(end)
+    first, partial = 1, [b""]
+    for chunk in _read_chunks(file):
+        *pieces, last = chunk.split(terminator)
         if pieces:
-            pieces[0] = b"".join((*rest, pieces[0]))
-            rest = []
-        rest.append(last)
-        for batch in _cut(first, pieces):
+            pieces[0] = b"".join((*partial, pieces[0]))
+            partial = []
+        partial.append(last)
+        for batch in _split_into_batches(first, pieces):
             yield batch
             first += len(batch.bodies)
-    left = b"".join(rest)
-    if left:
-        yield Batch(first, [left], len(left))
+    last_piece = b"".join(partial)
+    if last_piece:
+        yield Batch(first, [last_piece], len(last_piece))
 
 
-def _chunks(file: BufferedReader) -> Iterator[bytes]:
-    while chunk := file.read1(_CHUNK):  # what there is, without waiting for more
+def _read_chunks(file: BufferedReader) -> Iterator[bytes]:
+    while chunk := file.read1(_CHUNK_BYTES):  # does not wait for a full chunk
         yield chunk
 
 
-def _cut(first: int, pieces: list[bytes]) -> Iterator[Batch]:
-    begin = size = 0
-    for at, piece in enumerate(pieces):
-        if at > begin and (at - begin == MAX_BATCH or size + len(piece) > MAX_BATCH_BYTES):
-            yield Batch(first + begin, pieces[begin:at], size + at - begin)
-            begin, size = at, 0
+def _split_into_batches(first: int, pieces: list[bytes]) -> Iterator[Batch]:
+    start = size = 0
+    for index, piece in enumerate(pieces):
+        if index > start and (index - start == MAX_BATCH or size + len(piece) > MAX_BATCH_BYTES):
+            yield Batch(first + start, pieces[start:index], size + index - start)
+            start, size = index, 0
         size += len(piece)
     if pieces:
-        yield Batch(first + begin, pieces[begin:], size + len(pieces) - begin)
+        yield Batch(first + start, pieces[start:], size + len(pieces) - start)

@@ -12,8 +12,8 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import shown
-from rsmq.cli.commands.receive import ending_of_bodies, raw_options, tell_messages
+from rsmq.cli.app.output import format_text
+from rsmq.cli.commands.receive import body_terminator, raw_options, write_messages
 from rsmq.model import State
 from rsmq.wire.limits import MAX_BATCH
 
@@ -26,10 +26,11 @@ def delete(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
     """
     Delete messages.
 
-    Whoever holds them. Exit code 1 if one of them is not in the queue.
+    Messages that are in flight are deleted too. The exit code is 1 if a message is not in the
+    queue.
     """
     with call.open() as rsmq:
-        return of_ids(call, ids, "deleted", lambda some: rsmq.delete_messages(queue, some))
+        return run_on_ids(call, ids, "deleted", lambda batch: rsmq.delete_messages(queue, batch))
 
 
 @command("visibility", "rsmq visibility orders ID --vt 600", "rsmq vs orders ID --vt 0")
@@ -37,58 +38,72 @@ def delete(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
 @ids_argument()
 @click.option(
     "--vt", type=SECONDS, required=True, metavar="SECONDS",
-    help="To hide them from now on, 0 to 9,999,999.",
+    help="How long to hide them from now on, 0 to 9,999,999; 0 makes them visible.",
 )  # fmt: skip
 @click.pass_obj
 def visibility(call: Call, queue: str, ids: tuple[str, ...], vt: float) -> Exit | None:
     """
-    Hide messages for a time from now, or show them.
+    Set for how long messages are hidden from now on.
 
-    Whoever holds them. Exit code 1 if one of them is not in the queue.
+    It changes any message, also one that another consumer has received. The exit code is 1 if a
+    message is not in the queue.
     """
     with call.open() as rsmq:
-        return of_ids(
-            call, ids, "changed", lambda some: rsmq.change_messages_visibility(queue, some, vt)
+        return run_on_ids(
+            call, ids, "changed", lambda batch: rsmq.change_messages_visibility(queue, batch, vt)
         )
 
 
 @command("release", "rsmq release orders ID ID", "rsmq release orders --all")
 @queue_argument()
 @ids_argument(required=False)
-@click.option("--all", "every", is_flag=True, help="All that are received and hidden.")
+@click.option(
+    "--all", "all_received", is_flag=True, help="Release all messages that are in flight."
+)
 @click.pass_obj
-def release(call: Call, queue: str, ids: tuple[str, ...], *, every: bool) -> Exit | None:
+def release(call: Call, queue: str, ids: tuple[str, ...], *, all_received: bool) -> Exit | None:
     """
-    Give messages back: visible now, where they stood.
+    Make received messages visible again, in their old places.
 
-    Whoever holds them: who works on one will work on it while another does. By its ID also one that
-    is delayed; with --all only what was received. Exit code 1 if an ID is not in the queue.
+    It releases the messages of all consumers. If a consumer still processes a message, another one
+    can receive it at the same time. With an ID it also makes a delayed message visible; with --all
+    only messages that were received. The exit code is 1 if an ID is not in the queue.
     """
-    if every is bool(ids):
+    if all_received is bool(ids):
         raise click.UsageError("Give IDs or --all, one of them.")
     with call.open() as rsmq:
         if ids:
-            return of_ids(call, ids, "released", lambda some: rsmq.release_messages(queue, some))
+            return run_on_ids(
+                call, ids, "released", lambda batch: rsmq.release_messages(queue, batch)
+            )
         number = rsmq.release_all_messages(queue)
     call.out.result({"queue": queue, "released": number}, f"{number:,} released")
     return None
 
 
-def of_ids(
-    call: Call, ids: Sequence[str], word: str, act: Callable[[Sequence[str]], list[str]]
+def run_on_ids(
+    call: Call, ids: Sequence[str], result_key: str, act: Callable[[Sequence[str]], list[str]]
 ) -> Exit | None:
-    """Act on messages, a batch at a time, and tell of which it was done and of which not."""
+    """
+    Act on messages in batches, and write which were changed and which are missing.
+
+    Args:
+        call: the call of the program.
+        ids: the ids of the messages; a repeated id counts once.
+        result_key: the JSON key of the changed ids.
+        act: acts on a batch, and returns the ids of the messages that it has changed.
+    """
     wanted = list(dict.fromkeys(ids))
     done: list[str] = []
     try:
-        for at in range(0, len(wanted), MAX_BATCH):
-            done += act(wanted[at : at + MAX_BATCH])
+        for start in range(0, len(wanted), MAX_BATCH):
+            done += act(wanted[start : start + MAX_BATCH])
     finally:
         missing = [id for id in wanted if id not in set(done)]
         if done or call.as_json:
-            call.out.result({word: done, "missing": missing}, done)
+            call.out.result({result_key: done, "missing": missing}, done)
     for id in missing:
-        call.out.note(f"{shown(id)}: not there")
+        call.out.note(f"{format_text(id)}: not there")
     return Exit.NOT_ALL if missing else None
 
 
@@ -101,18 +116,18 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, raw: bool, null: bool) 
     """
     Show messages by their ids.
 
-    Nothing is changed. Exit code 1 if one of them is not in the queue.
+    Nothing is changed. The exit code is 1 if a message is not in the queue.
     """
-    end = ending_of_bodies(call, raw=raw, null=null)
+    end = body_terminator(call, raw=raw, null=null)
     with call.open() as rsmq:
         found = {id: rsmq.get_message(queue, id) for id in ids}
-    there = [message for message in found.values() if message is not None]
-    if there or call.as_json:
-        tell_messages(call, there, end)
+    existing = [message for message in found.values() if message is not None]
+    if existing or call.as_json:
+        write_messages(call, existing, end)
     for id, message in found.items():
         if message is None:
-            call.out.note(f"{shown(id)}: not there")
-    return None if len(there) == len(found) else Exit.NOT_ALL
+            call.out.note(f"{format_text(id)}: not there")
+    return None if len(existing) == len(found) else Exit.NOT_ALL
 
 
 @command(
@@ -124,14 +139,16 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, raw: bool, null: bool) 
 @queue_argument()
 @click.option(
     "--start", type=int, default=0, show_default=True, metavar="N",
-    help="The place of the first, from 0; -1 is the last.",
+    help="The position of the first message, from 0; -1 is the last.",
 )  # fmt: skip
 @click.option(
     "--count", "--number", "-n", type=int, default=10, show_default=True, metavar="N",
-    help="How many at most, 1 to 10,000.",
+    help="The highest number of messages, 1 to 10,000.",
 )  # fmt: skip
 @click.option(
-    "--state", type=click.Choice(get_args(State)), help="Only these, and places among them."
+    "--state",
+    type=click.Choice(get_args(State)),
+    help="Show only messages in this state; --start counts only them.",
 )
 @raw_options
 @click.pass_obj
@@ -139,13 +156,13 @@ def peek(
     call: Call, queue: str, start: int, count: int, state: Any, *, raw: bool, null: bool
 ) -> Exit | None:
     """
-    Show messages by their places.
+    Show messages by their positions in the queue.
 
-    Nothing is changed. They come in the order in which they become visible; under a dead letter
-    stands why a worker gave it up. On a terminal long bodies are cut; rsmq get shows all. Exit code
-    1 if there is none.
+    Nothing is changed. Messages are shown in the order in which they become visible. The line after
+    a dead letter says why a worker has dead-lettered it. On a terminal long bodies are cut off;
+    rsmq get shows them in full. The exit code is 1 if there are no messages.
     """
-    end = ending_of_bodies(call, raw=raw, null=null)
+    end = body_terminator(call, raw=raw, null=null)
     with call.open() as rsmq:
         messages = rsmq.peek_messages(queue, start, count, state=state)
-    return tell_messages(call, messages, end, width=call.out.width)
+    return write_messages(call, messages, end, width=call.out.width)

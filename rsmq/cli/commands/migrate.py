@@ -11,9 +11,15 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command
-from rsmq.cli.app.errors import Failed, ending_of
+from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.commands.foreign_systems import Options, bars, named, servers, source
+from rsmq.cli.commands.foreign_systems import (
+    SourceOptions,
+    make_source,
+    open_servers,
+    parse_name,
+    progress_bars,
+)
 from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.migrate import Report, copy, move
 from rsmq.wire.keys import Namespace
@@ -28,31 +34,48 @@ from rsmq.wire.keys import Namespace
 )
 @click.option(
     "--from", "origin", required=True, metavar="SYSTEM[:NAME]",
-    help="rfq:TOPIC, list:KEY, rqueue:QUEUE, redisrq:KEY or rsmq:QUEUE; without a name all queues "
-    "of the system.",
+    help="The source: rfq:TOPIC, list:KEY, rqueue:QUEUE, redisrq:KEY or rsmq:QUEUE; without a "
+    "name, all queues of the system.",
 )  # fmt: skip
-@click.option("--to", metavar="QUEUE", help="The queue; the name there by default.")
-@click.option("--copy", "way", flag_value="copy", help="Leave the source as it is.")
-@click.option("--move", "way", flag_value="move", help="Take from the source.")
-@click.option("--in-flight", is_flag=True, help="Of a move: also what someone is handling.")
-@click.option("--finish", is_flag=True, help="Of a copy: close it, when all is there.")
-@click.option("--dry-run", is_flag=True, help="Change nothing, and tell what would happen.")
 @click.option(
-    "--from-url", metavar="URL", help="Redis of the source, if it is another than that of --url."
+    "--to",
+    metavar="QUEUE",
+    help="The target queue; by default it has the name of the source queue.",
 )
-@click.option("--from-ns", metavar="NAME", help="Of rsmq: its namespace; that of --ns by default.")
+@click.option("--copy", "way", flag_value="copy", help="Do not change the source.")
+@click.option("--move", "way", flag_value="move", help="Remove the messages from the source.")
+@click.option(
+    "--in-flight", is_flag=True, help="For a move: also move messages that are in flight."
+)
+@click.option(
+    "--finish",
+    is_flag=True,
+    help="For a copy: delete its record if it is verified. A later copy copies all again.",
+)
+@click.option("--dry-run", is_flag=True, help="Change nothing, and report what would happen.")
+@click.option(
+    "--from-url", metavar="URL", help="The URL of Redis for the source; that of --url by default."
+)
+@click.option(
+    "--from-ns",
+    metavar="NAME",
+    help="For rsmq: the namespace of the source; that of --ns by default.",
+)
 @click.option(
     "--processing", multiple=True, metavar="PATTERN",
-    help="Of list: keys of the workers' processing lists; * is anything. Repeatable.",
+    help="For list: the keys of the workers' processing lists; * matches any text. Repeatable.",
 )  # fmt: skip
-@click.option("--unwrap", is_flag=True, help="Of rqueue: the body is msg, without the Java class.")
+@click.option(
+    "--unwrap", is_flag=True, help="For rqueue: take msg as the body, without the Java class."
+)
 @click.option(
     "--no-colon", is_flag=True,
-    help="Of rsmq: queues of rsmq_async before 10.0, whose keys have no colon behind ns.",
+    help="For rsmq: queues of rsmq_async before 10.0, whose keys have no colon after the "
+    "namespace.",
 )  # fmt: skip
 @click.option(
     "--milliseconds", is_flag=True,
-    help="Of rsmq: queues of rsmq_async 8 to 18, which stores vt and delay in ms.",
+    help="For rsmq: queues of rsmq_async 8 to 18, which stores vt and delay in ms.",
 )  # fmt: skip
 @click.pass_obj
 def migrate(
@@ -63,13 +86,13 @@ def migrate(
     """
     Copy or move queues of another system.
 
-    A copy may be run again and again: it adds what is new, and brings nothing back that was
-    consumed; --finish is for the last time. A move takes the next message first. Both may be broken
-    off at any moment, and go on when they are run again. Bodies, order, sent times, receive counts
-    and due times are kept; what has no place in a queue is told. The exit code is 1 if not every
-    message was found again where it must be.
+    A copy can be repeated: each run adds the new messages, and none that was already consumed. Use
+    --finish in the last run. A move begins with the message that is received next. Both can be
+    interrupted at any moment, and the next run continues. Bodies, order, sent times, receive counts
+    and due times are kept. The report names properties that a queue can't store. The exit code is 1
+    if there is no queue, a queue fails, or the check after the run does not find every message.
     """
-    kind, queue = named(origin)
+    kind, queue = parse_name(origin)
     if way is None and not dry_run:
         raise click.UsageError("Say --copy or --move; or --dry-run, to see what there is.")
     if in_flight and way == "copy":
@@ -83,23 +106,25 @@ def migrate(
         )
     if to is not None and queue is None:
         raise click.UsageError(f"--to is for one queue: name it, as in {kind}:NAME.")
-    options = Options(processing, unwrap, not no_colon, milliseconds)
+    options = SourceOptions(processing, unwrap, not no_colon, milliseconds)
     run: Callable[..., Report] = (
         partial(copy, finish=finish) if way == "copy" else partial(move, in_flight=in_flight)
     )
-    with servers(call, from_url, from_ns) as (own, other):
-        found = source(kind, other, options)
-        names = found.queues() if queue is None else [queue]
-        reports, wrong = [], []
+    with open_servers(call, from_url, from_ns) as (own, other):
+        source = make_source(kind, other, options)
+        names = source.queues() if queue is None else [queue]
+        reports, failures = [], []
         for name in names:
             try:
                 _check_name(call, to or name)
-                with bars(call) as tell:
-                    reports.append(run(found, name, own, to or name, dry_run=dry_run, tell=tell))
+                with progress_bars(call) as report_progress:
+                    reports.append(
+                        run(source, name, own, to or name, dry_run=dry_run, tell=report_progress)
+                    )
             except RSMQError as error:
                 if queue is not None:
                     raise
-                wrong.append((name, error))
+                failures.append((name, error))
             except KeyboardInterrupt:
                 raise Failed(
                     f"Interrupted, within {kind}:{name}",
@@ -107,18 +132,21 @@ def migrate(
                     code="interrupted",
                     hint="Nothing is lost: the same command goes on.",
                 ) from None
-    result = {"queues": [each.as_dict() for each in reports], "failed": dict(map(_told, wrong))}
+    result = {
+        "queues": [each.as_dict() for each in reports],
+        "failed": dict(map(_describe_failure, failures)),
+    }
     lines = [line for each in reports for line in each.as_text().splitlines()]
-    lines += [f"{kind}:{name}: {line}" for name, line in map(_told, wrong)]
+    lines += [f"{kind}:{name}: {line}" for name, line in map(_describe_failure, failures)]
     call.out.result(result, lines or f"{kind}: no queues with messages")
-    done = not wrong and bool(reports) and all(each.done for each in reports)
+    done = not failures and bool(reports) and all(each.done for each in reports)
     return Exit.DONE if done else Exit.NOT_ALL
 
 
 def _check_name(call: Call, name: str) -> None:
-    place = call.place
+    location = call.location
     try:
-        Namespace(place.ns, strict_names=not place.any_names).queue(name)
+        Namespace(location.ns, strict_names=not location.any_names).queue(name)
     except InvalidFormat as error:
         raise InvalidFormat(
             "qname",
@@ -128,8 +156,8 @@ def _check_name(call: Call, name: str) -> None:
         ) from error
 
 
-def _told(failed: tuple[str, RSMQError]) -> tuple[str, str]:
+def _describe_failure(failed: tuple[str, RSMQError]) -> tuple[str, str]:
     name, error = failed
-    ending = ending_of(error)
-    assert ending is not None  # noqa: S101 - the library's errors are foreseen
-    return name, ending.line(as_json=False).removeprefix("rsmq: ")
+    report = describe_error(error)
+    assert report is not None  # noqa: S101 - the library's errors are foreseen
+    return name, report.line(as_json=False).removeprefix("rsmq: ")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import Output, cell, table
+from rsmq.cli.app.output import Output, format_cell, format_table
 from rsmq.cli.app.run import run_program
 from rsmq.cli.commands.pipeline_arguments import make_parser
 from rsmq.transport.url import split_password
@@ -62,7 +62,7 @@ def parse(call: Call, arguments: Sequence[str], name: str) -> argparse.Namespace
         arguments: the arguments of the command line.
         name: the name of the program in the usage text.
     """
-    return make_parser(name).parse_args(_with_place(call, list(arguments)))
+    return make_parser(name).parse_args(_add_location(call, list(arguments)))
 
 
 def run(call: Call, args: argparse.Namespace) -> int:
@@ -109,7 +109,7 @@ def _require_spark() -> None:
 def cause_of(text: str) -> str:
     """Return the lines of a long error of Spark that name the cause."""
     lines = [line for line in text.splitlines() if line.strip()]
-    starts = [at for at, line in enumerate(lines) if line.startswith("rsmq.errors.")]
+    starts = [index for index, line in enumerate(lines) if line.startswith("rsmq.errors.")]
     if not starts:
         return lines[0] if lines else text
     cause = []
@@ -138,13 +138,13 @@ def rows_table(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return rows as the lines of a table: all columns but the first are numbers."""
     names = list(rows[0])
     cells = [[_cell(row[name]) for name in names] for row in rows]
-    return table(names, cells, numbers=range(1, len(names)))
+    return format_table(names, cells, number_columns=range(1, len(names)))
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
-    return f"{value:,}" if type(value) is int else cell(value)
+    return f"{value:,}" if type(value) is int else format_cell(value)
 
 
 def _write_progress(out: Output, progress: Progress) -> None:
@@ -164,55 +164,57 @@ def _write_progress(out: Output, progress: Progress) -> None:
     out.note(", ".join(parts))
 
 
-def _with_place(call: Call, arguments: list[str]) -> list[str]:
-    """Add where the queues are to the arguments of a job; later arguments override it."""
+def _add_location(call: Call, arguments: list[str]) -> list[str]:
+    """Add options for the location of the queues to the arguments of a job; later ones override."""
     if not arguments or arguments[0].startswith("-"):
         return arguments
-    job, *rest = arguments
+    job, *job_arguments = arguments
     if job == "migrate":
-        if {"url", "ns", "profile"} & call.given.keys():
+        if {"url", "ns", "profile"} & call.options.keys():
             raise Failed("A migration has two places: give --from-url and --to-url.")
         return arguments
     url, ns = call.configured
-    added = ["--json"] * call.as_json + ["--any-names"] * call.place.any_names
+    added = ["--json"] * call.as_json + ["--any-names"] * call.location.any_names
     added += [f"--ns={ns}"] * bool(ns)
     if url:
         url, password = split_password(url)
         added.append(f"--url={url}")
         if password is not None:
-            # Not as an option: a plan of Spark shows its options.
+            # Not as an option, because Spark shows options in its query plans.
             os.environ[PASSWORD_VARIABLE] = password
             added.append(f"--password-env={PASSWORD_VARIABLE}")
-    return [job, *added, *rest]
+    return [job, *added, *job_arguments]
 
 
-def _place(args: argparse.Namespace, prefix: str = "", like: Queues | None = None) -> Queues:
+def _make_queues(
+    args: argparse.Namespace, prefix: str = "", default: Queues | None = None
+) -> Queues:
     from rsmq.spark.pipelines.queues import Queues  # noqa: PLC0415 - needs the extra
 
     options = {
         name: getattr(args, f"{prefix}{name}")
         for name in ("url", "ns", "password_env", "password_file")
     }
-    if like is not None and options["url"] is None:
-        place = dataclasses.replace(like, ns=options["ns"] or like.ns)
+    if default is not None and options["url"] is None:
+        queues = dataclasses.replace(default, ns=options["ns"] or default.ns)
     else:
         options["ns"] = options["ns"] or DEFAULT_NS
-        place = Queues(**options, strict_names=not getattr(args, f"{prefix}any_names"))
-    place.reach()
-    return place
+        queues = Queues(**options, strict_names=not getattr(args, f"{prefix}any_names"))
+    queues.reach()
+    return queues
 
 
-def _queues(at: Queues, names: Iterable[str | None]) -> None:
+def _require_queues(queues: Queues, names: Iterable[str | None]) -> None:
     for name in names:
         if name is not None:
-            at.server().require(name)
+            queues.server().require(name)
 
 
 def _archive(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
-    source = _place(args)
-    _queues(source, args.queues)
+    source = _make_queues(args)
+    _require_queues(source, args.queues)
     return lambda spark, tell: pipelines.archive(
         spark, source, args.queues, args.path, checkpoint=args.checkpoint, follow=args.follow,
         keep=args.keep, text=args.text, batch=args.batch, tell=tell,
@@ -222,8 +224,8 @@ def _archive(args: argparse.Namespace) -> Job:
 def _replay(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
-    target = _place(args)
-    _queues(target, [] if args.create else [args.queue])
+    target = _make_queues(args)
+    _require_queues(target, [] if args.create else [args.queue])
     return lambda spark, tell: pipelines.replay(
         spark, args.path, target, args.queue, kind=args.kind, date=args.date, where=args.where,
         restore=args.restore, create=args.create, write_id=args.write_id, tell=tell,
@@ -233,7 +235,7 @@ def _replay(args: argparse.Namespace) -> Job:
 def _migrate(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
-    source, target = _place(args, "from_"), _place(args, "to_")
+    source, target = _make_queues(args, "from_"), _make_queues(args, "to_")
     return lambda spark, tell: pipelines.migrate(spark, source, target, args.queues, tell=tell)
 
 
@@ -241,10 +243,10 @@ def _transform(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
     from rsmq.spark.pipelines.transform import load_function  # noqa: PLC0415 - as above
 
-    function, source = load_function(args.function), _place(args)
-    target = _place(args, "to_", source)
-    _queues(source, args.queues)
-    _queues(target, [] if args.create else [args.to])
+    function, source = load_function(args.function), _make_queues(args)
+    target = _make_queues(args, "to_", source)
+    _require_queues(source, args.queues)
+    _require_queues(target, [] if args.create else [args.to])
     return lambda spark, tell: pipelines.transform(
         spark, source, args.queues, target, args.to, function, checkpoint=args.checkpoint,
         follow=args.follow, create=args.create, binary=args.binary, batch=args.batch, tell=tell,
@@ -254,10 +256,10 @@ def _transform(args: argparse.Namespace) -> Job:
 def _redrive(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
-    at = _place(args)
-    _queues(at, [args.dead_letter_queue, args.otherwise])
+    queues = _make_queues(args)
+    _require_queues(queues, [args.dead_letter_queue, args.otherwise])
     return lambda spark, tell: pipelines.redrive(
-        spark, at, args.dead_letter_queue, args.to, args.otherwise, checkpoint=args.checkpoint,
+        spark, queues, args.dead_letter_queue, args.to, args.otherwise, checkpoint=args.checkpoint,
         batch=args.batch, tell=tell,
     )  # fmt: skip
 
@@ -265,16 +267,18 @@ def _redrive(args: argparse.Namespace) -> Job:
 def _report(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
-    at = _place(args)
-    _queues(at, args.queues or [])
-    return lambda spark, tell: pipelines.report(spark, at, args.queues, path=args.path, tell=tell)
+    queues = _make_queues(args)
+    _require_queues(queues, args.queues or [])
+    return lambda spark, tell: pipelines.report(
+        spark, queues, args.queues, path=args.path, tell=tell
+    )
 
 
 def _drain(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
-    source = _place(args)
-    _queues(source, args.queues)
+    source = _make_queues(args)
+    _require_queues(source, args.queues)
     return lambda spark, tell: pipelines.drain(
         spark, source, args.queues, args.path, checkpoint=args.checkpoint, kind=args.kind,
         batch=args.batch, tell=tell,

@@ -15,7 +15,7 @@ _Function = Callable[..., int]
 
 
 def _program(name: str) -> Callable[[_Function], click.Command]:
-    """Make a command that passes on all its arguments, --help too."""
+    """Return a decorator for a command that passes on all its arguments, also ``--help``."""
 
     def make(function: _Function) -> click.Command:
         passed_on = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -51,7 +51,7 @@ def workers(call: Call) -> None:
     """
     Show the workers of the namespace.
 
-    Those that are alive, and those that died within a day.
+    It shows workers that are alive, and workers that died within the last day.
     """
     from rsmq.cli.commands.worker_control import show_workers  # noqa: PLC0415 - takes time
 

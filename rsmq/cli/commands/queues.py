@@ -12,9 +12,16 @@ from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, command, queue_argument, queues_argument, yes_option
-from rsmq.cli.app.errors import why_odd
+from rsmq.cli.app.errors import explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import cell, counted, plain, shown, shown_time, table
+from rsmq.cli.app.output import (
+    format_cell,
+    format_count,
+    format_table,
+    format_text,
+    format_time,
+    to_json_value,
+)
 from rsmq.client import RSMQ
 from rsmq.errors import RSMQError
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
@@ -35,7 +42,9 @@ from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
     help="The largest body, 1024 to 65,536 UTF-16 code units of text (bytes of other bodies), or "
     "-1 for unlimited.",
 )  # fmt: skip
-@click.option("--exist-ok", is_flag=True, help="Be content with a queue that exists.")
+@click.option(
+    "--exist-ok", is_flag=True, help="Succeed if the queue exists; its attributes are not changed."
+)
 @click.pass_obj
 def create(
     call: Call, queue: str, vt: float, delay: float, maxsize: int, *, exist_ok: bool
@@ -43,13 +52,13 @@ def create(
     """
     Create a queue.
 
-    QUEUE is 1 to 160 characters of A-Z a-z 0-9 _ -.
+    A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -.
     """
     with call.open() as rsmq:
         created = rsmq.create_queue(queue, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok)
     call.out.result(
         {"queue": queue, "created": created},
-        f"{shown(queue)}: {'created' if created else 'exists'}",
+        f"{format_text(queue)}: {'created' if created else 'exists'}",
     )
 
 
@@ -59,12 +68,12 @@ def list_(call: Call) -> None:
     """
     List the queues.
 
-    A name a line. Some clients make queues without listing them: those are missing here, and work
-    all the same.
+    It prints one name per line. Queues that a client has created without listing them are missing
+    here, but they work.
     """
     with call.open() as rsmq:
         names = rsmq.list_queues()
-    call.out.result(names, map(shown, names))
+    call.out.result(names, map(format_text, names))
 
 
 @command("attributes", "rsmq attributes orders", "rsmq attributes orders --vt 120")
@@ -85,23 +94,23 @@ def attributes(
     """
     Show the attributes of a queue, or set them.
 
-    With one of the three options it sets, then shows. Messages that are hidden already stay so as
-    they are.
+    With at least one of --vt, --delay and --maxsize it sets them, and then shows all attributes.
+    The new values do not change when hidden messages become visible.
     """
     with call.open() as rsmq:
         if (vt, delay, maxsize) == (None, None, None):
-            known = rsmq.get_queue_attributes(queue)
+            attributes = rsmq.get_queue_attributes(queue)
         else:
-            known = rsmq.set_queue_attributes(queue, vt=vt, delay=delay, maxsize=maxsize)
-    told = {"queue": queue, **plain(known)}
-    call.out.result(told, pairs(told))
+            attributes = rsmq.set_queue_attributes(queue, vt=vt, delay=delay, maxsize=maxsize)
+    fields = {"queue": queue, **to_json_value(attributes)}
+    call.out.result(fields, format_fields(fields))
 
 
-def pairs(told: dict[str, Any]) -> list[str]:
-    """Names and values, a line each."""
+def format_fields(fields: dict[str, Any]) -> list[str]:
+    """Return names and values as lines."""
     texts = {
-        name.removesuffix("_ms"): shown_time(value) if name.endswith("_ms") else cell(value)
-        for name, value in told.items()
+        name.removesuffix("_ms"): format_time(value) if name.endswith("_ms") else format_cell(value)
+        for name, value in fields.items()
     }
     width = max(map(len, texts))
     return [f"{name:{width}}  {text}" for name, text in texts.items()]
@@ -114,41 +123,43 @@ def stats(call: Call, queues: tuple[str, ...]) -> Exit | None:
     """
     Count the messages of queues by state.
 
-    Without a QUEUE those of all queues that are listed. It walks through each queue in steps of a
-    thousand messages, which takes a while where there are millions; rsmq attributes does not. Ends
-    with 1 where a listed queue can't be read.
+    Without a QUEUE it counts those of all listed queues. It reads each queue in steps of a thousand
+    messages, which takes a while if there are millions; rsmq attributes is fast for any queue. The
+    exit code is 1 if a listed queue can't be read.
     """
-    told: list[dict[str, Any]] = []
-    odd: dict[str, str] = {}
+    counted: list[dict[str, Any]] = []
+    unreadable: dict[str, str] = {}
     with call.open() as rsmq:
         for queue in queues or rsmq.list_queues():
             try:
-                known, counts = rsmq.get_queue_attributes(queue), rsmq.count_messages(queue)
+                attributes, counts = rsmq.get_queue_attributes(queue), rsmq.count_messages(queue)
             except (RSMQError, RedisError) as error:
-                why = why_odd(error)
-                if queues or why is None:
+                reason = explain_unreadable(error)
+                if queues or reason is None:
                     raise
-                odd[queue] = why
+                unreadable[queue] = reason
             else:
-                told.append({"queue": queue, **plain(counts), **plain(known)})
-    call.out.result(told, table(_STATS, [_stats_row(each) for each in told]))
-    return tell_odd(call, odd)
+                counted.append(
+                    {"queue": queue, **to_json_value(counts), **to_json_value(attributes)}
+                )
+    call.out.result(counted, format_table(_STATS, [_stats_row(each) for each in counted]))
+    return note_unreadable_queues(call, unreadable)
 
 
-def tell_odd(call: Call, odd: Mapping[str, str]) -> Exit | None:
-    """Name the queues that can't be read, each with the reason."""
-    for queue, why in odd.items():
-        call.out.note(f"{shown(queue)}: left out. {why}.")
-    return Exit.NOT_ALL if odd else None
+def note_unreadable_queues(call: Call, unreadable: Mapping[str, str]) -> Exit | None:
+    """Write which queues can't be read, each with the reason; return the exit code."""
+    for queue, reason in unreadable.items():
+        call.out.note(f"{format_text(queue)}: left out. {reason}.")
+    return Exit.NOT_ALL if unreadable else None
 
 
 _STATS = ("queue", "visible", "in flight", "delayed", "sent", "received", "oldest sent")
 
 
-def _stats_row(told: dict[str, Any]) -> tuple[Any, ...]:
-    counts = (told[name] for name in ("visible", "in_flight", "delayed"))
-    totals = (told[name] for name in ("total_sent", "total_received"))
-    return (shown(told["queue"]), *counts, *totals, shown_time(told["oldest_sent_ms"]))
+def _stats_row(fields: dict[str, Any]) -> tuple[Any, ...]:
+    counts = (fields[name] for name in ("visible", "in_flight", "delayed"))
+    totals = (fields[name] for name in ("total_sent", "total_received"))
+    return (format_text(fields["queue"]), *counts, *totals, format_time(fields["oldest_sent_ms"]))
 
 
 @command("pause", "rsmq pause orders")
@@ -156,9 +167,10 @@ def _stats_row(told: dict[str, Any]) -> tuple[Any, ...]:
 @click.pass_obj
 def pause(call: Call, queues: tuple[str, ...]) -> None:
     """
-    Let workers leave queues alone.
+    Stop workers from receiving from queues.
 
-    They finish what they have begun. Sending goes on, and so do other consumers than workers.
+    Workers still process the messages that they have received. Producers, and consumers that are
+    not workers, are not affected.
     """
     from rsmq.cli.commands.worker_control import pause_queues  # noqa: PLC0415 - takes time
 
@@ -169,7 +181,7 @@ def pause(call: Call, queues: tuple[str, ...]) -> None:
 @queues_argument()
 @click.pass_obj
 def resume(call: Call, queues: tuple[str, ...]) -> None:
-    """Let workers go on with queues."""
+    """Let workers receive from paused queues again."""
     from rsmq.cli.commands.worker_control import resume_queues  # noqa: PLC0415 - takes time
 
     resume_queues(call, queues)
@@ -183,7 +195,8 @@ def purge(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
     """
     Remove all messages of queues.
 
-    Received ones too. The queues, their attributes and their totals stay.
+    Messages that are in flight are removed too. The queues, their attributes and their totals
+    stay. It asks first.
     """
     with call.open() as rsmq:
         call.confirm(f"Remove {_contents(rsmq, queues)}?", yes=yes)
@@ -203,7 +216,7 @@ def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
     """
     Delete queues with all their messages.
 
-    Received ones too. It asks before, once for all of them.
+    Messages that are in flight are deleted too. It asks first, once for all queues.
     """
     with call.open() as rsmq:
         call.confirm(f"Delete {_contents(rsmq, queues)}, and the queues?", yes=yes)
@@ -216,8 +229,8 @@ def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
 
 
 def _contents(rsmq: RSMQ, queues: tuple[str, ...]) -> str:
-    """What would be lost; all of the queues are there, or it raises."""
+    """Return the numbers of messages of queues as text. Raise if a queue does not exist."""
     return ", ".join(
-        f"{counted(rsmq.get_queue_attributes(queue).messages)} of {shown(queue)}"
+        f"{format_count(rsmq.get_queue_attributes(queue).messages)} of {format_text(queue)}"
         for queue in queues
     )

@@ -19,38 +19,38 @@ from rsmq.cli.app.command import (
     vt_option,
 )
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import shortened, shown, shown_body, shown_time, table
+from rsmq.cli.app.output import format_body, format_table, format_text, format_time, truncate
 from rsmq.model import Message, StoredMessage
 
-_FOR_EVER = "forever"
+_FOREVER = "forever"
 
 
 def number_option(default: int, help: str) -> Decorator:
-    """How many messages."""
+    """Return an option for the highest number of messages."""
     return click.option(
         "--number", "-n", type=int, default=default, show_default=True, metavar="N", help=help
     )
 
 
 def raw_options(function: Any) -> Any:
-    """Bodies alone, as bytes."""
+    """Add the options ``--raw`` and ``--null``, which write only bodies, as bytes."""
     function = click.option(
-        "--null", "-0", "null", is_flag=True, help="As --raw, with a NUL byte after each."
+        "--null", "-0", "null", is_flag=True, help="Like --raw, with a NUL byte after each body."
     )(function)
     return click.option(
-        "--raw", is_flag=True, help="Write the bodies alone, as they are, and a line's end after "
-        "each."
+        "--raw", is_flag=True, help="Write only the bodies, unchanged, with a line end after "
+        "each body."
     )(function)  # fmt: skip
 
 
-def _wait(text: str | float) -> float | None:
-    return None if text == _FOR_EVER else SECONDS(text)
+def _parse_wait(text: str | float) -> float | None:
+    return None if text == _FOREVER else SECONDS(text)
 
 
 def _wait_option() -> Decorator:
     return click.option(
-        "--wait", type=_wait, default=0, metavar="SECONDS",
-        help=f"How long to wait for the first one, or {_FOR_EVER}.  [default: 0]",
+        "--wait", type=_parse_wait, default=0, metavar="SECONDS",
+        help=f"How long to wait for the first message, or {_FOREVER}.  [default: 0]",
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def _wait_option() -> Decorator:
     "rsmq receive images --raw > image",
 )
 @queues_argument()
-@number_option(1, "How many at most, 1 to 10,000.")
+@number_option(1, "The highest number of messages, 1 to 10,000.")
 @vt_option()
 @_wait_option()
 @raw_options
@@ -73,18 +73,19 @@ def receive(
     """
     Receive messages and hide them from others.
 
-    They come back when the visibility timeout has passed: rsmq delete ends that, rsmq visibility
-    prolongs it. Earlier queues go first. Exit code 1 if none is due in time.
+    A message becomes visible again when its visibility timeout ends. rsmq delete deletes it before,
+    and rsmq visibility extends the timeout. Of several queues the first has precedence. The exit
+    code is 1 if no message is visible within --wait.
     """
-    end = ending_of_bodies(call, raw=raw, null=null)
+    terminator = body_terminator(call, raw=raw, null=null)
     with call.open() as rsmq:
         messages = rsmq.receive_messages(queues, number, vt=vt, wait=wait)
-    return tell_messages(call, messages, end, several=len(queues) > 1)
+    return write_messages(call, messages, terminator, has_queue_column=len(queues) > 1)
 
 
 @command("pop", "rsmq pop orders", "rsmq pop orders -n 100 --raw > lines")
 @queues_argument()
-@number_option(1, "How many at most, 1 to 10,000.")
+@number_option(1, "The highest number of messages, 1 to 10,000.")
 @_wait_option()
 @raw_options
 @click.pass_obj
@@ -94,22 +95,23 @@ def pop(
     """
     Receive messages and delete them at once.
 
-    At most once: what was popped and could not be written is lost. rsmq receive loses nothing.
-    Earlier queues go first. Exit code 1 if none is due in time.
+    Delivery is at most once: if the program can't write a popped message, the message is lost. With
+    rsmq receive no message is lost. Of several queues the first has precedence. The exit code is 1
+    if no message is visible within --wait.
     """
-    end = ending_of_bodies(call, raw=raw, null=null)
+    terminator = body_terminator(call, raw=raw, null=null)
     with call.open() as rsmq:
         messages = rsmq.pop_messages(queues, number, wait=wait)
-    return tell_messages(call, messages, end, several=len(queues) > 1)
+    return write_messages(call, messages, terminator, has_queue_column=len(queues) > 1)
 
 
 @command("recover", "rsmq recover orders --idle 3600")
 @queue_argument()
 @click.option(
     "--idle", type=SECONDS, required=True, metavar="SECONDS",
-    help="Since they were received last, 0 to 9,999,999; 0 takes all.",
+    help="Only messages that were last received so long ago, 0 to 9,999,999; 0 for all.",
 )  # fmt: skip
-@number_option(10, "How many at most, 1 to 10,000.")
+@number_option(10, "The highest number of messages, 1 to 10,000.")
 @vt_option()
 @raw_options
 @click.pass_obj
@@ -117,73 +119,92 @@ def recover(
     call: Call, queue: str, idle: float, number: int, vt: float | None, *, raw: bool, null: bool
 ) -> Exit | None:
     """
-    Take over messages that were received long ago.
+    Receive abandoned messages again.
 
-    They are received anew, so that their former holder can't delete or extend them any more. Exit
-    code 1 if there is none.
+    These are messages in flight that were received at least --idle seconds ago. Their receive
+    counts rise by one, so that the earlier consumers can no longer delete or extend them. The exit
+    code is 1 if there are none.
     """
-    end = ending_of_bodies(call, raw=raw, null=null)
+    terminator = body_terminator(call, raw=raw, null=null)
     with call.open() as rsmq:
         messages = rsmq.recover_messages(queue, number, idle=idle, vt=vt)
-    return tell_messages(call, messages, end)
+    return write_messages(call, messages, terminator)
 
 
-def ending_of_bodies(call: Call, *, raw: bool, null: bool) -> bytes | None:
-    """What stands after each body that is written alone; None if they are not."""
+def body_terminator(call: Call, *, raw: bool, null: bool) -> bytes | None:
+    """Return the bytes after each body with ``--raw`` or ``--null``; None without these options."""
     if (raw or null) and call.as_json:
         raise click.UsageError("--raw and --json exclude each other.")
     return b"\0" if null else b"\n" if raw else None
 
 
-def tell_messages(
+def write_messages(
     call: Call,
     messages: Sequence[Message | StoredMessage],
-    end: bytes | None,
+    terminator: bytes | None,
     *,
-    several: bool = False,
+    has_queue_column: bool = False,
     width: int | None = None,
 ) -> Exit | None:
-    """Write messages, on lines of so many columns; that there is none is an exit code."""
-    if end is not None:
+    """
+    Write messages.
+
+    Args:
+        call: the call of the program.
+        messages: the messages.
+        terminator: the bytes after each body, if only bodies are written; else None.
+        has_queue_column: whether the table has a column with the name of the queue.
+        width: the columns of the terminal; with None long bodies are not cut off.
+
+    Returns:
+        The exit code: None for 0; NOT_ALL if there are no messages.
+    """
+    if terminator is not None:
         for message in messages:
-            call.out.write(message.raw + end)
+            call.out.write(message.raw + terminator)
     elif messages or call.as_json:
-        call.out.result(list(messages), lines_of(messages, several=several, width=width))
+        call.out.result(
+            list(messages),
+            format_messages(messages, has_queue_column=has_queue_column, width=width),
+        )
     if messages:
         return None
     call.out.note("no message")
     return Exit.NOT_ALL
 
 
-def lines_of(
-    messages: Sequence[Message | StoredMessage], *, several: bool = False, width: int | None = None
+def format_messages(
+    messages: Sequence[Message | StoredMessage],
+    *,
+    has_queue_column: bool = False,
+    width: int | None = None,
 ) -> list[str]:
-    """Messages as a table of so many columns; under a dead letter why it died."""
+    """Return messages as the lines of a table; after a dead letter, the reason why it is one."""
     stored = bool(messages) and isinstance(messages[0], StoredMessage)
-    names = ["queue"] * several + ["id", "received", "sent"]
+    names = ["queue"] * has_queue_column + ["id", "received", "sent"]
     names += ["state", "visible from"] * stored + ["body"]
-    heading, *lines = table(names, [_row(each, several) for each in messages])
-    told = [heading]
+    heading, *lines = format_table(names, [_row(each, has_queue_column) for each in messages])
+    lines_with_reasons = [heading]
     for message, line in zip(messages, lines, strict=True):
-        told.append(shortened(line, width, behind=heading.rindex("BODY")))
-        told += _reason(message)
-    return told
+        lines_with_reasons.append(truncate(line, width, keep=heading.rindex("BODY")))
+        lines_with_reasons += _reason_lines(message)
+    return lines_with_reasons
 
 
-def _row(message: Message | StoredMessage, several: bool) -> list[Any]:  # noqa: FBT001 - a column
-    row: list[Any] = [shown(message.queue)] if several else []
-    row += [shown(message.id), message.receive_count, shown_time(message.sent_ms)]
+def _row(message: Message | StoredMessage, has_queue_column: bool) -> list[Any]:  # noqa: FBT001 - a column
+    row: list[Any] = [format_text(message.queue)] if has_queue_column else []
+    row += [format_text(message.id), message.receive_count, format_time(message.sent_ms)]
     if isinstance(message, StoredMessage):
-        row += [message.state, shown_time(message.visible_at_ms)]
-    return [*row, shown_body(message.raw)]
+        row += [message.state, format_time(message.visible_at_ms)]
+    return [*row, format_body(message.raw)]
 
 
-def _reason(message: Message | StoredMessage) -> list[str]:
+def _reason_lines(message: Message | StoredMessage) -> list[str]:
     reason = message.reason if isinstance(message, StoredMessage) else None
     if reason is None:
         return []
     line = (
-        f"  from {shown(reason.queue)}, {shown_time(reason.died_ms)}, worker "
-        f"{shown(reason.worker)}, received {reason.attempts}: {shown(reason.text)}"
+        f"  from {format_text(reason.queue)}, {format_time(reason.died_ms)}, worker "
+        f"{format_text(reason.worker)}, received {reason.attempts}: {format_text(reason.text)}"
     )
-    return [line, *([f"  {shown(reason.exception)}"] if reason.exception else [])]
+    return [line, *([f"  {format_text(reason.exception)}"] if reason.exception else [])]

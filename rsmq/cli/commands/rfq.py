@@ -1,11 +1,15 @@
 """
 The command group rfq: the commands of rfq 1.4.0, with its options, on RSMQ queues.
 
-A topic is a queue, the backlog its visible messages, the nextlog those in flight; a message is a
-JSON object. Different on purpose: harvest puts messages back where they stood (rfq: behind all
-others), list-queue begins with the message that comes next (rfq: ends with it), consume writes JSON
-(rfq: Python), purge-queue asks. Messages that are delayed, of which rfq has none, are in neither
-list.
+A topic is a queue. Its backlog contains the visible messages, its nextlog those in flight. A
+message is a JSON object. Delayed messages, which rfq does not have, are in neither list.
+
+These differences from rfq are intended:
+
+- harvest puts messages back in their old places (rfq: after all other messages);
+- list-queue begins with the message that is received next (rfq: ends with it);
+- consume writes JSON (rfq: Python);
+- purge-queue asks first.
 """
 
 from __future__ import annotations
@@ -21,10 +25,10 @@ from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, Decorator, Group, command, complete_queues, yes_option
-from rsmq.cli.app.errors import Failed, why_odd
+from rsmq.cli.app.errors import Failed, explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import counted, shown, shown_body
-from rsmq.cli.commands.queues import tell_odd
+from rsmq.cli.app.output import format_body, format_count, format_text
+from rsmq.cli.commands.queues import note_unreadable_queues
 from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import Message
@@ -33,23 +37,24 @@ from rsmq.wire.limits import MAX_BATCH, UNLIMITED
 
 _STATES: dict[str, Any] = {"backlog": "visible", "nextlog": "in_flight"}
 
-#: rfq knows no visibility timeout: what is consumed and kept is hidden until commit or harvest.
-_A_DAY = 86_400
+#: The default --vt of consume. rfq has no visibility timeout: with --keep, a message is hidden
+#: until commit or harvest.
+_DAY_SECONDS = 86_400
 
 _HELP = """
-The commands of rfq, on these queues.
+Run the commands of rfq on RSMQ queues.
 
-A topic is a queue, the backlog its visible messages, the nextlog those in flight. The options are
-rfq's. Other than there, harvest keeps the order, list-queue begins with what comes next, consume
-writes JSON and purge-queue asks.
+A topic is a queue. Its backlog contains the visible messages, its nextlog those in flight. The
+options are those of rfq. Unlike in rfq, harvest keeps the order, list-queue begins with the message
+that is received next, consume writes JSON, and purge-queue asks first.
 
-Where neither --url nor RSMQ_URL nor a profile says where Redis is, RFQ_REDIS_HOST and
+If neither --url nor RSMQ_URL nor a profile sets the URL of Redis, RFQ_REDIS_HOST and
 RFQ_REDIS_PORT do.
 """
 
 
 class _Rfq(Group):
-    """The group, with rfq's own variables for where Redis is."""
+    """The command group, which also reads the environment variables of rfq for the URL of Redis."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         host, port = (os.environ.get(f"RFQ_REDIS_{name}") for name in ("HOST", "PORT"))
@@ -66,29 +71,29 @@ rfq = _Rfq(
 )
 
 
-def _topic() -> Decorator:
+def _topic_option() -> Decorator:
     return click.option(
         "--topic", "-t", required=True, metavar="TOPIC", shell_complete=complete_queues
     )
 
 
-def _list() -> Decorator:
+def _list_option() -> Decorator:
     return click.option(
-        "--queue", "-q", "which", type=click.Choice(tuple(_STATES)), default="backlog",
+        "--queue", "-q", "list_name", type=click.Choice(tuple(_STATES)), default="backlog",
         show_default=True,
     )  # fmt: skip
 
 
-def _verb(name: str, *examples: str) -> Callable[[Callable[..., Any]], Any]:
+def _rfq_command(name: str, *examples: str) -> Callable[[Callable[..., Any]], Any]:
     def add(function: Callable[..., Any]) -> Any:
-        made = command(name, *examples)(function)
-        rfq.add_command(made)
-        return made
+        rfq_command = command(name, *examples)(function)
+        rfq.add_command(rfq_command)
+        return rfq_command
 
     return add
 
 
-@_verb("version", "rsmq rfq version")
+@_rfq_command("version", "rsmq rfq version")
 @click.pass_obj
 def version(call: Call) -> None:
     """Show the versions of this program and of Redis."""
@@ -98,18 +103,20 @@ def version(call: Call) -> None:
 
     with call.open() as rsmq:  # the url is checked here
         rsmq.list_queues()
-    with Redis.from_url(call.place.url) as redis:
+    with Redis.from_url(call.location.url) as redis:
         found = redis.info("server").get("redis_version", "?")
-    ours = version_of("rsmq")
-    call.out.result({"rsmq": ours, "redis": found}, [f"rsmq {ours}", f"redis {found}"])
+    rsmq_version = version_of("rsmq")
+    call.out.result(
+        {"rsmq": rsmq_version, "redis": found}, [f"rsmq {rsmq_version}", f"redis {found}"]
+    )
 
 
-@_verb("info", "rsmq rfq info")
+@_rfq_command("info", "rsmq rfq info")
 @click.pass_obj
 def info(call: Call) -> Exit | None:
-    """Show how many messages topics have, in backlog and nextlog."""
-    told = []
-    odd: dict[str, str] = {}
+    """Show the number of messages in the backlog and the nextlog of each topic."""
+    topics = []
+    unreadable: dict[str, str] = {}
     with call.open() as rsmq:
         for topic in rsmq.list_queues():
             try:
@@ -117,88 +124,101 @@ def info(call: Call) -> Exit | None:
             except QueueNotFound:
                 continue
             except (RSMQError, RedisError) as error:
-                why = why_odd(error)
-                if why is None:
+                reason = explain_unreadable(error)
+                if reason is None:
                     raise
-                odd[topic] = why
+                unreadable[topic] = reason
                 continue
-            told.append({"topic": topic, "backlog": counts.visible, "nextlog": counts.in_flight})
-    call.out.result(told, (line for each in told for line in _info(each)))
-    return tell_odd(call, odd)
+            topics.append({"topic": topic, "backlog": counts.visible, "nextlog": counts.in_flight})
+    call.out.result(topics, (line for each in topics for line in _info_lines(each)))
+    return note_unreadable_queues(call, unreadable)
 
 
-def _info(told: dict[str, Any]) -> Iterator[str]:
-    yield f"topic\t\t{shown(told['topic'])}"
+def _info_lines(topic: dict[str, Any]) -> Iterator[str]:
+    yield f"topic\t\t{format_text(topic['topic'])}"
     for name in _STATES:
-        yield f"{name}\t\t{told[name]}\t\t{'#' * int(10 * math.log(told[name] + 1))}"
+        yield f"{name}\t\t{topic[name]}\t\t{'#' * int(10 * math.log(topic[name] + 1))}"
     yield ""
 
 
-@_verb("list-topics", "rsmq rfq list-topics")
+@_rfq_command("list-topics", "rsmq rfq list-topics")
 @click.pass_obj
 def list_topics(call: Call) -> None:
-    """List the topics: all queues, those without messages too."""
+    """List the topics: all queues, also those without messages."""
     with call.open() as rsmq:
         topics = rsmq.list_queues()
-    call.out.result(topics, map(shown, topics))
+    call.out.result(topics, map(format_text, topics))
 
 
-@_verb("list-queue", "rsmq rfq list-queue -t ndvi", "rsmq rfq list-queue -t ndvi -q nextlog")
-@_topic()
-@_list()
+@_rfq_command("list-queue", "rsmq rfq list-queue -t ndvi", "rsmq rfq list-queue -t ndvi -q nextlog")
+@_topic_option()
+@_list_option()
 @click.pass_obj
-def list_queue(call: Call, topic: str, which: str) -> None:
-    """List the ids of messages, the one that comes next first."""
-    with call.open() as rsmq, call.out.listed() as tell:
-        for ids in _ids(rsmq, topic, which):
-            tell(ids)
+def list_queue(call: Call, topic: str, list_name: str) -> None:
+    """List the ids of messages, beginning with the message that is received next."""
+    with call.open() as rsmq, call.out.list_writer() as write_texts:
+        for ids in _list_ids(rsmq, topic, list_name):
+            write_texts(ids)
 
 
-def _ids(rsmq: RSMQ, topic: str, which: str) -> Iterator[list[str]]:
+def _list_ids(rsmq: RSMQ, topic: str, list_name: str) -> Iterator[list[str]]:
     start = 0
-    while found := rsmq.peek_messages(topic, start, MAX_BATCH, state=_STATES[which]):
+    while found := rsmq.peek_messages(topic, start, MAX_BATCH, state=_STATES[list_name]):
         yield [message.id for message in found]
         start += len(found)
 
 
-@_verb("purge-queue", "rsmq rfq purge-queue -t ndvi", "rsmq rfq purge-queue -t ndvi -q nextlog -y")
-@_topic()
-@_list()
+@_rfq_command(
+    "purge-queue", "rsmq rfq purge-queue -t ndvi", "rsmq rfq purge-queue -t ndvi -q nextlog -y"
+)
+@_topic_option()
+@_list_option()
 @yes_option()
 @click.pass_obj
-def purge_queue(call: Call, topic: str, which: str, *, yes: bool) -> None:
-    """Remove the messages of a list, and print their ids."""
+def purge_queue(call: Call, topic: str, list_name: str, *, yes: bool) -> None:
+    """Remove the messages of the backlog or the nextlog, and print their ids."""
     with call.open() as rsmq:
         counts = rsmq.count_messages(topic)
-        number = counts.visible if which == "backlog" else counts.in_flight
-        call.confirm(f"Remove {counted(number)} in the {which} of {shown(topic)}?", yes=yes)
-        with call.out.listed() as tell:
-            for ids in _purged(rsmq, topic, which, number):
-                tell(ids)
+        number = counts.visible if list_name == "backlog" else counts.in_flight
+        call.confirm(
+            f"Remove {format_count(number)} in the {list_name} of {format_text(topic)}?", yes=yes
+        )
+        with call.out.list_writer() as write_texts:
+            for ids in _purge(rsmq, topic, list_name, number):
+                write_texts(ids)
 
 
-def _purged(rsmq: RSMQ, topic: str, which: str, number: int) -> Iterable[list[str]]:
-    if which == "nextlog":
-        for ids in list(_ids(rsmq, topic, which)):
+def _purge(rsmq: RSMQ, topic: str, list_name: str, number: int) -> Iterable[list[str]]:
+    if list_name == "nextlog":
+        for ids in list(_list_ids(rsmq, topic, list_name)):
             yield rsmq.delete_messages(topic, ids)
         return
-    # Popped, so that what a consumer receives meanwhile is left to it.
-    left = number
-    while left > 0 and (popped := rsmq.pop_messages(topic, min(left, MAX_BATCH))):
-        left -= len(popped)
+    # Popped, so that a message that a consumer receives meanwhile is not deleted.
+    remaining = number
+    while remaining > 0 and (popped := rsmq.pop_messages(topic, min(remaining, MAX_BATCH))):
+        remaining -= len(popped)
         yield [message.id for message in popped]
 
 
-@_verb("publish", "rsmq rfq publish -t ndvi -m '{\"tile\": 7}'", "rsmq rfq publish -t t -m {} -f")
-@_topic()
-@click.option("--message", "-m", "text", required=True, metavar="JSON", help="An object.")
-@click.option("--front", "-f", is_flag=True, help="Before all that wait now.")
+@_rfq_command(
+    "publish", "rsmq rfq publish -t ndvi -m '{\"tile\": 7}'", "rsmq rfq publish -t t -m {} -f"
+)
+@_topic_option()
+@click.option(
+    "--message", "-m", "text", required=True, metavar="JSON", help="The message, a JSON object."
+)
+@click.option(
+    "--front",
+    "-f",
+    is_flag=True,
+    help="Send it to the front: it precedes all messages that are visible now.",
+)
 @click.pass_obj
 def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
     """
     Publish a message to a topic, and print its id.
 
-    A topic that does not exist is created, without a size limit, as rfq has none.
+    A topic that does not exist is created, without a size limit, because rfq has none.
     """
     try:
         message = json.loads(text)
@@ -217,33 +237,38 @@ def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
     call.out.result(id, id)
 
 
-@_verb("consume", "rsmq rfq consume -t ndvi", "rsmq rfq consume -t ndvi --keep")
-@_topic()
-@click.option("--keep", is_flag=True, help="Leave it in the nextlog, and print its id before it.")
+@_rfq_command("consume", "rsmq rfq consume -t ndvi", "rsmq rfq consume -t ndvi --keep")
+@_topic_option()
 @click.option(
-    "--vt", type=SECONDS, default=_A_DAY, show_default=True, metavar="SECONDS",
-    help="How long it is in the nextlog at most; then it is in the backlog again.",
+    "--keep", is_flag=True, help="Leave the message in the nextlog, and print its id before it."
+)
+@click.option(
+    "--vt", type=SECONDS, default=_DAY_SECONDS, show_default=True, metavar="SECONDS",
+    help="How long it stays in the nextlog; then it is in the backlog again.",
 )  # fmt: skip
 @click.pass_obj
 def consume(call: Call, topic: str, vt: float, *, keep: bool) -> None:
     """
     Wait for a message, print it, and delete it.
 
-    It waits forever, as rfq does; a topic that does not exist is created. The message is deleted
-    when it has been written. With --keep it is not: rsmq rfq commit deletes it, rsmq rfq harvest
-    puts it back.
+    It waits forever, as rfq does. A topic that does not exist is created. The message is deleted
+    after it was printed. With --keep it is not deleted: rsmq rfq commit deletes it, and rsmq rfq
+    harvest puts it back.
     """
     with call.open() as rsmq:
-        message = _received(rsmq, topic, vt)
+        message = _receive(rsmq, topic, vt)
         call.out.result(
-            message, f"{message.id}  {_json(message.raw)}" if keep else _json(message.raw)
+            message,
+            f"{message.id}  {_format_message(message.raw)}"
+            if keep
+            else _format_message(message.raw),
         )
         call.out.flush()
         if not keep:
             rsmq.delete_message(message)
 
 
-def _received(rsmq: RSMQ, topic: str, vt: float) -> Message:
+def _receive(rsmq: RSMQ, topic: str, vt: float) -> Message:
     while True:
         try:
             message = rsmq.receive_message(topic, vt=vt, wait=None)
@@ -254,23 +279,23 @@ def _received(rsmq: RSMQ, topic: str, vt: float) -> Message:
                 return message
 
 
-def _json(raw: bytes) -> str:
-    """A message in one line: as JSON if it is, else as any body."""
+def _format_message(raw: bytes) -> str:
+    """Return a message as one line: as JSON if it is valid JSON, else like any other body."""
     try:
         return json.dumps(json.loads(raw))
     except (ValueError, RecursionError):
-        return shown_body(raw)
+        return format_body(raw)
 
 
-@_verb("commit", "rsmq rfq commit -t ndvi -m ID")
-@_topic()
+@_rfq_command("commit", "rsmq rfq commit -t ndvi -m ID")
+@_topic_option()
 @click.option("--msgid", "-m", "id", required=True, metavar="ID")
 @click.pass_obj
 def commit(call: Call, topic: str, id: str) -> Exit | None:
     """
     Delete a message that was consumed with --keep.
 
-    What a task of rfq does when it is done. Exit code 1 if it is not there.
+    A task of rfq does this when it is done. The exit code is 1 if the message does not exist.
     """
     with call.open() as rsmq:
         deleted = rsmq.delete_message(topic, id)
@@ -278,49 +303,50 @@ def commit(call: Call, topic: str, id: str) -> Exit | None:
     return None if deleted else Exit.NOT_ALL
 
 
-@_verb("harvest", "rsmq rfq harvest -t ndvi")
-@_topic()
+@_rfq_command("harvest", "rsmq rfq harvest -t ndvi")
+@_topic_option()
 @click.pass_obj
 def harvest(call: Call, topic: str) -> None:
     """
-    Put messages back from the nextlog.
+    Put the messages of the nextlog back into the backlog.
 
-    Prints their ids. All of them, those of living consumers too, as rfq does; each where it stood.
+    It prints their ids. Like rfq, it puts back all messages of the nextlog, also those that
+    consumers still process. Each message returns to its old place.
     """
-    with call.open() as rsmq, call.out.listed() as tell:
+    with call.open() as rsmq, call.out.list_writer() as write_texts:
         keys = rsmq.namespace.queue(topic)
         position: Position | None = (b"", b"0")
         while position is not None:
             reply = rsmq.run(walk_step("received_messages", keys, position, b""))
             ids = [id.decode("utf-8", "surrogateescape") for id in reply[2][::2]]
-            tell(rsmq.release_messages(topic, ids) if ids else ())
+            write_texts(rsmq.release_messages(topic, ids) if ids else ())
             position = parse_next_position(reply)
 
 
-@_verb("peek", "rsmq rfq peek -t ndvi -m ID")
-@_topic()
+@_rfq_command("peek", "rsmq rfq peek -t ndvi -m ID")
+@_topic_option()
 @click.option("--msgid", "-m", "id", required=True, metavar="ID")
 @click.pass_obj
 def peek(call: Call, topic: str, id: str) -> Exit | None:
     """
     Show a message without consuming it.
 
-    Exit code 1 if it is not there.
+    The exit code is 1 if the message does not exist.
     """
     with call.open() as rsmq:
         try:
             message = rsmq.get_message(topic, id)
         except QueueNotFound:
             message = None
-    call.out.result(message, () if message is None else _json(message.raw))
+    call.out.result(message, () if message is None else _format_message(message.raw))
     return Exit.NOT_ALL if message is None else None
 
 
-@_verb("completions", 'eval "$(rsmq rfq completions bash)"')
+@_rfq_command("completions", 'eval "$(rsmq rfq completions bash)"')
 @click.argument("shell", type=click.Choice(["bash"]))
 @click.pass_context
 def completions(ctx: click.Context, shell: str) -> None:
-    """Print a script for the shell: that of rsmq completion."""
+    """Print the completion script of a shell, as rsmq completion does."""
     from rsmq.cli.commands.completion import completion  # noqa: PLC0415 - only here
 
     ctx.invoke(completion, shell=shell)

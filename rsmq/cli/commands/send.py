@@ -17,9 +17,9 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, Decorator, command, queue_argument, queues_argument
-from rsmq.cli.app.errors import Failed, ending_of
-from rsmq.cli.app.output import counted, shown
-from rsmq.cli.commands.input_batches import Batch, batches_of
+from rsmq.cli.app.errors import Failed, describe_error
+from rsmq.cli.app.output import format_count, format_text
+from rsmq.cli.commands.input_batches import Batch, read_batches
 from rsmq.errors import MessageTooLong
 from rsmq.transport.retry import Failure, classify
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
@@ -33,7 +33,7 @@ def _file_option(help: str) -> Decorator:
 def _delay_option() -> Decorator:
     return click.option(
         "--delay", type=SECONDS, metavar="SECONDS",
-        help="Until they are visible, 0 to 9,999,999; the queue's delay by default.",
+        help="How long the messages are hidden, 0 to 9,999,999; the queue's delay by default.",
     )  # fmt: skip
 
 
@@ -46,27 +46,34 @@ def _delay_option() -> Decorator:
 )
 @queue_argument()
 @click.argument("bodies", nargs=-1, metavar="[BODY...]")
-@_file_option("Send each line of it; - is the standard input.")
-@click.option("--null", "-0", "null", is_flag=True, help="NUL ends a message, not a line's end.")
-@click.option("--whole", is_flag=True, help="The file is one message, to the last byte.")
+@_file_option("Send each line of the file as a message; - is the standard input.")
+@click.option(
+    "--null", "-0", "null", is_flag=True, help="A NUL byte ends a message, instead of a line end."
+)
+@click.option("--whole", is_flag=True, help="Send the whole file as one message.")
 @_delay_option()
-@click.option("--front", is_flag=True, help="Before all that wait now.")
+@click.option(
+    "--front",
+    is_flag=True,
+    help="Send them to the front: they precede all messages that are visible now.",
+)
 @click.option(
     "--dedup-id", metavar="NAME",
-    help="Of one message: a second one of this name within five minutes adds nothing.",
+    help="For one message: a second message with this name within five minutes is not added.",
 )  # fmt: skip
 @click.pass_obj
 def send(
     call: Call, /, queue: str, bodies: tuple[str, ...], path: str | None, dedup_id: str | None,
-    *, null: bool, whole: bool, **how: Any,
+    *, null: bool, whole: bool, **send_options: Any,
 ) -> None:  # fmt: skip
     """
     Send messages: arguments, lines of a file, or the standard input.
 
-    Prints their ids. Each BODY is a message, and all of them are sent or none; a BODY of just - is
-    --file -. Of a file each line is a message, without its line end; an empty line is an empty one.
-    Its lines go in batches of at most 10,000, those of a pipe as they come; if it breaks off, it
-    says how many were sent. A message is held against the queue's maxsize.
+    It prints the ids of the messages. Each BODY is a message; all of them are sent, or none. A
+    single BODY - is the same as --file -. Each line of a file is a message, without its line end;
+    an empty line is an empty message. Lines are sent in batches of at most 10,000, and lines of a
+    pipe as they arrive. If sending fails, the error says how many messages were sent. The size of a
+    message must not exceed the maxsize of the queue.
     """
     if bodies == ("-",) and path is None:
         bodies, path = (), "-"
@@ -78,13 +85,19 @@ def send(
         raise click.UsageError("--dedup-id is that of one message: give one BODY, or --whole.")
     with call.open() as rsmq:
         if path is not None and not whole:
-            _send_file(call, partial(rsmq.send_messages, queue, **how), path, null, how["front"])
+            _send_file(
+                call,
+                partial(rsmq.send_messages, queue, **send_options),
+                path,
+                null,
+                send_options["front"],
+            )
             return
-        raws = [_whole(path)] if path is not None else [os.fsencode(body) for body in bodies]
+        raws = [_read_file(path)] if path is not None else [os.fsencode(body) for body in bodies]
         if len(raws) == 1:
-            ids = [rsmq.send_message(queue, raws[0], dedup_id=dedup_id, **how)]
+            ids = [rsmq.send_message(queue, raws[0], dedup_id=dedup_id, **send_options)]
         else:
-            ids = rsmq.send_messages(queue, raws, **how)
+            ids = rsmq.send_messages(queue, raws, **send_options)
     call.out.result(ids, ids)
 
 
@@ -96,22 +109,26 @@ def _send_file(
     front: bool,  # noqa: FBT001 - as above
 ) -> None:
     """Send the pieces of a file, batch by batch."""
-    with _opened(path) as file, call.out.listed() as tell, _bar(call, file, path) as advance:
-        read: Iterable[Batch] = batches_of(file, b"\0" if null else b"\n")
+    with (
+        _open_input(path) as file,
+        call.out.list_writer() as write_texts,
+        _show_progress(call, file, path) as advance,
+    ):
+        batches: Iterable[Batch] = read_batches(file, b"\0" if null else b"\n")
         if front:
-            read = _only_one(read)
-        for batch in read:
+            batches = _merge_into_one_batch(batches)
+        for batch in batches:
             try:
                 ids = send_batch(batch.bodies)
-            except BaseException as error:  # noqa: BLE001 - raised as it is if unforeseen
-                raise _broken_off(error, batch) from None
-            tell(ids)
+            except BaseException as error:  # noqa: BLE001 - raised unchanged if it is not expected
+                raise _add_sent_count(error, batch) from None
+            write_texts(ids)
             advance(batch.size)
 
 
-def _only_one(read: Iterable[Batch]) -> list[Batch]:
-    """Those that go to the front, as one batch: several would stand before each other."""
-    bodies = [body for batch in read for body in batch.bodies]
+def _merge_into_one_batch(batches: Iterable[Batch]) -> list[Batch]:
+    """Return messages for the front as one batch: of several batches, the last would be first."""
+    bodies = [body for batch in batches for body in batch.bodies]
     size = sum(map(len, bodies))
     if len(bodies) > MAX_BATCH or size > MAX_BATCH_BYTES:
         raise Failed(
@@ -122,33 +139,33 @@ def _only_one(read: Iterable[Batch]) -> list[Batch]:
     return [Batch(1, bodies, size)] if bodies else []
 
 
-def _broken_off(error: BaseException, batch: Batch) -> BaseException:
-    """The same error, with what was sent until it."""
-    ending = ending_of(error)
-    if ending is None:
+def _add_sent_count(error: BaseException, batch: Batch) -> BaseException:
+    """Return the error with a hint that says how many messages were sent before it."""
+    report = describe_error(error)
+    if report is None:
         return error
     first, last = batch.first, batch.first + len(batch.bodies) - 1
-    where = f"Sent before: {counted(first - 1)}; "
-    unknown = isinstance(error, KeyboardInterrupt) or (
+    progress = f"Sent before: {format_count(first - 1)}; "
+    is_ambiguous = isinstance(error, KeyboardInterrupt) or (
         isinstance(error, Exception) and classify(error, is_sent=True) is Failure.AMBIGUOUS
     )
-    if unknown:
-        where += f"lines {first} to {last} may have been sent or not, those after them were not"
+    if is_ambiguous:
+        progress += f"lines {first} to {last} may have been sent or not, those after them were not"
     else:
-        where += f"those from line {first} on were not"
+        progress += f"those from line {first} on were not"
     if isinstance(error, MessageTooLong):
-        where = f"It is line {first + _too_long(batch, error.value)}. {where}"
-    hint = f"{ending.hint} " if ending.hint else ""
-    text = ending.text.rstrip(".")
-    return Failed(text, exit=ending.exit, code=ending.code, hint=f"{hint}{where}.")
+        progress = f"It is line {first + _find_too_long(batch, error.value)}. {progress}"
+    hint = f"{report.hint} " if report.hint else ""
+    text = report.text.rstrip(".")
+    return Failed(text, exit=report.exit, code=report.code, hint=f"{hint}{progress}.")
 
 
-def _too_long(batch: Batch, size: object) -> int:
-    """The place of the message that the server found too long."""
-    return next((at for at, body in enumerate(batch.bodies) if _size(body) == size), 0)
+def _find_too_long(batch: Batch, size: object) -> int:
+    """Return the index of the first message that has the size that the server refused."""
+    return next((index for index, body in enumerate(batch.bodies) if _body_size(body) == size), 0)
 
 
-def _size(body: bytes) -> int:
+def _body_size(body: bytes) -> int:
     try:
         return utf16_length(body.decode())
     except UnicodeDecodeError:
@@ -156,7 +173,7 @@ def _size(body: bytes) -> int:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BufferedReader]:
+def _open_input(path: str) -> Iterator[BufferedReader]:
     if path == "-":
         yield cast("BufferedReader", sys.stdin.buffer)
         return
@@ -164,13 +181,13 @@ def _opened(path: str) -> Iterator[BufferedReader]:
         yield file
 
 
-def _whole(path: str) -> bytes:
-    with _opened(path) as file:
+def _read_file(path: str) -> bytes:
+    with _open_input(path) as file:
         return file.read()
 
 
-def _bar(call: Call, file: BufferedReader, path: str) -> Any:
-    # On a terminal the ids themselves show how it goes.
+def _show_progress(call: Call, file: BufferedReader, path: str) -> Any:
+    # On a terminal the ids that are printed show the progress.
     if sys.stdout.isatty():
         return nullcontext(lambda _: None)
     size = None if path == "-" else os.fstat(file.fileno()).st_size
@@ -179,8 +196,8 @@ def _bar(call: Call, file: BufferedReader, path: str) -> Any:
 
 @command("publish", "rsmq publish mail audit --body 'order 17'")
 @queues_argument()
-@click.option("--body", metavar="BODY", help="The message.")
-@_file_option("The file is the message, to the last byte; - is the standard input.")
+@click.option("--body", metavar="BODY", help="The body of the message.")
+@_file_option("Send the whole file as the message; - is the standard input.")
 @_delay_option()
 @click.pass_obj
 def publish(
@@ -189,14 +206,15 @@ def publish(
     """
     Send a message to several queues, all or none.
 
-    Prints the id in each queue. One queue that is missing, or refuses the size, is enough for none.
+    It prints the id of the message in each queue. If a queue is missing or refuses the size, the
+    message is sent to none of the queues.
     """
     if body is not None and path is None:
         raw = os.fsencode(body)
     elif path is not None and body is None:
-        raw = _whole(path)
+        raw = _read_file(path)
     else:
         raise click.UsageError("Give --body or --file, one of them.")
     with call.open() as rsmq:
         ids = rsmq.publish(queues, raw, delay=delay)
-    call.out.result(ids, [f"{shown(queue)}  {id}" for queue, id in ids.items()])
+    call.out.result(ids, [f"{format_text(queue)}  {id}" for queue, id in ids.items()])

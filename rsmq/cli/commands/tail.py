@@ -12,47 +12,54 @@ from collections.abc import Iterator
 import click
 from redis.exceptions import RedisError
 
-from rsmq.cli.app.call import BODY, Call
+from rsmq.cli.app.call import BODY_CODEC, Call
 from rsmq.cli.app.command import SECONDS, command, queues_argument
-from rsmq.cli.app.errors import ending_of
+from rsmq.cli.app.errors import describe_error
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import plain, shortened, shown, shown_body, shown_time
+from rsmq.cli.app.output import format_body, format_text, format_time, to_json_value, truncate
 from rsmq.client import RSMQ
 from rsmq.model import StoredMessage
 from rsmq.operations.inspection import new_messages, start_position
 from rsmq.operations.walk import Position
 from rsmq.wire.keys import QueueKeys
 
-#: How long after its time a message may come, ms: some clients take the time first, then send.
-_LATE = 1000
-#: Ids of a queue that are remembered, so that no message is shown twice.
-_REMEMBERED = 100_000
-#: A look takes at most this part of the time; seconds between two at most.
-_SHARE, _LONGEST = 0.1, 2.0
+#: A message may appear so long after its sent time, because some clients read the time first and
+#: send later.
+_LATE_MS = 1000
+#: The most ids of a queue that are remembered, so that no message is shown twice.
+_MAX_REMEMBERED_IDS = 100_000
+#: Polling takes at most this share of the time.
+_MAX_POLLING_SHARE = 0.1
+#: The pause for that is at most so long.
+_MAX_PAUSE_SECONDS = 2.0
 
 
 @command("tail", "rsmq tail orders", "rsmq tail orders-dead -n 10 --json")
 @queues_argument()
 @click.option(
-    "--number", "-n", type=int, metavar="N", help="First the last N there are, 1 to 10,000."
+    "--number",
+    "-n",
+    type=int,
+    metavar="N",
+    help="Begin with the last N messages of the queue, 1 to 10,000.",
 )
-@click.option("--from-start", is_flag=True, help="First all there are.")
+@click.option("--from-start", is_flag=True, help="Begin with all messages of the queue.")
 @click.option(
     "--interval", type=SECONDS, default=0.1, show_default=True, metavar="SECONDS",
-    help="Between two looks.",
+    help="The time between two polls; more than 0.",
 )  # fmt: skip
 @click.pass_obj
 def tail(
     call: Call, queues: tuple[str, ...], number: int | None, interval: float, *, from_start: bool
 ) -> Exit | None:
     """
-    Show messages as they come, and leave them alone.
+    Show new messages without receiving them.
 
-    Until Ctrl-C. It looks at the queue many times a second and changes nothing: what is deleted
-    between two looks is not seen, so that of a queue with quick consumers it shows a part. Shown
-    are messages that are sent (delayed ones at once), dead letters that arrive, and, of those that
-    were there before, the ones that come back after a visibility timeout; not those that rsmq move
-    brings before anybody has received them. With --json a document a line.
+    It runs until Ctrl-C. It reads the queue many times per second and changes nothing. A message
+    that is deleted between two polls is not shown, so for a queue with fast consumers it shows only
+    a part of the messages. It shows new messages (delayed ones at once), new dead letters, and
+    older messages that become visible again after a visibility timeout. It does not show messages
+    that rsmq move adds and that were never received. With --json it prints one document per line.
     """
     if number is not None and from_start:
         raise click.UsageError("Give --number or --from-start, one of them.")
@@ -60,97 +67,110 @@ def tail(
         raise click.UsageError("--interval is more than 0.")
     with call.open() as rsmq:
         try:
-            followed = [_Followed(rsmq, queue) for queue in dict.fromkeys(queues)]
+            followed = [_FollowedQueue(rsmq, queue) for queue in dict.fromkeys(queues)]
             for each in followed:
-                each.begin(number, all_of_them=from_start)
+                each.start(number, all_of_them=from_start)
             _follow(call, followed, interval)
         except KeyboardInterrupt:
             return Exit.INTERRUPTED
     return None
 
 
-def _follow(call: Call, followed: list[_Followed], interval: float) -> None:
-    lost = False
+def _follow(call: Call, followed: list[_FollowedQueue], interval: float) -> None:
+    is_unreachable = False
     while True:
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
             for each in followed:
-                for message in each.look():
-                    _show(call, message, several=len(followed) > 1)
-            lost = False
+                for message in each.poll():
+                    _write_message(call, message, has_queue_column=len(followed) > 1)
+            is_unreachable = False
         except RedisError as error:
-            ending = ending_of(error)
-            if ending is None or ending.exit is not Exit.UNREACHABLE:
+            report = describe_error(error)
+            if report is None or report.exit is not Exit.UNREACHABLE:
                 raise
-            if not lost:
-                call.out.note(ending.line(as_json=False))
-            lost = True
+            if not is_unreachable:
+                call.out.note(report.line(as_json=False))
+            is_unreachable = True
         call.out.flush()
-        took = time.monotonic() - began
-        time.sleep(max(interval, 0.5 if lost else min(took / _SHARE, _LONGEST)))
+        seconds = time.monotonic() - started_at
+        time.sleep(
+            max(
+                interval,
+                0.5 if is_unreachable else min(seconds / _MAX_POLLING_SHARE, _MAX_PAUSE_SECONDS),
+            )
+        )
 
 
-def _show(call: Call, message: StoredMessage, *, several: bool) -> None:
+def _write_message(call: Call, message: StoredMessage, *, has_queue_column: bool) -> None:
     if call.as_json:
-        call.out.write(json.dumps(plain(message)).encode() + b"\n")
+        call.out.write(json.dumps(to_json_value(message)).encode() + b"\n")
         return
-    cells = [shown_time(message.sent_ms), shown(message.id), f"{message.state:9}"]
-    cells = [shown(message.queue)] * several + cells
-    head = "  ".join([*cells, ""])
-    line = shortened(head + shown_body(message.raw), call.out.width, behind=len(head))
+    cells = [format_time(message.sent_ms), format_text(message.id), f"{message.state:9}"]
+    cells = [format_text(message.queue)] * has_queue_column + cells
+    prefix = "  ".join([*cells, ""])
+    line = truncate(prefix + format_body(message.raw), call.out.width, keep=len(prefix))
     call.out.result(None, line)
 
 
-class _Followed:
+class _FollowedQueue:
     """
-    A queue, and what was shown of it.
+    A queue, and the ids of its messages that were shown.
 
-    A look walks through what came since shortly before the look before, and leaves out what it
-    knows: so what comes late is not missed.
+    A poll reads the messages since shortly before the previous poll, and leaves out those that were
+    shown. So it also finds messages that appear a little after their sent time.
     """
 
     def __init__(self, rsmq: RSMQ, queue: str) -> None:
         self._rsmq = rsmq
         self._keys: QueueKeys = rsmq.namespace.queue(queue)
-        self._shown: OrderedDict[str, None] = OrderedDict()
-        self._first: list[StoredMessage] = []
-        self._begin = self._since = 0
+        self._shown_ids: OrderedDict[str, None] = OrderedDict()
+        self._initial: list[StoredMessage] = []
+        self._start_ms = self._since_ms = 0
 
-    def begin(self, number: int | None, *, all_of_them: bool) -> None:
+    def start(self, number: int | None, *, all_of_them: bool) -> None:
         """
-        Begin now, or with what is there.
+        Begin with new messages, or with messages that the queue already contains.
+
+        Args:
+            number: the number of last messages to begin with; None for none.
+            all_of_them: whether to begin with all messages of the queue.
 
         Raises:
-            QueueNotFound: there is no such queue.
+            QueueNotFound: the queue does not exist.
             InvalidValue: the number is out of range.
         """
         if number is not None:
-            self._first = self._rsmq.peek_messages(self._keys.name, -number, number)
+            self._initial = self._rsmq.peek_messages(self._keys.name, -number, number)
         if not all_of_them:
-            nothing = new_messages(self._keys, (b"+inf", b"0"), 0, front=False, codec=BODY)
-            self._begin = self._since = self._rsmq.run(nothing).now_ms
+            no_messages = new_messages(
+                self._keys, (b"+inf", b"0"), 0, front=False, codec=BODY_CODEC
+            )
+            self._start_ms = self._since_ms = self._rsmq.run(no_messages).now_ms
 
-    def look(self) -> Iterator[StoredMessage]:
-        """What came since the last look."""
-        first, self._first = self._first, []
-        yield from self._unknown(first)
+    def poll(self) -> Iterator[StoredMessage]:
+        """Yield the messages that were added since the last poll."""
+        initial, self._initial = self._initial, []
+        yield from self._skip_shown(initial)
         now = None
         for front in (True, False):
-            position: Position | None = start_position(self._since, front=front)
+            position: Position | None = start_position(self._since_ms, front=front)
             while position is not None:
                 found = self._rsmq.run(
-                    new_messages(self._keys, position, self._since, front=front, codec=BODY)
+                    new_messages(
+                        self._keys, position, self._since_ms, front=front, codec=BODY_CODEC
+                    )
                 )
                 now = found.now_ms if now is None else now
-                yield from self._unknown(found.messages)
+                yield from self._skip_shown(found.messages)
                 position = found.position
         if now is not None:
-            self._since = max(self._begin, now - _LATE)
+            self._since_ms = max(self._start_ms, now - _LATE_MS)
 
-    def _unknown(self, messages: list[StoredMessage]) -> Iterator[StoredMessage]:
+    def _skip_shown(self, messages: list[StoredMessage]) -> Iterator[StoredMessage]:
         for message in messages:
-            if message.id not in self._shown:
-                self._shown[message.id] = None
+            if message.id not in self._shown_ids:
+                self._shown_ids[message.id] = None
                 yield message
-        while len(self._shown) > _REMEMBERED:
-            self._shown.popitem(last=False)
+        while len(self._shown_ids) > _MAX_REMEMBERED_IDS:
+            self._shown_ids.popitem(last=False)

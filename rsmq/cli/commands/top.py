@@ -15,18 +15,18 @@ from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, command, queues_argument
-from rsmq.cli.app.errors import Ending, ending_of
+from rsmq.cli.app.errors import ErrorReport, describe_error
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import plain, shown, table
-from rsmq.cli.commands.figures import SORTS, Figures, Reader, in_order, totals
-from rsmq.cli.commands.queues import tell_odd
+from rsmq.cli.app.output import format_table, format_text, to_json_value
+from rsmq.cli.commands.figures import SORTS, Figures, FiguresReader, sort_figures, sum_figures
+from rsmq.cli.commands.queues import note_unreadable_queues
 
 
 @command("top", "rsmq top", "rsmq top orders --interval 5", "rsmq top --once --sort visible")
 @queues_argument(required=False)
 @click.option(
     "--interval", type=SECONDS, default=1, show_default=True, metavar="SECONDS",
-    help="Between two readings.",
+    help="The time between two readings; more than 0.",
 )  # fmt: skip
 @click.option("--sort", "by", type=click.Choice(SORTS), default="queue", show_default=True)
 @click.option("--once", is_flag=True, help="Read once, without rates, and end.")
@@ -37,89 +37,107 @@ def top(
     """
     Watch queues: counts, rates and the oldest message.
 
-    Without a QUEUE all that are listed. q quits, s sorts by the next column. "dead" counts the
-    messages in the queue's dead-letter queue. Of a queue of more than 10,000 messages what stands
-    after ~ is an estimate: all that is hidden counts as in flight, the first one due as the oldest.
-    Where the output is not a terminal it is printed once; with --json a document a line, until
-    Ctrl-C.
+    Without a QUEUE it shows all listed queues. The key q quits, and s sorts by the next column. The
+    column "dead" has the number of messages in the dead-letter queue of the queue. A number after ~
+    is an estimate, for a queue of more than 10,000 messages: all hidden messages count as in
+    flight, and the message that is received next counts as the oldest. If the output is not a
+    terminal, the table is printed once. With --json it prints one document per line until Ctrl-C.
     """
     if interval <= 0:
         raise click.UsageError("--interval is more than 0.")
     with call.open() as rsmq:
-        reader = Reader(rsmq, queues)
-        first = reader.read()  # what is wrong from the start ends it
+        reader = FiguresReader(rsmq, queues)
+        first = reader.read()  # an error of the first reading ends the program
         if once or not (call.as_json or sys.stdout.isatty()):
-            _print(call, in_order(first, by), reader.odd)
-            return tell_odd(call, reader.odd)
+            _write_figures(call, sort_figures(first, by), reader.unreadable)
+            return note_unreadable_queues(call, reader.unreadable)
         try:
             if call.as_json:
-                _print_on(call, reader, first, interval, by)
+                _write_repeatedly(call, reader, first, interval, by)
             else:
-                _draw_on(reader, first, interval, by)
+                _draw_repeatedly(reader, first, interval, by)
         except KeyboardInterrupt:
             return Exit.INTERRUPTED
     return None
 
 
-def _print(call: Call, read: list[Figures], odd: Mapping[str, str]) -> None:
-    from rsmq.cli.commands.top_screen import HEADINGS, rows  # noqa: PLC0415 - rich takes time to import
+def _write_figures(call: Call, figures: list[Figures], unreadable: Mapping[str, str]) -> None:
+    from rsmq.cli.commands.top_screen import HEADINGS, format_rows  # noqa: PLC0415 - rich takes time to import
 
-    lines = [] if call.as_json else table(tuple(HEADINGS.values()), rows(read), numbers=range(1, 8))
-    call.out.result(_document(read, odd), lines)
+    lines = (
+        []
+        if call.as_json
+        else format_table(
+            tuple(HEADINGS.values()), format_rows(figures), number_columns=range(1, 8)
+        )
+    )
+    call.out.result(_document(figures, unreadable), lines)
     call.out.flush()
 
 
-def _document(read: list[Figures], odd: Mapping[str, str]) -> dict[str, Any]:
+def _document(figures: list[Figures], unreadable: Mapping[str, str]) -> dict[str, Any]:
     return {
         "time_ms": round(time.time() * 1000),
-        "queues": [plain(each) for each in read],
-        "totals": totals(read),
-        "left_out": dict(odd),
+        "queues": [to_json_value(each) for each in figures],
+        "totals": sum_figures(figures),
+        "left_out": dict(unreadable),
     }
 
 
-def _print_on(call: Call, reader: Reader, read: list[Figures], interval: float, by: str) -> None:
-    trouble: Ending | None = None
+def _write_repeatedly(
+    call: Call, reader: FiguresReader, figures: list[Figures], interval: float, by: str
+) -> None:
+    error_report: ErrorReport | None = None
     while True:
-        if trouble is None:
-            _print(call, in_order(read, by), reader.odd)
+        if error_report is None:
+            _write_figures(call, sort_figures(figures, by), reader.unreadable)
         else:
-            call.out.write(json.dumps({"error": trouble.code, "message": trouble.text}).encode())
+            call.out.write(
+                json.dumps({"error": error_report.code, "message": error_report.text}).encode()
+            )
             call.out.write(b"\n")
             call.out.flush()
         time.sleep(interval)
-        read, trouble = _read(reader, read)
+        figures, error_report = _read_or_keep(reader, figures)
 
 
-def _draw_on(reader: Reader, read: list[Figures], interval: float, by: str) -> None:
-    from rsmq.cli.commands.top_screen import screen  # noqa: PLC0415 - rich takes time to import
+def _draw_repeatedly(
+    reader: FiguresReader, figures: list[Figures], interval: float, by: str
+) -> None:
+    from rsmq.cli.commands.top_screen import open_screen  # noqa: PLC0415 - rich takes time to import
 
-    trouble: Ending | None = None
-    with screen() as drawn:
+    error_report: ErrorReport | None = None
+    with open_screen() as screen:
         while True:
-            told = _left_out(reader.odd) if trouble is None else trouble.text
-            drawn.draw(in_order(read, by), by=by, trouble=told)
-            until = time.monotonic() + interval
-            while (left := until - time.monotonic()) > 0:
-                key = drawn.key(left)
+            error_text = (
+                _format_unreadable(reader.unreadable) if error_report is None else error_report.text
+            )
+            screen.draw(sort_figures(figures, by), sort_by=by, error=error_text)
+            deadline = time.monotonic() + interval
+            while (seconds := deadline - time.monotonic()) > 0:
+                key = screen.read_key(seconds)
                 if key in ("q", "Q", "\x1b"):
                     return
                 if key == "s":
                     by = SORTS[(SORTS.index(by) + 1) % len(SORTS)]
-                    drawn.draw(in_order(read, by), by=by, trouble=told)
-            read, trouble = _read(reader, read)
+                    screen.draw(sort_figures(figures, by), sort_by=by, error=error_text)
+            figures, error_report = _read_or_keep(reader, figures)
 
 
-def _left_out(odd: Mapping[str, str]) -> str | None:
-    return "; ".join(f"{shown(queue)}: {why}" for queue, why in odd.items()) or None
+def _format_unreadable(unreadable: Mapping[str, str]) -> str | None:
+    return (
+        "; ".join(f"{format_text(queue)}: {reason}" for queue, reason in unreadable.items()) or None
+    )
 
 
-def _read(reader: Reader, before: list[Figures]) -> tuple[list[Figures], Ending | None]:
-    """How the queues stand; or how they stood, and why that can't be read now."""
+def _read_or_keep(
+    reader: FiguresReader, previous: list[Figures]
+) -> tuple[list[Figures], ErrorReport | None]:
+    """Read the figures. If Redis fails, return the previous figures and the report of the error."""
     try:
         return reader.read(), None
     except RedisError as error:
-        ending = ending_of(error)
-        if ending is None:
+        report = describe_error(error)
+        if report is None:
             raise
-        return before, ending
+        return previous, report

@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rsmq.cli.app.output import shown
-from rsmq.cli.commands.figures import Figures, totals
+from rsmq.cli.app.output import format_text
+from rsmq.cli.commands.figures import Figures, sum_figures
 
 HEADINGS = {
     "queue": "queue",
@@ -30,93 +30,97 @@ HEADINGS = {
 }
 
 
-def rows(read: list[Figures]) -> list[list[str]]:
-    """The texts of the table, and below them the totals."""
-    told = [
+def format_rows(figures: list[Figures]) -> list[list[str]]:
+    """Return the texts of the table, with a last row of totals if there are several queues."""
+    rows = [
         [
-            shown(each.queue) + (" (paused)" if each.paused else ""),
+            format_text(each.queue) + (" (paused)" if each.paused else ""),
             f"{each.visible:,}",
-            _about(each, f"{each.in_flight:,}"),
+            _mark_estimate(each, f"{each.in_flight:,}"),
             "-" if each.about else f"{each.delayed:,}",
-            _number(each.dead),
-            _rate(each.sent_per_second),
-            _rate(each.received_per_second),
-            _about(each, _age(each.oldest_seconds)),
+            _format_number(each.dead),
+            _format_rate(each.sent_per_second),
+            _format_rate(each.received_per_second),
+            _mark_estimate(each, _format_age(each.oldest_seconds)),
         ]
-        for each in read
+        for each in figures
     ]
-    if len(read) > 1:
-        sums = totals(read)
-        about = "~" if any(each.about for each in read) else ""
-        told.append(
+    if len(figures) > 1:
+        sums = sum_figures(figures)
+        estimate_mark = "~" if any(each.about for each in figures) else ""
+        rows.append(
             [
-                f"{len(read)} queues",
-                _number(sums["visible"]),
-                about + _number(sums["in_flight"]),
-                about + _number(sums["delayed"]),
-                _number(sums["dead"]),
-                _rate(sums["sent_per_second"]),
-                _rate(sums["received_per_second"]),
-                about + _age(sums["oldest_seconds"]),
+                f"{len(figures)} queues",
+                _format_number(sums["visible"]),
+                estimate_mark + _format_number(sums["in_flight"]),
+                estimate_mark + _format_number(sums["delayed"]),
+                _format_number(sums["dead"]),
+                _format_rate(sums["sent_per_second"]),
+                _format_rate(sums["received_per_second"]),
+                estimate_mark + _format_age(sums["oldest_seconds"]),
             ]
         )
-    return told
+    return rows
 
 
-def _about(each: Figures, text: str) -> str:
+def _mark_estimate(each: Figures, text: str) -> str:
     return f"~{text}" if each.about and text != "-" else text
 
 
-def _number(value: int | None) -> str:
+def _format_number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def _rate(value: float | None) -> str:
+def _format_rate(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004 - three digits
 
 
-def _age(seconds: float | None) -> str:
-    """An age in its two largest units."""
+def _format_age(seconds: float | None) -> str:
+    """Return an age in its two largest units."""
     if seconds is None:
         return "-"
-    whole = int(seconds)
-    for unit, smaller, size, small in (("d", "h", 86_400, 3600), ("h", "m", 3600, 60)):
-        if whole >= size:
-            return f"{whole // size}{unit} {whole % size // small}{smaller}"
-    return f"{whole // 60}m {whole % 60}s" if whole >= 60 else f"{whole}s"  # noqa: PLR2004 - a minute
+    whole_seconds = int(seconds)
+    for unit, smaller, size, smaller_size in (("d", "h", 86_400, 3600), ("h", "m", 3600, 60)):
+        if whole_seconds >= size:
+            return f"{whole_seconds // size}{unit} {whole_seconds % size // smaller_size}{smaller}"
+    return (
+        f"{whole_seconds // 60}m {whole_seconds % 60}s"
+        if whole_seconds >= 60  # noqa: PLR2004 - a minute
+        else f"{whole_seconds}s"
+    )
 
 
 class Screen:
-    """Draws, and tells which keys are pressed."""
+    """A terminal screen that draws the table and reads keys."""
 
     def __init__(self, live: Live, *, keys: bool) -> None:
         self._live = live
         self._keys = keys
 
-    def draw(self, read: list[Figures], *, by: str, trouble: str | None) -> None:
+    def draw(self, figures: list[Figures], *, sort_by: str, error: str | None) -> None:
         """
         Draw the table.
 
         Args:
-            read: how the queues stand, in order.
-            by: what they are sorted by.
-            trouble: what is wrong with Redis now; None if nothing is.
+            figures: the figures of the queues, in order.
+            sort_by: the name of the figure by which they are sorted; its heading is marked.
+            error: a line that replaces the line about keys: an error, or queues that can't be read.
         """
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for name, heading in HEADINGS.items():
-            marked = "reverse" if name == by else "bold"
+            style = "reverse" if name == sort_by else "bold"
             justify = "left" if name == "queue" else "right"
-            table.add_column(Text(heading, marked), justify=justify, no_wrap=True)  # type: ignore[arg-type]
-        told = rows(read)
-        for at, row in enumerate(told):
-            is_sum = len(told) > len(read) and at == len(told) - 1
-            table.add_row(*map(Text, row), style="bold" if is_sum else "")
-        foot = Text(trouble, "red") if trouble else Text("q quits, s sorts", "dim")
-        parts: list[RenderableType] = [table, Text(""), foot]
+            table.add_column(Text(heading, style), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        rows = format_rows(figures)
+        for index, row in enumerate(rows):
+            is_total = len(rows) > len(figures) and index == len(rows) - 1
+            table.add_row(*map(Text, row), style="bold" if is_total else "")
+        footer = Text(error, "red") if error else Text("q quits, s sorts", "dim")
+        parts: list[RenderableType] = [table, Text(""), footer]
         self._live.update(Group(*parts), refresh=True)
 
-    def key(self, seconds: float) -> str | None:
-        """The key that is pressed within a time; None if none is."""
+    def read_key(self, seconds: float) -> str | None:
+        """Return the key that is pressed within a number of seconds; None if none is."""
         if not self._keys:
             time.sleep(seconds)
             return None
@@ -125,17 +129,17 @@ class Screen:
 
 
 @contextmanager
-def screen() -> Iterator[Screen]:
-    """The whole terminal, until it is left; then it is as it was."""
-    with _keys_at_once() as keys:
+def open_screen() -> Iterator[Screen]:
+    """Open a screen on the whole terminal, and restore the terminal at the end."""
+    with _unbuffered_keys() as keys:
         live = Live(console=Console(), screen=True, auto_refresh=False)
         with live:
             yield Screen(live, keys=keys)
 
 
 @contextmanager
-def _keys_at_once() -> Iterator[bool]:
-    """Let keys be read without Enter, where there is a way; whether there is."""
+def _unbuffered_keys() -> Iterator[bool]:
+    """Make keys readable without Enter; yield whether the system and the input support it."""
     try:
         import termios  # noqa: PLC0415 - not everywhere
         import tty  # noqa: PLC0415 - as above
@@ -145,9 +149,9 @@ def _keys_at_once() -> Iterator[bool]:
     if not sys.stdin.isatty():
         yield False
         return
-    before = termios.tcgetattr(sys.stdin)
+    previous_settings = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:
         yield True
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, previous_settings)

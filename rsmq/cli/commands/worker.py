@@ -81,38 +81,56 @@ def run(call: Call, args: argparse.Namespace) -> int:
 def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=name,
-        description="Run the worker NAME of a module in the working folder or of a package: "
-        "SIGTERM or Ctrl-C ends it in order, a second one at once.",
+        description="Run the worker NAME of a module, which is in the working folder or installed. "
+        "SIGTERM or Ctrl-C shuts it down gracefully; a second signal ends it at once.",
     )
     parser.add_argument("app", nargs="?", metavar="MODULE:NAME", help="as in myapp:worker")
     parser.add_argument(
-        "--url", help="of Redis (default: RSMQ_URL or a profile, else the worker's own)"
+        "--url",
+        help="the URL of Redis (default: RSMQ_URL or a profile, else that of the worker's client)",
     )
     parser.add_argument(
         "--ns",
-        help="the namespace, with a url (default: RSMQ_NS or a profile, else the worker's own)",
+        help="the namespace; needs a URL (default: RSMQ_NS or a profile, else that of the worker's "
+        "client)",
     )
-    parser.add_argument("--name", help="of this worker: its successor takes over by it")
-    parser.add_argument("--concurrency", type=int, metavar="N", help="calls of handlers at once")
-    parser.add_argument("--grace", type=float, metavar="SECONDS", help="for handlers to end in")
+    parser.add_argument(
+        "--name",
+        help="the name of this worker; the next worker with this name takes over its messages",
+    )
+    parser.add_argument(
+        "--concurrency", type=int, metavar="N", help="the most handlers that run at the same time"
+    )
+    parser.add_argument(
+        "--grace", type=float, metavar="SECONDS", help="how long handlers may still run at shutdown"
+    )
     parser.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"],
-        help="debug tells every message (default: info)",
+        help="debug logs every message (default: info)",
     )  # fmt: skip
     parser.add_argument(
-        "--log-format", choices=["text", "json"], help="of log lines and errors (default: text)"
+        "--log-format",
+        choices=["text", "json"],
+        help="the format of log lines and errors (default: text)",
     )
     parser.add_argument(
         "--metrics-port", type=int, metavar="PORT",
-        help="answer Prometheus there, on 127.0.0.1 (needs the extra metrics)",
+        help="serve metrics for Prometheus on this port (needs the extra metrics)",
     )  # fmt: skip
     parser.add_argument(
-        "--metrics-host", default="127.0.0.1", metavar="ADDRESS", help="or elsewhere"
+        "--metrics-host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="serve metrics on this address (default: 127.0.0.1)",
     )
-    steer = parser.add_argument_group("instead of running one")
-    steer.add_argument("--list", action="store_true", help="show the workers of the namespace")
-    steer.add_argument("--pause", metavar="QUEUE", help="let all workers leave a queue alone")
-    steer.add_argument("--resume", metavar="QUEUE", help="let them go on with it")
+    control = parser.add_argument_group("instead of running a worker")
+    control.add_argument("--list", action="store_true", help="show the workers of the namespace")
+    control.add_argument(
+        "--pause", metavar="QUEUE", help="stop all workers from receiving from a queue"
+    )
+    control.add_argument(
+        "--resume", metavar="QUEUE", help="let workers receive from a paused queue again"
+    )
     return parser
 
 
@@ -141,18 +159,18 @@ def _import_worker(name: str) -> Worker:
     if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - as sys.path has it
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
     try:
-        found: Any = importlib.import_module(module)
+        loaded: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
-            raise  # something that the module imports is missing
+            raise  # a module that it imports is missing
         raise Failed(f"there is no module {module!r} in {os.getcwd()}, nor installed") from None  # noqa: PTH109 - as above
     for part in path.split("."):
-        found = getattr(found, part, None)
-    if found is None:
+        loaded = getattr(loaded, part, None)
+    if loaded is None:
         raise Failed(f"the module {module!r} has no {path!r}")
-    if not isinstance(found, Worker):
-        raise Failed(f"{name} is no Worker, but of type {type(found).__name__}")
-    return found
+    if not isinstance(loaded, Worker):
+        raise Failed(f"{name} is no Worker, but of type {type(loaded).__name__}")
+    return loaded
 
 
 def _run_worker(worker: Worker, call: Call, args: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.output import shown, shown_time, table
+from rsmq.cli.app.output import format_table, format_text, format_time
 from rsmq.worker.registry import WorkerInfo, list_workers
 
 _HEADINGS = ("name", "alive", "since", "last seen", "host", "process", "holds", "handled", "failed")
@@ -52,11 +52,11 @@ def show_workers(call: Call) -> None:
     """Write a table of the workers of the namespace."""
     with call.open() as rsmq:
         workers = list_workers(rsmq)
-    call.out.result(workers, table(_HEADINGS, map(_row, workers)))
+    call.out.result(workers, format_table(_HEADINGS, map(_row, workers)))
 
 
 def _row(worker: WorkerInfo) -> tuple[Any, ...]:
-    holds = ", ".join(f"{shown(queue)}: {number}" for queue, number in worker.queues.items())
-    times = shown_time(worker.since_ms), shown_time(worker.seen_ms)
-    host, counts = shown(worker.host), (worker.handled, worker.failed)
+    holds = ", ".join(f"{format_text(queue)}: {number}" for queue, number in worker.queues.items())
+    times = format_time(worker.since_ms), format_time(worker.seen_ms)
+    host, counts = format_text(worker.host), (worker.handled, worker.failed)
     return (worker.name, worker.alive, *times, host, worker.pid, holds or None, *counts)
