@@ -28,7 +28,7 @@ import redis
 from rich.console import Console
 
 from rsmq import RSMQ
-from rsmq.cli.commands.pipeline import rows_table
+from rsmq.cli.commands.pipeline import format_rows
 from rsmq.spark import pipelines
 
 FIRST_DAY = date(2026, 11, 1)
@@ -129,7 +129,7 @@ def demo(console: Console, url: str, folder: Path, orders: int) -> int:
     expected = days[(REPLAYED - FIRST_DAY).days]
     console.print(f"Replayed the orders of {REPLAYED}: {again.messages:,} of {expected:,}.")
     told = pipelines.report(spark, at, path=str(folder / "report"))
-    console.print("\n".join(rows_table(told.queues)), soft_wrap=True)
+    console.print("\n".join(format_rows(told.queues)), soft_wrap=True)
     console.print("Tables and plots:", *told.files, sep="\n  ")
     spark.stop()
     right = not missing and not doubled and again.messages == expected

@@ -93,12 +93,12 @@ def run(call: Call, args: argparse.Namespace) -> int:
         spark = pipelines.session(f"rsmq-pipeline {args.command}", args.master)
         result = job(spark, lambda progress: _write_progress(out, progress))
     except PySparkException as error:
-        raise Failed(cause_of(str(error)), exit=Exit.NOT_ALL, code="spark") from None
+        raise Failed(extract_cause(str(error)), exit=Exit.NOT_ALL, code="spark") from None
     finally:
         if spark is not None:
             spark.stop()
     fields = dataclasses.asdict(result)
-    out.result({"result": fields}, result_lines(fields))
+    out.result({"result": fields}, format_result(fields))
     return Exit.DONE if getattr(result, "verified", True) else Exit.NOT_ALL
 
 
@@ -106,7 +106,7 @@ def _require_spark() -> None:
     import rsmq.spark  # noqa: F401, PLC0415 - raises MissingExtra
 
 
-def cause_of(text: str) -> str:
+def extract_cause(text: str) -> str:
     """Return the lines of a long error of Spark that name the cause."""
     lines = [line for line in text.splitlines() if line.strip()]
     starts = [index for index, line in enumerate(lines) if line.startswith("rsmq.errors.")]
@@ -121,27 +121,27 @@ def cause_of(text: str) -> str:
     return "\n".join(cause)
 
 
-def result_lines(fields: dict[str, Any]) -> Iterator[str]:
+def format_result(fields: dict[str, Any]) -> Iterator[str]:
     """Return the fields of a result as lines: lists of rows as tables."""
     for name, value in fields.items():
         if isinstance(value, list | tuple) and value and isinstance(value[0], dict):
             yield ""
             yield name
-            yield from rows_table(value)
+            yield from format_rows(value)
         elif isinstance(value, list | tuple):
             yield f"{name}: {' '.join(map(str, value))}"
         else:
-            yield f"{name}: {_cell(value)}"
+            yield f"{name}: {_format_value(value)}"
 
 
-def rows_table(rows: Sequence[dict[str, Any]]) -> list[str]:
+def format_rows(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return rows as the lines of a table: all columns but the first are numbers."""
     names = list(rows[0])
-    cells = [[_cell(row[name]) for name in names] for row in rows]
+    cells = [[_format_value(row[name]) for name in names] for row in rows]
     return format_table(names, cells, number_columns=range(1, len(names)))
 
 
-def _cell(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if type(value) is int else format_cell(value)

@@ -149,7 +149,7 @@ class _FollowedQueue:
             self._start_ms = self._since_ms = self._rsmq.run(no_messages).now_ms
 
     def poll(self) -> Iterator[StoredMessage]:
-        """Yield the messages that were added since the last poll."""
+        """Yield the messages that were added or became due since the last poll, each only once."""
         initial, self._initial = self._initial, []
         yield from self._skip_shown(initial)
         now = None

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import functions
 
 from rsmq import BYTES, RSMQ, QueueNotFound
-from rsmq.cli.commands.pipeline import cause_of, main, rows_table
+from rsmq.cli.commands.pipeline import extract_cause, format_rows, main
 from rsmq.cli.commands.pipeline_arguments import make_parser
 from rsmq.spark import InvalidOption, pipelines
 from tests.spark.session.conftest import ENVIRONMENT
@@ -352,7 +352,9 @@ def test_missing_java_is_reported_with_a_remedy(server, monkeypatch, capsys, tmp
 def test_cause_of_a_long_error_is_extracted():
     error = "rsmq.errors.QueueNotFound: Queue not found\nThere is no q"
 
-    assert cause_of(f"py4j\n  at x\n{error}\nSQLSTATE: 38000") == ("Queue not found\nThere is no q")
+    assert extract_cause(f"py4j\n  at x\n{error}\nSQLSTATE: 38000") == (
+        "Queue not found\nThere is no q"
+    )
 
 
 def test_table_aligns_numbers():
@@ -360,7 +362,7 @@ def test_table_aligns_numbers():
         {"queue": "a", "messages": 1234, "age": None},
         {"queue": "bc", "messages": 5, "age": 1.25},
     )
-    assert rows_table(rows) == [
+    assert format_rows(rows) == [
         "QUEUE  MESSAGES  AGE",
         "a         1,234    -",
         "bc            5  1.2",
