@@ -25,13 +25,13 @@ from rsmq.wire.keys import DEFAULT_NS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rsmq.spark.pipelines.progress import Progress, Tell
+    from rsmq.spark.pipelines.progress import Progress, ProgressCallback
     from rsmq.spark.pipelines.queues import Queues
 
 #: The environment variable that passes the password of a URL to the processes of Spark.
 PASSWORD_VARIABLE = "RSMQ_PIPELINE_PASSWORD"  # noqa: S105 - a name
 
-Job = Callable[["SparkSession", "Tell"], Any]
+Job = Callable[["SparkSession", "ProgressCallback"], Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from rsmq.spark.pipelines.folders import refuse_stream_folder, require_same_checkpoint
-from rsmq.spark.pipelines.progress import Progress, Tell, nobody
+from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, join_names
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 
@@ -43,7 +43,7 @@ def archive(
     keep: bool = False,
     text: bool = False,
     batch: int = 100_000,
-    tell: Tell = nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> Archived:
     """
     Move messages to Parquet, in folders ``date=2026-01-31`` by the day when they were sent (UTC).

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession, functions
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.pipelines.folders import require_same_checkpoint
-from rsmq.spark.pipelines.progress import Tell, nobody
+from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 
@@ -44,7 +44,7 @@ def drain(
     checkpoint: str | None = None,
     kind: str = "json",
     batch: int = 100_000,
-    tell: Tell = nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> Drained:
     """
     Remove the messages that are visible when the drain starts; hidden messages stay.

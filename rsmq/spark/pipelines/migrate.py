@@ -15,7 +15,7 @@ from rsmq import QueueAttributes
 from rsmq.errors import InvalidOption
 from rsmq.operations.restore import restore_totals
 from rsmq.spark.connections import Server
-from rsmq.spark.pipelines.progress import Progress, Tell, nobody
+from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
 
 _COMPARED_COLUMNS = ("id", "message", "visible_at", "receive_count", "first_received")
@@ -64,7 +64,7 @@ def migrate(
     target: Queues,
     queues: Sequence[str] | None = None,
     *,
-    tell: Tell = nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> Migrated:
     """
     Copy queues with their attributes, and messages with their ids, times and counters.

@@ -13,15 +13,16 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Progress:
     """
-    How far a job is.
+    The progress of a job.
 
     Attributes:
-        job: the job's name.
-        step: what it is doing.
-        messages: how many messages it has done.
-        per_second: how many it does a second, of late; None where that is not known.
-        backlog: how many are still visible in the queues it reads; None where that is not known.
-        lost: how many other consumers took from its lease.
+        job: the name of the job.
+        step: the step that the job is doing.
+        messages: the number of messages that it has processed.
+        per_second: the messages per second of the last batch; None if unknown.
+        backlog: the number of messages that are still visible in the queues that it reads; None if
+            unknown.
+        lost: the number of messages that it has received and whose leases were lost.
     """
 
     job: str
@@ -32,37 +33,37 @@ class Progress:
     lost: int = 0
 
 
-Tell = Callable[[Progress], object]
+ProgressCallback = Callable[[Progress], object]
 
 
-def nobody(_: Progress) -> None:
-    """Whom to tell when nobody asked."""
+def ignore_progress(_: Progress) -> None:
+    """Do nothing: the default progress callback."""
 
 
 class StreamCount:
-    """Counts what a stream has done, batch by batch."""
+    """A counter of the batches and messages of a stream, which reports the progress."""
 
-    def __init__(self, job: str, tell: Tell) -> None:
+    def __init__(self, job: str, report_progress: ProgressCallback) -> None:
         self._job = job
-        self._tell = tell
-        self._seen: set[int] = set()
+        self._report_progress = report_progress
+        self._batch_ids: set[int] = set()
         self.messages = 0
         self.batches = 0
         self.lost = 0
 
-    def take(self, progresses: list[Any]) -> None:
-        """Count the batches that Spark tells of, each once."""
+    def add_batches(self, progresses: list[Any]) -> None:
+        """Count the batches of the progress that Spark has reported, each batch once."""
         for progress in progresses:
             batch, rows = progress["batchId"], progress["numInputRows"]
-            latest = _latest(progress["sources"][0])
-            self.lost = max(self.lost, latest.get("lost", 0))
-            if batch in self._seen or not rows:
+            offset = _latest_offset(progress["sources"][0])
+            self.lost = max(self.lost, offset.get("lost", 0))
+            if batch in self._batch_ids or not rows:
                 continue
-            self._seen.add(batch)
+            self._batch_ids.add(batch)
             self.messages += rows
             self.batches += 1
-            backlog = latest.get("backlog")
-            self._tell(
+            backlog = offset.get("backlog")
+            self._report_progress(
                 Progress(
                     self._job,
                     f"batch {batch}",
@@ -74,8 +75,8 @@ class StreamCount:
             )
 
 
-def _latest(source: Any) -> dict[str, Any]:
-    latest = source.get("latestOffset")
-    if isinstance(latest, str):
-        latest = json.loads(latest)
-    return latest if isinstance(latest, dict) else {}
+def _latest_offset(source: Any) -> dict[str, Any]:
+    offset = source.get("latestOffset")
+    if isinstance(offset, str):
+        offset = json.loads(offset)
+    return offset if isinstance(offset, dict) else {}

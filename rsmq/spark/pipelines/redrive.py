@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession, functions
 
-from rsmq.spark.pipelines.progress import Tell, nobody
+from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 
@@ -37,7 +37,7 @@ def redrive(
     *,
     checkpoint: str,
     batch: int = 100_000,
-    tell: Tell = nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> Redriven:
     """
     Send dead letters as new messages to queues that an expression names, each exactly once.

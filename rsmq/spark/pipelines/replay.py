@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 from pyspark.sql.types import BinaryType, StringType
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.pipelines.progress import Progress, Tell, nobody
+from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.sink import is_written
 
@@ -45,7 +45,7 @@ def replay(
     restore: bool = False,
     create: bool = False,
     write_id: str | None = None,
-    tell: Tell = nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> Replayed:
     """
     Send rows as messages, in the order of their columns ``sent`` and ``id``.

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from rsmq.spark.pipelines.progress import Progress, Tell, nobody
+from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, join_names
 
 Rows = tuple[dict[str, Any], ...]
@@ -45,7 +45,7 @@ def report(
     queues: str | Sequence[str] | None = None,
     *,
     path: str | None = None,
-    tell: Tell = nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> Report:
     """
     Return figures of queues; change nothing.

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from rsmq.spark.pipelines.progress import StreamCount, Tell
+from rsmq.spark.pipelines.progress import ProgressCallback, StreamCount
 from rsmq.spark.pipelines.queues import Queues, join_names
 
 _POLL_SECONDS = 0.5
@@ -27,7 +27,9 @@ def read_stream(
     return spark.readStream.format("rsmq").options(**all_options).load()
 
 
-def run_stream(job: str, writer: Any, *, follow: bool, report_progress: Tell) -> StreamCount:
+def run_stream(
+    job: str, writer: Any, *, follow: bool, report_progress: ProgressCallback
+) -> StreamCount:
     """
     Run a stream until it ends, and return its counts.
 
@@ -44,10 +46,10 @@ def run_stream(job: str, writer: Any, *, follow: bool, report_progress: Tell) ->
     query = writer.trigger(**trigger).start()
     try:
         while not query.awaitTermination(_POLL_SECONDS):
-            count.take(_read_progress(query))
+            count.add_batches(_read_progress(query))
     except KeyboardInterrupt:
         query.stop()
-    count.take(_read_progress(query))
+    count.add_batches(_read_progress(query))
     return count
 
 

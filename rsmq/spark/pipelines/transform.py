@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.pipelines.progress import Tell, nobody
+from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 
@@ -50,7 +50,7 @@ def transform(  # noqa: PLR0917 - source and target in order
     create: bool = False,
     binary: bool = False,
     batch: int = 100_000,
-    tell: Tell = nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> Transformed:
     """
     Send the rows that a function makes of messages to a queue, exactly once.
