@@ -215,9 +215,9 @@ def _archive(args: argparse.Namespace) -> Job:
 
     source = _make_queues(args)
     _require_queues(source, args.queues)
-    return lambda spark, tell: pipelines.archive(
+    return lambda spark, callback: pipelines.archive(
         spark, source, args.queues, args.path, checkpoint=args.checkpoint, follow=args.follow,
-        keep=args.keep, text=args.text, batch=args.batch, tell=tell,
+        keep=args.keep, text=args.text, batch=args.batch, tell=callback,
     )  # fmt: skip
 
 
@@ -226,9 +226,9 @@ def _replay(args: argparse.Namespace) -> Job:
 
     target = _make_queues(args)
     _require_queues(target, [] if args.create else [args.queue])
-    return lambda spark, tell: pipelines.replay(
+    return lambda spark, callback: pipelines.replay(
         spark, args.path, target, args.queue, kind=args.kind, date=args.date, where=args.where,
-        restore=args.restore, create=args.create, write_id=args.write_id, tell=tell,
+        restore=args.restore, create=args.create, write_id=args.write_id, tell=callback,
     )  # fmt: skip
 
 
@@ -236,7 +236,9 @@ def _migrate(args: argparse.Namespace) -> Job:
     from rsmq.spark import pipelines  # noqa: PLC0415 - needs the extra
 
     source, target = _make_queues(args, "from_"), _make_queues(args, "to_")
-    return lambda spark, tell: pipelines.migrate(spark, source, target, args.queues, tell=tell)
+    return lambda spark, callback: pipelines.migrate(
+        spark, source, target, args.queues, tell=callback
+    )
 
 
 def _transform(args: argparse.Namespace) -> Job:
@@ -247,9 +249,9 @@ def _transform(args: argparse.Namespace) -> Job:
     target = _make_queues(args, "to_", source)
     _require_queues(source, args.queues)
     _require_queues(target, [] if args.create else [args.to])
-    return lambda spark, tell: pipelines.transform(
+    return lambda spark, callback: pipelines.transform(
         spark, source, args.queues, target, args.to, function, checkpoint=args.checkpoint,
-        follow=args.follow, create=args.create, binary=args.binary, batch=args.batch, tell=tell,
+        follow=args.follow, create=args.create, binary=args.binary, batch=args.batch, tell=callback,
     )  # fmt: skip
 
 
@@ -258,9 +260,9 @@ def _redrive(args: argparse.Namespace) -> Job:
 
     queues = _make_queues(args)
     _require_queues(queues, [args.dead_letter_queue, args.otherwise])
-    return lambda spark, tell: pipelines.redrive(
+    return lambda spark, callback: pipelines.redrive(
         spark, queues, args.dead_letter_queue, args.to, args.otherwise, checkpoint=args.checkpoint,
-        batch=args.batch, tell=tell,
+        batch=args.batch, tell=callback,
     )  # fmt: skip
 
 
@@ -269,8 +271,8 @@ def _report(args: argparse.Namespace) -> Job:
 
     queues = _make_queues(args)
     _require_queues(queues, args.queues or [])
-    return lambda spark, tell: pipelines.report(
-        spark, queues, args.queues, path=args.path, tell=tell
+    return lambda spark, callback: pipelines.report(
+        spark, queues, args.queues, path=args.path, tell=callback
     )
 
 
@@ -279,9 +281,9 @@ def _drain(args: argparse.Namespace) -> Job:
 
     source = _make_queues(args)
     _require_queues(source, args.queues)
-    return lambda spark, tell: pipelines.drain(
+    return lambda spark, callback: pipelines.drain(
         spark, source, args.queues, args.path, checkpoint=args.checkpoint, kind=args.kind,
-        batch=args.batch, tell=tell,
+        batch=args.batch, tell=callback,
     )  # fmt: skip
 
 
