@@ -301,7 +301,7 @@ def show(value: object) -> str:
     """Return a short text of any value, for hints: never a complete body."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - a hint must not fail because of what it describes
+    except Exception:  # noqa: BLE001 - a hint must not fail because of its value
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
 

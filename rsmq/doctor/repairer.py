@@ -1,8 +1,8 @@
 """
 ``repair``: safe repairs, and those that the caller has chosen by name.
 
-Each step is an atomic script, for about 1,000 ids, that checks again what it changes. Other
-programs run between the steps. An interrupted repair is continued by running it again.
+Each step is an atomic script for about 1,000 ids. It checks each fault again before the change.
+Other programs run between the steps. An interrupted repair is continued by running it again.
 """
 
 from __future__ import annotations

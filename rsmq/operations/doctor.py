@@ -1,8 +1,8 @@
 """
 Operations of the doctor: the steps of an examination, and repairs.
 
-An ``examine_`` step reads about 1,000 keys, ids or fields, and changes nothing. A repair checks
-again, in the same script, what it changes. It is idempotent: a second run changes nothing more.
+An ``examine_`` step reads about 1,000 keys, ids or fields, and changes nothing. A repair checks the
+faults again in the script that changes them. It is idempotent: a second run changes nothing more.
 """
 
 from __future__ import annotations

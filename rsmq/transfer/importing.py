@@ -71,7 +71,7 @@ class ImportedQueue:
 @dataclass(frozen=True, slots=True)
 class Imported:
     """
-    The result of an import; of a dry run, what it would be.
+    The result of an import, or the expected result after a dry run.
 
     Attributes:
         queues: the queues that were imported, in the order of the file.

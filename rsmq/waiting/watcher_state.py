@@ -27,7 +27,7 @@ class Link(Enum):
 
 
 class Action(Enum):
-    """What a watcher does next."""
+    """The next action of a watcher."""
 
     CONNECT = auto()
     SEND = auto()

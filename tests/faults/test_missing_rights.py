@@ -28,8 +28,8 @@ COMMANDS = (
 QUEUES = ("q", "dead", "poisoned", "paused", "large")
 ID_LENGTH = 32
 
-#: ``held`` are two messages in flight in queue q, of which another consumer received the second one
-#: again; ``due`` are the ids of two visible messages.
+#: ``held`` are two messages in flight in queue q. Another consumer received the second one again.
+#: ``due`` are the ids of two visible messages.
 CALLS = {
     "create_queue": lambda rsmq, held, due: rsmq.create_queue("new"),
     "delete_queue": lambda rsmq, held, due: rsmq.delete_queue("q"),

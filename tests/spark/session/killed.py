@@ -1,4 +1,4 @@
-"""A job that is killed with all its processes, and checks of what it leaves."""
+"""A job that is killed with all its processes, and checks of the queues after it."""
 
 from __future__ import annotations
 
