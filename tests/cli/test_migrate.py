@@ -9,7 +9,7 @@ import pexpect
 import pytest
 
 from tests.servers import free_port
-from tests.workers.until import until
+from tests.workers.polling import wait_until
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_interrupted_migration_continues_in_the_next_run(processes, raw, ns):
     raw.lpush(f"{ns}:work", *(f"m{n}" for n in range(30_000)))
     arguments = ("migrate", "--from", f"list:{ns}:work", "--to", "q", "--move")
     process = processes.start(*arguments)
-    until(lambda: raw.zcard(f"{ns}:q"))
+    wait_until(lambda: raw.zcard(f"{ns}:q"))
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=20)
     between = raw.zcard(f"{ns}:q"), raw.llen(f"{ns}:work")
@@ -143,9 +143,9 @@ def test_interrupted_migration_continues_in_the_next_run(processes, raw, ns):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_bridge_runs_until_a_signal(processes, raw, ns, work_list, number):
     process = processes.start("bridge", "--from", f"list:{work_list}", "--to", "q")
-    until(lambda: raw.zcard(f"{ns}:q") == 3)
+    wait_until(lambda: raw.zcard(f"{ns}:q") == 3)
     raw.lpush(work_list, "d")
-    until(lambda: raw.zcard(f"{ns}:q") == 4)
+    wait_until(lambda: raw.zcard(f"{ns}:q") == 4)
     process.send_signal(number)
     out, stderr = process.communicate(timeout=20)
 
@@ -160,7 +160,7 @@ def test_bridge_from_a_queue_to_a_list(processes, raw, rsmq, ns):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a", "b"])
     process = processes.start("bridge", "--from", "q", "--to", f"list:{ns}:work", "--json")
-    until(lambda: raw.llen(f"{ns}:work") == 2)
+    wait_until(lambda: raw.llen(f"{ns}:work") == 2)
     process.send_signal(signal.SIGTERM)
     out, stderr = process.communicate(timeout=20)
 

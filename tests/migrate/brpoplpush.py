@@ -1,14 +1,17 @@
 """
 A worker of the BRPOPLPUSH pattern: ``python -m tests.migrate.brpoplpush JSON``.
 
-As such workers are commonly written: BRPOPLPUSH from the work list into a list of its own,
-``{worker}-queue``; the task is "event:payload"; a task without a handler for its event goes to the
-list of skipped ones; a task that is done is removed with LREM, from the tail, by its text. At its
-start it goes on with the head of its own list, which a kill has left there. SIGINT ends it when
-the task in its hands is done, a second one at once.
+It works as such workers commonly do:
 
-Each payload that is handled is noted in a Redis list before its task is removed: after a kill it
-may stand there twice, but never not at all. What is begun is noted beside it, under ``:begun``.
+- BRPOPLPUSH moves a task from the work list into the worker's own list, ``{worker}-queue``.
+- A task is "event:payload". A task without a handler for its event is moved to the list of skipped
+  tasks.
+- A finished task is removed by its text with LREM, from the tail.
+- At its start the worker continues with the head of its own list, which a kill has left there.
+- SIGINT ends it after the current task, a second SIGINT at once.
+
+Each handled payload is appended to a Redis list before its task is removed: after a kill it may be
+in that list twice, but it is never missing. Payloads that are begun are appended to ``:begun``.
 """
 
 from __future__ import annotations
@@ -22,43 +25,43 @@ import redis
 
 
 class Worker:
-    """One such worker, and what it is told at its start."""
+    """A worker of the pattern, with the options of its command line."""
 
     def __init__(self, port, worker, work, skipped, log, events, seconds=0.0):
         self._redis = redis.Redis(port=port)
-        self._own = f"{worker}-queue"
-        self._work = work
-        self._skipped = skipped
-        self._log = log
+        self._processing_list = f"{worker}-queue"
+        self._work_list = work
+        self._skipped_list = skipped
+        self._log_list = log
         self._events = [event.encode() for event in events]
         self._seconds = seconds
-        self._busy = self._stopping = False
+        self._is_busy = self._is_stopping = False
 
     def run(self):
-        signal.signal(signal.SIGINT, self._interrupted)
-        task = self._redis.lindex(self._own, 0)
-        while not self._stopping:
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        task = self._redis.lindex(self._processing_list, 0)
+        while not self._is_stopping:
             if task is None:
-                task = self._redis.brpoplpush(self._work, self._own, 0)
-            self._busy = True
-            self._do(task)
-            self._busy = False
+                task = self._redis.brpoplpush(self._work_list, self._processing_list, 0)
+            self._is_busy = True
+            self._handle(task)
+            self._is_busy = False
             task = None
 
-    def _interrupted(self, *_):
-        if self._stopping or not self._busy:
+    def _on_interrupt(self, *_):
+        if self._is_stopping or not self._is_busy:
             sys.exit(0)
-        self._stopping = True
+        self._is_stopping = True
 
-    def _do(self, task):
+    def _handle(self, task):
         event, _, payload = task.partition(b":")
         if event in self._events:
-            self._redis.rpush(f"{self._log}:begun", payload)
+            self._redis.rpush(f"{self._log_list}:begun", payload)
             time.sleep(self._seconds)
-            self._redis.rpush(self._log, payload)
+            self._redis.rpush(self._log_list, payload)
         else:
-            self._redis.lpush(self._skipped, task)
-        self._redis.lrem(self._own, -1, task)
+            self._redis.lpush(self._skipped_list, task)
+        self._redis.lrem(self._processing_list, -1, task)
 
 
 if __name__ == "__main__":

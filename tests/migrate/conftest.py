@@ -1,4 +1,4 @@
-"""The foreign systems that people come from, on the servers that all tests share."""
+"""The foreign systems that people migrate from, on the servers that all tests share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def topic(raw, ns):
-    """A topic of rfq of the test's own, removed after it."""
+    """Return an rfq topic for this test only; the fixture removes it afterwards."""
     yield f"{ns}-topic"
     for key in raw.scan_iter(f"rfq:{ns}-*"):
         raw.unlink(key)
@@ -30,7 +30,7 @@ def topic(raw, ns):
 
 @pytest.fixture(scope="session")
 def answering_rfq(server):
-    """The real rfq, begun once: it takes half a second."""
+    """Start the real rfq once for all tests, because that takes half a second."""
     rfq = Rfq(server.port)
     yield rfq
     rfq.close()
@@ -38,41 +38,43 @@ def answering_rfq(server):
 
 @pytest.fixture
 def rfq(answering_rfq, topic):
-    """The real rfq; see Rfq."""
+    """Return the real rfq; see Rfq."""
     yield answering_rfq
     answering_rfq.end_programs()
 
 
 @pytest.fixture
 def redisrq():
-    """A server that speaks RedisRQ's commands; see RedisRQ."""
+    """Return a server that implements RedisRQ's commands; see RedisRQ."""
     server = RedisRQ()
     yield server
     server.close()
 
 
 @pytest.fixture
-def rqueue(raw):
-    """Makes Rqueues on the server, and removes at the end all that any has written."""
+def create_rqueue(raw):
+    """
+    Return a function that creates Rqueues on the server; the fixture removes their keys at the end.
+    """
     before = set(raw.keys())
     yield lambda **options: Rqueue(raw, **options)
-    left = set(raw.keys()) - before
-    if left:
-        raw.unlink(*left)
+    new_keys = set(raw.keys()) - before
+    if new_keys:
+        raw.unlink(*new_keys)
 
 
 @pytest.fixture
-def brpoplpush(server, ns):
-    """Starts workers of the BRPOPLPUSH pattern on the test's own lists; see brpoplpush.py."""
+def start_brpoplpush_worker(server, ns):
+    """Return a function that starts workers of the BRPOPLPUSH pattern on lists of this test."""
     running = []
 
     def start(name="w1", events=("mail",), **options):
-        given = {
+        options_json = {
             "port": server.port, "worker": f"{ns}:{name}", "work": f"{ns}:work",
             "skipped": f"{ns}:skipped", "log": f"{ns}:log", "events": events, **options,
         }  # fmt: skip
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.migrate.brpoplpush", json.dumps(given)],
+            [sys.executable, "-m", "tests.migrate.brpoplpush", json.dumps(options_json)],
             cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         running.append(process)
@@ -85,29 +87,31 @@ def brpoplpush(server, ns):
 
 
 @pytest.fixture
-def here(server, ns):
-    """The queues of the test's namespace."""
-    with Server.from_url(server.url, ns=ns) as here:
-        yield here
+def local(server, ns):
+    """Return the queues of the test's namespace."""
+    with Server.from_url(server.url, ns=ns) as local:
+        yield local
 
 
 @pytest.fixture(scope="session")
 def other_server():
-    """A Redis beside the one that all tests share."""
+    """Start a second Redis."""
     started = RedisServer(redis_7())
     yield started
     started.stop()
 
 
 @pytest.fixture
-def there(other_server, ns):
-    """The same namespace on another server, emptied after the test."""
-    with Server.from_url(other_server.url, ns=ns) as there:
-        yield there
-        there.raw.flushdb()
+def remote(other_server, ns):
+    """Return the same namespace on the second server; the fixture empties it afterwards."""
+    with Server.from_url(other_server.url, ns=ns) as remote:
+        yield remote
+        remote.raw.flushdb()
 
 
 @pytest.fixture(params=["one server", "two servers"])
 def target(request):
-    """Where messages of the shared server go: there too, or to the other one."""
-    return request.getfixturevalue("here" if request.param == "one server" else "there")
+    """
+    Return the target of a migration from the shared server: on the same server, or on the second.
+    """
+    return request.getfixturevalue("local" if request.param == "one server" else "remote")

@@ -1,11 +1,11 @@
 """
-A server that speaks RedisRQ's commands, for a module that can't be installed here.
+A server that implements RedisRQ's commands, because the module can't be installed here.
 
-It is not a Redis: a queue a key, in memory, RESP2, and of Redis's own commands those that a client
-needs to connect and to look around. What it answers is what RedisRQ (its commit cd2145a) does on a
-Redis 5, its quirks included: RECOVER does not put messages back but gives them to the caller and
-moves them to the tail of what is delivered; INFO and INSPECT refuse a key that is not there, where
-ACK and RECOVER answer nil and POP an empty list.
+It is not a Redis. It stores one queue for each key, in memory, speaks RESP2, and has those
+commands of Redis that a client needs to connect and to find keys. It replies as RedisRQ (commit
+cd2145a) does on Redis 5, with its quirks: RECOVER does not make messages visible again, but returns
+them to the caller and moves them to the tail of the delivered messages. For a missing key INFO and
+INSPECT reply with an error, ACK and RECOVER with nil, POP with an empty list.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Message:
 
 @dataclass
 class Queue:
-    """Two lists, first in first out; a delivered message goes from the one to the other."""
+    """Two lists, first in, first out: POP moves a message from `undelivered` to `delivered`."""
 
     undelivered: deque[Message] = field(default_factory=deque)
     delivered: deque[Message] = field(default_factory=deque)
@@ -71,10 +71,10 @@ def now_ms():
 
 class RedisRQ:
     """
-    The server: started by making one, on a free port of loopback.
+    The server: the constructor starts it, on a free port of the loopback interface.
 
     Attributes:
-        keys: what is stored: Queue, or bytes of a plain string.
+        keys: the stored values: a Queue, or the bytes of a string.
     """
 
     def __init__(self):
@@ -82,11 +82,11 @@ class RedisRQ:
         self._lock = threading.RLock()
         self._pushed = threading.Condition(self._lock)
         self._connections: set[Connection] = set()
-        self._dropped: list[tuple[str, bool]] = []
+        self._drops: list[tuple[str, bool]] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self._accepts = threading.Thread(target=self._accept, daemon=True)
-        self._accepts.start()
+        self._accept_thread = threading.Thread(target=self._accept, daemon=True)
+        self._accept_thread.start()
 
     @property
     def url(self):
@@ -96,23 +96,26 @@ class RedisRQ:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._accepts.join(10)
+        self._accept_thread.join(10)
         self.kill_connections()
 
     def kill_connections(self):
-        """Cut all clients off; they may connect again. A message is not lost by it."""
+        """Disconnect all clients; they may connect again. This loses no message."""
         with self._lock:
             for connection in list(self._connections):
-                connection.cut()
+                connection.disconnect()
             self._pushed.notify_all()
 
     def drop_next(self, command, *, executed):
-        """Cut the next client off that sends this: before it is executed, or before it is told."""
+        """
+        Disconnect the next client that sends this command, before it is executed or before the
+        reply.
+        """
         with self._lock:
-            self._dropped.append((command.upper(), executed))
+            self._drops.append((command.upper(), executed))
 
-    def elapse(self, key, seconds):
-        """Let time pass for what is delivered."""
+    def advance_time(self, key, seconds):
+        """Make delivered messages older by this many seconds."""
         with self._lock:
             for message in self.keys[key.encode()].delivered:
                 message.delivered_ms -= round(seconds * 1000)
@@ -128,19 +131,19 @@ class RedisRQ:
                 self._connections.add(connection)
             connection.start()
 
-    def forget(self, connection):
+    def remove_connection(self, connection):
         with self._lock:
             self._connections.discard(connection)
 
-    def dropped(self, command, *, executed):
+    def consume_drop(self, command, *, executed):
         with self._lock:
-            if (command, executed) in self._dropped:
-                self._dropped.remove((command, executed))
+            if (command, executed) in self._drops:
+                self._drops.remove((command, executed))
                 return True
         return False
 
     def perform(self, connection, command, args):
-        """The reply: None, int, bytes, Status or a list; or Refused."""
+        """Return the reply (None, int, bytes, Status or a list), or raise Refused."""
         method = getattr(self, "do_" + command.lower().replace(".", "_"), None)
         if method is None:
             raise Refused(f"ERR unknown command `{command}`")
@@ -190,14 +193,14 @@ class RedisRQ:
         return self._wait(connection, args, count, None if block < 0 else block / 1000)
 
     def _wait(self, connection, keys, count, seconds):
-        """Up to a count from the one key that is ready first; None when the time is over."""
+        """Pop up to `count` messages from the first key that has some; return None on timeout."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
-            left = 0.02 if deadline is None else min(0.02, deadline - time.monotonic())
-            if left <= 0:
+            remaining = 0.02 if deadline is None else min(0.02, deadline - time.monotonic())
+            if remaining <= 0:
                 return None
-            self._pushed.wait(left)
-            if connection.gone():
+            self._pushed.wait(remaining)
+            if connection.has_disconnected():
                 raise ConnectionError
             for key in keys:
                 queue = self.keys.get(key)
@@ -234,33 +237,35 @@ class RedisRQ:
         return recovered
 
     def do_rq_inspect(self, _, key, *args):
-        queue = self._present(key)
-        pending = args[0].upper() == b"PENDING"
-        start, count = map(int, args[1:] if pending else args)
+        queue = self._existing_queue(key)
+        is_pending = args[0].upper() == b"PENDING"
+        start, count = map(int, args[1:] if is_pending else args)
         if count <= 0:
             raise Refused("ERR usage: RQ.INSPECT key [PENDING] start count")
-        messages = list(queue.delivered if pending else queue.undelivered)
+        messages = list(queue.delivered if is_pending else queue.undelivered)
         if start < 0:
             start += len(messages)
         if start < 0:
             return []
-        shown = messages[start : start + count]
-        if not pending:
-            return [[message.id, message.body] for message in shown]
+        selected = messages[start : start + count]
+        if not is_pending:
+            return [[message.id, message.body] for message in selected]
         now = now_ms()
-        return [[m.id, m.body, m.delivered_ms, now - m.delivered_ms, m.deliveries] for m in shown]
+        return [
+            [m.id, m.body, m.delivered_ms, now - m.delivered_ms, m.deliveries] for m in selected
+        ]
 
     def do_rq_info(self, _, key):
-        queue = self._present(key)
+        queue = self._existing_queue(key)
         return [b"undelivered", len(queue.undelivered), b"delivered", len(queue.delivered)]
 
-    def _present(self, key):
+    def _existing_queue(self, key):
         queue = self._queue(key)
         if queue is None:
             raise Refused("ERR the key does not exist")
         return queue
 
-    # Of Redis's own, what a client needs.
+    # Commands of Redis that a client needs.
 
     def do_ping(self, _, *text):
         return text[0] if text else Status("PONG")
@@ -270,10 +275,10 @@ class RedisRQ:
             raise Refused("ERR DB index is out of range")
         return Status("OK")
 
-    def do_client(self, _, what, *__):
-        if what.upper() == b"SETNAME":
+    def do_client(self, _, subcommand, *__):
+        if subcommand.upper() == b"SETNAME":
             return Status("OK")
-        raise Refused(f"ERR Unknown subcommand or wrong number of arguments for '{what!r}'")
+        raise Refused(f"ERR Unknown subcommand or wrong number of arguments for '{subcommand!r}'")
 
     def do_command(self, *_):
         return []
@@ -290,13 +295,17 @@ class RedisRQ:
         return [key for key in self.keys if fnmatch.fnmatchcase(key.decode(), pattern.decode())]
 
     def do_scan(self, connection, cursor, *options):
-        del cursor  # one step is the whole walk
-        given = {
+        del cursor  # one step covers all keys
+        options_by_name = {
             name.upper(): value for name, value in zip(options[::2], options[1::2], strict=True)
         }
-        keys = self.do_keys(connection, given.get(b"MATCH", b"*"))
-        if b"TYPE" in given:
-            keys = [key for key in keys if self.do_type(connection, key).encode() == given[b"TYPE"]]
+        keys = self.do_keys(connection, options_by_name.get(b"MATCH", b"*"))
+        if b"TYPE" in options_by_name:
+            keys = [
+                key
+                for key in keys
+                if self.do_type(connection, key).encode() == options_by_name[b"TYPE"]
+            ]
         return [b"0", keys]
 
     def do_type(self, _, key):
@@ -324,33 +333,33 @@ class Connection(threading.Thread):
         self._server = server
         self._client = client
         self._input = client.makefile("rb")
-        self._queued = None  # what comes between MULTI and EXEC
+        self._queued = None  # the commands between MULTI and EXEC
 
     def run(self):
         try:
             while True:
                 command, *args = self._request()
                 name = command.decode().upper()
-                if self._server.dropped(name, executed=False):
+                if self._server.consume_drop(name, executed=False):
                     return
                 reply = self._reply(name, args)
-                if self._server.dropped(name, executed=True):
+                if self._server.consume_drop(name, executed=True):
                     return
                 self._client.sendall(reply)
         except (OSError, EOFError):
-            pass  # the client, or cut()
+            pass  # the client disconnected, or cut() was called
         finally:
-            self._server.forget(self)
-            self.cut()
+            self._server.remove_connection(self)
+            self.disconnect()
             self._input.close()
             self._client.close()
 
-    def cut(self):
+    def disconnect(self):
         with contextlib.suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)
 
-    def gone(self):
-        """Whether the client has left, while it waits."""
+    def has_disconnected(self):
+        """Return whether the client has disconnected while it waits."""
         try:
             return self._client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
         except BlockingIOError:
@@ -371,24 +380,24 @@ class Connection(threading.Thread):
     def _reply(self, name, args):
         if name == "MULTI":
             self._queued = []
-            return encoded(Status("OK"))
+            return encode(Status("OK"))
         if name == "EXEC":
             queued, self._queued = self._queued or [], None
-            return b"*%d\r\n" % len(queued) + b"".join(self._done(*each) for each in queued)
+            return b"*%d\r\n" % len(queued) + b"".join(self._execute(*each) for each in queued)
         if self._queued is not None:
             self._queued.append((name, args))
-            return encoded(Status("QUEUED"))
-        return self._done(name, args)
+            return encode(Status("QUEUED"))
+        return self._execute(name, args)
 
-    def _done(self, name, args):
+    def _execute(self, name, args):
         try:
-            return encoded(self._server.perform(self, name, args))
+            return encode(self._server.perform(self, name, args))
         except Refused as refused:
             return f"-{refused}\r\n".encode()
 
 
-def encoded(reply):
-    """A reply as RESP2 has it."""
+def encode(reply):
+    """Return a reply encoded as RESP2."""
     if reply is None:
         return b"$-1\r\n"
     if isinstance(reply, Status):
@@ -397,4 +406,4 @@ def encoded(reply):
         return b":%d\r\n" % reply
     if isinstance(reply, bytes):
         return b"$%d\r\n%b\r\n" % (len(reply), reply)
-    return b"*%d\r\n" % len(reply) + b"".join(map(encoded, reply))
+    return b"*%d\r\n" % len(reply) + b"".join(map(encode, reply))

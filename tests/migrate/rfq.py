@@ -13,92 +13,99 @@ _COMMAND = _FOLDER / ".venv" / "bin" / "rfq"
 
 
 class Refused(Exception):
-    """rfq raised an error."""
+    """An error that rfq raised."""
 
 
 class Rfq:
     """
-    rfq on a server: its ``Queue``'s methods, its command, and programs that go on by themselves.
+    rfq on a server: the methods of its ``Queue``, its command, and background programs.
 
-    rfq has no namespaces: topics are to be named after the test.
+    rfq has no namespaces, so tests use topics with names of their own.
     """
 
     def __init__(self, port):
         assert _PYTHON.exists(), "rfq is missing: scripts/peers installs it"
         self._port = port
         self._running = []
-        self._answers = None
+        self._call_process = None
 
-    def ask(self, op, **args):
-        """What a method of Queue returns: publish, publish_batch, harvest, listq, info ..."""
-        if self._answers is None:
-            self._answers = self._begun()
-        self._answers.stdin.write(json.dumps({"op": op, "args": args}) + "\n")
-        self._answers.stdin.flush()
-        answer = json.loads(self._answers.stdout.readline())
+    def call(self, op, **args):
+        """
+        Call a method of Queue (publish, publish_batch, harvest, listq, info, ...) and return its
+        result.
+        """
+        if self._call_process is None:
+            self._call_process = self._spawn()
+        self._call_process.stdin.write(json.dumps({"op": op, "args": args}) + "\n")
+        self._call_process.stdin.flush()
+        answer = json.loads(self._call_process.stdout.readline())
         if "error" in answer:
             raise Refused("{name}: {message}".format(**answer["error"]))
         return answer["result"]
 
     def publish(self, topic, message, *, front=False):
-        """Publish a dict of texts; its id."""
-        return self.ask("publish", topic=topic, message=message, front=front)
+        """Publish a dict of texts, and return its id."""
+        return self.call("publish", topic=topic, message=message, front=front)
 
     def publish_batch(self, topic, messages, *, front=False):
-        """Publish several; their ids."""
-        return self.ask("publish_batch", topic=topic, messages=messages, front=front)
+        """Publish several messages, and return their ids."""
+        return self.call("publish_batch", topic=topic, messages=messages, front=front)
 
     def consume(self, topic):
-        """Consume one, which then is in the nextlog: id and message. Waits forever."""
-        task = self.ask("consume", topic=topic)
+        """
+        Consume a message, which moves it to the nextlog; return its id and message. Waits forever.
+        """
+        task = self.call("consume", topic=topic)
         return task["id"], task["message"]
 
-    def done(self, topic, msgid):
-        """Say that a message is done."""
-        return self.ask("done", topic=topic, msgid=msgid)
+    def mark_done(self, topic, msgid):
+        """Mark a message as done."""
+        return self.call("done", topic=topic, msgid=msgid)
 
-    def command(self, *arguments):
-        """Exit code, standard output and standard error of rfq's own command."""
+    def run_command(self, *arguments):
+        """Run rfq's own command; return its exit code, standard output and standard error."""
         environment = {
             **os.environ, "RFQ_REDIS_HOST": "127.0.0.1", "RFQ_REDIS_PORT": str(self._port)
         }  # fmt: skip
-        ended = subprocess.run(
+        completed = subprocess.run(
             [_COMMAND, *arguments], env=environment, check=False, text=True, timeout=20,
             capture_output=True,
         )  # fmt: skip
-        return ended.returncode, ended.stdout, ended.stderr
+        return completed.returncode, completed.stdout, completed.stderr
 
-    def producing(self, topic, log):
-        """A process that publishes {"n": "0"} ..., and notes each n in the Redis list of a key."""
+    def start_producer(self, topic, log):
+        """Start a process that publishes {"n": "0"}, ..., and appends each n to this Redis list."""
         return self._start("produce", topic, log)
 
-    def consuming(self, topic, log):
-        """A process that consumes, notes each n, and then says done."""
+    def start_consumer(self, topic, log):
+        """
+        Start a process that consumes, appends each n to this Redis list, and then marks it as done.
+        """
         return self._start("consume", topic, log)
 
     def _start(self, *work):
-        self._running.append(self._begun(*work))
+        self._running.append(self._spawn(*work))
         return self._running[-1]
 
-    def _begun(self, *work):
+    def _spawn(self, *work):
         return subprocess.Popen(
             [_PYTHON, _FOLDER / "peer.py", str(self._port), *work],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def end_programs(self):
-        """End what goes on by itself."""
-        _end(self._running)
+        """Kill the background programs."""
+        _kill(self._running)
         self._running = []
 
     def close(self):
-        """End what is still running."""
+        """Kill all processes that are still running."""
         self.end_programs()
-        if self._answers is not None:
-            _end([self._answers])
+        if self._call_process is not None:
+            _kill([self._call_process])
 
 
-def _end(processes):
+def _kill(processes):
     for process in processes:
         process.kill()
         process.communicate()

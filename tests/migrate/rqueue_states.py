@@ -1,10 +1,10 @@
 """
-What Rqueue (Java) has in Redis, written as it writes it: of its versions 3 and 4, layouts 1 and 2.
+The keys of Rqueue (Java) in Redis, written as Rqueue 3 and 4 write them, in layouts 1 and 2.
 
-There is no Java here. The layouts, names and fields are those of its sources at version 4.0.0 (the
-message of version 3 has its fields in another order); each method leaves the keys as Rqueue leaves
-them after what the method is called. Rqueue has no namespace: ``rqueue`` of conftest.py removes all
-of it.
+No Java runs here. The layouts, names and fields are those of Rqueue's sources at version 4.0.0 (a
+message of version 3 has its fields in another order). Each method leaves the keys as Rqueue leaves
+them after the action that the method is named after. Rqueue has no namespace: the fixture
+``create_rqueue`` of conftest.py removes all of its keys.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ ORDERS = {
 }  # fmt: skip
 
 
-def compact(value):
-    """JSON as Jackson writes it."""
+def to_json(value):
+    """Return JSON as Jackson writes it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def converted(body, java_class="java.lang.String"):
-    """A body as Rqueue's default converter has it, which wraps texts too."""
-    return compact({"msg": compact(body), "name": java_class})
+def convert(body, java_class="java.lang.String"):
+    """Return a body as Rqueue's default converter encodes it, which also wraps texts."""
+    return to_json({"msg": to_json(body), "name": java_class})
 
 
 @dataclass(frozen=True)
 class Message:
     """
-    A message as it stands somewhere.
+    A message as it is stored.
 
     Attributes:
-        fields: what Rqueue knows of it.
-        raw: its bytes, by which Rqueue knows it again.
+        fields: its fields in Rqueue.
+        raw: its bytes, by which Rqueue finds it again.
     """
 
     fields: dict
@@ -64,10 +64,10 @@ class Rqueue:
 
     Args:
         raw: the client.
-        version: of the layout of keys, 2 or the older 1.
-        tagged: whether queues' keys have hash tags, as they have unless ``rqueue.cluster.mode`` is
-            switched off; layout 1 has none.
-        release: of Rqueue, 3 or 4: the order of a message's fields.
+        version: version of the key layout: 2, or the older 1.
+        tagged: whether the keys of queues have hash tags. They have unless ``rqueue.cluster.mode``
+            is switched off; layout 1 has none.
+        release: release of Rqueue, 3 or 4, which decides the order of a message's fields.
     """
 
     def __init__(self, raw, *, version=2, tagged=True, release=4):
@@ -75,7 +75,7 @@ class Rqueue:
         self.version = version
         self.tagged = tagged
         self.release = release
-        self._nanos = 86_400_000_000_000  # since the machine began, which is not a date
+        self._nanos = 86_400_000_000_000  # nanoseconds since the machine was started, not a date
         raw.set(f"{PREFIX}version", version)
 
     # Names of keys.
@@ -95,21 +95,21 @@ class Rqueue:
     def _key(self, kind, old, queue):
         if self.version == 1:
             return old + queue
-        tagged = self.tagged and "{" not in queue
-        return PREFIX + kind + (f"{{{queue}}}" if tagged else queue)
+        has_tag = self.tagged and "{" not in queue
+        return PREFIX + kind + (f"{{{queue}}}" if has_tag else queue)
 
     def metadata(self, queue, id):
         return f"{PREFIX}m-mdata::{queue}::{id}"
 
-    # What happens to queues.
+    # Events of queues.
 
     def now_ms(self):
         seconds, microseconds = self.raw.time()
         return seconds * 1000 + microseconds // 1000
 
     def configure(self, queue, *, dead_letter_queue=None, dead_letter_listener=False, **values):
-        """A queue's listener has started."""
-        now = self.now_ms()
+        """Write the keys as after the start of a queue's listener."""
+        now_ms = self.now_ms()
         config = {
             "@class": f"{_DB}QueueConfig",
             "id": f"{PREFIX}q-config::{queue}",
@@ -127,8 +127,8 @@ class Rqueue:
             "systemGenerated": False,
             "priority": {"@class": "java.util.HashMap"},
             "deleted": False,
-            "createdOn": now,
-            "updatedOn": now,
+            "createdOn": now_ms,
+            "updatedOn": now_ms,
         }  # fmt: skip
         if dead_letter_queue:
             letters = {
@@ -140,55 +140,58 @@ class Rqueue:
         config |= values
         if self.release == 4:
             config = {"@class": config.pop("@class"), **dict(sorted(config.items()))}
-        self.raw.set(config["id"], compact(config))
+        self.raw.set(config["id"], to_json(config))
         if self.release == 3:
             self.raw.sadd(f"{PREFIX}queues", queue)
         return config
 
     def prioritize(self, queue, **levels):
-        """A listener with priorities has started: each level is a queue; their names."""
-        given = {"@class": "java.util.HashMap", **levels}
-        self.configure(queue, priority=given, priorityGroup=queue)
+        """
+        Write the keys as after the start of a listener with priorities; return the queue of each
+        level.
+        """
+        levels_with_class = {"@class": "java.util.HashMap", **levels}
+        self.configure(queue, priority=levels_with_class, priorityGroup=queue)
         names = [f"{queue}_{level}" for level in levels]
         for name in names:
             self.configure(name, systemGenerated=True, priorityGroup=queue)
         return names
 
-    def collect(self, queue, message):
-        """The dashboard has statistics, a job and a worker of a queue: nothing to move."""
+    def write_dashboard_keys(self, queue, message):
+        """Write statistics, a job and a worker of a queue for the dashboard: nothing to migrate."""
         job, worker = uuid.uuid4(), uuid.uuid4()
         self.raw.set(
             f"{PREFIX}q-stat::{queue}",
-            compact({"@class": f"{_DB}QueueStatistics", "id": f"{PREFIX}q-stat::{queue}"}),
+            to_json({"@class": f"{_DB}QueueStatistics", "id": f"{PREFIX}q-stat::{queue}"}),
         )
-        self.raw.set(f"{PREFIX}job::{job}", compact({"@class": f"{_DB}RqueueJob"}), ex=1800)
+        self.raw.set(f"{PREFIX}job::{job}", to_json({"@class": f"{_DB}RqueueJob"}), ex=1800)
         self.raw.rpush(f"{PREFIX}jobs::{message.id}", f"{PREFIX}job::{job}")
-        self.raw.set(f"{PREFIX}worker::{worker}", compact({"id": str(worker)}), ex=300)
-        self.raw.hset(f"{PREFIX}q-pollers::{{{queue}}}", str(worker), compact({"host": "h"}))
+        self.raw.set(f"{PREFIX}worker::{worker}", to_json({"id": str(worker)}), ex=300)
+        self.raw.hset(f"{PREFIX}q-pollers::{{{queue}}}", str(worker), to_json({"host": "h"}))
         self.raw.set(f"{PREFIX}lock::{message.id}", str(worker), ex=60)
 
-    # What happens to messages.
+    # Events of messages.
 
     def message(self, queue, message, **fields):
-        """A message that nobody has put anywhere."""
+        """Return a message that is not stored anywhere."""
         self._nanos += 1_000_000
-        known = {
+        fields_with_defaults = {
             "failureCount": 0, "id": str(uuid.uuid4()), "queueName": queue, "message": message,
             "queuedTime": self._nanos, "processAt": self.now_ms(), "sourceQueueFailureCount": 0,
             "period": 0, **fields,
         }  # fmt: skip
-        return self._stored(known)
+        return self._stored(fields_with_defaults)
 
     def _stored(self, fields):
         ordered = {name: fields[name] for name in ORDERS[self.release] if name in fields}
-        raw = compact({"@class": _MESSAGE, **ordered}).encode()
+        raw = to_json({"@class": _MESSAGE, **ordered}).encode()
         return Message(ordered, raw)
 
-    def note(self, message, status="ENQUEUED", *, queue=None, ttl=7 * 86400, **values):
-        """Its metadata, of which the latest state of the message is a part."""
+    def write_metadata(self, message, status="ENQUEUED", *, queue=None, ttl=7 * 86400, **values):
+        """Write the metadata of a message, which contains the latest state of the message."""
         name = queue or message.fields["queueName"]
         key = self.metadata(name, message.id)
-        known = {
+        metadata = {
             "@class": f"{_DB}MessageMetadata",
             "id": key,
             "totalExecutionTime": 0,
@@ -198,56 +201,56 @@ class Rqueue:
             "updatedOn": self.now_ms(),
             **values,
         }
-        self.raw.set(key, compact(known), ex=ttl)
+        self.raw.set(key, to_json(metadata), ex=ttl)
 
-    def enqueue(self, queue, message, **fields):
-        """Enqueued, to be processed at once."""
-        made = self.message(queue, message, **fields)
-        self.raw.rpush(self.ready(queue), made.raw)
-        self.note(made)
-        return made
+    def enqueue(self, queue, body, **fields):
+        """Enqueue a message that is to be processed at once."""
+        message = self.message(queue, body, **fields)
+        self.raw.rpush(self.ready(queue), message.raw)
+        self.write_metadata(message)
+        return message
 
-    def enqueue_in(self, queue, message, ms, **fields):
-        """Enqueued, to be processed in so many ms."""
-        made = self.message(queue, message, processAt=self.now_ms() + ms, **fields)
-        self.raw.zadd(self.scheduled(queue), {made.raw: made.fields["processAt"]})
-        self.note(made)
-        return made
+    def enqueue_in(self, queue, body, ms, **fields):
+        """Enqueue a message that is to be processed in `ms` milliseconds."""
+        message = self.message(queue, body, processAt=self.now_ms() + ms, **fields)
+        self.raw.zadd(self.scheduled(queue), {message.raw: message.fields["processAt"]})
+        self.write_metadata(message)
+        return message
 
-    def enqueue_periodic(self, queue, message, period_ms):
-        """Enqueued, to be processed every so many ms; it has no queuedTime."""
-        at = self.now_ms() + period_ms
-        made = self.message(queue, message, period=period_ms, processAt=at, queuedTime=0)
-        self.raw.zadd(self.scheduled(queue), {made.raw: at})
-        key = f"{self.ready(queue)}::{made.id}::sch::{at}"
+    def enqueue_periodic(self, queue, body, period_ms):
+        """Enqueue a message that is to be processed every `period_ms`; it has no queuedTime."""
+        due_ms = self.now_ms() + period_ms
+        message = self.message(queue, body, period=period_ms, processAt=due_ms, queuedTime=0)
+        self.raw.zadd(self.scheduled(queue), {message.raw: due_ms})
+        key = f"{self.ready(queue)}::{message.id}::sch::{due_ms}"
         self.raw.set(key, 1, ex=max(1, 2 * period_ms // 1000))
-        self.note(made)
-        return made
+        self.write_metadata(message)
+        return message
 
     def receive(self, queue, *, visibility_ms=900_000):
-        """The first of those that are ready is being processed."""
+        """Begin to process the first ready message."""
         raw = self.raw.lpop(self.ready(queue))
         self.raw.zadd(self.processing(queue), {raw: self.now_ms() + visibility_ms})
         received = Message(self._fields(raw), raw)
-        self.note(received, "PROCESSING")
+        self.write_metadata(received, "PROCESSING")
         return received
 
     def fail(self, received, *, failures=1, delay_ms=5000):
-        """Processing it has failed: it is tried again later."""
+        """Let the processing of a message fail; it is scheduled for a retry."""
         queue = received.fields["queueName"]
         now = self.now_ms()
-        again = self._stored({**received.fields, "failureCount": failures, "reEnqueuedAt": now})
+        failed = self._stored({**received.fields, "failureCount": failures, "reEnqueuedAt": now})
         self.raw.zrem(self.processing(queue), received.raw)
-        self.raw.zadd(self.scheduled(queue), {again.raw: now + delay_ms})
-        self.note(again, "FAILED")
-        return again
+        self.raw.zadd(self.scheduled(queue), {failed.raw: now + delay_ms})
+        self.write_metadata(failed, "FAILED")
+        return failed
 
-    def bury(self, received, dead_letter_queue, *, failures=3, listener=False):
+    def dead_letter(self, received, dead_letter_queue, *, failures=3, listener=False):
         """
-        Processing it has failed too often: it is a dead letter.
+        Dead-letter a message whose processing failed too often.
 
-        Without a listener they are a list of just that name, newest first. With one they are
-        scheduled there, and that at the delay itself, in 1970.
+        Without a listener, dead letters are in a list of exactly that name, newest first. With a
+        listener they are scheduled in that queue, at a score that is the delay itself (in 1970).
         """
         queue, now = received.fields["queueName"], self.now_ms()
         fields = {**received.fields, "failureCount": failures, "reEnqueuedAt": now}
@@ -264,24 +267,28 @@ class Rqueue:
         else:
             self.raw.lpush(dead_letter_queue, dead.raw)
         self.raw.zrem(self.processing(queue), received.raw)
-        self.note(dead, "MOVED_TO_DLQ", queue=queue)
+        self.write_metadata(dead, "MOVED_TO_DLQ", queue=queue)
         return dead
 
     def succeed(self, received):
-        """Processed: only metadata is left, for half an hour, and an entry among the completed."""
+        """
+        Finish the processing: only metadata remains, for half an hour, and an entry in `completed`.
+        """
         queue = received.fields["queueName"]
         self.raw.zrem(self.processing(queue), received.raw)
-        self.note(received, "SUCCESSFUL", ttl=1800)
+        self.write_metadata(received, "SUCCESSFUL", ttl=1800)
         key = self.metadata(queue, received.id)
         self.raw.zadd(self.completed(queue), {key: self.now_ms() + 1_800_000})
 
     def delete(self, message):
-        """Deleted by hand: it stays where it is, and only its metadata says so."""
+        """Delete a message by hand: it stays where it is, and only its metadata is marked."""
         now = self.now_ms()
-        self.note(message, "DELETED", ttl=1800, deleted=True, deletedOn=now)
+        self.write_metadata(message, "DELETED", ttl=1800, deleted=True, deletedOn=now)
 
     def supersede(self, message, text):
-        """Enqueued again under the same id: the first one stays, and its queuedTime is old."""
+        """
+        Enqueue a message again under the same id: the first one stays, with an old queuedTime.
+        """
         fields = message.fields
         return self.enqueue(fields["queueName"], text, id=fields["id"])
 
@@ -292,21 +299,23 @@ class Rqueue:
 
 
 @dataclass(frozen=True)
-class Whole:
+class FilledQueue:
     """
     One queue with a message of each kind.
 
     Attributes:
-        queue: its name; ``dead_letter_queue`` and ``priorities`` are those of others.
-        ready: to be processed at once, in order; of the last the body is not a wrapped one.
-        urgent: in the first of the priorities.
-        failed: has failed twice and waits for its next attempt.
-        later: is due in an hour.
-        periodic: comes back every minute.
-        processing: is being processed; had failed once.
+        queue: its name.
+        dead_letter_queue: name of its dead-letter queue.
+        priorities: names of the queues of its priorities.
+        ready: messages to be processed at once, in order; the body of the last is not wrapped.
+        urgent: a message in the queue of the first priority.
+        failed: a message that has failed twice and waits for its next attempt.
+        later: a message that is due in an hour.
+        periodic: a message that is scheduled every minute.
+        processing: a message that is being processed, and has failed once.
         dead: dead letters, the oldest first.
-        deleted: stands among those that are ready, and does not count.
-        superseded: stands there too; ``ready`` has the one that counts.
+        deleted: a message in the list of ready ones that does not count.
+        superseded: another such message; ``ready`` has the one that replaced it.
     """
 
     queue: str
@@ -323,8 +332,8 @@ class Whole:
     superseded: Message
 
 
-def whole(rqueue, queue, *, listener=False):
-    """Write one of everything, with the given queue; ``listener`` is one of dead letters."""
+def fill_queue(rqueue, queue, *, listener=False):
+    """Write one message of each kind; `listener` is whether dead letters have a listener."""
     dead_letter_queue = f"{queue}-dead"
     options = {"dead_letter_queue": dead_letter_queue, "dead_letter_listener": listener}
     priorities = rqueue.prioritize(queue, critical=10, low=1)
@@ -332,33 +341,34 @@ def whole(rqueue, queue, *, listener=False):
     if listener:
         rqueue.configure(dead_letter_queue)
 
-    rqueue.enqueue(queue, converted("bad 1"))
-    rqueue.enqueue(queue, converted("bad 2"))
+    rqueue.enqueue(queue, convert("bad 1"))
+    rqueue.enqueue(queue, convert("bad 2"))
     dead = [
-        rqueue.bury(rqueue.receive(queue), dead_letter_queue, listener=listener) for _ in range(2)
+        rqueue.dead_letter(rqueue.receive(queue), dead_letter_queue, listener=listener)
+        for _ in range(2)
     ]
-    rqueue.enqueue(queue, converted({"n": 1}, "com.example.Order"))
+    rqueue.enqueue(queue, convert({"n": 1}, "com.example.Order"))
     failed = rqueue.fail(rqueue.receive(queue), failures=2, delay_ms=60_000)
-    rqueue.enqueue(queue, converted("slow"), failureCount=1)
+    rqueue.enqueue(queue, convert("slow"), failureCount=1)
     processing = rqueue.receive(queue)
-    rqueue.enqueue(queue, converted("done"))
+    rqueue.enqueue(queue, convert("done"))
     rqueue.succeed(rqueue.receive(queue))
 
-    first = rqueue.enqueue(queue, converted("grüße \N{GRINNING FACE}"))
-    deleted = rqueue.enqueue(queue, converted("deleted"))
+    first = rqueue.enqueue(queue, convert("grüße \N{GRINNING FACE}"))
+    deleted = rqueue.enqueue(queue, convert("deleted"))
     rqueue.delete(deleted)
-    superseded = rqueue.enqueue(queue, converted("old"))
+    superseded = rqueue.enqueue(queue, convert("old"))
     last = rqueue.supersede(superseded, "new, and no JSON")
-    rqueue.collect(queue, first)
-    return Whole(
+    rqueue.write_dashboard_keys(queue, first)
+    return FilledQueue(
         queue=queue,
         dead_letter_queue=dead_letter_queue,
         priorities=priorities,
         ready=[first, last],
-        urgent=rqueue.enqueue(priorities[0], converted("urgent"), retryCount=5),
+        urgent=rqueue.enqueue(priorities[0], convert("urgent"), retryCount=5),
         failed=failed,
-        later=rqueue.enqueue_in(queue, converted("later"), 3_600_000),
-        periodic=rqueue.enqueue_periodic(queue, converted("tick"), 60_000),
+        later=rqueue.enqueue_in(queue, convert("later"), 3_600_000),
+        periodic=rqueue.enqueue_periodic(queue, convert("tick"), 60_000),
         processing=processing,
         dead=dead,
         deleted=deleted,

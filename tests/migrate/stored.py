@@ -1,4 +1,4 @@
-"""What stands in Redis of a queue, read with plain commands."""
+"""The messages of a queue in Redis, read with plain commands."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ ATTRIBUTES = {
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredMessage:
     """
     A message of a queue.
 
     Attributes:
         id: its id.
-        body: its body, None of a ghost.
-        score: ms when it is visible.
+        body: its body; None for a ghost id.
+        score: Unix time in ms from which it is visible.
         count: its receive count.
-        first: ms of its first receive.
+        first: Unix time in ms of its first receive.
     """
 
     id: str
@@ -34,17 +34,17 @@ class Stored:
         return int(self.id[:10], 36)
 
 
-def stored(raw, ns, queue):
-    """The messages of a queue in their order; nothing else may be in its keys."""
+def read_messages(raw, ns, queue):
+    """Return the messages of a queue in their order; fail if its keys contain anything else."""
     fields = raw.hgetall(f"{ns}:{queue}:Q")
     for name in ATTRIBUTES:
         fields.pop(name, None)
-    found = []
+    messages = []
     for id, score in raw.zrange(f"{ns}:{queue}", 0, -1, withscores=True):
         assert score == int(score)
         count, first = fields.pop(id + b":rc", None), fields.pop(id + b":fr", None)
-        found.append(
-            Stored(
+        messages.append(
+            StoredMessage(
                 id.decode(),
                 fields.pop(id, None),
                 int(score),
@@ -53,27 +53,27 @@ def stored(raw, ns, queue):
             )
         )
     assert fields == {}, "there are bodies or counters without an id"
-    return found
+    return messages
 
 
-def bodies(raw, ns, queue):
-    return [each.body for each in stored(raw, ns, queue)]
+def read_bodies(raw, ns, queue):
+    return [each.body for each in read_messages(raw, ns, queue)]
 
 
-def dumped(raw):
-    """All keys of a database as they are, and whether they expire."""
+def dump_keys(raw):
+    """Return all keys of a database with their values, and whether each expires."""
     return {key: (_read(raw, key), raw.pttl(key) > 0) for key in raw.scan_iter()}
 
 
 def _read(raw, key):
-    read = {
+    readers = {
         b"hash": raw.hgetall,
         b"list": lambda key: raw.lrange(key, 0, -1),
         b"set": raw.smembers,
         b"string": raw.get,
         b"zset": lambda key: raw.zrange(key, 0, -1, withscores=True),
     }
-    return read[raw.type(key)](key)
+    return readers[raw.type(key)](key)
 
 
 def now_ms(raw):
@@ -81,12 +81,12 @@ def now_ms(raw):
     return seconds * 1000 + microseconds // 1000
 
 
-def numbers(report):
-    """What a dry run tells beforehand, its notes in no order."""
-    known = report.as_dict()
+def predicted_figures(report):
+    """Return the figures of a report that a dry run predicts, with its notes in sorted form."""
+    figures = report.as_dict()
     for name in ("created", "verified", "dry_run", "seconds", "checksum"):
-        del known[name]
-    known["notes"] = {
-        note["text"]: (note["messages"], sorted(note["examples"])) for note in known["notes"]
+        del figures[name]
+    figures["notes"] = {
+        note["text"]: (note["messages"], sorted(note["examples"])) for note in figures["notes"]
     }
-    return known
+    return figures

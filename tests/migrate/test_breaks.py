@@ -1,9 +1,9 @@
 """
-Migrations that are broken off at each of their requests, and run again until they are through.
+Migrations that are interrupted at each of their requests, and run again until they are complete.
 
-A request is broken off before it reaches the server, or before its answer comes back; from then on
-neither server can be reached, as if the process were dead. What is in Redis afterwards is compared
-with what a run without a break leaves.
+A request is interrupted before it reaches the server, or before its reply; from then on neither
+server can be reached, as if the process were dead. The resulting keys are compared with those of an
+uninterrupted run.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from rsmq.migrate import (
     move,
 )  # fmt: skip
 from rsmq.migrate.sources.rfq import make_uuid
-from tests.migrate.fuse import Fuse, Fused
-from tests.migrate.rqueue_states import whole
-from tests.migrate.stored import bodies, dumped
+from tests.migrate.break_point import BreakingProxy, BreakPoint
+from tests.migrate.rqueue_states import fill_queue
+from tests.migrate.stored import dump_keys, read_bodies
 from tests.scale import scaled
 
-LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError)
+CONNECTION_ERRORS = (redis_errors.ConnectionError, redis_errors.TimeoutError)
 
 pytestmark = pytest.mark.timeout(scaled(60, 600))
 
-#: How many breaks of each kind a scenario has, of all that it could have.
+#: How many breaks of each kind a scenario tests, of all possible ones.
 BREAKS = scaled(5, 10_000)
 
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch):
-    """Two messages a page, so that few messages have many requests."""
+    """Limit pages to two messages, so that few messages need many requests."""
     for name in (
         "sources.base.PAGE_SIZE",
         "sources.base.FIRST_PAGE_SIZE",
@@ -50,13 +50,15 @@ def small_pages(monkeypatch):
         monkeypatch.setattr(f"rsmq.migrate.{name}", 2)
 
 
-class Systems:
-    """What is there to move; each fills the keys of a namespace, and says what must arrive."""
+class SourceSystems:
+    """
+    The systems to migrate from. Each method fills a namespace and returns the expected bodies.
+    """
 
-    def __init__(self, raw, ns, rqueue):
+    def __init__(self, raw, ns, create_rqueue):
         self.raw = raw
         self.ns = ns
-        self.rqueue = rqueue
+        self.create_rqueue = create_rqueue
 
     def rfq(self):
         for number in range(5):
@@ -79,8 +81,8 @@ class Systems:
             old.rsmq.send_message(self.ns, "4", delay=500)
         return [b"0", b"1", b"2", b"3", b"4"]
 
-    def rqueue_(self):
-        state = whole(self.rqueue(), self.ns)
+    def rqueue_queue(self):
+        state = fill_queue(self.create_rqueue(), self.ns)
         return [
             each.fields["message"].encode()
             for each in (*state.ready, state.failed, state.later, state.periodic, state.processing)
@@ -88,8 +90,8 @@ class Systems:
 
     @property
     def url(self):
-        connected = self.raw.connection_pool.connection_kwargs
-        return f"redis://127.0.0.1:{connected['port']}/0"
+        options = self.raw.connection_pool.connection_kwargs
+        return f"redis://127.0.0.1:{options['port']}/0"
 
     def clear(self):
         keys = [
@@ -99,7 +101,7 @@ class Systems:
             self.raw.unlink(*keys)
 
 
-def sources(kind, server, ns):
+def create_source(kind, server, ns):
     return {
         "rfq": lambda: RFQ(server),
         "list": lambda: Lists(server, processing=[f"{ns}-w[0-9]"]),
@@ -108,121 +110,124 @@ def sources(kind, server, ns):
     }[kind]()
 
 
-def left_at(kind, raw, ns):
-    """What is left of the source's messages: none of any kind."""
+def remaining_keys(kind, raw, ns):
+    """Return the keys of the source's remaining messages."""
     patterns = {
         "rfq": [f"rfq:{ns}:*"],
         "list": [f"{ns}-*"],
         "rsmq": [f"{ns}-old:{ns}"],
         "rqueue": [f"__rq::?queue::{{{ns}}}", f"__rq::queue::{{{ns}}}"],
     }[kind]
-    left = [key for pattern in [*patterns, "*:x:aside:*"] for key in raw.keys(pattern)]
-    return [key for key in left if not key.endswith(b":held")]  # which ends by itself
+    keys = [key for pattern in [*patterns, "*:x:aside:*"] for key in raw.keys(pattern)]
+    return [key for key in keys if not key.endswith(b":held")]  # the lock expires by itself
 
 
 @pytest.mark.parametrize("kind", ["rfq", "list", "rsmq", "rqueue"])
 @pytest.mark.parametrize("way", ["copy", "move", "move to another server"])
-def test_whatever_request_is_the_last_one_nothing_is_lost_or_doubled(
-    server, other_server, raw, ns, rqueue, kind, way
+def test_migration_interrupted_at_any_request_loses_and_duplicates_nothing(
+    server, other_server, raw, ns, create_rqueue, kind, way
 ):
-    away = way.endswith("server")
-    systems = Systems(raw, ns, rqueue)
+    is_remote = way.endswith("server")
+    systems = SourceSystems(raw, ns, create_rqueue)
     queue = {"list": f"{ns}-work"}.get(kind, ns)
     source_ns = f"{ns}-old" if kind == "rsmq" else ns
-    to = other_server if away else server
-    seen = to.raw()
+    target_server = other_server if is_remote else server
+    target_raw = target_server.raw()
 
-    def run(fuse):
-        """Whether it came to its end, over new connections."""
-        proxies = Fused(server.port, fuse), Fused(to.port, fuse)
-        here, target = proxies[0].opened(source_ns), proxies[1].opened(ns)
+    def run(break_point):
+        """Run the migration over new connections; return whether it finished."""
+        proxies = (
+            BreakingProxy(server.port, break_point),
+            BreakingProxy(target_server.port, break_point),
+        )
+        source_server, target = proxies[0].connect(source_ns), proxies[1].connect(ns)
         try:
-            source = sources(kind, here, ns)
+            source = create_source(kind, source_server, ns)
             if way == "copy":
                 report = copy(source, queue, target, "to")
             else:
                 report = move(source, queue, target, "to", in_flight=True)
             assert report.verified
-        except LOST:
+        except CONNECTION_ERRORS:
             return False
-        except SourceNotFound:  # nothing was left to be done
-            assert left_at(kind, raw, ns) == []
+        except SourceNotFound:  # nothing was left to migrate
+            assert remaining_keys(kind, raw, ns) == []
         finally:
-            for each in (here, target, *proxies):
+            for each in (source_server, target, *proxies):
                 each.close()
         return True
 
-    def tried(fuse):
+    def run_with_break(break_point):
         systems.clear()
-        seen.unlink(*(seen.keys(f"{ns}:*") or ["none"]))
-        expected = sorted(getattr(systems, {"rqueue": "rqueue_"}.get(kind, kind))())
+        target_raw.unlink(*(target_raw.keys(f"{ns}:*") or ["none"]))
+        expected = sorted(getattr(systems, {"rqueue": "rqueue_queue"}.get(kind, kind))())
         before = source_keys(raw, ns)
-        if not run(fuse):
-            assert run(Fuse())
-        assert sorted(bodies(seen, ns, "to")) == expected
+        if not run(break_point):
+            assert run(BreakPoint())
+        assert sorted(read_bodies(target_raw, ns, "to")) == expected
         if way == "copy":
             assert source_keys(raw, ns) == before
         else:
-            assert left_at(kind, raw, ns) == []
-        return fuse.count
+            assert remaining_keys(kind, raw, ns) == []
+        return break_point.count
 
-    tried(Fuse())  # and now the servers know the scripts
-    requests = tried(Fuse())
+    run_with_break(BreakPoint())  # now the servers know the scripts
+    requests = run_with_break(BreakPoint())
     assert requests > 10
     chance = random.Random(f"{kind} {way}")
     for executed in (False, True):
-        places = range(1, requests + 1)
-        for at in chance.sample(places, min(BREAKS, requests)):
-            fuse = Fuse(at, executed=executed)
-            tried(fuse)
-            assert fuse.blown, (at, requests)
+        requests_range = range(1, requests + 1)
+        for request in chance.sample(requests_range, min(BREAKS, requests)):
+            break_point = BreakPoint(request, executed=executed)
+            run_with_break(break_point)
+            assert break_point.has_broken, (request, requests)
     systems.clear()
-    seen.close()
+    target_raw.close()
 
 
 def source_keys(raw, ns):
     return {
         key: each
-        for key, each in dumped(raw).items()
+        for key, each in dump_keys(raw).items()
         if not key.startswith(f"{ns}:".encode()) and b":x:" not in key
     }
 
 
-def test_of_redisrq_nothing_is_lost_whatever_request_is_the_last_one(server, redisrq, raw, ns):
+def test_move_from_redisrq_interrupted_at_any_request_loses_nothing(server, redisrq, raw, ns):
     """
-    What was popped is in flight at the source then; with --in-flight it comes too.
+    A popped message is in flight at the source afterwards; --in-flight moves it too.
 
-    An acknowledged message is gone there, so none may be acknowledged before it has arrived.
+    An acknowledged message is deleted there, so none may be acknowledged before it has arrived.
     """
 
-    def run(fuse, queue):
-        proxies = Fused(redisrq.port, fuse), Fused(server.port, fuse)
-        old, target = (each.opened(ns) for each in proxies)
+    def run(break_point, queue):
+        proxies = BreakingProxy(redisrq.port, break_point), BreakingProxy(server.port, break_point)
+        old, target = (each.connect(ns) for each in proxies)
         try:
             return move(RedisRQ(old), queue, target, queue, in_flight=True)
-        except LOST:
+        except CONNECTION_ERRORS:
             return None
         finally:
             for each in (old, target, *proxies):
                 each.close()
 
-    def tried(fuse, queue):
+    def run_with_break(break_point, queue):
         with Server.from_url(redisrq.url) as old:
             old.raw.execute_command("RQ.PUSH", queue, *range(5))
             old.raw.execute_command("RQ.POP", queue)
-        redisrq.elapse(queue, 1)
-        if run(fuse, queue) is None:
-            redisrq.elapse(queue, 1)
-            assert run(Fuse(), queue).verified
-        assert sorted(bodies(raw, ns, queue)) == [b"0", b"1", b"2", b"3", b"4"]
-        left = redisrq.keys[queue.encode()]
-        assert (len(left.undelivered), len(left.delivered)) == (0, 0)
-        return fuse.count
+        redisrq.advance_time(queue, 1)
+        if run(break_point, queue) is None:
+            redisrq.advance_time(queue, 1)
+            assert run(BreakPoint(), queue).verified
+        assert sorted(read_bodies(raw, ns, queue)) == [b"0", b"1", b"2", b"3", b"4"]
+        remaining = redisrq.keys[queue.encode()]
+        assert (len(remaining.undelivered), len(remaining.delivered)) == (0, 0)
+        return break_point.count
 
-    tried(Fuse(), "q")
-    requests = tried(Fuse(), "q0")
+    run_with_break(BreakPoint(), "q")
+    requests = run_with_break(BreakPoint(), "q0")
     assert requests > 10
     chance = random.Random("redisrq")
     for executed in (False, True):
-        for at in chance.sample(range(1, requests + 1), min(BREAKS, requests)):
-            tried(Fuse(at, executed=executed), f"q{at}-{executed}")
+        for request in chance.sample(range(1, requests + 1), min(BREAKS, requests)):
+            run_with_break(BreakPoint(request, executed=executed), f"q{request}-{executed}")

@@ -1,4 +1,4 @@
-"""Bridges: messages go on as they come, in and out."""
+"""Bridges: messages are moved as they arrive, in both directions."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ from rsmq.migrate import (
     ToRFQ,
 )
 from tests.expect import refused
-from tests.migrate.stored import bodies, stored
+from tests.migrate.stored import read_bodies, read_messages
 from tests.scale import scaled
 from tests.servers import Server as RedisServer
 from tests.servers import redis_7
-from tests.workers.until import until
+from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def looks_often(monkeypatch):
-    """So that it ends soon."""
+def short_check_interval(monkeypatch):
+    """Shorten the interval of checks, so that the tests end soon."""
     monkeypatch.setattr("rsmq.migrate.bridge._WAIT_SECONDS", 0.1)
 
 
-class Running:
+class RunningBridge:
     """
     A bridge in a thread.
 
     Attributes:
-        bridge: it.
-        told: what it told of its progress.
-        error: what ended it.
+        bridge: the bridge.
+        progress: the numbers of moved messages that it reported.
+        error: the exception that ended it, or None.
     """
 
     def __init__(self, side):
-        self.told = []
+        self.progress = []
         self.error = None
-        self.bridge = Bridge(side, self.told.append)
+        self.bridge = Bridge(side, self.progress.append)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -68,54 +68,54 @@ class Running:
         except Exception as error:  # noqa: BLE001 - the test asks for it
             self.error = error
 
-    def ended(self):
+    def wait_for_end(self):
         self._thread.join(10)
         return not self._thread.is_alive()
 
 
 @contextmanager
-def running(side):
-    """It is stopped at the end, and has ended well."""
-    started = Running(side)
+def run_bridge(side):
+    """Run a bridge; stop it at the end, and check that it ended without an error."""
+    started = RunningBridge(side)
     try:
         yield started
     finally:
         started.bridge.stop()
-        assert started.ended()
+        assert started.wait_for_end()
     assert started.error is None
 
 
 @pytest.fixture
-def elsewhere(server, ns):
-    """Another namespace on the shared server."""
-    with Server.from_url(server.url, ns=f"{ns}:old") as elsewhere:
-        yield elsewhere
+def other_namespace(server, ns):
+    """Return another namespace on the shared server."""
+    with Server.from_url(server.url, ns=f"{ns}:old") as other_namespace:
+        yield other_namespace
 
 
 class Senders:
-    """How each system is sent a text, and its source."""
+    """For each system: its source, the queue, and a function that sends a text."""
 
-    def __init__(self, raw, ns, here, elsewhere, redisrq, rqueue):
+    def __init__(self, raw, ns, local, other_namespace, redisrq, create_rqueue):
         self.raw, self.ns, self.redisrq = raw, ns, redisrq
-        self.rqueue = rqueue
-        self.here, self.elsewhere = here, elsewhere
+        self.create_rqueue = create_rqueue
+        self.local, self.other_namespace = local, other_namespace
 
     def list(self):
         key = f"{self.ns}-work"
-        return Lists(self.here), key, lambda text: self.raw.lpush(key, text)
+        return Lists(self.local), key, lambda text: self.raw.lpush(key, text)
 
-    def rqueue_(self):
-        made = self.rqueue()
-        return Rqueue(self.here), self.ns, lambda text: made.enqueue(self.ns, text)
+    def rqueue_second_layout(self):
+        system = self.create_rqueue()
+        return Rqueue(self.local), self.ns, lambda text: system.enqueue(self.ns, text)
 
     def rqueue_first_layout(self):
-        made = self.rqueue(version=1)
-        return Rqueue(self.here), self.ns, lambda text: made.enqueue(self.ns, text)
+        system = self.create_rqueue(version=1)
+        return Rqueue(self.local), self.ns, lambda text: system.enqueue(self.ns, text)
 
     def rsmq(self):
-        self.elsewhere.rsmq.create_queue("q")
-        send = self.elsewhere.rsmq.send_message
-        return Queues(self.elsewhere), "q", lambda text: send("q", text)
+        self.other_namespace.rsmq.create_queue("q")
+        send = self.other_namespace.rsmq.send_message
+        return Queues(self.other_namespace), "q", lambda text: send("q", text)
 
     def rsmq_without_colon(self):
         key = f"{self.ns}:oldq"
@@ -126,34 +126,38 @@ class Senders:
             self.raw.hset(f"{key}:Q", id, text)
             self.raw.zadd(key, {id: 1_700_000_000_000 + int(text)})
 
-        return Queues(self.elsewhere, colon=False), "q", send
+        return Queues(self.other_namespace, colon=False), "q", send
 
-    def redisrq_(self):
+    def redisrq_queue(self):
         old = Server.from_url(self.redisrq.url)
         old.raw.execute_command("RQ.PUSH", "q", "0")
         return RedisRQ(old), "q", lambda text: old.raw.execute_command("RQ.PUSH", "q", text)
 
 
-@pytest.mark.parametrize(("kind", "away"), [
-    ("list", False), ("list", True), ("rqueue_", True), ("rqueue_first_layout", False),
-    ("rsmq", False), ("rsmq", True), ("rsmq_without_colon", False), ("redisrq_", False),
+@pytest.mark.parametrize(("kind", "is_remote"), [
+    ("list", False), ("list", True), ("rqueue_second_layout", True), ("rqueue_first_layout", False),
+    ("rsmq", False), ("rsmq", True), ("rsmq_without_colon", False), ("redisrq_queue", False),
 ])  # fmt: skip
-def test_what_comes_goes_on_in_order(here, there, elsewhere, raw, ns, redisrq, rqueue, kind, away):
-    """Also to where nothing was yet when it began."""
-    target = there if away else here
-    source, queue, send = getattr(Senders(raw, ns, here, elsewhere, redisrq, rqueue), kind)()
-    first = 1 if kind == "redisrq_" else 0
-    with running(Inward(source, queue, target, "to")) as started:
+def test_inward_bridge_moves_arriving_messages_in_order(
+    local, remote, other_namespace, raw, ns, redisrq, create_rqueue, kind, is_remote
+):
+    """The target queue may not exist when the bridge starts."""
+    target = remote if is_remote else local
+    source, queue, send = getattr(
+        Senders(raw, ns, local, other_namespace, redisrq, create_rqueue), kind
+    )()
+    first = 1 if kind == "redisrq_queue" else 0
+    with run_bridge(Inward(source, queue, target, "to")) as started:
         for number in range(first, 12):
             send(f"{number}")
             if number % 5 == 4:
-                until(lambda number=number: target.raw.zcard(f"{ns}:to") == number + 1)
-        until(lambda: started.bridge.moved == 12)
+                wait_until(lambda number=number: target.raw.zcard(f"{ns}:to") == number + 1)
+        wait_until(lambda: started.bridge.moved == 12)
 
-    assert bodies(target.raw, ns, "to") == [b"%d" % number for number in range(12)]
-    assert started.told == sorted(set(started.told))
-    assert started.told[-1] == 12
-    if kind == "redisrq_":
+    assert read_bodies(target.raw, ns, "to") == [b"%d" % number for number in range(12)]
+    assert started.progress == sorted(set(started.progress))
+    assert started.progress[-1] == 12
+    if kind == "redisrq_queue":
         assert not redisrq.keys[b"q"].undelivered
         assert not redisrq.keys[b"q"].delivered
         source.server.close()
@@ -161,124 +165,124 @@ def test_what_comes_goes_on_in_order(here, there, elsewhere, raw, ns, redisrq, r
     assert left == []
 
 
-@pytest.mark.parametrize("away", [False, True])
-def test_a_producer_of_rfq_stays_while_its_consumers_are_here(
-    here, there, rfq, topic, raw, ns, away
-):
-    target = there if away else here
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_inward_bridge_serves_an_rfq_producer(local, remote, rfq, topic, raw, ns, is_remote):
+    target = remote if is_remote else local
     numbers = []
     sent = f"{ns}:sent"
-    with running(Inward(RFQ(here), topic, target, "to")):
-        producer = rfq.producing(topic, sent)
-        until(lambda: target.raw.exists(f"{ns}:to:Q"))
+    with run_bridge(Inward(RFQ(local), topic, target, "to")):
+        producer = rfq.start_producer(topic, sent)
+        wait_until(lambda: target.raw.exists(f"{ns}:to:Q"))
         while len(numbers) < 150:
             for message in target.rsmq.receive_messages("to", 100, wait=2):
                 numbers.append(int(json.loads(message.raw)["n"]))
                 target.rsmq.delete_message(message)
         producer.kill()
         producer.wait(10)
-        until(lambda: not raw.exists(f"rfq:{topic}:backlog"))
-    numbers += [int(json.loads(body)["n"]) for body in bodies(target.raw, ns, "to")]
+        wait_until(lambda: not raw.exists(f"rfq:{topic}:backlog"))
+    numbers += [int(json.loads(body)["n"]) for body in read_bodies(target.raw, ns, "to")]
 
     assert numbers == list(range(len(numbers)))
-    # It may have been killed between the publishing and the note of it.
+    # The producer may have been killed between the publication and its record.
     assert len(numbers) - raw.llen(sent) in {0, 1}
     assert raw.keys(f"rfq:{topic}:*") == []
 
 
-def test_what_someone_handles_stays_and_is_counted_as_nothing(here, elsewhere, raw, ns):
-    elsewhere.rsmq.create_queue("q", vt=500)
-    elsewhere.rsmq.send_messages("q", ["held", "held", "ready"])
-    held = elsewhere.rsmq.receive_messages("q", 2)
-    with running(Inward(Queues(elsewhere), "q", here, "to")) as started:
-        until(lambda: bodies(raw, ns, "to") == [b"ready"])
+def test_messages_in_flight_stay_and_are_not_counted(local, other_namespace, raw, ns):
+    other_namespace.rsmq.create_queue("q", vt=500)
+    other_namespace.rsmq.send_messages("q", ["held", "held", "ready"])
+    held = other_namespace.rsmq.receive_messages("q", 2)
+    with run_bridge(Inward(Queues(other_namespace), "q", local, "to")) as started:
+        wait_until(lambda: read_bodies(raw, ns, "to") == [b"ready"])
         for number in range(3):
-            elsewhere.rsmq.send_message("q", f"{number}")
-            until(lambda number=number: raw.zcard(f"{ns}:to") == number + 2)
-        until(lambda: started.bridge.moved >= 4)
+            other_namespace.rsmq.send_message("q", f"{number}")
+            wait_until(lambda number=number: raw.zcard(f"{ns}:to") == number + 2)
+        wait_until(lambda: started.bridge.moved >= 4)
 
     assert started.bridge.moved == 4
-    assert started.told[-1] == 4
-    assert [each.id for each in stored(raw, f"{ns}:old", "q")] == [each.id for each in held]
+    assert started.progress[-1] == 4
+    assert [each.id for each in read_messages(raw, f"{ns}:old", "q")] == [each.id for each in held]
 
 
-def test_what_comes_due_goes_on_with_what_is_delayed(here, elsewhere, raw, ns):
-    elsewhere.rsmq.create_queue("q")
-    id = elsewhere.rsmq.send_message("q", "later", delay=900)
+def test_delayed_messages_are_moved_with_their_due_time(local, other_namespace, raw, ns):
+    other_namespace.rsmq.create_queue("q")
+    id = other_namespace.rsmq.send_message("q", "later", delay=900)
     score = raw.zscore(f"{ns}:old:q", id)
-    with running(Inward(Queues(elsewhere), "q", here, "to")):
-        until(lambda: raw.zcard(f"{ns}:to"))
+    with run_bridge(Inward(Queues(other_namespace), "q", local, "to")):
+        wait_until(lambda: raw.zcard(f"{ns}:to"))
 
-    (found,) = stored(raw, ns, "to")
-    assert (found.id, found.score) == (id, score)
+    (message,) = read_messages(raw, ns, "to")
+    assert (message.id, message.score) == (id, score)
 
 
-def test_a_queue_is_not_its_own_source(here, raw, ns):
-    here.rsmq.create_queue("q")
-    here.rsmq.send_message("q", "m")
+def test_queue_can_not_be_its_own_source(local, raw, ns):
+    local.rsmq.create_queue("q")
+    local.rsmq.send_message("q", "m")
     with refused(NotPossible, "The queue 'q' is the source and the target"):
-        Bridge(Inward(Queues(here), "q", here, "q")).run()
-    assert bodies(raw, ns, "q") == [b"m"]
+        Bridge(Inward(Queues(local), "q", local, "q")).run()
+    assert read_bodies(raw, ns, "q") == [b"m"]
 
 
-def test_what_stands_aside_goes_on_first(here, there, raw, ns):
-    """Of a move that was killed."""
-    key = Lists(here).aside_key(f"{ns}-work")
+def test_staged_messages_are_moved_first(local, remote, raw, ns):
+    """Messages that a killed move has left in staging."""
+    key = Lists(local).aside_key(f"{ns}-work")
     raw.hset(key, "k000000000" + "a" * 22, b"1700000000000   digest aside it was")
-    with running(Inward(Lists(here), f"{ns}-work", there, "to")):
-        until(lambda: there.raw.zcard(f"{ns}:to"))
+    with run_bridge(Inward(Lists(local), f"{ns}-work", remote, "to")):
+        wait_until(lambda: remote.raw.zcard(f"{ns}:to"))
 
-    assert bodies(there.raw, ns, "to") == [b"aside it was"]
+    assert read_bodies(remote.raw, ns, "to") == [b"aside it was"]
     assert not raw.exists(key)
 
 
-def test_a_key_of_another_type_ends_it(here, raw, ns):
+def test_key_of_wrong_type_ends_the_bridge(local, raw, ns):
     raw.set(f"{ns}-work", "text")
-    started = Running(Inward(Lists(here), f"{ns}-work", here, "to"))
-    assert started.ended()
+    started = RunningBridge(Inward(Lists(local), f"{ns}-work", local, "to"))
+    assert started.wait_for_end()
 
     assert isinstance(started.error, NotPossible)
     assert str(started.error) == f"The key '{ns}-work' is no list, but a string"
     raw.unlink(f"{ns}-work")
 
 
-def test_it_makes_the_queue_and_ends_when_that_is_deleted(here, raw, ns):
-    started = Running(Inward(Lists(here), f"{ns}-work", here, "to"))
-    until(lambda: raw.sismember(f"{ns}:QUEUES", "to"))
-    here.rsmq.delete_queue("to")
+def test_bridge_creates_the_queue_and_ends_when_it_is_deleted(local, raw, ns):
+    started = RunningBridge(Inward(Lists(local), f"{ns}-work", local, "to"))
+    wait_until(lambda: raw.sismember(f"{ns}:QUEUES", "to"))
+    local.rsmq.delete_queue("to")
     raw.lpush(f"{ns}-work", "m")
-    assert started.ended()
+    assert started.wait_for_end()
 
     assert isinstance(started.error, QueueNotFound)
     assert raw.lrange(f"{ns}-work", 0, -1) == [b"m"]
     raw.unlink(f"{ns}-work")
 
 
-# Out.
+# From RSMQ to another system.
 
 
-@pytest.mark.parametrize("away", [False, True])
-def test_workers_of_the_pattern_stay_while_producers_are_here(
-    here, there, raw, ns, brpoplpush, away
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_outward_bridge_serves_brpoplpush_workers(
+    local, remote, raw, ns, start_brpoplpush_worker, is_remote
 ):
-    source = there if away else here
+    source = remote if is_remote else local
     source.rsmq.create_queue("q")
-    brpoplpush()
-    with running(Outward(source, "q", here, ToList(f"{ns}:work"))) as started:
-        for at in range(0, 200, 20):
-            source.rsmq.send_messages("q", [f"mail:{at + number}" for number in range(20)])
-        until(lambda: raw.llen(f"{ns}:log") == 200)
+    start_brpoplpush_worker()
+    with run_bridge(Outward(source, "q", local, ToList(f"{ns}:work"))) as started:
+        for first_number in range(0, 200, 20):
+            source.rsmq.send_messages(
+                "q", [f"mail:{first_number + number}" for number in range(20)]
+            )
+        wait_until(lambda: raw.llen(f"{ns}:log") == 200)
 
     assert [int(n) for n in raw.lrange(f"{ns}:log", 0, -1)] == list(range(200))
     assert started.bridge.moved == 200
-    assert stored(source.raw, ns, "q") == []
+    assert read_messages(source.raw, ns, "q") == []
 
 
-@pytest.mark.parametrize("away", [False, True])
-def test_consumers_of_rfq_stay_while_producers_are_here(here, there, rfq, topic, raw, ns, away):
-    source = there if away else here
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_outward_bridge_serves_rfq_consumers(local, remote, rfq, topic, raw, ns, is_remote):
+    source = remote if is_remote else local
     source.rsmq.create_queue("q")
-    given = {
+    messages_by_body = {
         '{"n": "1", "more": "grüße"}': {"n": "1", "more": "grüße"},
         '{"n": 2, "deep": {"a": [1, null]}}': {"n": "2", "deep": '{"a": [1, null]}'},
         "no JSON": {"message": "no JSON"},
@@ -286,44 +290,44 @@ def test_consumers_of_rfq_stay_while_producers_are_here(here, there, rfq, topic,
         "{}": {"message": "{}"},
         "": {"message": ""},
     }
-    with running(Outward(source, "q", here, ToRFQ(topic))):
-        ids = source.rsmq.send_messages("q", list(given))
-        came = [rfq.consume(topic) for _ in given]
+    with run_bridge(Outward(source, "q", local, ToRFQ(topic))):
+        ids = source.rsmq.send_messages("q", list(messages_by_body))
+        received_messages = [rfq.consume(topic) for _ in messages_by_body]
 
-    assert [message for _, message in came] == list(given.values())
-    told = [rfq.ask("published", topic=topic, msgid=id) for id, _ in came]
+    assert [message for _, message in received_messages] == list(messages_by_body.values())
+    published_times = [rfq.call("published", topic=topic, msgid=id) for id, _ in received_messages]
     sent = [source.rsmq.get_message("q", id) for id in ids]
-    assert sent == [None] * len(given)
-    assert [as_us(text) for text in told] == [int(id[:10], 36) for id in ids]
-    for id, _ in came:
-        rfq.done(topic, id)
+    assert sent == [None] * len(messages_by_body)
+    assert [to_microseconds(text) for text in published_times] == [int(id[:10], 36) for id in ids]
+    for id, _ in received_messages:
+        rfq.mark_done(topic, id)
     assert raw.keys(f"rfq:{topic}:*") == []
 
 
-def as_us(text):
+def to_microseconds(text):
     from datetime import UTC, datetime
 
-    told = datetime.fromisoformat(text).replace(tzinfo=UTC)
-    return round(told.timestamp() * 1_000_000)
+    published_at = datetime.fromisoformat(text).replace(tzinfo=UTC)
+    return round(published_at.timestamp() * 1_000_000)
 
 
-def test_a_real_consumer_of_rfq_handles_all(here, rfq, topic, raw, ns):
-    here.rsmq.create_queue("q")
-    consumer = rfq.consuming(topic, f"{ns}:seen")
-    with running(Outward(here, "q", here, ToRFQ(topic))):
-        here.rsmq.send_messages("q", [json.dumps({"n": str(number)}) for number in range(500)])
-        until(lambda: raw.llen(f"{ns}:seen") == 500)
+def test_real_rfq_consumer_handles_all(local, rfq, topic, raw, ns):
+    local.rsmq.create_queue("q")
+    consumer = rfq.start_consumer(topic, f"{ns}:seen")
+    with run_bridge(Outward(local, "q", local, ToRFQ(topic))):
+        local.rsmq.send_messages("q", [json.dumps({"n": str(number)}) for number in range(500)])
+        wait_until(lambda: raw.llen(f"{ns}:seen") == 500)
     consumer.kill()
 
     assert [int(n) for n in raw.lrange(f"{ns}:seen", 0, -1)] == list(range(500))
 
 
-def test_bytes_that_are_no_text_go_out_as_they_are(here, topic, raw, ns):
-    here.rsmq.create_queue("q")
-    id = here.rsmq.send_message("q", "x")
+def test_bytes_that_are_not_text_are_sent_unchanged(local, topic, raw, ns):
+    local.rsmq.create_queue("q")
+    id = local.rsmq.send_message("q", "x")
     raw.hset(f"{ns}:q:Q", id, b"\xff\x00")
-    with running(Outward(here, "q", here, ToRFQ(topic))):
-        until(lambda: raw.exists(f"rfq:{topic}:backlog"))
+    with run_bridge(Outward(local, "q", local, ToRFQ(topic))):
+        wait_until(lambda: raw.exists(f"rfq:{topic}:backlog"))
     (message,) = raw.lrange(f"rfq:{topic}:backlog", 0, -1)
 
     assert raw.hgetall(f"rfq:{topic}:message:{message.decode()}") == {b"message": b"\xff\x00"}
@@ -331,50 +335,52 @@ def test_bytes_that_are_no_text_go_out_as_they_are(here, topic, raw, ns):
         raw.unlink(key)
 
 
-def test_there_and_back_a_message_is_as_it_was(here, topic, raw, ns):
-    here.rsmq.create_queue("q")
+def test_message_is_unchanged_after_a_round_trip(local, topic, raw, ns):
+    local.rsmq.create_queue("q")
     body = '{"n": "1", "more": "grüße"}'
-    id = here.rsmq.send_message("q", body)
-    with running(Outward(here, "q", here, ToRFQ(topic))):
-        until(lambda: raw.exists(f"rfq:{topic}:backlog"))
-    with running(Inward(RFQ(here), topic, here, "back")):
-        until(lambda: raw.zcard(f"{ns}:back"))
-    (found,) = stored(raw, ns, "back")
+    id = local.rsmq.send_message("q", body)
+    with run_bridge(Outward(local, "q", local, ToRFQ(topic))):
+        wait_until(lambda: raw.exists(f"rfq:{topic}:backlog"))
+    with run_bridge(Inward(RFQ(local), topic, local, "back")):
+        wait_until(lambda: raw.zcard(f"{ns}:back"))
+    (message,) = read_messages(raw, ns, "back")
 
-    assert (found.body, found.sent_us) == (body.encode(), int(id[:10], 36))
-    assert (found.count, found.first) == (None, None)
+    assert (message.body, message.sent_us) == (body.encode(), int(id[:10], 36))
+    assert (message.count, message.first) == (None, None)
 
 
-def test_a_queue_that_is_not_there_ends_it(here, ns):
+def test_missing_queue_ends_the_bridge(local, ns):
     with refused(QueueNotFound, "Queue not found"):
-        Bridge(Outward(here, "none", here, ToList(f"{ns}-work"))).run()
+        Bridge(Outward(local, "none", local, ToList(f"{ns}-work"))).run()
 
 
-def test_what_can_not_be_pushed_is_visible_again(here, there, raw, ns):
-    there.rsmq.create_queue("q")
-    there.rsmq.send_message("q", "m")
+def test_message_that_can_not_be_pushed_is_released(local, remote, raw, ns):
+    remote.rsmq.create_queue("q")
+    remote.rsmq.send_message("q", "m")
     raw.set(f"{ns}-work", "text")
     with pytest.raises(redis_errors.ResponseError, match="WRONGTYPE"):
-        Bridge(Outward(there, "q", here, ToList(f"{ns}-work"))).run()
+        Bridge(Outward(remote, "q", local, ToList(f"{ns}-work"))).run()
 
-    assert there.rsmq.receive_message("q").body == "m"
+    assert remote.rsmq.receive_message("q").body == "m"
     raw.unlink(f"{ns}-work")
 
 
-# Ends.
+# Stop and failures.
 
 
-@pytest.mark.parametrize("kind", ["list", "rqueue_", "rsmq", "redisrq_"])
-def test_stopped_while_it_waits_it_ends(here, elsewhere, raw, ns, redisrq, rqueue, kind):
-    source, queue, _ = getattr(Senders(raw, ns, here, elsewhere, redisrq, rqueue), kind)()
-    with running(Inward(source, queue, here, "to")):
-        until(lambda: raw.sismember(f"{ns}:QUEUES", "to"))
+@pytest.mark.parametrize("kind", ["list", "rqueue_second_layout", "rsmq", "redisrq_queue"])
+def test_stop_ends_a_waiting_bridge(local, other_namespace, raw, ns, redisrq, create_rqueue, kind):
+    source, queue, _ = getattr(
+        Senders(raw, ns, local, other_namespace, redisrq, create_rqueue), kind
+    )()
+    with run_bridge(Inward(source, queue, local, "to")):
+        wait_until(lambda: raw.sismember(f"{ns}:QUEUES", "to"))
     source.server.close()
 
 
-def test_stopped_before_it_runs_it_does_nothing(here, raw, ns):
+def test_bridge_stopped_before_its_run_does_nothing(local, raw, ns):
     raw.lpush(f"{ns}-work", "m")
-    bridge = Bridge(Inward(Lists(here), f"{ns}-work", here, "to"))
+    bridge = Bridge(Inward(Lists(local), f"{ns}-work", local, "to"))
     bridge.stop()
 
     assert bridge.run() == 0
@@ -384,130 +390,136 @@ def test_stopped_before_it_runs_it_does_nothing(here, raw, ns):
 
 @pytest.fixture
 def durable():
-    """A server that keeps what it said when it is killed."""
+    """Start a server that keeps acknowledged writes when it is killed."""
     durable = RedisServer(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
     yield durable
     durable.stop()
 
 
 @pytest.mark.parametrize("way", ["list", "rsmq", "out"])
-def test_a_server_that_is_killed_is_waited_for(durable, server, raw, ns, monkeypatch, way):
-    """The source of what comes in, or the target of what goes out, comes back after a while."""
+def test_bridge_waits_for_a_killed_server(durable, server, raw, ns, monkeypatch, way):
+    """
+    The source of an inward bridge, or the target of an outward one, is unavailable for a while.
+    """
     monkeypatch.setattr("rsmq.migrate.bridge._RECONNECT_SECONDS", 0.05)
-    with Server.from_url(durable.url, ns=ns) as old, Server.from_url(server.url, ns=ns) as here:
-        (old if way == "rsmq" else here).rsmq.create_queue("q")
+    with Server.from_url(durable.url, ns=ns) as old, Server.from_url(server.url, ns=ns) as local:
+        (old if way == "rsmq" else local).rsmq.create_queue("q")
         sides = {
-            "list": lambda: Inward(Lists(old), "work", here, "to"),
-            "rsmq": lambda: Inward(Queues(old), "q", here, "to"),
-            "out": lambda: Outward(here, "q", old, ToList("work")),
+            "list": lambda: Inward(Lists(old), "work", local, "to"),
+            "rsmq": lambda: Inward(Queues(old), "q", local, "to"),
+            "out": lambda: Outward(local, "q", old, ToList("work")),
         }
         send = {
             "list": lambda number: old.raw.lpush("work", number),
             "rsmq": lambda number: old.rsmq.send_message("q", f"{number}"),
-            "out": lambda number: here.rsmq.send_message("q", f"{number}"),
+            "out": lambda number: local.rsmq.send_message("q", f"{number}"),
         }[way]
         arrived = {
-            "list": lambda: bodies(raw, ns, "to"),
-            "rsmq": lambda: bodies(raw, ns, "to"),
+            "list": lambda: read_bodies(raw, ns, "to"),
+            "rsmq": lambda: read_bodies(raw, ns, "to"),
             "out": lambda: old.raw.lrange("work", 0, -1)[::-1],
         }[way]
-        with running(sides[way]()):
+        with run_bridge(sides[way]()):
             for number in range(3):
                 send(2 * number)
-                until(lambda number=number: len(arrived()) == 2 * number + 1)
+                wait_until(lambda number=number: len(arrived()) == 2 * number + 1)
                 durable.kill()
                 if way == "out":
                     send(2 * number + 1)
                 durable.start()
                 if way != "out":
                     send(2 * number + 1)
-                until(lambda number=number: len(arrived()) >= 2 * number + 2)
+                wait_until(lambda number=number: len(arrived()) >= 2 * number + 2)
 
         assert arrived() == [b"%d" % number for number in range(6)]
 
 
 @pytest.fixture
 def start(monkeypatch, server, ns):
-    """Starts the program in a process of its own."""
+    """Return a function that starts the program in a process."""
     monkeypatch.setenv("RSMQ_CONFIG", "/dev/null")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    begun = []
+    processes = []
 
     def start(*arguments, url=server.url):
         program = "import sys, rsmq.cli; sys.exit(rsmq.cli.main())"
         command = [sys.executable, "-c", program, "bridge", *arguments, "--url", url, "--ns", ns]
-        begun.append(
+        processes.append(
             subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         )
-        return begun[-1]
+        return processes[-1]
 
     yield start
-    for process in begun:
+    for process in processes:
         process.kill()
         process.communicate()
 
 
 @pytest.mark.timeout(scaled(60, 600))
 @pytest.mark.parametrize("way", ["in", "in from another server", "out", "out to another server"])
-def test_killed_at_any_moment_it_loses_nothing(server, other_server, raw, ns, start, way):
+def test_killed_bridge_loses_nothing(server, other_server, raw, ns, start, way):
     """
-    Between two servers what goes out may arrive twice: a batch for each kill at most.
+    Between two servers, outward messages may arrive twice: at most a batch for each kill.
 
-    What it had received then comes back after a minute; here its time is put forward.
+    Messages that it had received would be visible again after a minute; here they are released.
     """
-    count, away = scaled(4000, 60_000), way.endswith("server")
+    count, is_remote = scaled(4000, 60_000), way.endswith("server")
     out = way.startswith("out")
-    other = other_server if away else server
+    other = other_server if is_remote else server
     names = ("q", f"list:{ns}-work") if out else (f"list:{ns}-work", "to")
     arguments = ["--from", names[0], "--to", names[1], "--other-url", other.url]
     chance = random.Random(way)
-    with Server.from_url(server.url, ns=ns) as here, other.raw() as seen:
+    with Server.from_url(server.url, ns=ns) as local, other.raw() as other_raw:
         if out:
-            here.rsmq.create_queue("q")
-            for at in range(0, count, 4000):
-                here.rsmq.send_messages("q", [f"{number}" for number in range(at, at + 4000)])
+            local.rsmq.create_queue("q")
+            for first_number in range(0, count, 4000):
+                local.rsmq.send_messages(
+                    "q", [f"{number}" for number in range(first_number, first_number + 4000)]
+                )
         else:
-            seen.lpush(f"{ns}-work", *range(count))
+            other_raw.lpush(f"{ns}-work", *range(count))
 
         def arrived():
-            return seen.llen(f"{ns}-work") if out else raw.zcard(f"{ns}:to")
+            return other_raw.llen(f"{ns}-work") if out else raw.zcard(f"{ns}:to")
 
         kills = scaled(1, 30)
         for _ in range(kills):
             process = start(*arguments)
-            enough = arrived() + chance.randrange(1, count // (kills + 1))
-            until(lambda enough=enough: arrived() >= enough, 30)
+            threshold = arrived() + chance.randrange(1, count // (kills + 1))
+            wait_until(lambda threshold=threshold: arrived() >= threshold, 30)
             process.kill()
             process.wait(10)
             assert process.returncode == -signal.SIGKILL
             if out:
-                here.rsmq.release_all_messages("q")
+                local.rsmq.release_all_messages("q")
         process = start(*arguments)
-        until(lambda: not (raw.zcard(f"{ns}:q") if out else seen.exists(f"{ns}-work")), 50)
+        wait_until(
+            lambda: not (raw.zcard(f"{ns}:q") if out else other_raw.exists(f"{ns}-work")), 50
+        )
         if not out:
-            until(lambda: arrived() == count)
+            wait_until(lambda: arrived() == count)
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
         if out:
-            found = [int(body) for body in seen.lrange(f"{ns}-work", 0, -1)[::-1]]
+            found = [int(body) for body in other_raw.lrange(f"{ns}-work", 0, -1)[::-1]]
         else:
-            found = [int(body) for body in bodies(raw, ns, "to")]
+            found = [int(body) for body in read_bodies(raw, ns, "to")]
 
         assert set(found) == set(range(count))
-        assert len(found) - count <= (100 * kills if out and away else 0)
-        assert [key for key in seen.keys("*:x:aside:*") if b":probe:" not in key] == []
-        seen.unlink(f"{ns}-work")
+        assert len(found) - count <= (100 * kills if out and is_remote else 0)
+        assert [key for key in other_raw.keys("*:x:aside:*") if b":probe:" not in key] == []
+        other_raw.unlink(f"{ns}-work")
 
 
-def test_a_queue_is_made_with_what_its_source_says(here, raw, ns):
+def test_queue_is_created_with_the_attributes_of_its_source(local, raw, ns):
     with Server.from_url(
         f"redis://127.0.0.1:{raw.connection_pool.connection_kwargs['port']}/0", ns=f"{ns}:old"
     ) as old:
         old.rsmq.create_queue("q", vt=3600, maxsize=-1)
         old.rsmq.send_message("q", "m")
-        started = Running(Inward(Queues(old), "q", here, "to"))
-        until(lambda: raw.zcard(f"{ns}:to") == 1)
+        started = RunningBridge(Inward(Queues(old), "q", local, "to"))
+        wait_until(lambda: raw.zcard(f"{ns}:to") == 1)
         started.bridge.stop()
-        assert started.ended()
+        assert started.wait_for_end()
 
     assert raw.hmget(f"{ns}:to:Q", "vt", "maxsize") == [b"3600", b"-1"]

@@ -1,4 +1,4 @@
-"""Migrations that are killed, and run again, while their source is quiet or at work."""
+"""Migrations that are killed and run again, with an idle and with an active source."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from rsmq import RSMQ
 from rsmq.migrate import Server
 from rsmq.migrate.sources.rfq import make_uuid
-from tests.migrate.stored import bodies, stored
+from tests.migrate.stored import read_bodies, read_messages
 from tests.scale import scaled
-from tests.workers.until import until
+from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ KILLS = scaled(1, 30)
 
 @pytest.fixture
 def start(monkeypatch, server, ns):
-    """Starts the program in a process of its own."""
+    """Return a function that starts the program in a process."""
     monkeypatch.setenv("RSMQ_CONFIG", "/dev/null")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     running = []
@@ -50,31 +50,31 @@ def start(monkeypatch, server, ns):
         process.communicate()
 
 
-def through(process):
-    """It has come to its end, and all is well."""
-    _, said = process.communicate(timeout=scaled(30, 600))
-    assert process.returncode == 0, said
+def assert_succeeds(process):
+    """Check that the program succeeds."""
+    _, errors = process.communicate(timeout=scaled(30, 600))
+    assert process.returncode == 0, errors
 
 
-def killed_again_and_again(start, seen, key, command, url, seed):
-    """Kill it when some more have arrived, and let it come to its end at last."""
+def run_with_kills(start, target_raw, key, command, url, seed):
+    """Kill the migration repeatedly after some progress, and run it to its end at last."""
     chance = random.Random(seed)
     for _ in range(KILLS):
         process = start(*command, url=url)
-        enough = seen.zcard(key) + chance.randrange(1, MESSAGES // (KILLS + 1))
-        until(lambda process=process, enough=enough: (
-            process.poll() is not None or seen.zcard(key) >= enough
+        threshold = target_raw.zcard(key) + chance.randrange(1, MESSAGES // (KILLS + 1))
+        wait_until(lambda process=process, threshold=threshold: (
+            process.poll() is not None or target_raw.zcard(key) >= threshold
         ), 30)  # fmt: skip
         process.kill()
         process.wait(10)
     process = start(*command, url=url)
-    _, said = process.communicate(timeout=scaled(30, 600))
-    # All of it may have been moved just before it was killed.
-    assert process.returncode == 0 or "There is no" in said, said
+    _, errors = process.communicate(timeout=scaled(30, 600))
+    # All messages may have been moved just before the kill.
+    assert process.returncode == 0 or "There is no" in errors, errors
 
 
 def fill(raw, kind, ns):
-    """Messages with numbers for bodies; the source's name."""
+    """Fill a source with numbered messages, and return its name on the command line."""
     with raw.pipeline(transaction=False) as pipeline:
         for number in range(MESSAGES):
             if kind == "rfq":
@@ -89,8 +89,10 @@ def fill(raw, kind, ns):
     if kind == "rsmq":
         with RSMQ.from_url(f"{url_of(raw)}", ns=f"{ns}:old") as old:
             old.create_queue("q", vt=7)
-            for at in range(0, MESSAGES, 4000):
-                old.send_messages("q", [f"{n}" for n in range(at, min(at + 4000, MESSAGES))])
+            for start_number in range(0, MESSAGES, 4000):
+                old.send_messages(
+                    "q", [f"{n}" for n in range(start_number, min(start_number + 4000, MESSAGES))]
+                )
             old.receive_messages("q", 500, vt=5000)
     return {"rfq": f"rfq:{ns}", "list": f"list:{ns}:work", "rsmq": "rsmq:q"}[kind]
 
@@ -99,51 +101,54 @@ def url_of(raw):
     return f"redis://127.0.0.1:{raw.connection_pool.connection_kwargs['port']}/0"
 
 
-@pytest.mark.parametrize(("kind", "way", "away"), [
+@pytest.mark.parametrize(("kind", "way", "is_remote"), [
     ("rfq", "--copy", False),
     ("rfq", "--move", False),
     ("list", "--move", True),
     ("rsmq", "--move", True),
     ("rsmq", "--copy", True),
 ])  # fmt: skip
-def test_a_migration_that_is_killed_again_and_again_brings_each_message_once(
-    server, other_server, raw, ns, start, kind, way, away
+def test_repeatedly_killed_migration_moves_each_message_once(
+    server, other_server, raw, ns, start, kind, way, is_remote
 ):
-    origin = fill(raw, kind, ns)
-    target = other_server if away else server
-    command = ["migrate", "--from", origin, "--to", "to", way]
+    source = fill(raw, kind, ns)
+    target = other_server if is_remote else server
+    command = ["migrate", "--from", source, "--to", "to", way]
     if kind == "rsmq":
         command += ["--from-ns", f"{ns}:old"]
-    if away:
+    if is_remote:
         command += ["--from-url", server.url]
     if way == "--move" and kind == "rsmq":
         command += ["--in-flight"]
-    with target.raw() as seen:
+    with target.raw() as target_raw:
         before = raw.zrange(f"{ns}:old:q", 0, -1, withscores=True)
-        killed_again_and_again(start, seen, f"{ns}:to", command, target.url, f"{kind}{way}")
-        found = stored(seen, ns, "to")
+        run_with_kills(start, target_raw, f"{ns}:to", command, target.url, f"{kind}{way}")
+        messages = read_messages(target_raw, ns, "to")
         numbers = [
-            int(json.loads(each.body)["n"]) if kind == "rfq" else int(each.body) for each in found
+            int(json.loads(each.body)["n"]) if kind == "rfq" else int(each.body)
+            for each in messages
         ]
         assert sorted(numbers) == list(range(MESSAGES))
         if kind == "rsmq":
-            assert seen.zrange(f"{ns}:to", 0, -1, withscores=True) == before
-            assert sum(each.count == 1 for each in found) == 500
+            assert target_raw.zrange(f"{ns}:to", 0, -1, withscores=True) == before
+            assert sum(each.count == 1 for each in messages) == 500
         else:
             assert numbers == list(range(MESSAGES))
-        left = {"rfq": f"rfq:{ns}:*", "list": f"{ns}:work", "rsmq": f"{ns}:old:q"}[kind]
+        remaining_pattern = {"rfq": f"rfq:{ns}:*", "list": f"{ns}:work", "rsmq": f"{ns}:old:q"}[
+            kind
+        ]
         if way == "--move":
-            assert raw.keys(left) == []
+            assert raw.keys(remaining_pattern) == []
             assert [key for key in raw.keys("*:x:aside:*") if b":probe:" not in key] == []
-            assert seen.hget(f"{ns}:to:Q", "totalsent") == b"%d" % MESSAGES
-        for server_of in (raw, seen):
+            assert target_raw.hget(f"{ns}:to:Q", "totalsent") == b"%d" % MESSAGES
+        for client in (raw, target_raw):
             for pattern in (f"*{ns}*",):
-                if keys := server_of.keys(pattern):
-                    server_of.unlink(*keys)
+                if keys := client.keys(pattern):
+                    client.unlink(*keys)
 
 
 class Consumers:
-    """Threads that take messages from a queue as they come, and note their numbers."""
+    """Threads that consume messages from a queue as they arrive, and record their numbers."""
 
     def __init__(self, rsmq, queue, number):
         self.numbers = []
@@ -165,98 +170,100 @@ class Consumers:
             thread.join(10)
 
 
-@pytest.mark.parametrize("away", [False, True])
-def test_nothing_is_lost_while_rfq_is_at_work_on_both_sides(
-    server, other_server, raw, ns, rfq, topic, start, away
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_killed_migration_loses_nothing_while_rfq_is_active(
+    server, other_server, raw, ns, rfq, topic, start, is_remote
 ):
-    """Its producer and its consumer go on; ours is a consumer of what arrives; all are killed."""
-    target = other_server if away else server
-    sent, seen = f"{ns}:sent", f"{ns}:seen"
-    producer = rfq.producing(topic, sent)
-    consumer = rfq.consuming(topic, seen)
-    until(lambda: raw.llen(seen) > 20)
+    """
+    Its producer and consumer continue, a consumer of RSMQ handles arrivals, and all are killed.
+    """
+    target = other_server if is_remote else server
+    sent, seen_key = f"{ns}:sent", f"{ns}:seen"
+    producer = rfq.start_producer(topic, sent)
+    consumer = rfq.start_consumer(topic, seen_key)
+    wait_until(lambda: raw.llen(seen_key) > 20)
     command = ["migrate", "--from", f"rfq:{topic}", "--to", "to", "--move"]
-    if away:
+    if is_remote:
         command += ["--from-url", server.url]
-    with Server.from_url(target.url, ns=ns) as to:
-        to.rsmq.create_queue("to")
-        ours = Consumers(to.rsmq, "to", lambda raw: int(json.loads(raw)["n"]))
-        chance = random.Random(away)
+    with Server.from_url(target.url, ns=ns) as target_namespace:
+        target_namespace.rsmq.create_queue("to")
+        consumers = Consumers(target_namespace.rsmq, "to", lambda raw: int(json.loads(raw)["n"]))
+        chance = random.Random(is_remote)
         try:
-            for round in range(scaled(2, 40)):
-                if round % 2 == 0:  # it is quick, and would leave us little
+            for round_number in range(scaled(2, 40)):
+                if round_number % 2 == 0:  # it is fast, and would leave few messages to migrate
                     consumer.kill()
                 process = start(*command, url=target.url)
-                enough = len(ours.numbers) + chance.randrange(1, 200)
-                until(lambda process=process, enough=enough: (
-                    process.poll() is not None or len(ours.numbers) >= enough
+                threshold = len(consumers.numbers) + chance.randrange(1, 200)
+                wait_until(lambda process=process, threshold=threshold: (
+                    process.poll() is not None or len(consumers.numbers) >= threshold
                 ), 20)  # fmt: skip
                 process.kill()
                 process.wait(10)
                 consumer.kill()
                 consumer.wait(10)
-                consumer = rfq.consuming(topic, seen)
+                consumer = rfq.start_consumer(topic, seen_key)
             producer.kill()
             producer.wait(10)
             consumer.kill()
             consumer.wait(10)
             process = start(*command, "--in-flight", url=target.url)
-            _, said = process.communicate(timeout=30)
-            assert process.returncode == 0 or "There is no message" in said, said
-            until(lambda: not to.raw.zcard(f"{ns}:to"))
+            _, errors = process.communicate(timeout=30)
+            assert process.returncode == 0 or "There is no message" in errors, errors
+            wait_until(lambda: not target_namespace.raw.zcard(f"{ns}:to"))
         finally:
-            ours.end()
-    by_rfq = [int(number) for number in raw.lrange(seen, 0, -1)]
+            consumers.end()
+    by_rfq = [int(number) for number in raw.lrange(seen_key, 0, -1)]
     produced = {int(number) for number in raw.lrange(sent, 0, -1)}
-    handled = [*by_rfq, *ours.numbers]
+    handled = [*by_rfq, *consumers.numbers]
 
     assert produced <= set(handled)
-    assert ours.numbers
-    # A consumer of rfq that is killed behind its note and before its word is the only way to twice.
+    assert consumers.numbers
+    # Only an rfq consumer that is killed between its record and the acknowledgement handles twice.
     assert len(handled) - len(set(handled)) <= scaled(3, 41)
     assert raw.keys(f"rfq:{topic}:*") == []
 
 
-def test_nothing_is_lost_while_workers_of_the_pattern_are_killed(
-    server, other_server, raw, ns, brpoplpush, start
+def test_migration_loses_nothing_while_brpoplpush_workers_are_killed(
+    server, other_server, raw, ns, start_brpoplpush_worker, start
 ):
     count = scaled(3000, 50_000)
     work, log = f"{ns}:work", f"{ns}:log"
     raw.lpush(work, *[f"mail:{number}" for number in range(count // 2)])
-    workers = {name: brpoplpush(name, seconds=0.003) for name in ("w1", "w2")}
-    until(lambda: raw.llen(log) > 20)
+    workers = {name: start_brpoplpush_worker(name, seconds=0.003) for name in ("w1", "w2")}
+    wait_until(lambda: raw.llen(log) > 20)
     command = [
         "migrate", "--from", f"list:{work}", "--to", "to", "--move",
         "--processing", f"{ns}:w?-queue", "--from-url", server.url,
     ]  # fmt: skip
     chance = random.Random("pattern")
-    with other_server.raw() as seen:
-        for round in range(scaled(2, 30)):
-            for number in range(count // 2 + round, count, scaled(2, 30)):
+    with other_server.raw() as target_raw:
+        for round_number in range(scaled(2, 30)):
+            for number in range(count // 2 + round_number, count, scaled(2, 30)):
                 raw.lpush(work, f"mail:{number}")
             process = start(*command, url=other_server.url)
-            enough = seen.zcard(f"{ns}:to") + chance.randrange(1, 500)
-            until(lambda process=process, enough=enough: (
-                process.poll() is not None or seen.zcard(f"{ns}:to") >= enough
+            threshold = target_raw.zcard(f"{ns}:to") + chance.randrange(1, 500)
+            wait_until(lambda process=process, threshold=threshold: (
+                process.poll() is not None or target_raw.zcard(f"{ns}:to") >= threshold
             ), 20)  # fmt: skip
             process.kill()
             process.wait(10)
             name = chance.choice(["w1", "w2"])
             workers[name].kill()
             workers[name].wait(10)
-            workers[name] = brpoplpush(name, seconds=0.003)
+            workers[name] = start_brpoplpush_worker(name, seconds=0.003)
         for worker in workers.values():
             worker.kill()
             worker.wait(10)
         process = start(*command, "--in-flight", url=other_server.url)
-        _, said = process.communicate(timeout=30)
-        assert process.returncode == 0 or "There is no list" in said, said
-        moved = [int(body.split(b":")[1]) for body in bodies(seen, ns, "to")]
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 0 or "There is no list" in errors, errors
+        moved = [int(body.split(b":")[1]) for body in read_bodies(target_raw, ns, "to")]
         assert len(set(moved)) == len(moved) > 0
     handled = [int(number) for number in raw.lrange(log, 0, -1)]
 
     assert {*handled, *moved} == set(range(count))
-    # A worker that is killed between its note and the end of its task has it in its list still.
+    # A worker that is killed between its record and LREM still has the task in its list.
     assert len(handled) + len(moved) - count <= scaled(4, 32)
     assert raw.keys(f"{ns}:w?-queue") == []
     assert not raw.exists(work)

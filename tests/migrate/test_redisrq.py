@@ -1,4 +1,4 @@
-"""The stand-in for RedisRQ answers as RedisRQ does."""
+"""The simulated RedisRQ replies as RedisRQ does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def client(redisrq):
         yield client
 
 
-def test_ids_are_times_and_numbers_that_begin_with_one(client):
+def test_ids_are_times_and_numbers_from_one(client):
     first, second = client.execute_command("RQ.PUSH", "q", "a", "b")
     (third,) = client.execute_command("RQ.PUSH", "q", "c")
 
@@ -27,7 +27,7 @@ def test_ids_are_times_and_numbers_that_begin_with_one(client):
     assert times[1] == (times[0][0], 2) or times[1][1] == 1
 
 
-def test_pop_drains_one_key_after_the_other_up_to_the_count(client):
+def test_pop_empties_keys_in_order_up_to_the_count(client):
     a = client.execute_command("RQ.PUSH", "a", "1", "2")
     b = client.execute_command("RQ.PUSH", "b", "3", "4")
 
@@ -38,26 +38,26 @@ def test_pop_drains_one_key_after_the_other_up_to_the_count(client):
     assert client.execute_command("RQ.INFO", "a") == ["undelivered", 0, "delivered", 2]
 
 
-def test_a_pop_that_waits_answers_nil_when_its_time_is_over(client):
+def test_blocking_pop_replies_nil_on_timeout(client):
     assert client.execute_command("RQ.POP", "COUNT", 2, "BLOCK", 1, "q") is None
 
 
-def test_a_pop_that_waits_takes_up_to_its_count_from_the_key_that_is_ready(client, redisrq):
-    answers = []
+def test_blocking_pop_returns_up_to_its_count_from_one_key(client, redisrq):
+    replies = []
 
     def pop():
         with redis.Redis.from_url(redisrq.url, decode_responses=True) as waiting:
-            answers.append(waiting.execute_command("RQ.POP", "COUNT", 2, "BLOCK", 10_000, "a", "b"))
+            replies.append(waiting.execute_command("RQ.POP", "COUNT", 2, "BLOCK", 10_000, "a", "b"))
 
-    waits = threading.Thread(target=pop)
-    waits.start()
+    waiting_thread = threading.Thread(target=pop)
+    waiting_thread.start()
     ids = client.execute_command("RQ.PUSH", "b", "1", "2", "3")
-    waits.join(10)
+    waiting_thread.join(10)
 
-    assert answers == [[["b", ids[0], "1"], ["b", ids[1], "2"]]]
+    assert replies == [[["b", ids[0], "1"], ["b", ids[1], "2"]]]
 
 
-def test_ack_answers_the_ids_that_were_delivered(client):
+def test_ack_replies_the_ids_that_were_delivered(client):
     assert client.execute_command("RQ.ACK", "q", "1-1") is None
     first, second = client.execute_command("RQ.PUSH", "q", "a", "b")
     client.execute_command("RQ.POP", "q")
@@ -66,12 +66,12 @@ def test_ack_answers_the_ids_that_were_delivered(client):
     assert client.execute_command("RQ.INFO", "q") == ["undelivered", 1, "delivered", 0]
 
 
-def test_recover_gives_to_the_caller_what_is_idle_and_moves_it_to_the_tail(client, redisrq):
+def test_recover_returns_idle_messages_and_moves_them_to_the_tail(client, redisrq):
     assert client.execute_command("RQ.RECOVER", "q", 10, 1000) is None
     first, second = client.execute_command("RQ.PUSH", "q", "a", "b")
     client.execute_command("RQ.POP", "COUNT", 2, "q")
     assert client.execute_command("RQ.RECOVER", "q", 10, 1000) == []
-    redisrq.elapse("q", 2)
+    redisrq.advance_time("q", 2)
     assert client.execute_command("RQ.RECOVER", "q", 1, 1000) == [[first, "a"]]
 
     pending = client.execute_command("RQ.INSPECT", "q", "PENDING", 0, 10)
@@ -83,7 +83,7 @@ def test_recover_gives_to_the_caller_what_is_idle_and_moves_it_to_the_tail(clien
     assert client.execute_command("RQ.INFO", "q") == ["undelivered", 0, "delivered", 2]
 
 
-def test_recover_of_any_idle_time_gives_messages_out_again_and_again(client):
+def test_recover_with_idle_time_zero_returns_messages_repeatedly(client):
     first, second = client.execute_command("RQ.PUSH", "q", "a", "b")
     client.execute_command("RQ.POP", "COUNT", 2, "q")
 
@@ -92,7 +92,7 @@ def test_recover_of_any_idle_time_gives_messages_out_again_and_again(client):
     ]  # fmt: skip
 
 
-def test_inspect_looks_from_a_place_on_or_from_the_tail(client):
+def test_inspect_starts_at_an_index_from_head_or_tail(client):
     ids = client.execute_command("RQ.PUSH", "q", "a", "b", "c")
 
     assert client.execute_command("RQ.INSPECT", "q", 1, 10) == [[ids[1], "b"], [ids[2], "c"]]
@@ -104,13 +104,13 @@ def test_inspect_looks_from_a_place_on_or_from_the_tail(client):
         client.execute_command("RQ.INSPECT", "q", 0, 0)
 
 
-def test_a_look_at_a_key_that_is_not_there_is_refused(client):
+def test_info_and_inspect_of_a_missing_key_are_errors(client):
     for command in (("RQ.INFO", "q"), ("RQ.INSPECT", "q", 0, 1)):
         with refused(redis.ResponseError, "the key does not exist"):
             client.execute_command(*command)
 
 
-def test_keys_of_other_types_are_refused(client):
+def test_keys_of_wrong_type_are_errors(client):
     client.set("text", "x")
     client.execute_command("RQ.PUSH", "q", "a")
 
@@ -125,7 +125,7 @@ def test_keys_of_other_types_are_refused(client):
     assert client.info("server")["run_id"]
 
 
-def test_a_queue_that_was_emptied_stays(client):
+def test_emptied_queue_still_exists(client):
     (id,) = client.execute_command("RQ.PUSH", "q", "a")
     client.execute_command("RQ.POP", "q")
     client.execute_command("RQ.ACK", "q", id)
@@ -142,7 +142,7 @@ def test_bodies_are_bytes(redisrq):
         assert [each[1] for each in client.execute_command("RQ.INSPECT", "q", 0, 9)] == [body, b""]
 
 
-def test_several_looks_are_one_in_a_transaction(client):
+def test_inspect_works_in_a_transaction(client):
     client.execute_command("RQ.PUSH", "q", "a", "b")
     client.execute_command("RQ.POP", "q")
     with client.pipeline(transaction=True) as together:
@@ -154,7 +154,7 @@ def test_several_looks_are_one_in_a_transaction(client):
     assert [each[1] for each in pending] == ["a"]
 
 
-def test_a_client_may_be_cut_off_before_its_command_or_before_the_answer(client, redisrq):
+def test_client_can_be_disconnected_before_its_command_or_before_the_reply(client, redisrq):
     for executed in (False, True):
         redisrq.drop_next("RQ.PUSH", executed=executed)
         with pytest.raises(redis.ConnectionError):
@@ -162,7 +162,7 @@ def test_a_client_may_be_cut_off_before_its_command_or_before_the_answer(client,
         assert client.exists("q") == executed
 
 
-def test_a_client_that_is_cut_off_while_it_waits_takes_nothing(client, redisrq):
+def test_client_disconnected_while_it_waits_receives_nothing(client, redisrq):
     errors = []
 
     def pop():
@@ -173,11 +173,11 @@ def test_a_client_that_is_cut_off_while_it_waits_takes_nothing(client, redisrq):
             except redis.ConnectionError as error:
                 errors.append(error)
 
-    waits = threading.Thread(target=pop)
-    waits.start()
+    waiting_thread = threading.Thread(target=pop)
+    waiting_thread.start()
     while not errors:
         redisrq.kill_connections()
-        waits.join(0.01)
+        waiting_thread.join(0.01)
     client.connection_pool.disconnect()
     client.execute_command("RQ.PUSH", "q", "a")
 

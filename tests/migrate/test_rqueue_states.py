@@ -1,4 +1,4 @@
-"""The states of Rqueue that are written here are as its sources have them."""
+"""The simulated states of Rqueue agree with its sources."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import json
 
 import pytest
 
-from tests.migrate.rqueue_states import converted, whole
+from tests.migrate.rqueue_states import convert, fill_queue
 
 
-def test_a_message_begins_with_its_class_and_its_failures(rqueue):
-    # Rqueue's own script rewrites the count by its place in the text.
+def test_message_begins_with_its_class_and_failure_count(create_rqueue):
+    # Rqueue's own script rewrites the count at its position in the text.
     for release in (3, 4):
-        raw = rqueue(release=release).message("q", "m").raw.decode()
+        raw = create_rqueue(release=release).message("q", "m").raw.decode()
         assert raw.startswith('{"@class":"com.github.sonus21.rqueue.core.RqueueMessage",')
         assert raw[58:73] == 'failureCount":0'
 
 
-def test_the_releases_order_the_other_fields_differently(rqueue):
+def test_releases_order_the_other_fields_differently(create_rqueue):
     fields = {
-        release: list(json.loads(rqueue(release=release).message("q", "m").raw))[3:]
+        release: list(json.loads(create_rqueue(release=release).message("q", "m").raw))[3:]
         for release in (3, 4)
     }
 
@@ -29,8 +29,8 @@ def test_the_releases_order_the_other_fields_differently(rqueue):
     assert set(fields[3]) == set(fields[4])
 
 
-def test_the_default_converter_wraps_texts_too():
-    assert converted("a") == r'{"msg":"\"a\"","name":"java.lang.String"}'
+def test_default_converter_wraps_texts():
+    assert convert("a") == r'{"msg":"\"a\"","name":"java.lang.String"}'
 
 
 @pytest.mark.parametrize(
@@ -41,25 +41,25 @@ def test_the_default_converter_wraps_texts_too():
         ({"version": 1}, ("q", "rqueue-delay::q", "rqueue-processing::q")),
     ],
 )
-def test_keys_are_named_by_layout(rqueue, raw, options, keys):
-    made = rqueue(**options)
+def test_keys_are_named_by_layout(create_rqueue, raw, options, keys):
+    rqueue = create_rqueue(**options)
 
-    assert (made.ready("q"), made.scheduled("q"), made.processing("q")) == keys
-    assert int(raw.get("__rq::version")) == made.version
+    assert (rqueue.ready("q"), rqueue.scheduled("q"), rqueue.processing("q")) == keys
+    assert int(raw.get("__rq::version")) == rqueue.version
 
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("listener", [False, True])
-def test_the_whole_state_has_one_of_everything(rqueue, raw, ns, version, listener):
-    made = rqueue(version=version, release=3)
-    state = whole(made, ns, listener=listener)
-    now = made.now_ms()
+def test_filled_queue_has_one_message_of_each_kind(create_rqueue, raw, ns, version, listener):
+    rqueue = create_rqueue(version=version, release=3)
+    state = fill_queue(rqueue, ns, listener=listener)
+    now = rqueue.now_ms()
 
-    assert raw.lrange(made.ready(ns), 0, -1) == [
+    assert raw.lrange(rqueue.ready(ns), 0, -1) == [
         state.ready[0].raw, state.deleted.raw, state.superseded.raw, state.ready[1].raw
     ]  # fmt: skip
-    assert raw.lrange(made.ready(state.priorities[0]), 0, -1) == [state.urgent.raw]
-    due = dict(raw.zrange(made.scheduled(ns), 0, -1, withscores=True))
+    assert raw.lrange(rqueue.ready(state.priorities[0]), 0, -1) == [state.urgent.raw]
+    due = dict(raw.zrange(rqueue.scheduled(ns), 0, -1, withscores=True))
     assert list(due) == [
         each.raw
         for each in sorted(
@@ -67,17 +67,17 @@ def test_the_whole_state_has_one_of_everything(rqueue, raw, ns, version, listene
         )
     ]
     assert due[state.later.raw] > now + 3_500_000
-    ((processing, until),) = raw.zrange(made.processing(ns), 0, -1, withscores=True)
+    ((processing, visible_at),) = raw.zrange(rqueue.processing(ns), 0, -1, withscores=True)
     assert processing == state.processing.raw
-    assert until > now + 800_000
+    assert visible_at > now + 800_000
     if listener:
-        assert raw.zrange(made.scheduled(f"{ns}-dead"), 0, -1, withscores=True) == [
+        assert raw.zrange(rqueue.scheduled(f"{ns}-dead"), 0, -1, withscores=True) == [
             (each, 5000.0) for each in sorted(letter.raw for letter in state.dead)
         ]
     else:
         assert raw.lrange(f"{ns}-dead", 0, -1) == [each.raw for each in reversed(state.dead)]
-    said = json.loads(raw.get(made.metadata(ns, state.deleted.id)))
-    assert said["deleted"]
-    said = json.loads(raw.get(made.metadata(ns, state.superseded.id)))
-    assert said["rqueueMessage"]["queuedTime"] != state.superseded.fields["queuedTime"]
+    metadata = json.loads(raw.get(rqueue.metadata(ns, state.deleted.id)))
+    assert metadata["deleted"]
+    metadata = json.loads(raw.get(rqueue.metadata(ns, state.superseded.id)))
+    assert metadata["rqueueMessage"]["queuedTime"] != state.superseded.fields["queuedTime"]
     assert raw.smembers("__rq::queues") >= {ns.encode(), *(p.encode() for p in state.priorities)}

@@ -1,4 +1,4 @@
-"""Two namespaces: queues are exported from the one and imported into the other."""
+"""Two namespaces: queues are exported from one of them and imported into the other."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Keys:
     def scores(self, queue):
         return self.raw.zrange(f"{self.ns}:{queue}", 0, -1, withscores=True)
 
-    def all(self):
-        """Every key with what it holds, to see that nothing changed."""
+    def dump(self):
+        """Return every key with its dumped value, to detect changes."""
         return {key: self.raw.dump(key) for key in self.raw.keys(f"{self.ns}:*")}
 
     def add(self, queue, id, body, score, **counters):
-        """A message as another client writes it."""
+        """Write a message as another client does."""
         fields = {id: body} | {f"{id}:{name}": value for name, value in counters.items()}
         self.raw.hset(f"{self.ns}:{queue}:Q", mapping=fields)
         self.raw.zadd(f"{self.ns}:{queue}", {id: score})
@@ -36,40 +36,40 @@ class Keys:
 
 @pytest.fixture
 def source(raw, ns):
-    """The raw keys of the queues that are exported, which ``rsmq`` works on."""
+    """Return the raw keys of the exported queues, which ``rsmq`` works on."""
     return Keys(raw, ns)
 
 
 @pytest.fixture
 def target(raw, ns):
-    """The raw keys of those that are imported."""
+    """Return the raw keys of the imported queues."""
     return Keys(raw, f"{ns}:other")
 
 
 @pytest.fixture
 def other(server, ns):
-    """A client of the other namespace."""
+    """Return a client of the other namespace."""
     with RSMQ.from_url(server.url, ns=f"{ns}:other") as other:
         yield other
 
 
 @pytest.fixture
-def exported(rsmq):
-    """Exports queues; the bytes."""
+def export_bytes(rsmq):
+    """Return a function that exports queues and returns the bytes."""
 
-    def export(*names, of=rsmq):
+    def export_queues_to_bytes(*names, client=rsmq):
         file = io.BytesIO()
-        export_queues(of, names or None, file)
+        export_queues(client, names or None, file)
         return file.getvalue()
 
-    return export
+    return export_queues_to_bytes
 
 
 @pytest.fixture
-def imported(other):
-    """Imports bytes; what came out."""
+def import_bytes(other):
+    """Return a function that imports bytes and returns the result."""
 
-    def import_(data, *, to=other, **options):
-        return import_queues(to, io.BytesIO(data), **options)
+    def import_queues_from_bytes(data, *, client=other, **options):
+        return import_queues(client, io.BytesIO(data), **options)
 
-    return import_
+    return import_queues_from_bytes

@@ -1,4 +1,6 @@
-"""What an export writes, while others work on the queues, and of queues of other clients."""
+"""
+The content of an export, while other clients change the queues, and of queues of other clients.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,16 @@ def ids_of(data):
     return [record["id"] for record in records(data) if record["type"] == "message"]
 
 
-def test_lines_tell_of_the_export_its_queues_and_their_messages(rsmq, exported, source):
+def test_lines_describe_the_export_its_queues_and_messages(rsmq, export_bytes, source):
     rsmq.create_queue("q", vt=60, delay=1)
     id = rsmq.send_message("q", "a\nb \N{GRINNING FACE}", delay=0)
     source.raw.zadd(f"{source.ns}:q", {id: 1_700_000_000_000})
-    before = source.all()
-    data = exported()
+    before = source.dump()
+    data = export_bytes()
     header, queue, message, end = records(data)
     attributes = rsmq.get_queue_attributes("q")
 
-    assert source.all() == before
+    assert source.dump() == before
     assert (header["type"], header["format"], header["ns"]) == ("export", 1, source.ns)
     assert header["exported_ms"] > 1_700_000_000_000
     assert queue == {
@@ -47,22 +49,22 @@ def test_lines_tell_of_the_export_its_queues_and_their_messages(rsmq, exported, 
     assert "\N{GRINNING FACE}".encode() in data
 
 
-def test_a_body_that_is_no_text_is_base64(rsmq, exported, source):
+def test_body_that_is_not_text_is_base64(rsmq, export_bytes, source):
     rsmq.create_queue("q")
     source.add("q", "i" * 32, b"\xff\x00", 1, rc=2)
 
-    assert {"body_base64": "/wA=", "receive_count": 2}.items() <= records(exported())[2].items()
+    assert {"body_base64": "/wA=", "receive_count": 2}.items() <= records(export_bytes())[2].items()
 
 
-def test_named_queues_come_in_the_order_of_the_names(rsmq, exported):
+def test_named_queues_are_exported_in_the_given_order(rsmq, export_bytes):
     for name in "abc":
         rsmq.create_queue(name)
 
-    told = [record["queue"] for record in records(exported("c", "a", "c"))[1:-1]]
-    assert told == ["c", "a"]
+    queue_order = [record["queue"] for record in records(export_bytes("c", "a", "c"))[1:-1]]
+    assert queue_order == ["c", "a"]
 
 
-def test_a_queue_that_is_not_there_ends_it_before_anything_is_written(rsmq):
+def test_missing_queue_ends_the_export_before_any_write(rsmq):
     rsmq.create_queue("q")
     file = io.BytesIO()
     with pytest.raises(QueueNotFound):
@@ -71,57 +73,57 @@ def test_a_queue_that_is_not_there_ends_it_before_anything_is_written(rsmq):
     assert file.getvalue() == b""
 
 
-def test_ghosts_are_counted_and_not_written(rsmq, source):
+def test_ghost_ids_are_counted_and_not_exported(rsmq, source):
     rsmq.create_queue("q")
     id = rsmq.send_message("q", "a")
     source.raw.zadd(f"{source.ns}:q", {"g" * 32: 1})
     file = io.BytesIO()
-    found = export_queues(rsmq, None, file)
+    report = export_queues(rsmq, None, file)
 
-    assert (found.messages, found.queues[0].ghosts) == (1, 1)
+    assert (report.messages, report.queues[0].ghosts) == (1, 1)
     assert ids_of(file.getvalue()) == [id]
 
 
-def test_ids_that_are_names_of_attributes_are_not_written(rsmq, source):
+def test_ids_that_are_attribute_names_are_not_exported(rsmq, source):
     rsmq.create_queue("q")
     id = rsmq.send_message("q", "a")
     source.raw.zadd(f"{source.ns}:q", {"vt": 1, "x:max": 2})
     file = io.BytesIO()
-    found = export_queues(rsmq, None, file)
+    report = export_queues(rsmq, None, file)
 
-    assert found.messages == 1
+    assert report.messages == 1
     assert ids_of(file.getvalue()) == [id]
 
 
-def test_listed_queues_that_can_not_be_read_are_told(rsmq, source, server):
+def test_unreadable_queues_are_reported(rsmq, source, server):
     rsmq.create_queue("q")
     source.raw.sadd(f"{source.ns}:QUEUES", "half", "odd name", "bad")
     fields = {"vt": "x", "delay": 0, "maxsize": -1}
     source.raw.hset(f"{source.ns}:bad:Q", mapping=fields)
     source.raw.hset(f"{source.ns}:odd name:Q", mapping={**fields, "vt": "0.5"})
     file = io.BytesIO()
-    found = export_queues(rsmq, None, file)
+    report = export_queues(rsmq, None, file)
 
-    assert [each.queue for each in found.queues] == ["q"]
-    assert found.left_out.keys() == {"half", "odd name", "bad"}
-    assert "strict_names=False" in found.left_out["odd name"]
+    assert [each.queue for each in report.queues] == ["q"]
+    assert report.left_out.keys() == {"half", "odd name", "bad"}
+    assert "strict_names=False" in report.left_out["odd name"]
     with RSMQ.from_url(server.url, ns=source.ns, strict_names=False) as any_names:
-        found = export_queues(any_names, None, file)
-    assert [each.queue for each in found.queues] == ["odd name", "q"]
+        report = export_queues(any_names, None, file)
+    assert [each.queue for each in report.queues] == ["odd name", "q"]
     with pytest.raises(InvalidFormat):
         export_queues(rsmq, ["odd name"], file)
 
 
-def test_an_export_of_nothing_is_one(rsmq, exported, imported):
-    header, end = records(exported())
+def test_export_without_queues_is_valid(rsmq, export_bytes, import_bytes):
+    header, end = records(export_bytes())
 
     assert header["exported_ms"] is None
     assert (end["queues"], end["messages"]) == (0, 0)
-    assert imported(exported()).complete
+    assert import_bytes(export_bytes()).complete
 
 
-class Watched(io.BytesIO):
-    """A file that calls back at each write."""
+class WatchedFile(io.BytesIO):
+    """A file that calls a function at each write."""
 
     def __init__(self, call):
         super().__init__()
@@ -132,8 +134,8 @@ class Watched(io.BytesIO):
         return super().write(data)
 
 
-def test_what_stays_is_written_once_while_consumers_move_it(rsmq, source):
-    # Each receive moves a message to the end, each release moves it back to where it was.
+def test_remaining_messages_are_exported_once_while_consumers_move_them(rsmq, source):
+    # Each receive moves a message to the end, each release moves it back to its position.
     rsmq.create_queue("q")
     ids = [id for _ in range(4) for id in rsmq.send_messages("q", ["x"] * 1000)]
     stop, rounds = threading.Event(), []
@@ -159,12 +161,12 @@ def test_what_stays_is_written_once_while_consumers_move_it(rsmq, source):
             consumer.join()
 
     assert rounds
-    for found in written:
-        assert len(found) == len(set(found)) == len(ids)
-        assert set(found) == set(ids)
+    for exported_ids in written:
+        assert len(exported_ids) == len(set(exported_ids)) == len(ids)
+        assert set(exported_ids) == set(ids)
 
 
-def test_what_goes_meanwhile_is_left_out_and_what_comes_harms_nothing(rsmq):
+def test_messages_deleted_during_an_export_are_left_out(rsmq):
     rsmq.create_queue("q")
     ids = [id for _ in range(3) for id in rsmq.send_messages("q", ["x"] * 1000)]
     popped = []
@@ -174,15 +176,15 @@ def test_what_goes_meanwhile_is_left_out_and_what_comes_harms_nothing(rsmq):
             popped.extend(message.id for message in rsmq.pop_messages("q", 2000))
             rsmq.send_message("q", "new")
 
-    file = Watched(consume)
-    found = export_queues(rsmq, ["q"], file)
+    file = WatchedFile(consume)
+    report = export_queues(rsmq, ["q"], file)
 
     assert len(popped) == 2000
-    assert found.messages == len(ids_of(file.getvalue()))
+    assert report.messages == len(ids_of(file.getvalue()))
     assert set(ids) - set(popped) <= set(ids_of(file.getvalue()))
 
 
-def test_a_queue_that_is_deleted_meanwhile_is_told(rsmq, imported):
+def test_queue_deleted_during_an_export_is_reported(rsmq, import_bytes):
     for name in "ab":
         rsmq.create_queue(name)
     rsmq.send_messages("a", ["x"] * 3000)
@@ -192,20 +194,20 @@ def test_a_queue_that_is_deleted_meanwhile_is_told(rsmq, imported):
         if b'"message"' in data and rsmq.list_queues() == ["a", "b"]:
             rsmq.delete_queue("a")
 
-    file = Watched(delete)
-    found = export_queues(rsmq, None, file)
+    file = WatchedFile(delete)
+    report = export_queues(rsmq, None, file)
 
-    assert [each.deleted for each in found.queues] == [True, False]
-    assert 0 < found.queues[0].messages < 3000
+    assert [each.deleted for each in report.queues] == [True, False]
+    assert 0 < report.queues[0].messages < 3000
     assert ids_of(file.getvalue())[-1] == id
-    assert imported(file.getvalue()).complete
+    assert import_bytes(file.getvalue()).complete
 
 
-def test_it_is_told_how_far_it_is(rsmq):
+def test_export_reports_progress(rsmq):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["x"] * 2500)
-    told = []
-    export_queues(rsmq, None, io.BytesIO(), tell=told.append)
+    progress = []
+    export_queues(rsmq, None, io.BytesIO(), tell=progress.append)
 
-    assert sum(told) == 2500
-    assert len(told) >= 3
+    assert sum(progress) == 2500
+    assert len(progress) >= 3

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, and are packed by name."""
+"""Files of exports: complete or absent, and compressed by name."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from rsmq.errors import InvalidExport
 from rsmq.transfer import files, lines
 
 
-def read(path, tell=None):
-    with files.reading(str(path), tell) as file:
+def read(path, report_progress=None):
+    with files.reading(str(path), report_progress) as file:
         return file.read()
 
 
 @pytest.mark.parametrize("name", ["export.jsonl", "export.jsonl.gz"])
-def test_what_is_written_is_read_and_packed_by_name(tmp_path, name):
+def test_written_data_is_read_again_and_compressed_by_name(tmp_path, name):
     path = tmp_path / name
     with files.writing(str(path)) as file:
         file.write(b"a" * 3_000_000)
         assert not path.exists()
-    told = []
+    read_sizes = []
 
-    assert read(path, told.append) == b"a" * 3_000_000
+    assert read(path, read_sizes.append) == b"a" * 3_000_000
     assert (path.stat().st_size < 100_000) == name.endswith(".gz")
-    assert sum(told) == path.stat().st_size
+    assert sum(read_sizes) == path.stat().st_size
     assert [each.name for each in tmp_path.iterdir()] == [name]
     umask = os.umask(0)
     os.umask(umask)
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask
 
 
-def test_packing_is_known_by_the_first_bytes_and_not_by_the_name(tmp_path):
-    packed, plain = tmp_path / "packed", tmp_path / "plain.gz"
-    packed.write_bytes(gzip.compress(b"a") + gzip.compress(b"b"))
+def test_compression_is_detected_by_the_first_bytes(tmp_path):
+    compressed, plain = tmp_path / "packed", tmp_path / "plain.gz"
+    compressed.write_bytes(gzip.compress(b"a") + gzip.compress(b"b"))
     plain.write_bytes(b"a")
 
-    assert read(packed) == b"ab"
+    assert read(compressed) == b"ab"
     assert read(plain) == b"a"
     plain.write_bytes(b"")
     assert read(plain) == b""
 
 
 @pytest.mark.parametrize("name", ["export.jsonl", "export.jsonl.gz"])
-def test_an_error_leaves_what_was_there(tmp_path, name):
+def test_error_keeps_the_old_file(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(b"old")
 
@@ -61,7 +61,7 @@ def test_an_error_leaves_what_was_there(tmp_path, name):
     assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
-def test_a_link_stays_and_its_target_is_replaced(tmp_path):
+def test_symbolic_link_is_kept_and_its_target_replaced(tmp_path):
     (tmp_path / "folder").mkdir()
     target, link = tmp_path / "folder" / "a", tmp_path / "b"
     target.write_bytes(b"old")
@@ -73,7 +73,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path):
     assert target.read_bytes() == b"new"
 
 
-def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path):
+def test_special_file_is_written_to_and_not_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -88,41 +88,46 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path):
     assert not Path(os.devnull).is_file()
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path):
+def test_missing_folder_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError), files.writing(str(tmp_path / "no" / "a")):
         pass
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "a")
 
 
-def packed(data):
+def gzip_file(data):
     return gzip.GzipFile(fileobj=io.BytesIO(data), mode="rb")
 
 
-def test_gzip_that_is_cut_off_is_a_file_that_is_not_whole():
-    writer_to = io.BytesIO()
-    writer = lines.Writer(writer_to)
+def test_truncated_gzip_is_an_incomplete_file():
+    output = io.BytesIO()
+    writer = lines.Writer(output)
     writer.write({"type": "export", "format": 1})
     for _ in range(1000):
         writer.write({"type": "queue", "queue": os.urandom(30).hex()})
     writer.end(1000, 0)
-    data = gzip.compress(writer_to.getvalue())
-    whole, cut = lines.Reader(packed(data)), lines.Reader(packed(data[: len(data) // 2]))
+    data = gzip.compress(output.getvalue())
+    complete, truncated = (
+        lines.Reader(gzip_file(data)),
+        lines.Reader(gzip_file(data[: len(data) // 2])),
+    )
 
-    assert len(list(whole)) == 1001
-    assert whole.fault is None
-    assert 0 < len(list(cut)) < 1001
-    assert cut.fault == "it has no end"
+    assert len(list(complete)) == 1001
+    assert complete.fault is None
+    assert 0 < len(list(truncated)) < 1001
+    assert truncated.fault == "it has no end"
 
 
-@pytest.mark.parametrize("place", [20, -5])  # within the data, and in its checksum
-def test_gzip_that_is_broken_is_told_by_its_line(place):
+@pytest.mark.parametrize("offset", [20, -5])  # in the data, and in its checksum
+def test_corrupt_gzip_is_reported_with_its_line(offset):
     file = io.BytesIO()
     writer = lines.Writer(file)
     writer.write({"type": "export", "format": 1})
     writer.end(0, 0)
     data = bytearray(gzip.compress(file.getvalue()))
-    data[place] ^= 0xFF
-    with pytest.raises(InvalidExport, match=r"^Line [13] of the export can't be unpacked") as told:
-        list(lines.Reader(packed(bytes(data))))
-    assert told.value.hint.startswith("gzip: ")
+    data[offset] ^= 0xFF
+    with pytest.raises(
+        InvalidExport, match=r"^Line [13] of the export can't be unpacked"
+    ) as caught:
+        list(lines.Reader(gzip_file(bytes(data))))
+    assert caught.value.hint.startswith("gzip: ")

@@ -1,4 +1,4 @@
-"""Exports and imports that are broken off."""
+"""Exports and imports that are interrupted or killed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import pytest
 
 from rsmq import RSMQ
 from rsmq.transfer import export_queues, files
-from tests.workers.until import until
+from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def start(monkeypatch, server, ns):
-    """Starts the program in a process of its own."""
+    """Return a function that starts the program in a process."""
     monkeypatch.setenv("RSMQ_CONFIG", "/dev/null")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     running = []
 
     def start(*arguments):
-        # SIGINT is ignored in what a shell has started in the background.
+        # A shell starts background processes with SIGINT ignored.
         program = (
             "import signal, sys, rsmq.cli; signal.signal(signal.SIGINT, "
             "signal.default_int_handler); sys.exit(rsmq.cli.main())"
@@ -42,7 +42,7 @@ def start(monkeypatch, server, ns):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_an_import_that_is_killed_is_run_again(server, ns, raw, start, source, tmp_path, seed):
+def test_killed_import_can_be_run_again(server, ns, raw, start, source, tmp_path, seed):
     with RSMQ.from_url(server.url, ns=f"{ns}:from") as rsmq:
         for name in ("a", "b"):
             rsmq.create_queue(name, vt=7)
@@ -50,16 +50,17 @@ def test_an_import_that_is_killed_is_run_again(server, ns, raw, start, source, t
             rsmq.receive_messages(name, 500, vt=1000)
         with files.writing(str(tmp_path / "f")) as file:
             export_queues(rsmq, None, file)
-    some = random.Random(seed).randrange(1, 15_000)
+    threshold = random.Random(seed).randrange(1, 15_000)
     process = start("import", tmp_path / "f")
-    until(lambda: raw.zcard(f"{ns}:a") + raw.zcard(f"{ns}:b") >= some)
+    wait_until(lambda: raw.zcard(f"{ns}:a") + raw.zcard(f"{ns}:b") >= threshold)
     process.kill()
     process.wait(10)
     assert start("import", tmp_path / "f").wait(20) == 0
 
     for name in ("a", "b"):
         before, after = (
-            raw.zrange(f"{place}:{name}", 0, -1, withscores=True) for place in (f"{ns}:from", ns)
+            raw.zrange(f"{namespace}:{name}", 0, -1, withscores=True)
+            for namespace in (f"{ns}:from", ns)
         )
         assert after == before
         fields = source.fields(name)
@@ -69,15 +70,15 @@ def test_an_import_that_is_killed_is_run_again(server, ns, raw, start, source, t
         assert fields[b"totalsent"] == b"8000"
 
 
-def test_an_export_that_is_interrupted_leaves_no_file(rsmq, start, tmp_path):
+def test_interrupted_export_leaves_no_file(rsmq, start, tmp_path):
     rsmq.create_queue("q")
     for _ in range(10):
         rsmq.send_messages("q", ["x" * 500] * 8000)
     path = tmp_path / "f.gz"
     process = start("export", "-o", path)
-    until(lambda: any(each.stat().st_size for each in tmp_path.iterdir()))
+    wait_until(lambda: any(each.stat().st_size for each in tmp_path.iterdir()))
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=20)
 
-    assert (process.returncode, said) == (130, b"rsmq: interrupted\n")
+    assert (process.returncode, errors) == (130, b"rsmq: interrupted\n")
     assert list(tmp_path.iterdir()) == []

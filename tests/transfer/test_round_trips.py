@@ -1,4 +1,4 @@
-"""What is exported and imported again is as it was, byte for byte in Redis."""
+"""Queues that are exported and imported again are unchanged, byte for byte in Redis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rsmq import BYTES, RSMQ
 from rsmq.worker import Worker
-from tests.workers.until import until
+from tests.workers.polling import wait_until
 
 
 def without(fields, *names):
@@ -22,8 +22,8 @@ def records(data):
     return [json.loads(line) for line in data.splitlines()]
 
 
-def test_queues_come_back_with_attributes_totals_policy_and_messages(
-    rsmq, exported, imported, source, target
+def test_attributes_totals_policy_and_messages_are_restored(
+    rsmq, export_bytes, import_bytes, source, target
 ):
     rsmq.create_queue("dead", maxsize=-1)
     rsmq.create_queue("orders", vt=60, delay=5, maxsize=2048)
@@ -37,11 +37,11 @@ def test_queues_come_back_with_attributes_totals_policy_and_messages(
     rsmq.receive_message("orders", vt=900)
     assert message is not None
 
-    found = imported(exported())
-    assert [(each.queue, each.created, each.added, each.notes) for each in found.queues] == [
+    result = import_bytes(export_bytes())
+    assert [(each.queue, each.created, each.added, each.notes) for each in result.queues] == [
         ("dead", True, 0, ()), ("empty", True, 0, ()), ("orders", True, 5, ())
     ]  # fmt: skip
-    assert found.complete
+    assert result.complete
     for queue in ("orders", "dead", "empty"):
         assert target.scores(queue) == source.scores(queue)
         assert without(target.fields(queue), "modified") == without(
@@ -66,8 +66,8 @@ def test_queues_come_back_with_attributes_totals_policy_and_messages(
         max_size=8,
     )
 )
-def test_any_body_counter_time_and_id_comes_back(
-    rsmq, other, exported, imported, source, target, messages
+def test_every_body_counter_time_and_id_is_restored(
+    rsmq, other, export_bytes, import_bytes, source, target, messages
 ):
     for client in (rsmq, other):
         client.create_queue("q", exist_ok=True)
@@ -76,50 +76,50 @@ def test_any_body_counter_time_and_id_comes_back(
     for id, body, score, count, first in messages:
         counters = {"rc": count, "fr": first}
         source.add("q", id, body, score, **{n: v for n, v in counters.items() if v is not None})
-    found = imported(exported("q"))
+    result = import_bytes(export_bytes("q"))
 
-    assert (found.added, found.complete) == (len(messages), True)
+    assert (result.added, result.complete) == (len(messages), True)
     assert target.scores("q") == source.scores("q")
     assert without(target.fields("q"), "created", "modified", "totalsent") == without(
         source.fields("q"), "created", "modified", "totalsent"
     )
 
 
-def test_a_second_import_changes_nothing(rsmq, exported, imported, target):
+def test_a_second_import_changes_nothing(rsmq, export_bytes, import_bytes, target):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a", "b"])
-    data = exported()
-    imported(data)
-    before = target.all()
-    found = imported(data)
+    data = export_bytes()
+    import_bytes(data)
+    before = target.dump()
+    result = import_bytes(data)
 
-    assert target.all() == before
-    (queue,) = found.queues
+    assert target.dump() == before
+    (queue,) = result.queues
     assert (queue.created, queue.added, queue.present) == (False, 0, 2)
-    assert found.complete
+    assert result.complete
 
 
-def test_a_second_import_brings_back_what_was_consumed(rsmq, other, exported, imported):
+def test_second_import_restores_consumed_messages(rsmq, other, export_bytes, import_bytes):
     rsmq.create_queue("q")
     ids = rsmq.send_messages("q", ["a", "b"])
-    data = exported()
-    imported(data)
+    data = export_bytes()
+    import_bytes(data)
     message = other.pop_message("q")
-    found = imported(data)
+    result = import_bytes(data)
 
-    assert (message.id, found.added) == (ids[0], 1)
+    assert (message.id, result.added) == (ids[0], 1)
     assert other.get_message("q", ids[0]).receive_count == 0
 
 
-def test_bodies_are_larger_than_maxsize_if_they_were(rsmq, exported, imported, target, source):
+def test_bodies_larger_than_maxsize_are_restored(rsmq, export_bytes, import_bytes, target, source):
     rsmq.create_queue("q", maxsize=-1)
     rsmq.send_message("q", "x" * 3_000_000)
     rsmq.send_messages("q", ["y" * 200_000] * 8)
     rsmq.set_queue_attributes("q", maxsize=1024)
-    data = exported()
+    data = export_bytes()
     for options in ({}, {"new_ids": True}):
-        found = imported(data, **options)
-        assert found.complete
+        result = import_bytes(data, **options)
+        assert result.complete
 
     bodies = sorted(value for name, value in source.fields("q").items() if len(name) == 32)
     assert sorted(value for name, value in target.fields("q").items() if len(name) == 32) == sorted(
@@ -127,25 +127,27 @@ def test_bodies_are_larger_than_maxsize_if_they_were(rsmq, exported, imported, t
     )
 
 
-def test_more_than_a_page_keeps_its_order(rsmq, exported, imported, source, target):
+def test_several_pages_keep_their_order(rsmq, export_bytes, import_bytes, source, target):
     rsmq.create_queue("q")
     for part in range(3):
         rsmq.send_messages("q", [f"{part}-{n}" for n in range(900)])
-    data = exported()
+    data = export_bytes()
 
-    assert imported(data).added == 2700
+    assert import_bytes(data).added == 2700
     assert target.scores("q") == source.scores("q")
     ids = [record["id"] for record in records(data) if record["type"] == "message"]
     assert ids == [id.decode() for id, _ in source.scores("q")]
 
 
-def test_an_export_of_an_embedded_redis_goes_to_redis_6_2(exported, imported, old_server, ns):
+def test_export_of_embedded_redis_can_be_imported_into_redis_6_2(
+    export_bytes, import_bytes, old_server, ns
+):
     with RSMQ.from_url(f"memory://{ns}") as memory, RSMQ.from_url(old_server.url, ns=ns) as old:
         memory.create_queue("q")
         memory.send_messages("q", [str(n) for n in range(1500)])
         memory.receive_messages("q", 10, vt=100)
-        found = imported(exported("q", of=memory), to=old)
-        assert (found.added, found.complete) == (1500, True)
+        result = import_bytes(export_bytes("q", client=memory), client=old)
+        assert (result.added, result.complete) == (1500, True)
 
         def stored(client):
             return [
@@ -154,11 +156,11 @@ def test_an_export_of_an_embedded_redis_goes_to_redis_6_2(exported, imported, ol
             ]
 
         assert stored(memory) == stored(old)
-        again = imported(exported("q", of=old), to=memory)
-        assert (again.added, again.queues[0].present) == (0, 1500)
+        second = import_bytes(export_bytes("q", client=old), client=memory)
+        assert (second.added, second.queues[0].present) == (0, 1500)
 
 
-def test_dead_letters_tell_why_they_died(rsmq, exported, imported):
+def test_reasons_of_dead_letters_are_exported(rsmq, export_bytes, import_bytes):
     for queue in ("q", "dead"):
         rsmq.create_queue(queue)
     rsmq.send_message("q", "a")
@@ -169,21 +171,21 @@ def test_dead_letters_tell_why_they_died(rsmq, exported, imported):
         raise ValueError(body)
 
     with worker:
-        until(lambda: rsmq.get_queue_attributes("dead").messages)
-    data = exported("dead")
+        wait_until(lambda: rsmq.get_queue_attributes("dead").messages)
+    data = export_bytes("dead")
 
-    (told,) = (record["reason"] for record in records(data) if record["type"] == "message")
-    assert (told["queue"], told["exception"], told["attempts"]) == ("q", "ValueError: a", 1)
-    found = imported(data)
-    assert found.queues[0].notes == ("dead letters of which it is not kept why they died: 1",)
-    assert found.complete
+    (reason,) = (record["reason"] for record in records(data) if record["type"] == "message")
+    assert (reason["queue"], reason["exception"], reason["attempts"]) == ("q", "ValueError: a", 1)
+    result = import_bytes(data)
+    assert result.queues[0].notes == ("dead letters of which it is not kept why they died: 1",)
+    assert result.complete
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_queue_that_was_paused_is_paused(rsmq, other, exported, imported, paused):
+def test_paused_queue_is_paused_after_import(rsmq, other, export_bytes, import_bytes, paused):
     rsmq.create_queue("q")
     if paused:
         rsmq.pause_queue("q")
-    imported(exported())
+    import_bytes(export_bytes())
 
     assert other.get_queue_attributes("q").paused == paused

@@ -11,13 +11,15 @@ from rsmq import RSMQ
 from rsmq.transport import memory
 from rsmq.worker import Middleware, Worker
 from rsmq.worker.runtime import loop
-from tests.workers.until import until
+from tests.workers.polling import wait_until
 
 _numbers = itertools.count()
 
 
-class Place:
-    """A namespace with a client, the raw keys below it, and workers that end with the test."""
+class WorkerEnvironment:
+    """
+    A test environment: a namespace with a client, its raw keys, and workers that end with the test.
+    """
 
     def __init__(self, backend, request):
         self.ns = f"w{next(_numbers)}"
@@ -30,30 +32,30 @@ class Place:
             self.raw = server.raw()
         self._workers = []
         self._clients = []
-        self.rsmq = self.client()
-        #: Workers that are meant to fail.
-        self.failing = []
+        self.rsmq = self.create_client()
+        #: Workers that the test expects to fail.
+        self.expected_to_fail = []
 
-    def client(self, **options):
-        """Another client of the namespace."""
+    def create_client(self, **options):
+        """Return another client of the namespace."""
         client = RSMQ.from_url(self.url, ns=self.ns, **options)
         self._clients.append(client)
         return client
 
-    def queues(self, *names, **attributes):
+    def create_queues(self, *names, **attributes):
         for name in names:
             self.rsmq.create_queue(name, **attributes)
 
-    def worker(self, **options):
+    def create_worker(self, **options):
         worker = Worker(options.pop("rsmq", self.rsmq), **{"grace": 5, **options})
         self._workers.append(worker)
         return worker
 
-    def zset(self, queue):
+    def queue_key(self, queue):
         return f"{self.ns}:{queue}"
 
     def fields(self, queue):
-        """The fields of a queue that are of messages."""
+        """Return the fields of a queue that belong to messages."""
         stored = self.raw.hgetall(f"{self.ns}:{queue}:Q")
         return {
             name.decode(): value
@@ -62,25 +64,27 @@ class Place:
         }
 
     def scores(self, queue):
-        stored = self.raw.zrange(self.zset(queue), 0, -1, withscores=True)
+        stored = self.raw.zrange(self.queue_key(queue), 0, -1, withscores=True)
         return {id.decode(): score for id, score in stored}
 
-    def empty(self, queue):
-        """Whether nothing of any message is left."""
+    def is_empty(self, queue):
+        """Return whether nothing of any message is stored."""
         return not self.scores(queue) and not self.fields(queue)
 
     def due_in(self, queue, id):
-        """In how many seconds a message is due, by the server's clock."""
+        """Return in how many seconds a message is due, by the server's clock."""
         seconds, micros = self.raw.time()
         return self.scores(queue)[id] / 1000 - seconds - micros / 1e6
 
-    def elapse(self, queue, seconds):
-        """Let time pass for what is hidden in a queue, and tell who waits for it."""
+    def advance_time(self, queue, seconds):
+        """Make hidden messages due `seconds` earlier, and notify waiting receives."""
         for id, score in self.scores(queue).items():
-            self.raw.zadd(self.zset(queue), {id: score - seconds * 1000})
+            self.raw.zadd(self.queue_key(queue), {id: score - seconds * 1000})
 
-    def held(self, name):
-        """What is noted as held by a worker of this name: its raw key."""
+    def in_flight(self, name):
+        """
+        Return the record of the messages in flight at a worker of this name, from its raw key.
+        """
         stored = self.raw.hgetall(f"{self.ns}:x:held:{name}")
         return {id.decode(): value for id, value in stored.items() if id}
 
@@ -90,7 +94,7 @@ class Place:
         failures = [
             each._worker_loop.failure
             for each in self._workers
-            if each._worker_loop is not None and each not in self.failing
+            if each._worker_loop is not None and each not in self.expected_to_fail
         ]
         for client in self._clients:
             client.close()
@@ -108,66 +112,66 @@ def backend():
 
 
 @pytest.fixture
-def place(backend, request):
-    place = Place(backend, request)
-    yield place
-    place.close()
+def env(backend, request):
+    env = WorkerEnvironment(backend, request)
+    yield env
+    env.close()
 
 
 @pytest.fixture
-def rsmq(place):
-    return place.rsmq
+def rsmq(env):
+    return env.rsmq
 
 
 @pytest.fixture
-def beating(monkeypatch):
-    """What workers do each second they do at once."""
+def fast_heartbeat(monkeypatch):
+    """Shorten the worker's heartbeat interval from a second to 20 ms."""
     monkeypatch.setattr(loop, "HEARTBEAT_SECONDS", 0.02)
 
 
-class Noted(Middleware):
-    """A middleware that notes all hooks, in order, with the ids of messages."""
+class HookRecorder(Middleware):
+    """A middleware that records all hook calls in order, with their arguments."""
 
     def __init__(self):
-        self.seen = []
+        self.calls = []
 
     def names(self):
-        return [name for name, *_ in self.seen]
+        return [name for name, *_ in self.calls]
 
-    def of(self, hook):
-        return [args for name, *args in self.seen if name == hook]
+    def calls_of(self, hook):
+        return [args for name, *args in self.calls if name == hook]
 
 
-def _noting(hook):
-    def note(self, *args):
-        self.seen.append((hook, *args))
+def _recording_hook(hook):
+    def record(self, *args):
+        self.calls.append((hook, *args))
 
-    return note
+    return record
 
 
 for _hook in [name for name in vars(Middleware) if not name.startswith("_")]:
-    setattr(Noted, _hook, _noting(_hook))
+    setattr(HookRecorder, _hook, _recording_hook(_hook))
 
 
 @pytest.fixture
-def noted():
-    return Noted()
+def hook_recorder():
+    return HookRecorder()
 
 
 class Gate:
-    """Handlers wait here until they are let through; counts how many are inside at once."""
+    """A gate where handlers wait until it is opened; counts how many wait at once."""
 
     def __init__(self):
         self._open = threading.Event()
         self._lock = threading.Lock()
         self.inside = 0
-        self.most = 0
+        self.max_inside = 0
         self.passed = 0
 
     def __call__(self):
         with self._lock:
             self.inside += 1
-            self.most = max(self.most, self.inside)
+            self.max_inside = max(self.max_inside, self.inside)
         self._open.wait(20)
         with self._lock:
             self.inside -= 1
@@ -177,7 +181,7 @@ class Gate:
         self._open.set()
 
     def wait_for(self, number):
-        until(lambda: self.inside >= number)
+        wait_until(lambda: self.inside >= number)
 
 
 @pytest.fixture

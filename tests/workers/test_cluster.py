@@ -1,4 +1,4 @@
-"""Workers on a Redis Cluster, where nobody tells of changes."""
+"""Workers on a Redis Cluster, where the server does not report changes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rsmq import RSMQ
 from rsmq.worker import Worker, list_workers
 
 
-def test_a_worker_on_a_cluster_handles_retries_and_gives_up(cluster_server):
+def test_worker_on_cluster_handles_retries_and_dead_letters(cluster_server):
     client = RedisCluster(host="127.0.0.1", port=cluster_server.port)
     rsmq = RSMQ(client, ns="{workers}")
     worker = Worker(rsmq, name="w")
-    done = []
+    handled = []
 
     @worker.listener("q", max_retries=1, backoff=0.01, dead_letter_queue="dead", create=True)
     def handle(body):
         if body == "bad":
             raise ValueError(body)
-        done.append(body)
+        handled.append(body)
 
     with worker:
         rsmq.send_messages("q", ["a", "bad", "b"])
@@ -30,7 +30,7 @@ def test_a_worker_on_a_cluster_handles_retries_and_gives_up(cluster_server):
             time.sleep(0.01)
         assert [each.name for each in list_workers(rsmq)] == ["w"]
 
-    assert sorted(done) == ["a", "b"]
+    assert sorted(handled) == ["a", "b"]
     assert rsmq.peek_messages("dead")[0].reason.exception == "ValueError: bad"
     assert client.keys("{workers}:x:held:*", target_nodes=RedisCluster.ALL_NODES) == []
     client.close()

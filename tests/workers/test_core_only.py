@@ -28,7 +28,7 @@ def handle(body):
 
 def core_distributions():
     """Return the distributions that the library requires without extras, and theirs."""
-    found, names = {}, ["rsmq"]
+    distributions, names = {}, ["rsmq"]
     while names:
         name = names.pop()
         for requirement in importlib.metadata.requires(name) or ():
@@ -38,15 +38,15 @@ def core_distributions():
             if "python_" in marker:
                 continue
             required = re.match(r"[\w.-]+", required)[0]
-            if required not in found:
-                found[required] = importlib.metadata.distribution(required)
+            if required not in distributions:
+                distributions[required] = importlib.metadata.distribution(required)
                 names.append(required)
-    return found
+    return distributions
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """A Python without any package but those of the core."""
+    """Create a Python with only the packages of the core."""
     folder = tmp_path_factory.mktemp("core")
     venv.create(folder, with_pip=False)
     (packages,) = folder.glob("lib/python*/site-packages")
@@ -63,11 +63,11 @@ def run(python, folder, *arguments):
         for name, value in os.environ.items()
         if not name.startswith(("RSMQ_", "COVERAGE_", "PYTHON"))
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [python, *arguments], cwd=folder, env={**environment, "HOME": str(folder)}, timeout=30,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr
+    return completed.returncode, completed.stdout, completed.stderr
 
 
 @pytest.mark.parametrize("name", ["click", "rich", "fakeredis", "prometheus_client", "pyspark"])

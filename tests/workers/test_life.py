@@ -1,4 +1,4 @@
-"""The life of a worker: start, stop, names, hooks, logs; inside threads and event loops."""
+"""The life of a worker: start, stop, names, hooks, logs; in threads and in event loops."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from rsmq.worker import (
 from rsmq.worker import worker as worker_module
 from rsmq.worker.runtime.loop import WorkerLoop
 from tests.bytecodes import signal_at
-from tests.workers.until import until
+from tests.workers.polling import wait_until
 
 
-def ours():
-    """The threads of workers."""
+def worker_threads():
+    """Return the names of the threads of workers."""
     return {each.name for each in threading.enumerate() if each.name.startswith("rsmq-")} - {
         "rsmq-watcher"
     }
@@ -49,53 +49,58 @@ def backend(request):
     return request.param
 
 
-def nothing(body): ...
+def do_nothing(body): ...
 
 
-#: Where the main thread is while it stops a worker.
-_STEPPED = ("rsmq.worker.worker", "rsmq.worker.runtime.loop", "rsmq.transport.signals", "threading")
+#: The modules whose bytecode the main thread executes while it stops a worker.
+_STEPPED_MODULES = (
+    "rsmq.worker.worker",
+    "rsmq.worker.runtime.loop",
+    "rsmq.transport.signals",
+    "threading",
+)
 
 
 # Start and stop.
 
 
-def test_ctrl_c_at_any_step_of_a_stop_leaves_a_worker_that_can_be_stopped(place):
+def test_worker_can_be_stopped_after_ctrl_c_at_any_step_of_a_stop(env):
     def interrupt():
-        time.sleep(0.005)  # in which the worker's own thread goes on
+        time.sleep(0.005)  # time for the worker's own thread to run
         raise KeyboardInterrupt
 
-    place.queues("q")
-    files = [sys.modules[name].__file__ for name in _STEPPED]
-    for number in itertools.count(1):
-        worker = place.worker()
-        worker.listener("q")(nothing)
+    env.create_queues("q")
+    files = [sys.modules[name].__file__ for name in _STEPPED_MODULES]
+    for step in itertools.count(1):
+        worker = env.create_worker()
+        worker.listener("q")(do_nothing)
         worker.start()
-        with suppress(KeyboardInterrupt), signal_at(number, *files, handler=interrupt) as came:
+        with suppress(KeyboardInterrupt), signal_at(step, *files, handler=interrupt) as was_raised:
             worker.stop()
-        again = threading.Thread(target=worker.stop, daemon=True)
-        again.start()
-        again.join(10)
-        assert not again.is_alive(), number
-        if not came:
+        second_stop = threading.Thread(target=worker.stop, daemon=True)
+        second_stop.start()
+        second_stop.join(10)
+        assert not second_stop.is_alive(), step
+        if not was_raised:
             break
-    assert number > 20
+    assert step > 20
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("where", ["wait", "start"])
-def test_a_stop_is_obeyed_whose_exception_a_destructor_swallows(
-    place, rsmq, monkeypatch, caplog, where
+def test_stop_works_when_a_destructor_swallows_the_signals_exception(
+    env, rsmq, monkeypatch, caplog, where
 ):
-    """A signal's handler may run inside one, where all that is raised is lost."""
+    """A signal handler may run inside a destructor, where every exception is discarded."""
 
     class Swallows:
         def __del__(self):
             signal.raise_signal(signal.SIGTERM)
 
     caplog.set_level(logging.INFO)
-    place.queues("q")
-    worker = place.worker(name="w")
-    worker.listener("q")(nothing)
+    env.create_queues("q")
+    worker = env.create_worker(name="w")
+    worker.listener("q")(do_nothing)
     if where == "wait":
         rsmq.run(register_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=4, dead=""))
         monkeypatch.setattr(registry, "has_died", lambda _: bool(Swallows()) and False)
@@ -109,84 +114,84 @@ def test_a_stop_is_obeyed_whose_exception_a_destructor_swallows(
     assert ("before it began" in caplog.messages[-1]) == (where == "wait")
 
 
-def test_a_worker_starts_and_stops_and_starts_again(place, rsmq):
-    place.queues("q")
-    worker = place.worker()
+def test_worker_can_be_started_again_after_a_stop(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
     got = []
     worker.listener("q")(got.append)
     for round in ("a", "b"):
         worker.start()
         rsmq.send_message("q", round)
-        until(lambda: worker.numbers.handled == 1)
+        wait_until(lambda: worker.numbers.handled == 1)
         worker.stop()
         assert worker.numbers.handled == 1
         rsmq.send_message("q", "between")
-        assert len(place.scores("q")) == 1
+        assert len(env.scores("q")) == 1
         rsmq.pop_message("q")
 
     assert got == ["a", "b"]
     assert list_workers(rsmq) == []
-    assert not place.raw.exists(f"{place.ns}:x:held:{worker.name}")
+    assert not env.raw.exists(f"{env.ns}:x:held:{worker.name}")
 
 
-def test_a_worker_is_a_context_manager(place, rsmq):
-    place.queues("q")
-    worker = place.worker()
-    worker.listener("q")(nothing)
+def test_a_worker_is_a_context_manager(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
+    worker.listener("q")(do_nothing)
     with worker as entered:
         assert entered is worker
         rsmq.send_message("q", "x")
-        until(lambda: worker.numbers.handled == 1)
+        wait_until(lambda: worker.numbers.handled == 1)
         assert len(list_workers(rsmq)) == 1
 
     assert list_workers(rsmq) == []
 
 
-def test_no_thread_is_left(place, rsmq):
-    place.queues("q", "r")
-    before = ours()
-    worker = place.worker()
-    worker.listener("q")(nothing)
+def test_stop_leaves_no_thread(env, rsmq):
+    env.create_queues("q", "r")
+    before = worker_threads()
+    worker = env.create_worker()
+    worker.listener("q")(do_nothing)
 
     @worker.listener("r")
     async def handle(body): ...
 
     worker.start()
     rsmq.publish(["q", "r"], "x")
-    until(lambda: worker.numbers.handled == 2)
-    assert {"rsmq-worker", "rsmq-tasks"} <= ours()
+    wait_until(lambda: worker.numbers.handled == 2)
+    assert {"rsmq-worker", "rsmq-tasks"} <= worker_threads()
     worker.stop()
 
-    until(lambda: ours() <= before)
+    wait_until(lambda: worker_threads() <= before)
 
 
-def test_a_worker_runs_once_at_a_time(place, rsmq):
-    place.queues("q")
-    worker = place.worker()
-    worker.listener("q")(nothing)
+def test_start_of_a_running_worker_is_refused(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
+    worker.listener("q")(do_nothing)
     worker.start()
 
     with pytest.raises(InvalidFormat) as caught:
         worker.start()
     assert caught.value.hint.startswith("It runs already")
     rsmq.send_message("q", "x")
-    until(lambda: worker.numbers.handled == 1)
+    wait_until(lambda: worker.numbers.handled == 1)
 
 
-def test_one_that_never_started_stops_at_once(place):
-    place.worker().stop()
+def test_worker_that_never_started_stops_at_once(env):
+    env.create_worker().stop()
 
 
-def test_a_stop_lets_handlers_end_and_gives_back_what_has_not_begun(place, rsmq, gate):
-    place.queues("q")
-    worker = place.worker(concurrency=2, name="w", grace=10)
+def test_stop_waits_for_running_handlers_and_releases_the_other_messages(env, rsmq, gate):
+    env.create_queues("q")
+    worker = env.create_worker(concurrency=2, name="w", grace=10)
     worker.listener("q")(lambda body: gate())
     ids = rsmq.send_messages("q", ["x"] * 5)
     worker.start()
     gate.wait_for(2)
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
-    until(lambda: worker._worker_loop._is_stopping)
+    wait_until(lambda: worker._worker_loop._is_stopping)
     time.sleep(0.05)
     assert stopping.is_alive()
     gate.open()
@@ -194,15 +199,15 @@ def test_a_stop_lets_handlers_end_and_gives_back_what_has_not_begun(place, rsmq,
 
     assert not stopping.is_alive()
     assert worker.numbers.handled == 2
-    assert sorted(place.scores("q")) == sorted(ids[2:])
-    assert all(place.due_in("q", id) <= 0 for id in ids[2:])
-    assert place.held("w") == {}
+    assert sorted(env.scores("q")) == sorted(ids[2:])
+    assert all(env.due_in("q", id) <= 0 for id in ids[2:])
+    assert env.in_flight("w") == {}
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_what_has_not_ended_within_the_grace_is_given_back_with_its_count(place, rsmq, gate, kind):
-    place.queues("q")
-    worker = place.worker(concurrency=1, name="w")
+def test_handlers_that_exceed_the_grace_period_have_their_messages_released(env, rsmq, gate, kind):
+    env.create_queues("q")
+    worker = env.create_worker(concurrency=1, name="w")
     seen = []
 
     def handle(body, message):
@@ -216,21 +221,21 @@ def test_what_has_not_ended_within_the_grace_is_given_back_with_its_count(place,
     worker.listener("q", vt=60)(later if kind == "async" else handle)
     id = rsmq.send_message("q", "x")
     worker.start()
-    until(lambda: seen)
+    wait_until(lambda: seen)
     worker.stop(0.1)
 
     assert seen[0].lease_lost
-    assert place.due_in("q", id) <= 0
-    assert place.fields("q")[f"{id}:rc"] == b"1"
+    assert env.due_in("q", id) <= 0
+    assert env.fields("q")[f"{id}:rc"] == b"1"
     assert worker.numbers.released == 1
     gate.open()
     assert rsmq.receive_message("q", vt=60).receive_count == 2
-    assert place.fields("q")[id] == b"x"
+    assert env.fields("q")[id] == b"x"
 
 
-def test_what_is_left_is_given_back_in_its_order(place, rsmq, gate):
-    place.queues("q")
-    worker = place.worker(concurrency=1)
+def test_stop_releases_messages_in_their_order(env, rsmq, gate):
+    env.create_queues("q")
+    worker = env.create_worker(concurrency=1)
     worker.listener("q", batch=100)(lambda bodies: gate())
     ids = rsmq.send_messages("q", map(str, range(50)))
     worker.start()
@@ -240,15 +245,15 @@ def test_what_is_left_is_given_back_in_its_order(place, rsmq, gate):
     assert [each.id for each in rsmq.receive_messages("q", 50)] == ids
 
 
-def test_a_handler_and_a_hook_may_ask_for_the_stop(place, rsmq):
+def test_handlers_and_hooks_can_stop_the_worker(env, rsmq):
     class Stops(Middleware):
         def after_delete(self, messages):
             worker.stop()
 
-    place.queues("q", "r")
-    worker = place.worker(middleware=[Stops()], grace=50)
-    worker.listener("q")(nothing)
-    other = place.worker(grace=50)
+    env.create_queues("q", "r")
+    worker = env.create_worker(middleware=[Stops()], grace=50)
+    worker.listener("q")(do_nothing)
+    other = env.create_worker(grace=50)
     other.listener("r")(lambda body: other.stop())
     worker.start()
     other.start()
@@ -257,18 +262,18 @@ def test_a_handler_and_a_hook_may_ask_for_the_stop(place, rsmq):
     # Long before the grace period of 50 seconds ends.
     assert worker._worker_loop.finished.wait(15)
     assert other._worker_loop.finished.wait(15)
-    assert place.empty("r")
+    assert env.is_empty("r")
     assert other.numbers.handled == 1
 
 
-def test_run_outside_the_main_thread_works_until_stop(place, rsmq):
-    place.queues("q")
-    worker = place.worker()
-    worker.listener("q")(nothing)
+def test_run_outside_the_main_thread_works_until_stop(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
+    worker.listener("q")(do_nothing)
     running = threading.Thread(target=worker.run)
     running.start()
     rsmq.send_message("q", "x")
-    until(lambda: worker.numbers.handled == 1)
+    wait_until(lambda: worker.numbers.handled == 1)
     worker.stop()
     running.join(30)
 
@@ -278,11 +283,14 @@ def test_run_outside_the_main_thread_works_until_stop(place, rsmq):
 # Names.
 
 
-def test_two_live_workers_of_a_name_are_an_error(place, rsmq):
-    place.queues("q")
-    first, second = place.worker(name="w"), place.worker(name="w", rsmq=place.client())
+def test_second_live_worker_of_a_name_is_refused(env, rsmq):
+    env.create_queues("q")
+    first, second = (
+        env.create_worker(name="w"),
+        env.create_worker(name="w", rsmq=env.create_client()),
+    )
     for worker in (first, second):
-        worker.listener("q")(nothing)
+        worker.listener("q")(do_nothing)
     first.start()
 
     with pytest.raises(WorkerExists) as caught:
@@ -291,14 +299,14 @@ def test_two_live_workers_of_a_name_are_an_error(place, rsmq):
     assert caught.value.value == "w"
     assert caught.value.hint.startswith("It says of itself: host ")
     rsmq.send_message("q", "x")
-    until(lambda: first.numbers.handled == 1)
+    wait_until(lambda: first.numbers.handled == 1)
 
 
-def test_workers_without_a_name_have_one_of_their_own(place, rsmq):
-    place.queues("q")
-    workers = [place.worker() for _ in range(3)]
+def test_workers_without_a_name_get_unique_names(env, rsmq):
+    env.create_queues("q")
+    workers = [env.create_worker() for _ in range(3)]
     for worker in workers:
-        worker.listener("q")(nothing)
+        worker.listener("q")(do_nothing)
         worker.start()
 
     names = {worker.name for worker in workers}
@@ -306,15 +314,15 @@ def test_workers_without_a_name_have_one_of_their_own(place, rsmq):
     assert {each.name for each in list_workers(rsmq)} == names
 
 
-def test_several_workers_on_one_client_share_the_work(place, rsmq):
-    place.queues("q")
-    workers = [place.worker(concurrency=2) for _ in range(3)]
+def test_several_workers_on_one_client_share_the_work(env, rsmq):
+    env.create_queues("q")
+    workers = [env.create_worker(concurrency=2) for _ in range(3)]
     got = []
     for worker in workers:
         worker.listener("q")(lambda body: got.append(body) or time.sleep(0.001))
         worker.start()
     rsmq.send_messages("q", map(str, range(300)))
-    until(lambda: place.empty("q"))
+    wait_until(lambda: env.is_empty("q"))
     for worker in workers:
         worker.stop()
 
@@ -323,16 +331,16 @@ def test_several_workers_on_one_client_share_the_work(place, rsmq):
     assert sum(worker.numbers.lost for worker in workers) == 0
 
 
-def test_a_list_of_workers_says_who_is_alive_and_what_each_holds(place, rsmq, gate, beating):
-    place.queues("q", "r")
-    worker = place.worker(name="w", concurrency=2)
+def test_list_workers_reports_liveness_and_messages_in_flight(env, rsmq, gate, fast_heartbeat):
+    env.create_queues("q", "r")
+    worker = env.create_worker(name="w", concurrency=2)
     worker.listener("q")(lambda body: gate())
-    worker.listener("r")(nothing)
+    worker.listener("r")(do_nothing)
     before_ms = time.time() * 1000
     worker.start()
     id = rsmq.send_message("q", "x")
     gate.wait_for(1)
-    info = until(lambda: next((w for w in list_workers(rsmq) if w.queues["q"]), None))
+    info = wait_until(lambda: next((w for w in list_workers(rsmq) if w.queues["q"]), None))
 
     assert (info.name, info.alive, info.queues) == ("w", True, {"q": 1, "r": 0})
     assert before_ms - 1 <= info.since_ms <= time.time() * 1000 + 1
@@ -342,42 +350,42 @@ def test_a_list_of_workers_says_who_is_alive_and_what_each_holds(place, rsmq, ga
     assert held_by(rsmq, "w") == {"q": [id]}
     assert held_by(rsmq, "nobody") == {}
     gate.open()
-    until(lambda: list_workers(rsmq)[0].handled == 1)
+    wait_until(lambda: list_workers(rsmq)[0].handled == 1)
 
 
-def test_a_worker_that_gives_no_sign_of_life_is_dead(place, rsmq):
-    place.rsmq.run(register_worker(Identity(rsmq.namespace, "w", "token"), {}, ttl=0.01, dead=""))
-    info = until(lambda: next((w for w in list_workers(rsmq) if not w.alive), None))
+def test_worker_without_heartbeat_is_dead(env, rsmq):
+    env.rsmq.run(register_worker(Identity(rsmq.namespace, "w", "token"), {}, ttl=0.01, dead=""))
+    info = wait_until(lambda: next((w for w in list_workers(rsmq) if not w.alive), None))
 
     assert (info.name, info.host, info.pid, info.queues) == ("w", "", 0, {})
 
 
-def test_what_a_dead_predecessor_held_is_handled_at_once(place, rsmq, caplog):
-    place.queues("q")
+def test_messages_in_flight_of_a_dead_predecessor_are_handled_at_once(env, rsmq, caplog):
+    env.create_queues("q")
     dead = Identity(rsmq.namespace, "w", "token")
     rsmq.run(register_worker(dead, {}, ttl=0.05, dead=""))
     want = ReceiveRequest(rsmq.namespace.queue("q"), 500_000, 1, 0, 10)
     ids = rsmq.send_messages("q", ["a", "b", "c"])
-    (taken,) = rsmq.run(receive_for_worker(dead, [want], 10))
-    assert taken.ids == ids
-    # One was handled by somebody else since: that is fenced.
-    place.raw.hincrby(f"{place.ns}:q:Q", f"{ids[2]}:rc", 1)
+    (received_batch,) = rsmq.run(receive_for_worker(dead, [want], 10))
+    assert received_batch.ids == ids
+    # Another consumer has received this one since: it is fenced.
+    env.raw.hincrby(f"{env.ns}:q:Q", f"{ids[2]}:rc", 1)
     got = []
-    worker = place.worker(name="w", concurrency=1)
+    worker = env.create_worker(name="w", concurrency=1)
     worker.listener("q")(lambda body, message: got.append((body, message.attempt)))
     worker.start()
-    until(lambda: worker.numbers.handled == 2)
+    wait_until(lambda: worker.numbers.handled == 2)
 
     assert got == [("a", 2), ("b", 2)]
-    assert place.due_in("q", ids[2]) > 400
+    assert env.due_in("q", ids[2]) > 400
     assert "worker w: its predecessor died with 2 messages, which are due again" in caplog.text
-    assert place.held("w") == {}
+    assert env.in_flight("w") == {}
 
 
-def test_one_whose_name_was_taken_stops_and_deletes_nothing(place, rsmq, gate, beating, caplog):
-    place.queues("q")
-    worker = place.worker(name="w")
-    place.failing.append(worker)
+def test_replaced_worker_stops_and_deletes_nothing(env, rsmq, gate, fast_heartbeat, caplog):
+    env.create_queues("q")
+    worker = env.create_worker(name="w")
+    env.expected_to_fail.append(worker)
     seen = []
 
     @worker.listener("q", vt=60)
@@ -388,23 +396,23 @@ def test_one_whose_name_was_taken_stops_and_deletes_nothing(place, rsmq, gate, b
     id = rsmq.send_message("q", "x")
     worker.start()
     gate.wait_for(1)
-    place.raw.hset(f"{place.ns}:x:held:w", "", "another")
+    env.raw.hset(f"{env.ns}:x:held:w", "", "another")
     assert worker._worker_loop.finished.wait(30)
     assert isinstance(worker._worker_loop.failure, WorkerReplaced)
     assert seen[0].lease_lost
     gate.open()
     worker.stop()
 
-    assert place.fields("q")[id] == b"x"
+    assert env.fields("q")[id] == b"x"
     assert "worker w stops: Another worker has this name now." in caplog.text
 
 
 # Inside an event loop.
 
 
-def test_a_worker_inside_a_running_loop_runs_its_async_handlers_there(place, rsmq):
-    place.queues("q", "r")
-    worker = place.worker()
+def test_run_async_runs_async_handlers_in_the_callers_loop(env, rsmq):
+    env.create_queues("q", "r")
+    worker = env.create_worker()
     loops, threads = [], []
 
     @worker.listener("q")
@@ -429,18 +437,18 @@ def test_a_worker_inside_a_running_loop_runs_its_async_handlers_there(place, rsm
     assert list_workers(rsmq) == []
 
 
-def test_a_cancellation_gives_running_handlers_their_grace(place, rsmq):
-    place.queues("q")
-    worker = place.worker(grace=5)
+def test_cancelled_run_async_gives_running_handlers_their_grace_period(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker(grace=5)
     ended = []
 
     async def main():
-        inside, go_on = asyncio.Event(), asyncio.Event()
+        inside, may_return = asyncio.Event(), asyncio.Event()
 
         @worker.listener("q")
         async def handle(body):
             inside.set()
-            await go_on.wait()
+            await may_return.wait()
             ended.append(body)
 
         running = asyncio.create_task(worker.run_async())
@@ -449,20 +457,20 @@ def test_a_cancellation_gives_running_handlers_their_grace(place, rsmq):
         running.cancel()
         await asyncio.sleep(0.05)
         assert not running.done()
-        go_on.set()
+        may_return.set()
         with pytest.raises(asyncio.CancelledError):
             await running
 
     asyncio.run(main())
 
     assert ended == ["x"]
-    assert place.empty("q")
+    assert env.is_empty("q")
 
 
-def test_run_async_ends_when_the_worker_is_stopped(place, rsmq):
-    place.queues("q")
-    worker = place.worker()
-    worker.listener("q")(nothing)
+def test_run_async_ends_when_the_worker_is_stopped(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
+    worker.listener("q")(do_nothing)
 
     async def main():
         running = asyncio.create_task(worker.run_async())
@@ -474,31 +482,31 @@ def test_run_async_ends_when_the_worker_is_stopped(place, rsmq):
     asyncio.run(main())
 
 
-def test_run_async_raises_what_start_raises(place):
-    worker = place.worker()
-    worker.listener("none")(nothing)
+def test_run_async_raises_what_start_raises(env):
+    worker = env.create_worker()
+    worker.listener("none")(do_nothing)
 
     with pytest.raises(Exception, match="Queue not found"):
         asyncio.run(worker.run_async())
 
 
-def test_run_async_leaves_a_worker_alone_that_runs_already(place, rsmq):
-    place.queues("q")
-    worker = place.worker()
-    worker.listener("q")(nothing)
+def test_run_async_of_a_running_worker_is_refused(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
+    worker.listener("q")(do_nothing)
     worker.start()
 
     with pytest.raises(InvalidFormat):
         asyncio.run(worker.run_async())
     rsmq.send_message("q", "x")
-    until(lambda: worker.numbers.handled == 1)
+    wait_until(lambda: worker.numbers.handled == 1)
 
 
-def test_a_worker_that_is_cancelled_while_it_starts_does_not_run_on(place, rsmq):
-    place.queues("q")
+def test_worker_cancelled_during_its_start_does_not_run(env, rsmq):
+    env.create_queues("q")
     rsmq.run(register_worker(Identity(rsmq.namespace, "w", "t"), {}, ttl=0.5, dead=""))
-    worker = place.worker(name="w")
-    worker.listener("q")(nothing)
+    worker = env.create_worker(name="w")
+    worker.listener("q")(do_nothing)
 
     async def main():
         running = asyncio.create_task(worker.run_async())
@@ -516,8 +524,8 @@ def test_a_worker_that_is_cancelled_while_it_starts_does_not_run_on(place, rsmq)
 # Hooks.
 
 
-def shown(noted):
-    """What was noted, with messages as their bodies."""
+def shown_calls(hook_recorder):
+    """Return the recorded hook calls, with messages replaced by their bodies."""
 
     def show(value):
         if isinstance(value, list | tuple):
@@ -526,18 +534,18 @@ def shown(noted):
             return type(value).__name__
         return getattr(value, "body", value)
 
-    return [(hook, *map(show, args)) for hook, *args in noted.seen]
+    return [(hook, *map(show, args)) for hook, *args in hook_recorder.calls]
 
 
-def test_the_hooks_in_the_life_of_a_message_that_is_handled(place, rsmq, noted):
-    place.queues("q")
-    worker = place.worker(middleware=[noted])
-    worker.listener("q")(nothing)
+def test_hooks_of_a_handled_message(env, rsmq, hook_recorder):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[hook_recorder])
+    worker.listener("q")(do_nothing)
     rsmq.send_message("q", "x")
     worker.start()
-    until(lambda: worker.numbers.handled == 1)
+    wait_until(lambda: worker.numbers.handled == 1)
     worker.stop()
-    seen = [each for each in shown(noted) if each[0] != "before_receive"]
+    seen = [each for each in shown_calls(hook_recorder) if each[0] != "before_receive"]
     seconds = seen[3][-1]
 
     assert seen == [
@@ -551,13 +559,13 @@ def test_the_hooks_in_the_life_of_a_message_that_is_handled(place, rsmq, noted):
         ("after_stop", worker),
     ]
     assert seconds >= 0
-    assert ("before_receive", ["q"]) in shown(noted)
-    assert shown(noted)[1] == ("before_receive", ["q"])
+    assert ("before_receive", ["q"]) in shown_calls(hook_recorder)
+    assert shown_calls(hook_recorder)[1] == ("before_receive", ["q"])
 
 
-def test_the_hooks_in_the_life_of_one_that_is_retried_and_dies(place, rsmq, noted):
-    place.queues("q", "dead")
-    worker = place.worker(middleware=[noted])
+def test_hooks_of_a_message_that_is_retried_and_dead_lettered(env, rsmq, hook_recorder):
+    env.create_queues("q", "dead")
+    worker = env.create_worker(middleware=[hook_recorder])
 
     @worker.listener("q", max_retries=1, backoff=0, dead_letter_queue="dead")
     def handle(body):
@@ -565,11 +573,11 @@ def test_the_hooks_in_the_life_of_one_that_is_retried_and_dies(place, rsmq, note
 
     rsmq.send_message("q", "x")
     worker.start()
-    until(lambda: worker.numbers.dead == 1)
+    wait_until(lambda: worker.numbers.dead == 1)
     worker.stop()
     seen = [
         each[:-1] if each[0] == "after_handle" else each
-        for each in shown(noted)
+        for each in shown_calls(hook_recorder)
         if each[0] not in {"before_receive", "before_start", "before_stop", "after_stop"}
     ]
 
@@ -588,9 +596,9 @@ def test_the_hooks_in_the_life_of_one_that_is_retried_and_dies(place, rsmq, note
     ]
 
 
-def test_the_hooks_of_one_that_is_dropped_and_of_what_is_given_back(place, rsmq, noted, gate):
-    place.queues("q")
-    worker = place.worker(middleware=[noted], concurrency=1)
+def test_hooks_of_dropped_and_released_messages(env, rsmq, hook_recorder, gate):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[hook_recorder], concurrency=1)
 
     @worker.listener("q", batch=2)
     def handle(bodies, messages):
@@ -600,9 +608,11 @@ def test_the_hooks_of_one_that_is_dropped_and_of_what_is_given_back(place, rsmq,
 
     rsmq.send_message("q", "drop")
     worker.start()
-    until(lambda: worker.numbers.dropped == 1)
-    assert shown(noted)[-1] != ("before_receive", ["none"])
-    dropped = [each for each in shown(noted) if "delete" in each[0] or "drop" in each[0]]
+    wait_until(lambda: worker.numbers.dropped == 1)
+    assert shown_calls(hook_recorder)[-1] != ("before_receive", ["none"])
+    dropped = [
+        each for each in shown_calls(hook_recorder) if "delete" in each[0] or "drop" in each[0]
+    ]
     rsmq.send_messages("q", ["a", "b"])
     gate.wait_for(1)
     worker.stop(0)
@@ -612,9 +622,13 @@ def test_the_hooks_of_one_that_is_dropped_and_of_what_is_given_back(place, rsmq,
         ("after_delete", ["drop"]),
         ("after_drop", "drop", "discarded by its handler: old", "Discard"),
     ]
-    names = [each[0] for each in shown(noted)]
-    assert noted.of("after_release")[-1][0] == "q"
-    assert sum(count for _, count in noted.of("after_release")) == worker.numbers.released >= 1
+    names = [each[0] for each in shown_calls(hook_recorder)]
+    assert hook_recorder.calls_of("after_release")[-1][0] == "q"
+    assert (
+        sum(count for _, count in hook_recorder.calls_of("after_release"))
+        == worker.numbers.released
+        >= 1
+    )
     assert names.index("before_stop") < names.index("lease_lost") < names.index("after_stop")
 
 
@@ -623,19 +637,19 @@ def test_the_hooks_of_one_that_is_dropped_and_of_what_is_given_back(place, rsmq,
     [(Discard(), "dropped"), (DeadLetter("no"), "dead"), (Retry(after=500), "retried")],
 )
 @pytest.mark.parametrize("batch", [None, 5])
-def test_a_middleware_may_refuse_a_message_before_its_handler(place, rsmq, error, number, batch):
+def test_a_middleware_may_refuse_a_message_before_its_handler(env, rsmq, error, number, batch):
     class Refuses(Middleware):
         def before_handle(self, message):
             if message.body == "bad":
                 raise error
 
-    place.queues("q", "dead")
-    worker = place.worker(middleware=[Refuses()])
+    env.create_queues("q", "dead")
+    worker = env.create_worker(middleware=[Refuses()])
     got = []
     worker.listener("q", dead_letter_queue="dead", batch=batch)(got.append)
     rsmq.send_messages("q", ["bad", "good"])
     worker.start()
-    until(lambda: worker.numbers.handled == 1 and getattr(worker.numbers, number) == 1)
+    wait_until(lambda: worker.numbers.handled == 1 and getattr(worker.numbers, number) == 1)
 
     assert got == (["good"] if batch is None else [["good"]])
 
@@ -643,13 +657,13 @@ def test_a_middleware_may_refuse_a_message_before_its_handler(place, rsmq, error
 HOOKS = [name for name in vars(Middleware) if not name.startswith("_") and name != "before_handle"]
 
 
-def test_hooks_that_raise_are_logged_and_harm_nobody(place, rsmq, caplog):
+def test_hooks_that_raise_are_logged_and_change_nothing(env, rsmq, caplog):
     def fails(self, *args):
         raise ZeroDivisionError
 
     middleware = type("Fails", (Middleware,), dict.fromkeys(HOOKS, fails))()
-    place.queues("q", "dead")
-    worker = place.worker(middleware=[middleware])
+    env.create_queues("q", "dead")
+    worker = env.create_worker(middleware=[middleware])
 
     @worker.listener("q", max_retries=1, backoff=0, dead_letter_queue="dead")
     def handle(body):
@@ -658,7 +672,7 @@ def test_hooks_that_raise_are_logged_and_harm_nobody(place, rsmq, caplog):
 
     rsmq.send_messages("q", ["bad", "good"])
     worker.start()
-    until(lambda: worker.numbers.handled == 1 and worker.numbers.dead == 1)
+    wait_until(lambda: worker.numbers.handled == 1 and worker.numbers.dead == 1)
     worker.stop()
 
     assert [record.levelname for record in caplog.records].count("CRITICAL") == 0
@@ -667,7 +681,7 @@ def test_hooks_that_raise_are_logged_and_harm_nobody(place, rsmq, caplog):
     )
 
 
-def test_a_middleware_that_is_added_later_comes_after_the_others(place, rsmq):
+def test_a_middleware_that_is_added_later_comes_after_the_others(env, rsmq):
     order = []
 
     class First(Middleware):
@@ -678,23 +692,23 @@ def test_a_middleware_that_is_added_later_comes_after_the_others(place, rsmq):
         def before_handle(self, message):
             order.append("second")
 
-    place.queues("q")
-    worker = place.worker(middleware=[First()])
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[First()])
     worker.use(Second())
-    worker.listener("q")(nothing)
+    worker.listener("q")(do_nothing)
     worker.start()
     rsmq.send_message("q", "x")
-    until(lambda: worker.numbers.handled == 1)
+    wait_until(lambda: worker.numbers.handled == 1)
 
     assert order == ["first", "second"]
 
 
-# The message of the moment, and logs.
+# The current message, and logs.
 
 
-def test_the_message_of_the_moment_is_known_in_the_handler_and_nowhere_else(place, rsmq):
-    place.queues("q", "r", "b")
-    worker = place.worker()
+def test_current_message_is_set_only_in_its_handler(env, rsmq):
+    env.create_queues("q", "r", "b")
+    worker = env.create_worker()
     seen = {}
     worker.listener("q")(lambda body: seen.update(q=current_message()))
 
@@ -711,7 +725,7 @@ def test_the_message_of_the_moment_is_known_in_the_handler_and_nowhere_else(plac
     worker.listener("b", batch=2)(lambda bodies: seen.update(b=current_message()))
     worker.start()
     ids = rsmq.publish(["q", "r", "b"], "x")
-    until(lambda: worker.numbers.handled == 3)
+    wait_until(lambda: worker.numbers.handled == 3)
 
     assert current_message() is None
     assert (seen["q"].id, seen["q"].queue, seen["q"].attempt) == (ids["q"], "q", 1)
@@ -719,9 +733,9 @@ def test_the_message_of_the_moment_is_known_in_the_handler_and_nowhere_else(plac
     assert seen["b"] is None
 
 
-def test_tasks_at_once_each_have_their_own_message(place, rsmq):
-    place.queues("q")
-    worker = place.worker(concurrency=50)
+def test_concurrent_tasks_have_their_own_current_message(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker(concurrency=50)
     seen = []
 
     @worker.listener("q")
@@ -731,21 +745,21 @@ def test_tasks_at_once_each_have_their_own_message(place, rsmq):
 
     ids = rsmq.send_messages("q", ["x"] * 50)
     worker.start()
-    until(lambda: worker.numbers.handled == 50)
+    wait_until(lambda: worker.numbers.handled == 50)
 
     assert sorted(seen) == sorted((id, id) for id in ids)
 
 
-def test_lines_of_handlers_have_the_message_and_can_be_json(place, rsmq):
+def test_log_lines_of_handlers_have_message_fields_and_can_be_json(env, rsmq):
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.addFilter(MessageFilter())
     handler.setFormatter(JSONLines())
-    log = logging.getLogger(f"app.{place.ns}")
+    log = logging.getLogger(f"app.{env.ns}")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
-    place.queues("q")
-    worker = place.worker()
+    env.create_queues("q")
+    worker = env.create_worker()
 
     @worker.listener("q")
     def handle(body):
@@ -757,7 +771,7 @@ def test_lines_of_handlers_have_the_message_and_can_be_json(place, rsmq):
 
     worker.start()
     id = rsmq.send_message("q", "it")
-    until(lambda: worker.numbers.handled == 1)
+    wait_until(lambda: worker.numbers.handled == 1)
     log.warning("outside")
     about, no_good, outside = map(json.loads, stream.getvalue().splitlines())
 
@@ -773,7 +787,7 @@ def test_lines_of_handlers_have_the_message_and_can_be_json(place, rsmq):
     assert set(outside) == {"time", "level", "logger", "text"}
 
 
-def test_fields_that_a_record_has_are_kept_and_missing_ones_are_empty():
+def test_message_filter_keeps_existing_fields_and_sets_missing_ones_empty():
     record = logging.makeLogRecord({"queue": "mine"})
 
     assert MessageFilter().filter(record)
@@ -781,9 +795,9 @@ def test_fields_that_a_record_has_are_kept_and_missing_ones_are_empty():
     assert logging.Formatter("%(queue)s/%(message_id)s/%(message)s").format(record) == "mine//"
 
 
-def test_every_message_has_lines_when_details_are_asked_for(place, rsmq, caplog):
-    place.queues("q")
-    worker = place.worker(middleware=[DetailedLogging()])
+def test_detailed_logging_logs_every_message(env, rsmq, caplog):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[DetailedLogging()])
 
     @worker.listener("q", backoff=500)
     def handle(body):
@@ -793,7 +807,7 @@ def test_every_message_has_lines_when_details_are_asked_for(place, rsmq, caplog)
     with caplog.at_level(logging.DEBUG, "rsmq.worker"):
         good, bad = rsmq.send_messages("q", ["good", "bad"])
         worker.start()
-        until(lambda: worker.numbers.handled == 1 and worker.numbers.retried == 1)
+        wait_until(lambda: worker.numbers.handled == 1 and worker.numbers.retried == 1)
         worker.stop()
     lines = [r.getMessage() for r in caplog.records if r.levelno == logging.DEBUG]
 
@@ -802,9 +816,9 @@ def test_every_message_has_lines_when_details_are_asked_for(place, rsmq, caplog)
     assert any("messages received" in line for line in lines)
 
 
-def test_numbers_are_what_happened(place, rsmq):
-    place.queues("q", "dead")
-    worker = place.worker()
+def test_numbers_count_all_outcomes(env, rsmq):
+    env.create_queues("q", "dead")
+    worker = env.create_worker()
     errors = {"d": Discard(), "x": DeadLetter("x"), "r": Retry(after=500), "v": ValueError("v")}
 
     @worker.listener("q", dead_letter_queue="dead", backoff=500)
@@ -814,8 +828,8 @@ def test_numbers_are_what_happened(place, rsmq):
 
     rsmq.send_messages("q", [*errors, "fine", "fine"])
     worker.start()
-    until(lambda: worker.numbers.handled == 2 and worker.numbers.retried == 2)
-    until(lambda: worker.numbers.dead == worker.numbers.dropped == 1)
+    wait_until(lambda: worker.numbers.handled == 2 and worker.numbers.retried == 2)
+    wait_until(lambda: worker.numbers.dead == worker.numbers.dropped == 1)
     worker.stop()
 
     assert str(worker.numbers) == (
@@ -823,9 +837,9 @@ def test_numbers_are_what_happened(place, rsmq):
     )
 
 
-def test_a_message_that_travels_to_another_process_is_a_receipt_still(place, rsmq):
-    place.queues("q")
-    worker = place.worker()
+def test_pickled_message_is_still_a_receipt(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
     got = []
 
     @worker.listener("q", codec=JSON, vt=60)
@@ -835,7 +849,7 @@ def test_a_message_that_travels_to_another_process_is_a_receipt_still(place, rsm
 
     worker.start()
     id = rsmq.send_message("q", {"a": 1}, codec=JSON)
-    until(lambda: worker.numbers.handled == 1)
+    wait_until(lambda: worker.numbers.handled == 1)
 
     (message,) = got
     assert isinstance(message, Message)
@@ -844,24 +858,26 @@ def test_a_message_that_travels_to_another_process_is_a_receipt_still(place, rsm
 
 
 @pytest.mark.parametrize("hook", ["after_handle", "after_receive", "after_delete"])
-def test_a_hook_that_would_end_the_program_is_logged_like_any_other(place, rsmq, hook):
+def test_system_exit_in_a_hook_is_logged(env, rsmq, hook):
     def ends(self, *args):
         raise SystemExit
 
-    place.queues("q")
-    worker = place.worker(middleware=[type("Ends", (Middleware,), {hook: ends})()], concurrency=1)
-    worker.listener("q")(nothing)
+    env.create_queues("q")
+    worker = env.create_worker(
+        middleware=[type("Ends", (Middleware,), {hook: ends})()], concurrency=1
+    )
+    worker.listener("q")(do_nothing)
     worker.start()
     rsmq.send_messages("q", ["a", "b", "c"])
-    until(lambda: worker.numbers.handled == 3, 3)
+    wait_until(lambda: worker.numbers.handled == 3, 3)
 
-    assert place.empty("q")
+    assert env.is_empty("q")
     assert not worker._worker_loop.finished.is_set()
 
 
-def test_a_batch_that_runs_too_long_is_counted_and_tried_again_by_message(place, rsmq, beating):
-    place.queues("q")
-    worker = place.worker(concurrency=1)
+def test_batch_over_max_runtime_is_counted_and_retried_per_message(env, rsmq, fast_heartbeat):
+    env.create_queues("q")
+    worker = env.create_worker(concurrency=1)
 
     @worker.listener("q", batch=3, max_runtime=0.05, backoff=500)
     async def handle(bodies):
@@ -869,28 +885,28 @@ def test_a_batch_that_runs_too_long_is_counted_and_tried_again_by_message(place,
 
     ids = rsmq.send_messages("q", ["a", "b", "c"])
     worker.start()
-    until(lambda: worker.numbers.retried == 3)
+    wait_until(lambda: worker.numbers.retried == 3)
 
     assert worker.numbers.hung == worker.numbers.failed == 3
-    assert all(place.due_in("q", id) > 495 for id in ids)
+    assert all(env.due_in("q", id) > 495 for id in ids)
 
 
-def test_run_refuses_a_worker_that_runs_already_and_leaves_it_alone(place, rsmq):
-    place.queues("q")
-    worker = place.worker()
-    done = []
-    worker.listener("q")(done.append)
+def test_run_of_a_running_worker_is_refused(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
+    bodies = []
+    worker.listener("q")(bodies.append)
     worker.start()
     with pytest.raises(InvalidFormat, match="worker"):
         worker.run()
     rsmq.send_message("q", "x")
 
-    until(lambda: done == ["x"])
+    wait_until(lambda: bodies == ["x"])
 
 
-def test_a_start_that_fails_late_leaves_nothing_behind(place, rsmq, monkeypatch):
-    place.queues("q")
-    worker = place.worker(name="w")
+def test_start_that_fails_late_leaves_nothing(env, rsmq, monkeypatch):
+    env.create_queues("q")
+    worker = env.create_worker(name="w")
     worker.listener("q")(lambda body: None)
 
     def refused(*_):
@@ -908,14 +924,14 @@ def test_a_start_that_fails_late_leaves_nothing_behind(place, rsmq, monkeypatch)
 
 @pytest.mark.parametrize("hook", ["before_start", "before_handle", "after_handle", "after_delete"])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_stop_in_a_hook_only_asks_for_it(place, rsmq, hook, is_async):
-    place.queues("q")
+def test_stop_in_a_hook_returns_at_once(env, rsmq, hook, is_async):
+    env.create_queues("q")
 
     class Stopping(Middleware):
         pass
 
     setattr(Stopping, hook, lambda self, *_: worker.stop())
-    worker = place.worker(middleware=[Stopping()], grace=10)
+    worker = env.create_worker(middleware=[Stopping()], grace=10)
 
     async def handle(body):
         pass
@@ -923,25 +939,25 @@ def test_stop_in_a_hook_only_asks_for_it(place, rsmq, hook, is_async):
     worker.listener("q")(handle if is_async else lambda body: None)
     id = rsmq.send_message("q", "x")
     worker.start()
-    until(worker._worker_loop.finished.is_set)
+    wait_until(worker._worker_loop.finished.is_set)
 
     assert worker.numbers.lost == 0
     if hook == "before_start":
-        assert place.fields("q").keys() & {id, f"{id}:rc"} == {id}
+        assert env.fields("q").keys() & {id, f"{id}:rc"} == {id}
     else:
         assert worker.numbers.handled == 1
-        assert id not in place.fields("q")
+        assert id not in env.fields("q")
 
 
-def test_a_stop_that_comes_while_the_worker_begins_is_obeyed(place, rsmq):
-    place.queues("q")
+def test_stop_during_start_stops_the_worker(env, rsmq):
+    env.create_queues("q")
     other = Identity(rsmq.namespace, "w", "other")
     rsmq.run(register_worker(other, {}, ttl=0.6, dead=""))
-    worker = place.worker(name="w")
+    worker = env.create_worker(name="w")
     worker.listener("q")(lambda body: None)
     running = threading.Thread(target=worker.run)
     running.start()
-    until(lambda: worker._is_starting)
+    wait_until(lambda: worker._is_starting)
     worker.stop()
     running.join(10)
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told, after programs whose numbers are known."""
+"""The metrics that Prometheus reads, after programs with known numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rsmq import BYTES, JSON, metrics
 from rsmq.metrics import Metrics, serve
 from rsmq.worker import DeadLetter, Discard, Middleware, Retry, event_payload
 from tests.servers import free_port
-from tests.workers.until import until
+from tests.workers.polling import wait_until
 
 
 @pytest.fixture
@@ -25,17 +25,17 @@ def registry():
 
 
 @pytest.fixture
-def fresh(monkeypatch):
-    """Queues are read each time."""
+def without_cache(monkeypatch):
+    """Read queues at each scrape, without the cache."""
     monkeypatch.setattr(metrics, "FRESH_SECONDS", 0)
 
 
-def told(registry, name, **labels):
+def sample_value(registry, name, **labels):
     return registry.get_sample_value(f"rsmq_{name}", labels)
 
 
 def samples(registry):
-    """All that is told, but for when the counters were made."""
+    """Return the name and labels of all samples, except the creation times of counters."""
     return [
         (sample.name, tuple(sorted(sample.labels.items())))
         for family in registry.collect()
@@ -44,9 +44,9 @@ def samples(registry):
     ]
 
 
-def test_all_that_happens_is_counted_by_queue(place, rsmq, registry):
-    place.queues("q", "other", "dead")
-    worker = place.worker(middleware=[Metrics(registry)])
+def test_all_outcomes_are_counted_by_queue(env, rsmq, registry):
+    env.create_queues("q", "other", "dead")
+    worker = env.create_worker(middleware=[Metrics(registry)])
     errors = {"discard": Discard(), "dead": DeadLetter("no"), "retry": Retry(after=500)}
 
     @worker.listener("q", dead_letter_queue="dead", backoff=500)
@@ -63,60 +63,58 @@ def test_all_that_happens_is_counted_by_queue(place, rsmq, registry):
     rsmq.send_messages("q", [*errors, "value", "fine", "fine", "fine"])
     rsmq.send_message("other", "x")
     worker.start()
-    until(lambda: worker.numbers.handled == 4 and worker.numbers.retried == 2)
-    until(lambda: worker.numbers.dead == worker.numbers.dropped == 1)
+    wait_until(lambda: worker.numbers.handled == 4 and worker.numbers.retried == 2)
+    wait_until(lambda: worker.numbers.dead == worker.numbers.dropped == 1)
     worker.stop()
 
-    assert told(registry, "messages_received_total", queue="q") == 7
-    assert told(registry, "messages_handled_total", queue="q") == 3
-    assert told(registry, "messages_retried_total", queue="q") == 2
-    assert told(registry, "messages_dead_lettered_total", queue="q", target="dead") == 1
-    assert told(registry, "messages_dropped_total", queue="q") == 1
+    assert sample_value(registry, "messages_received_total", queue="q") == 7
+    assert sample_value(registry, "messages_handled_total", queue="q") == 3
+    assert sample_value(registry, "messages_retried_total", queue="q") == 2
+    assert sample_value(registry, "messages_dead_lettered_total", queue="q", target="dead") == 1
+    assert sample_value(registry, "messages_dropped_total", queue="q") == 1
     assert {
-        kind: told(registry, "messages_failed_total", queue="q", exception=kind)
+        kind: sample_value(registry, "messages_failed_total", queue="q", exception=kind)
         for kind in ("ValueError", "Retry", "DeadLetter", "Discard")
     } == {"ValueError": 1, "Retry": 1, "DeadLetter": 1, "Discard": None}
-    assert told(registry, "messages_handled_total", queue="other") == 1
-    assert told(registry, "handler_seconds_count", queue="q") == 7
-    assert told(registry, "handler_seconds_count", queue="other") == 1
-    assert 0.02 <= told(registry, "handler_seconds_sum", queue="other") < 1
-    assert told(registry, "handler_seconds_bucket", queue="other", le="0.01") == 0
-    assert told(registry, "handler_seconds_bucket", queue="other", le="+Inf") == 1
-    assert told(registry, "handlers_running", queue="q") == 0
+    assert sample_value(registry, "messages_handled_total", queue="other") == 1
+    assert sample_value(registry, "handler_seconds_count", queue="q") == 7
+    assert sample_value(registry, "handler_seconds_count", queue="other") == 1
+    assert 0.02 <= sample_value(registry, "handler_seconds_sum", queue="other") < 1
+    assert sample_value(registry, "handler_seconds_bucket", queue="other", le="0.01") == 0
+    assert sample_value(registry, "handler_seconds_bucket", queue="other", le="+Inf") == 1
+    assert sample_value(registry, "handlers_running", queue="q") == 0
 
 
-def test_messages_that_can_not_be_handled_have_failed_and_leave_no_handler_running(
-    place, rsmq, registry
-):
+def test_messages_without_a_handler_call_count_as_failed(env, rsmq, registry):
     class Refuses(Middleware):
         def before_handle(self, message):
             if message.raw == b'"refused:1"':
                 raise ValueError
 
-    place.queues("q", "dead", "lost")
-    worker = place.worker(middleware=[Refuses(), Metrics(registry)])
+    env.create_queues("q", "dead", "lost")
+    worker = env.create_worker(middleware=[Refuses(), Metrics(registry)])
     worker.router(
         "q", by=event_payload, codec=JSON, dead_letter_queue="dead", unroutable="lost", backoff=500
     ).on("a", "refused")(lambda payload: None)
     rsmq.send_messages("q", [b"{", b'"b:1"', b'"a:1"', b'"refused:1"'], codec=BYTES)
     worker.start()
-    until(lambda: worker.numbers.dead == 2 and worker.numbers.handled == 1)
-    until(lambda: worker.numbers.retried == 1)
+    wait_until(lambda: worker.numbers.dead == 2 and worker.numbers.handled == 1)
+    wait_until(lambda: worker.numbers.retried == 1)
     worker.stop()
 
-    assert told(registry, "handlers_running", queue="q") == 0
-    assert told(registry, "messages_handled_total", queue="q") == 1
+    assert sample_value(registry, "handlers_running", queue="q") == 0
+    assert sample_value(registry, "messages_handled_total", queue="q") == 1
     assert {
-        kind: told(registry, "messages_failed_total", queue="q", exception=kind)
+        kind: sample_value(registry, "messages_failed_total", queue="q", exception=kind)
         for kind in ("BodyNotDecodable", "Unroutable", "ValueError")
     } == {"BodyNotDecodable": 1, "Unroutable": 1, "ValueError": 1}
-    assert told(registry, "messages_dead_lettered_total", queue="q", target="dead") == 1
-    assert told(registry, "messages_dead_lettered_total", queue="q", target="lost") == 1
+    assert sample_value(registry, "messages_dead_lettered_total", queue="q", target="dead") == 1
+    assert sample_value(registry, "messages_dead_lettered_total", queue="q", target="lost") == 1
 
 
-def test_batches_are_counted_by_message(place, rsmq, registry):
-    place.queues("q")
-    worker = place.worker(middleware=[Metrics(registry)], concurrency=1)
+def test_batches_are_counted_per_message(env, rsmq, registry):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry)], concurrency=1)
 
     @worker.listener("q", batch=10, backoff=500)
     def handle(bodies, messages):
@@ -124,36 +122,36 @@ def test_batches_are_counted_by_message(place, rsmq, registry):
 
     rsmq.send_messages("q", ["x"] * 5)
     worker.start()
-    until(lambda: worker.numbers.handled == 4 and worker.numbers.retried == 1)
+    wait_until(lambda: worker.numbers.handled == 4 and worker.numbers.retried == 1)
     worker.stop()
 
-    assert told(registry, "messages_received_total", queue="q") == 5
-    assert told(registry, "messages_handled_total", queue="q") == 4
-    assert told(registry, "messages_failed_total", queue="q", exception="ValueError") == 1
-    assert told(registry, "handlers_running", queue="q") == 0
+    assert sample_value(registry, "messages_received_total", queue="q") == 5
+    assert sample_value(registry, "messages_handled_total", queue="q") == 4
+    assert sample_value(registry, "messages_failed_total", queue="q", exception="ValueError") == 1
+    assert sample_value(registry, "handlers_running", queue="q") == 0
 
 
-def test_what_was_given_back_and_lost_is_counted(place, rsmq, registry, gate):
-    place.queues("q")
-    worker = place.worker(middleware=[Metrics(registry)], concurrency=1)
+def test_released_messages_and_lost_leases_are_counted(env, rsmq, registry, gate):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry)], concurrency=1)
     worker.listener("q", batch=3)(lambda bodies: gate())
     rsmq.send_messages("q", ["x"] * 3)
     worker.start()
     gate.wait_for(1)
-    assert told(registry, "handlers_running", queue="q") == 3
+    assert sample_value(registry, "handlers_running", queue="q") == 3
     worker.stop(0)
 
-    assert told(registry, "messages_released_total", queue="q") == 3
-    assert told(registry, "leases_lost_total", queue="q") == 3
+    assert sample_value(registry, "messages_released_total", queue="q") == 3
+    assert sample_value(registry, "leases_lost_total", queue="q") == 3
     gate.open()
-    until(lambda: told(registry, "handlers_running", queue="q") == 0)
+    wait_until(lambda: sample_value(registry, "handlers_running", queue="q") == 0)
 
 
-def test_a_handler_that_hangs_and_its_next_attempt_are_each_counted_once(
-    place, rsmq, registry, gate, beating
+def test_hung_handler_and_its_next_attempt_are_counted_once_each(
+    env, rsmq, registry, gate, fast_heartbeat
 ):
-    place.queues("q")
-    worker = place.worker(middleware=[Metrics(registry)], concurrency=1)
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry)], concurrency=1)
     calls = []
 
     @worker.listener("q", vt=0.2, max_runtime=0.05, backoff=0)
@@ -164,77 +162,81 @@ def test_a_handler_that_hangs_and_its_next_attempt_are_each_counted_once(
 
     rsmq.send_message("q", "x")
     worker.start()
-    until(lambda: worker.numbers.handled == 1)
+    wait_until(lambda: worker.numbers.handled == 1)
     gate.open()
-    until(lambda: gate.passed == 1)
+    wait_until(lambda: gate.passed == 1)
     worker.stop()
 
-    assert told(registry, "messages_failed_total", queue="q", exception="HandlerTimedOut") == 1
-    until(lambda: told(registry, "handlers_running", queue="q") == 0)
+    assert (
+        sample_value(registry, "messages_failed_total", queue="q", exception="HandlerTimedOut") == 1
+    )
+    wait_until(lambda: sample_value(registry, "handlers_running", queue="q") == 0)
 
 
-def test_queues_are_told_as_they_stand(place, rsmq, registry, fresh):
-    place.queues("q")
-    worker = place.worker(middleware=[Metrics(registry)])
+def test_queue_gauges_show_the_current_state(env, rsmq, registry, without_cache):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry)])
     started = threading.Event()
     worker.listener("q", backoff=500)(lambda body: started.set() or 1 / 0)
     rsmq.send_message("q", "fails")
     worker.start()
-    until(lambda: worker.numbers.retried == 1)
+    wait_until(lambda: worker.numbers.retried == 1)
     rsmq.pause_queue("q")
     rsmq.send_message("q", "later", delay=100)
     old = rsmq.send_message("q", "x", delay=200)
 
-    assert told(registry, "queue_messages", queue="q") == 3
-    assert told(registry, "queue_visible", queue="q") == 0
-    assert told(registry, "queue_hidden", queue="q") == 3
-    assert told(registry, "queue_in_flight", queue="q") == 1
-    assert 0 <= told(registry, "queue_oldest_seconds", queue="q") < 20
+    assert sample_value(registry, "queue_messages", queue="q") == 3
+    assert sample_value(registry, "queue_visible", queue="q") == 0
+    assert sample_value(registry, "queue_hidden", queue="q") == 3
+    assert sample_value(registry, "queue_in_flight", queue="q") == 1
+    assert 0 <= sample_value(registry, "queue_oldest_seconds", queue="q") < 20
     worker.stop()
-    assert told(registry, "queue_messages", queue="q") is None
+    assert sample_value(registry, "queue_messages", queue="q") is None
     assert old
 
 
-def test_an_empty_queue_has_no_oldest_message(place, rsmq, registry, fresh):
-    place.queues("q")
-    worker = place.worker(middleware=[Metrics(registry)])
+def test_an_empty_queue_has_no_oldest_message(env, rsmq, registry, without_cache):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry)])
     worker.listener("q")(lambda body: None)
     worker.start()
 
-    assert told(registry, "queue_messages", queue="q") == 0
-    assert told(registry, "queue_oldest_seconds", queue="q") == 0
+    assert sample_value(registry, "queue_messages", queue="q") == 0
+    assert sample_value(registry, "queue_oldest_seconds", queue="q") == 0
 
 
-def test_a_large_queue_is_not_walked_through(place, rsmq, registry, fresh, monkeypatch):
+def test_large_queue_is_not_walked(env, rsmq, registry, without_cache, monkeypatch):
     monkeypatch.setattr(metrics, "MAX_WALKED_MESSAGES", 2)
-    place.queues("q")
+    env.create_queues("q")
     rsmq.pause_queue("q")
     rsmq.send_messages("q", ["x"] * 3)
-    worker = place.worker(middleware=[Metrics(registry)])
+    worker = env.create_worker(middleware=[Metrics(registry)])
     worker.listener("q")(lambda body: None)
     worker.start()
 
-    assert told(registry, "queue_messages", queue="q") == 3
-    assert told(registry, "queue_in_flight", queue="q") is None
-    assert told(registry, "queue_oldest_seconds", queue="q") is None
+    assert sample_value(registry, "queue_messages", queue="q") == 3
+    assert sample_value(registry, "queue_in_flight", queue="q") is None
+    assert sample_value(registry, "queue_oldest_seconds", queue="q") is None
 
 
-def test_what_was_read_is_told_again_for_some_seconds(place, rsmq, registry):
-    place.queues("q")
+def test_queue_gauges_are_cached_for_some_seconds(env, rsmq, registry):
+    env.create_queues("q")
     rsmq.pause_queue("q")
-    worker = place.worker(middleware=[Metrics(registry)])
+    worker = env.create_worker(middleware=[Metrics(registry)])
     worker.listener("q")(lambda body: None)
     worker.start()
-    assert told(registry, "queue_messages", queue="q") == 0
+    assert sample_value(registry, "queue_messages", queue="q") == 0
     rsmq.send_message("q", "x")
 
-    assert told(registry, "queue_messages", queue="q") == 0
+    assert sample_value(registry, "queue_messages", queue="q") == 0
 
 
-def test_one_object_serves_several_workers_and_tells_each_queue_once(place, rsmq, registry, fresh):
-    place.queues("a", "b", "both")
+def test_one_metrics_object_reports_each_queue_of_several_workers_once(
+    env, rsmq, registry, without_cache
+):
+    env.create_queues("a", "b", "both")
     counted = Metrics(registry)
-    first, second = (place.worker(middleware=[counted]) for _ in range(2))
+    first, second = (env.create_worker(middleware=[counted]) for _ in range(2))
     for worker, queue in ((first, "a"), (second, "b")):
         worker.listener(queue)(lambda body: None)
         worker.listener("both")(lambda body: None)
@@ -248,23 +250,23 @@ def test_one_object_serves_several_workers_and_tells_each_queue_once(place, rsmq
         "both",
     }
     first.stop()
-    assert told(registry, "queue_messages", queue="a") is None
-    assert told(registry, "queue_messages", queue="both") == 0
+    assert sample_value(registry, "queue_messages", queue="a") is None
+    assert sample_value(registry, "queue_messages", queue="both") == 0
 
 
-def test_queues_that_can_not_be_read_are_left_out(place, rsmq, registry, fresh):
-    place.queues("a", "b")
-    worker = place.worker(middleware=[Metrics(registry)])
+def test_unreadable_queues_are_left_out(env, rsmq, registry, without_cache):
+    env.create_queues("a", "b")
+    worker = env.create_worker(middleware=[Metrics(registry)])
     worker.listener("a")(lambda body: None)
     worker.listener("b")(lambda body: None)
     worker.start()
     rsmq.delete_queue("a")
 
-    assert told(registry, "queue_messages", queue="a") is None
-    assert told(registry, "queue_messages", queue="b") == 0
+    assert sample_value(registry, "queue_messages", queue="a") is None
+    assert sample_value(registry, "queue_messages", queue="b") == 0
 
 
-def test_two_objects_need_two_registries(registry):
+def test_two_metrics_objects_need_two_registries(registry):
     Metrics(registry)
     Metrics(CollectorRegistry())
 
@@ -272,14 +274,14 @@ def test_two_objects_need_two_registries(registry):
         Metrics(registry)
 
 
-def test_numbers_are_scraped_over_http(place, rsmq):
-    # The default registry is the process's: other tests leave it alone.
-    place.queues("scraped")
-    worker = place.worker(middleware=[Metrics()])
+def test_metrics_are_scraped_over_http(env, rsmq):
+    # The default registry belongs to the process; no other test uses it.
+    env.create_queues("scraped")
+    worker = env.create_worker(middleware=[Metrics()])
     worker.listener("scraped")(lambda body: None)
     worker.start()
     rsmq.send_message("scraped", "x")
-    until(lambda: worker.numbers.handled == 1)
+    wait_until(lambda: worker.numbers.handled == 1)
     port = free_port()
     serve(port)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
@@ -290,12 +292,12 @@ def test_numbers_are_scraped_over_http(place, rsmq):
     assert 'rsmq_handler_seconds_bucket{le="0.001",queue="scraped"}' in text
 
 
-def test_a_port_that_is_taken_is_an_error(place):
+def test_port_in_use_is_an_error(env):
     with pytest.raises(OSError, match="in use"):
-        serve(place.raw.connection_pool.connection_kwargs["port"])
+        serve(env.raw.connection_pool.connection_kwargs["port"])
 
 
-def test_the_buckets_reach_from_a_millisecond_to_an_hour():
+def test_buckets_range_from_a_millisecond_to_an_hour():
     assert metrics._BUCKETS[0] == 0.001
     assert metrics._BUCKETS[-1] == 3600
     assert list(metrics._BUCKETS) == sorted(metrics._BUCKETS)
@@ -311,11 +313,11 @@ def test_without_prometheus_client_the_extra_is_named():
         "    print(type(error).__name__, error, error.hint, sep='|')\n"
         "import rsmq.worker, rsmq.cli.commands.worker\n"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert done.stdout == (
+    assert completed.stdout == (
         "MissingExtra|rsmq.metrics needs the extra 'metrics'|In a clone of the "
         "repository: pip install '.[metrics]'\n"
     )

@@ -1,4 +1,4 @@
-"""What a user of Redis must be allowed for workers, as the README says it."""
+"""The rights that a Redis user needs for workers, as the README lists them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.contract.conftest import ADMIN
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
-def test_the_rights_that_the_readme_gives_are_enough(server, caplog):
+def test_rights_listed_in_the_readme_are_sufficient(server, caplog):
     (row,) = re.findall(r"^\| workers, .*?\| (.*) \|$", README, re.MULTILINE)
     rules = re.findall(r"\+[\w\\|]+", row.replace("\\|", "|"))
     with server.raw() as raw:

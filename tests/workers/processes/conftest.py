@@ -1,4 +1,4 @@
-"""Workers in processes of their own, and in this one; a namespace for each test."""
+"""Workers in processes of their own and in the test's process; a namespace for each test."""
 
 from __future__ import annotations
 
@@ -24,66 +24,66 @@ _numbers = itertools.count()
 ROOT = Path(__file__).parents[3]
 
 
-def until(condition, seconds=20.0, said="it does not come about"):
-    """What the condition returns, once that is true."""
+def wait_until(condition, seconds=20.0, failure="it does not come about"):
+    """Wait until the condition is true, and return its result."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < deadline, said
+        assert time.monotonic() < deadline, failure
         time.sleep(0.005)
     return value
 
 
 class Event(NamedTuple):
-    """A line of a diary."""
+    """A line of an event log."""
 
-    at: float
-    what: str
+    time: float
+    kind: str
     queue: str
     id: str
     count: int
-    more: str
+    detail: str
 
 
 class Program:
     """A worker in a process of its own."""
 
     def __init__(self, folder, server, ns, name, listeners, **options):
-        number = next(_numbers)
+        run_number = next(_numbers)
         self.name = name
-        self._diary = folder / f"{number}-{name}.diary"
-        self._log = folder / f"{number}-{name}.log"
-        self._errors = folder / f"{number}-{name}.errors"
-        self.begun = time.time()
-        given = {
+        self._event_log = folder / f"{run_number}-{name}.events"
+        self._log = folder / f"{run_number}-{name}.log"
+        self._errors = folder / f"{run_number}-{name}.errors"
+        self.started_at = time.time()
+        settings = {
             "url": server.url, "ns": ns, "name": name, "listeners": listeners,
-            "diary": str(self._diary), "log": str(self._log), **options,
+            "event_log": str(self._event_log), "log": str(self._log), **options,
         }  # fmt: skip
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.workers.processes.program", json.dumps(given)],
+                [sys.executable, "-m", "tests.workers.processes.program", json.dumps(settings)],
                 cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=errors,
             )  # fmt: skip
 
-    def events(self, *what):
-        """What it wrote so far, all of it or some kinds."""
-        if not self._diary.exists():
+    def events(self, *kinds):
+        """Return the events that it has logged so far, of all kinds or of these kinds."""
+        if not self._event_log.exists():
             return []
-        lines = self._diary.read_text().split("\n")[:-1]
+        lines = self._event_log.read_text().split("\n")[:-1]
         events = []
         for line in lines:
-            at, kind, queue, id, count, more = line.split(" ", 5)
-            if not what or kind in what:
-                events.append(Event(float(at), kind, queue, id, int(count), more))
+            time, kind, queue, id, count, detail = line.split(" ", 5)
+            if not kinds or kind in kinds:
+                events.append(Event(float(time), kind, queue, id, int(count), detail))
         return events
 
-    def saw(self, what, number=1, seconds=20.0):
-        """The events of a kind, once there are so many."""
+    def wait_for(self, kind, number=1, seconds=20.0):
+        """Wait until there are this many events of a kind, and return them."""
 
-        def enough():
-            events = self.events(what)
+        def find():
+            events = self.events(kind)
             return events if len(events) >= number else None
 
-        return until(enough, seconds, f"{self.name} does not see {number} {what}: {self}")
+        return wait_until(find, seconds, f"{self.name} does not see {number} {kind}: {self}")
 
     def log(self):
         return self._log.read_text() if self._log.exists() else ""
@@ -92,16 +92,16 @@ class Program:
         self.process.send_signal(number)
 
     def kill(self):
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait for the end of the process."""
         self.process.kill()
         return self.process.wait(10)
 
     def stop(self, seconds=20.0):
-        """SIGTERM, and its exit code."""
+        """Send SIGTERM, wait for the end of the process, and return its exit code."""
         self.signal(signal.SIGTERM)
-        return self.ended(seconds)
+        return self.wait(seconds)
 
-    def ended(self, seconds=20.0):
+    def wait(self, seconds=20.0):
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -119,7 +119,7 @@ def rsmq(server, ns):
 
 
 class OwnServer(Server):
-    """A server that tests kill, and that loses nothing by it."""
+    """A server for tests that kill it; it loses no data when killed."""
 
     def __init__(self):
         super().__init__(redis_7(), "--appendonly", "yes", "--appendfsync", "always")
@@ -136,8 +136,8 @@ def own_server():
 
 
 @pytest.fixture
-def program(server, ns, tmp_path):
-    """Starts workers in processes of their own; those that are left are killed at the end."""
+def start_program(server, ns, tmp_path):
+    """Return a function that starts workers in processes; the fixture kills them at the end."""
     programs = []
 
     def start(name, listeners, **options):
@@ -151,8 +151,8 @@ def program(server, ns, tmp_path):
 
 
 @pytest.fixture
-def worker(rsmq, caplog):
-    """Makes workers in this process, which are stopped at the end."""
+def create_worker(rsmq, caplog):
+    """Return a function that creates workers in this process; the fixture stops them at the end."""
     caplog.set_level(logging.INFO, logger="rsmq.worker")
     workers = []
 
@@ -167,7 +167,7 @@ def worker(rsmq, caplog):
 
 
 def fill(rsmq, queue, bodies, **options):
-    """Make a queue with messages; their ids."""
+    """Create a queue with these messages, and return their ids."""
     rsmq.create_queue(queue, exist_ok=True, **options)
     texts = [json.dumps(body) for body in bodies]
     ids = []
@@ -177,7 +177,7 @@ def fill(rsmq, queue, bodies, **options):
 
 
 def scores(raw, ns, queue):
-    """When each message is due, ms, in order."""
+    """Return when each message is due, in ms, in the order of the queue."""
     return {id.decode(): score for id, score in raw.zrange(f"{ns}:{queue}", 0, -1, withscores=True)}
 
 
@@ -186,16 +186,16 @@ def now_ms(raw):
     return seconds * 1000 + micros / 1000
 
 
-def count_of(raw, ns, queue, id):
-    """How often a message has been received."""
+def receive_count(raw, ns, queue, id):
+    """Return the receive count of a message."""
     return int(raw.hget(f"{ns}:{queue}:Q", f"{id}:rc") or 0)
 
 
-def nothing_left(raw, ns, *queues, killed=False):
+def assert_nothing_left(raw, ns, *queues, killed=False):
     """
-    Of the queues nothing is stored but themselves, and no worker holds anything.
+    Check that no messages are stored in the queues, and that no messages are in flight.
 
-    Where workers were killed, a note may be left of a message that was handled alone: for a time.
+    With killed workers, a quarantine record may remain for a limited time.
     """
     for queue in queues:
         assert raw.zcard(f"{ns}:{queue}") == 0

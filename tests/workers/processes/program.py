@@ -1,20 +1,20 @@
 """
-A worker in a process of its own, whose handlers do what their messages say.
+A worker in a process of its own, whose handlers do what the message bodies say.
 
-It writes what begins and what ends into a file, a line each, with the time of the machine that the
-server runs on too: a line is there before what comes next is done, so the file is the truth even of
-a process that is killed.
+It appends each event to a file, one line each, with the time of the machine, on which the server
+runs too. Each line is written before the next step, so the file is complete even if the process is
+killed.
 
-A body is JSON: ``{"n": number, "do": what, ...}``; ``for`` is in seconds, and may tell them by the
-worker's name:
+A body is JSON: ``{"n": number, "do": action, ...}``. ``for`` is in seconds: a number, or an object
+of numbers by worker name. The actions:
 
-    return          handled at once
-    sleep           takes its time, for, and sees nothing
-    watch           takes its time, and ends early when its lease is lost
-    hold_gil        takes its time, and no other thread of its process runs meanwhile
-    fail            raises, always
-    fail_first      raises on its first attempts, times
-    exit, kill      takes its process down
+    return          return at once
+    sleep           sleep for `for` seconds, and ignore the lease
+    watch           sleep for `for` seconds, and return early if the lease is lost
+    hold_gil        sleep for `for` seconds while no other thread of the process can run
+    fail            raise on each attempt
+    fail_first      raise on the first `times` attempts
+    exit, kill      end the process
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from rsmq import JSON, RSMQ
 from rsmq.errors import WorkerExists, WorkerReplaced
 from rsmq.worker import Middleware, Worker
 
-#: Exit codes, beside 0 and those of signals.
+#: Exit codes, besides 0 and those of signals.
 REPLACED, EXISTS, POISONED = 3, 4, 5
 
 
-class Diary(Middleware):
-    """Writes down what happens."""
+class EventLog(Middleware):
+    """A middleware that appends events to a file."""
 
     def __init__(self, path):
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    def write(self, event, message=None, more=""):
-        what = f"{message.queue} {message.id} {message.receive_count}" if message else "- - 0"
-        os.write(self._file, f"{time.time():.6f} {event} {what} {more}\n".encode())
+    def write(self, event, message=None, detail=""):
+        fields = f"{message.queue} {message.id} {message.receive_count}" if message else "- - 0"
+        os.write(self._file, f"{time.time():.6f} {event} {fields} {detail}\n".encode())
 
     def before_start(self, worker):
         self.write("started")
@@ -58,82 +58,82 @@ class Diary(Middleware):
 
 
 class Failed(Exception):
-    """What handlers raise."""
+    """The exception that handlers raise."""
 
 
-class Doing:
-    """The handlers."""
+class Handlers:
+    """The handlers of the messages."""
 
-    def __init__(self, diary, name):
-        self._diary = diary
+    def __init__(self, event_log, name):
+        self._event_log = event_log
         self._name = name
 
     def handle(self, body, message):
-        self._diary.write("begin", message, body["n"])
-        what, ends = self._begun(body, message)
-        while what in {"sleep", "watch"} and (left := ends - time.monotonic()) > 0:
-            if what == "watch" and message.lease_lost:
-                self._diary.write("gave_up", message)
+        self._event_log.write("begin", message, body["n"])
+        action, deadline = self._start_action(body, message)
+        while action in {"sleep", "watch"} and (remaining := deadline - time.monotonic()) > 0:
+            if action == "watch" and message.lease_lost:
+                self._event_log.write("gave_up", message)
                 return
-            time.sleep(min(left, 0.01))
-        self._diary.write("end", message)
+            time.sleep(min(remaining, 0.01))
+        self._event_log.write("end", message)
 
     async def handle_async(self, body, message):
-        self._diary.write("begin", message, body["n"])
-        what, ends = self._begun(body, message)
+        self._event_log.write("begin", message, body["n"])
+        action, deadline = self._start_action(body, message)
         try:
-            if what in {"sleep", "watch"}:
-                await asyncio.sleep(ends - time.monotonic())
+            if action in {"sleep", "watch"}:
+                await asyncio.sleep(deadline - time.monotonic())
         except asyncio.CancelledError:
-            self._diary.write("cancelled", message)
+            self._event_log.write("cancelled", message)
             raise
-        self._diary.write("end", message)
+        self._event_log.write("end", message)
 
-    def _begun(self, body, message):
-        what = body["do"]
-        if what == "exit":
+    def _start_action(self, body, message):
+        action = body["do"]
+        if action == "exit":
             os._exit(POISONED)
-        if what == "kill":
+        if action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
             threading.Event().wait()
-        if what == "hold_gil":
+        if action == "hold_gil":
             ctypes.PyDLL(None).usleep(round(body["for"] * 1e6))
-        if what == "fail" or (what == "fail_first" and message.attempt <= body["times"]):
-            self._diary.write("failed", message)
+        if action == "fail" or (action == "fail_first" and message.attempt <= body["times"]):
+            self._event_log.write("failed", message)
             raise Failed(f"attempt {message.attempt}")
         seconds = body.get("for", 0)
         if isinstance(seconds, dict):
             seconds = seconds[self._name]
-        return what, time.monotonic() + seconds
+        return action, time.monotonic() + seconds
 
 
 def main():
-    given = json.loads(sys.argv[1])
+    settings = json.loads(sys.argv[1])
     logging.basicConfig(
-        level="INFO", filename=given["log"], format="%(asctime)s %(levelname)s %(message)s"
+        level="INFO", filename=settings["log"], format="%(asctime)s %(levelname)s %(message)s"
     )
-    diary = Diary(given["diary"])
+    event_log = EventLog(settings["event_log"])
     worker = Worker(
-        RSMQ.from_url(given["url"], ns=given["ns"]),
-        name=given["name"],
-        concurrency=given.get("concurrency", 8),
-        grace=given.get("grace", 10),
-        middleware=[diary],
+        RSMQ.from_url(settings["url"], ns=settings["ns"]),
+        name=settings["name"],
+        concurrency=settings.get("concurrency", 8),
+        grace=settings.get("grace", 10),
+        middleware=[event_log],
     )
-    doing = Doing(diary, given["name"])
-    for queue, options in given["listeners"].items():
-        handler = doing.handle_async if options.pop("is_async", False) else doing.handle
+    handlers = Handlers(event_log, settings["name"])
+    for queue, options in settings["listeners"].items():
+        handler = handlers.handle_async if options.pop("is_async", False) else handlers.handle
         worker.listener(queue, codec=JSON, **options)(handler)
     try:
         worker.run()
     except WorkerReplaced:
-        diary.write("replaced")
-        time.sleep(given.get("linger", 0))  # for its handlers to see it
+        event_log.write("replaced")
+        time.sleep(settings.get("linger", 0))  # time for the handlers to notice it
         sys.exit(REPLACED)
     except WorkerExists:
-        diary.write("exists")
+        event_log.write("exists")
         sys.exit(EXISTS)
-    diary.write("stopped")
+    event_log.write("stopped")
 
 
 if __name__ == "__main__":

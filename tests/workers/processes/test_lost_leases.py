@@ -1,4 +1,4 @@
-"""A message whose lease is lost during each run becomes a dead letter, however its runs end."""
+"""A message whose lease is lost in each run becomes a dead letter, however its runs end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.workers.processes.conftest import fill, nothing_left, until
+from tests.workers.processes.conftest import assert_nothing_left, fill, wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -16,59 +16,63 @@ VT = 1
 RETRIES = 1
 LISTENERS = {"q": {"vt": VT, "max_retries": RETRIES, "dead_letter_queue": "dead", "backoff": 0.05}}
 #: The documented bound, in README.md under "Poison".
-MOST_RUNS = RETRIES + 5
+MAX_RUNS = RETRIES + 5
 
 
-def runs(programs):
+def receive_counts(programs):
     return sorted(event.count for each in programs for event in each.events("begin"))
 
 
-def ends_as_dead_letter(rsmq, raw, ns, programs, id):
-    until(lambda: raw.zcard(f"{ns}:dead") or len(runs(programs)) > MOST_RUNS, 60)
-    assert len(runs(programs)) <= MOST_RUNS, runs(programs)
+def assert_dead_lettered(rsmq, raw, ns, programs, id):
+    wait_until(lambda: raw.zcard(f"{ns}:dead") or len(receive_counts(programs)) > MAX_RUNS, 60)
+    assert len(receive_counts(programs)) <= MAX_RUNS, receive_counts(programs)
     [letter] = rsmq.peek_messages("dead")
     assert letter.id == id
     assert "its handler never ended" in letter.reason.text
-    # Nobody begins it once more, and the workers go on working.
+    # It is not run again, and the workers still handle messages.
     [after] = fill(rsmq, "q", [{"n": 1, "do": "return"}])
-    until(lambda: after in {event.id for each in programs for event in each.events("end")})
+    wait_until(lambda: after in {event.id for each in programs for event in each.events("end")})
     assert [each.stop() for each in programs] == [0] * len(programs)
-    assert len(runs(programs)) <= MOST_RUNS + 1
-    nothing_left(raw, ns, "q", killed=True)
+    assert len(receive_counts(programs)) <= MAX_RUNS + 1
+    assert_nothing_left(raw, ns, "q", killed=True)
 
 
-def test_a_handler_that_holds_the_gil_for_longer_than_vt_is_bounded(ns, rsmq, raw, program):
+def test_runs_of_a_handler_that_holds_the_gil_for_longer_than_vt_are_bounded(
+    ns, rsmq, raw, start_program
+):
     rsmq.create_queue("dead")
     [id] = fill(rsmq, "q", [{"n": 0, "do": "hold_gil", "for": 1.5 * VT}])
-    programs = [program(name, LISTENERS) for name in ("one", "two")]
-    ends_as_dead_letter(rsmq, raw, ns, programs, id)
+    programs = [start_program(name, LISTENERS) for name in ("one", "two")]
+    assert_dead_lettered(rsmq, raw, ns, programs, id)
 
 
-def test_a_worker_that_is_suspended_in_each_run_is_bounded(ns, rsmq, raw, program):
+def test_runs_of_a_message_whose_worker_is_suspended_each_time_are_bounded(
+    ns, rsmq, raw, start_program
+):
     rsmq.create_queue("dead")
     [id] = fill(rsmq, "q", [{"n": 0, "do": "sleep", "for": 0.3}])
-    programs = [program(name, LISTENERS) for name in ("one", "two")]
+    programs = [start_program(name, LISTENERS) for name in ("one", "two")]
     over = threading.Event()
 
     def suspend():
-        """Stop each worker during each of its runs, until another one has begun the message."""
+        """Suspend each worker in each of its runs, until another worker has begun the message."""
         seen = dict.fromkeys(programs, 0)
-        asleep = {}
+        wake_times = {}
         while not over.wait(0.002):
             for each in programs:
                 begun = len([event for event in each.events("begin") if event.id == id])
                 if begun > seen[each]:
                     seen[each] = begun
                     each.signal(signal.SIGSTOP)
-                    asleep[each] = time.monotonic() + 1.5 * VT
-                elif each in asleep and time.monotonic() > asleep[each]:
+                    wake_times[each] = time.monotonic() + 1.5 * VT
+                elif each in wake_times and time.monotonic() > wake_times[each]:
                     each.signal(signal.SIGCONT)
-                    del asleep[each]
+                    del wake_times[each]
 
     suspender = threading.Thread(target=suspend)
     suspender.start()
     try:
-        ends_as_dead_letter(rsmq, raw, ns, programs, id)
+        assert_dead_lettered(rsmq, raw, ns, programs, id)
     finally:
         over.set()
         suspender.join()

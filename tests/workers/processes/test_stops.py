@@ -1,4 +1,4 @@
-"""SIGTERM at random points: what runs ends, the rest is due at once, in order."""
+"""SIGTERM at random points: running handlers finish, other messages are due at once, in order."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ import time
 import pytest
 
 from tests.scale import scaled
-from tests.workers.processes.conftest import count_of, fill, nothing_left, now_ms, scores, until
+from tests.workers.processes.conftest import (
+    assert_nothing_left,
+    fill,
+    now_ms,
+    receive_count,
+    scores,
+    wait_until,
+)
 
 pytestmark = pytest.mark.timeout(scaled(120, 3600))
 
 ROUNDS = scaled(5, 300)
 
 
-def counts(raw, ns, queue, ids):
-    return {id: count_of(raw, ns, queue, id) for id in ids}
+def receive_counts(raw, ns, queue, ids):
+    return {id: receive_count(raw, ns, queue, id) for id in ids}
 
 
-def test_sigterm_ends_in_order_what_runs_and_gives_back_the_rest(ns, rsmq, raw, program):
+def test_sigterm_finishes_running_handlers_and_releases_other_messages(
+    ns, rsmq, raw, start_program
+):
     seed = int(os.environ.get("RSMQ_SEED", time.time_ns() % 10**9))
     print(f"RSMQ_SEED={seed}")
     chance = random.Random(seed)
@@ -39,13 +48,13 @@ def test_sigterm_ends_in_order_what_runs_and_gives_back_the_rest(ns, rsmq, raw, 
     }
     handled = {}
     for _ in range(ROUNDS):
-        one = program(
+        one = start_program(
             "one",
             {queue: {"vt": 300, "is_async": queue == "tasks"} for queue in queues},
             concurrency=5,
             grace=60,
         )
-        one.saw("started")
+        one.wait_for("started")
         time.sleep(chance.uniform(0, 0.6))
         before = now_ms(raw)
 
@@ -62,25 +71,27 @@ def test_sigterm_ends_in_order_what_runs_and_gives_back_the_rest(ns, rsmq, raw, 
             assert not left.keys() & handled.keys()
         assert raw.keys(f"{ns}:x:held:*") == []
     for queue in queues:
-        # Each receive is counted, of messages that are left and of those that are gone.
-        left = counts(raw, ns, queue, scores(raw, ns, queue))
+        # Every receive is counted, of remaining and of deleted messages.
+        left = receive_counts(raw, ns, queue, scores(raw, ns, queue))
         done = [handled[id] for id in sent[queue] if id in handled]
         received = rsmq.get_queue_attributes(queue).total_received
         assert sum(left.values()) + sum(done) == received
-    last = program("one", {queue: {"is_async": queue == "tasks"} for queue in queues})
-    until(lambda: not any(raw.zcard(f"{ns}:{queue}") for queue in queues), 60)
+    last = start_program("one", {queue: {"is_async": queue == "tasks"} for queue in queues})
+    wait_until(lambda: not any(raw.zcard(f"{ns}:{queue}") for queue in queues), 60)
     assert last.stop() == 0
     rest = [event.id for event in last.events("end")]
 
     assert sorted([*handled, *rest]) == sorted(id for ids in sent.values() for id in ids)
-    nothing_left(raw, ns, *queues)
+    assert_nothing_left(raw, ns, *queues)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_handlers_that_take_longer_than_grace_are_let_go(ns, rsmq, raw, program, is_async):
+def test_messages_of_handlers_that_exceed_the_grace_period_are_released(
+    ns, rsmq, raw, start_program, is_async
+):
     ids = fill(rsmq, "q", [{"n": n, "do": "watch", "for": 60} for n in range(6)])
-    one = program("one", {"q": {"vt": 300, "is_async": is_async}}, concurrency=4, grace=0.5)
-    one.saw("begin", 4)
+    one = start_program("one", {"q": {"vt": 300, "is_async": is_async}}, concurrency=4, grace=0.5)
+    one.wait_for("begin", 4)
     sent_ms = now_ms(raw)
 
     assert one.stop() == 0
@@ -88,7 +99,7 @@ def test_handlers_that_take_longer_than_grace_are_let_go(ns, rsmq, raw, program,
     left = scores(raw, ns, "q")
     assert list(left) == ids
     assert max(left.values()) <= sent_ms
-    assert list(counts(raw, ns, "q", ids).values()) == [1, 1, 1, 1, 0, 0]
+    assert list(receive_counts(raw, ns, "q", ids).values()) == [1, 1, 1, 1, 0, 0]
     assert len(one.events("lost")) == 4
     if is_async:
         assert len(one.events("cancelled")) == 4
@@ -97,34 +108,34 @@ def test_handlers_that_take_longer_than_grace_are_let_go(ns, rsmq, raw, program,
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_it_at_once(ns, rsmq, raw, program, number):
+def test_second_signal_ends_the_worker_at_once(ns, rsmq, raw, start_program, number):
     ids = fill(rsmq, "q", [{"n": n, "do": "sleep", "for": 60} for n in range(3)])
-    one = program("one", {"q": {"vt": 300}}, grace=60)
-    one.saw("begin", 3)
+    one = start_program("one", {"q": {"vt": 300}}, grace=60)
+    one.wait_for("begin", 3)
     one.signal(number)
-    until(lambda: "stops, by" in one.log())
+    wait_until(lambda: "stops, by" in one.log())
     assert one.process.poll() is None
 
-    def again():  # two within a moment count as one
+    def signal_again():  # two signals in quick succession count as one
         one.signal(number)
         return one.process.poll() is not None
 
-    until(again, 10)
-    assert one.ended() == 128 + number
-    after = program("one", {"q": {"vt": 300}}, concurrency=3)
-    again = after.saw("begin", 3)
+    wait_until(signal_again, 10)
+    assert one.wait() == 128 + number
+    after = start_program("one", {"q": {"vt": 300}}, concurrency=3)
+    again = after.wait_for("begin", 3)
     assert {(event.id, event.count) for event in again} == {(id, 2) for id in ids}
 
 
 @pytest.mark.parametrize(
     "order", [(signal.SIGTERM, signal.SIGCONT), (signal.SIGCONT, signal.SIGTERM)]
 )
-def test_sigterm_at_the_end_of_a_suspension_stops_the_worker_soon(ns, rsmq, raw, program, order):
-    """The system may hand such a signal to another thread than the main one, which sleeps on."""
+def test_sigterm_at_the_end_of_a_suspension_stops_the_worker(ns, rsmq, raw, start_program, order):
+    """The system may deliver such a signal to another thread than the sleeping main thread."""
     rsmq.create_queue("q")
-    programs = [program(f"w{number}", {"q": {}}) for number in range(4)]
+    programs = [start_program(f"w{number}", {"q": {}}) for number in range(4)]
     for each in programs:
-        each.saw("started")
+        each.wait_for("started")
     time.sleep(1)
     for each in programs:
         each.signal(signal.SIGSTOP)
@@ -132,36 +143,36 @@ def test_sigterm_at_the_end_of_a_suspension_stops_the_worker_soon(ns, rsmq, raw,
     for each in programs:
         for number in order:
             each.signal(number)
-    assert [each.ended(20) for each in programs] == [0] * len(programs)
+    assert [each.wait(20) for each in programs] == [0] * len(programs)
 
 
-def test_sigterm_while_messages_wait_that_must_be_handled_alone(ns, rsmq, raw, program):
-    """They are given back, and nobody takes them for poison after that."""
+def test_sigterm_while_messages_wait_for_quarantine(ns, rsmq, raw, start_program):
+    """They are released, and are not treated as poison messages afterwards."""
     rsmq.create_queue("dead")
     ids = fill(rsmq, "q", [{"n": n, "do": "sleep", "for": 0.3} for n in range(4)])
     rsmq.receive_messages("q", 4, vt=0)
     listeners = {"q": {"vt": 300, "max_retries": 0, "dead_letter_queue": "dead"}}
     for grace in (0, 5, 0, 5, 0):
-        one = program("one", listeners, grace=grace)
-        until(lambda: one.events("begin") or not raw.zcard(f"{ns}:q"))  # noqa: B023
+        one = start_program("one", listeners, grace=grace)
+        wait_until(lambda: one.events("begin") or not raw.zcard(f"{ns}:q"))  # noqa: B023
         assert one.stop() == 0
         assert raw.keys(f"{ns}:q:x:alone") == []
-    last = program("one", listeners)
-    until(lambda: not raw.zcard(f"{ns}:q"))
+    last = start_program("one", listeners)
+    wait_until(lambda: not raw.zcard(f"{ns}:q"))
     assert last.stop() == 0
 
     assert rsmq.peek_messages("dead") == []
     assert len(ids) == 4
-    nothing_left(raw, ns, "q")
+    assert_nothing_left(raw, ns, "q")
 
 
-def test_sigterm_while_redis_is_away(ns, rsmq, raw, program, own_server):
-    """It ends within grace and what a call may take; what it held waits for its name."""
+def test_sigterm_while_redis_is_away(ns, rsmq, raw, start_program, own_server):
+    """It ends within the grace period and a call's timeout; its messages wait for its successor."""
     with own_server.client(ns) as away:
         [id] = fill(away, "q", [{"n": 0, "do": "watch", "for": 60}])
     listeners = {"q": {"vt": 300}}
-    one = program("one", listeners, grace=0.5, url=own_server.url)
-    one.saw("begin")
+    one = start_program("one", listeners, grace=0.5, url=own_server.url)
+    one.wait_for("begin")
     own_server.kill()
     begin = time.monotonic()
 
@@ -171,5 +182,5 @@ def test_sigterm_while_redis_is_away(ns, rsmq, raw, program, own_server):
     assert time.monotonic() - begin < 40
     assert "could not give back" in one.log()
     own_server.start()
-    again = program("one", listeners, url=own_server.url).saw("begin")
+    again = start_program("one", listeners, url=own_server.url).wait_for("begin")
     assert [(event.id, event.count) for event in again] == [(id, 2)]

@@ -1,8 +1,8 @@
 """
-SIGSTOP: a worker that sleeps through its leases, and wakes up.
+SIGSTOP: a worker that is suspended until its leases have ended, and then continues.
 
-Each sleeps for longer than vt and than the five seconds for which the registry takes it to be
-alive.
+Each is suspended for longer than vt, and longer than the five seconds for which its registry entry
+counts as alive.
 """
 
 from __future__ import annotations
@@ -12,17 +12,24 @@ import time
 
 import pytest
 
-from tests.workers.processes.conftest import count_of, fill, nothing_left, now_ms, scores, until
+from tests.workers.processes.conftest import (
+    assert_nothing_left,
+    fill,
+    now_ms,
+    receive_count,
+    scores,
+    wait_until,
+)
 from tests.workers.processes.program import REPLACED
 
 pytestmark = pytest.mark.timeout(120)
 
 VT = 1
-ASLEEP = 5.5
+SUSPENSION_SECONDS = 5.5
 
 
-def stopped(program):
-    """SIGSTOP, and wait until it is."""
+def suspend(program):
+    """Send SIGSTOP, and wait until the process is stopped."""
     program.signal(signal.SIGSTOP)
     status = f"/proc/{program.process.pid}/stat"
     with open(status) as file:  # noqa: PTH123 - read again and again
@@ -31,17 +38,19 @@ def stopped(program):
             file.seek(0)
             return file.read().rpartition(")")[2].split()[0] == "T"
 
-        until(state)
+        wait_until(state)
 
 
-def asleep(program, since):
-    """Let it sleep for long enough."""
-    time.sleep(max(since + ASLEEP - time.monotonic(), 0))
+def wake_after_suspension(program, suspended_at):
+    """Wait until the suspension has lasted long enough, and send SIGCONT."""
+    time.sleep(max(suspended_at + SUSPENSION_SECONDS - time.monotonic(), 0))
     program.signal(signal.SIGCONT)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_worker_of_another_name_has_its_messages_after_vt(ns, rsmq, raw, program, is_async):
+def test_worker_of_another_name_receives_the_zombies_messages_after_vt(
+    ns, rsmq, raw, start_program, is_async
+):
     until_woken = {"zombie": 4, "other": 9}
     kinds = ["sleep", "sleep", "watch", "watch"]
     ids = fill(
@@ -53,73 +62,76 @@ def test_a_worker_of_another_name_has_its_messages_after_vt(ns, rsmq, raw, progr
         ],
     )
     listeners = {"q": {"vt": VT, "is_async": is_async}}
-    zombie = program("zombie", listeners)
-    zombie.saw("begin", 4)
-    since = time.monotonic()
-    stopped(zombie)
+    zombie = start_program("zombie", listeners)
+    zombie.wait_for("begin", 4)
+    suspended_at = time.monotonic()
+    suspend(zombie)
     due = scores(raw, ns, "q")
-    other = program("other", listeners)
-    taken = other.saw("begin", 4)
-    for event in taken:
+    other = start_program("other", listeners)
+    received = other.wait_for("begin", 4)
+    for event in received:
         assert event.count == 2
-        assert event.at * 1000 >= due[event.id]
-    asleep(zombie, since)
+        assert event.time * 1000 >= due[event.id]
+    wake_after_suspension(zombie, suspended_at)
 
-    zombie.saw("lost", 4)
+    zombie.wait_for("lost", 4)
     if is_async:
-        zombie.saw("cancelled", 2)
+        zombie.wait_for("cancelled", 2)
     else:
-        zombie.saw("gave_up", 2)
-    # Those whose handlers ended at once on waking are there still: they are the other's.
+        zombie.wait_for("gave_up", 2)
+    # Messages whose handlers returned right after waking are still stored: the other worker has
+    # them.
     assert scores(raw, ns, "q").keys() == set(ids)
-    assert [count_of(raw, ns, "q", id) for id in ids] == [2, 2, 2, 2]
-    other.saw("end", 4)
-    until(lambda: raw.zcard(f"{ns}:q") == 0)
+    assert [receive_count(raw, ns, "q", id) for id in ids] == [2, 2, 2, 2]
+    other.wait_for("end", 4)
+    wait_until(lambda: raw.zcard(f"{ns}:q") == 0)
     assert {event.id for event in other.events("end")} == set(ids)
-    # It is as good as any worker again.
+    # The former zombie handles messages like any other worker.
     assert other.stop() == 0
     [more] = fill(rsmq, "q", [{"n": 9, "do": "return"}])
-    until(lambda: more in {event.id for event in zombie.events("end")})
+    wait_until(lambda: more in {event.id for event in zombie.events("end")})
     assert zombie.stop() == 0
-    nothing_left(raw, ns, "q")
+    assert_nothing_left(raw, ns, "q")
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_worker_of_its_name_takes_over_and_the_zombie_ends(ns, rsmq, raw, program, is_async):
+def test_worker_of_the_same_name_takes_over_and_the_zombie_ends(
+    ns, rsmq, raw, start_program, is_async
+):
     ids = fill(rsmq, "q", [{"n": n, "do": "watch", "for": 60} for n in range(4)])
     listeners = {"q": {"vt": VT, "is_async": is_async}}
-    zombie = program("one", listeners, linger=1)
-    zombie.saw("begin", 4)
-    since = time.monotonic()
-    stopped(zombie)
-    successor = program("one", listeners, grace=0)
-    taken = successor.saw("begin", 4)
-    assert {event.count for event in taken} == {2}
-    asleep(zombie, since)
+    zombie = start_program("one", listeners, linger=1)
+    zombie.wait_for("begin", 4)
+    suspended_at = time.monotonic()
+    suspend(zombie)
+    successor = start_program("one", listeners, grace=0)
+    received = successor.wait_for("begin", 4)
+    assert {event.count for event in received} == {2}
+    wake_after_suspension(zombie, suspended_at)
 
-    zombie.saw("replaced")
-    assert len(zombie.saw("cancelled" if is_async else "gave_up", 4)) == 4
+    zombie.wait_for("replaced")
+    assert len(zombie.wait_for("cancelled" if is_async else "gave_up", 4)) == 4
     assert {event.id for event in zombie.events("lost")} == set(ids)
-    assert zombie.ended() == REPLACED
+    assert zombie.wait() == REPLACED
     assert scores(raw, ns, "q").keys() == set(ids)
-    assert [count_of(raw, ns, "q", id) for id in ids] == [2, 2, 2, 2]
+    assert [receive_count(raw, ns, "q", id) for id in ids] == [2, 2, 2, 2]
     assert successor.events("lost") == []
     assert successor.stop() == 0
     assert raw.keys(f"{ns}:x:held:*") == []
 
 
-def test_what_was_taken_from_a_zombie_is_not_hidden_by_it(ns, rsmq, raw, program):
-    """Its successor has released them all, and has room for one."""
+def test_zombie_does_not_hide_messages_that_its_successor_released(ns, rsmq, raw, start_program):
+    """The successor has released all of them, and has one slot."""
     ids = fill(rsmq, "q", [{"n": n, "do": "watch", "for": 60} for n in range(4)])
-    listeners = {"q": {"vt": 9}}  # not over on waking, but to be extended
-    zombie = program("one", listeners, concurrency=4, linger=1)
-    zombie.saw("begin", 4)
-    since = time.monotonic()
-    stopped(zombie)
-    successor = program("one", listeners, concurrency=1)
-    [first] = successor.saw("begin")
-    asleep(zombie, since)
-    assert zombie.ended() == REPLACED
+    listeners = {"q": {"vt": 9}}  # not ended on waking, but due for extension
+    zombie = start_program("one", listeners, concurrency=4, linger=1)
+    zombie.wait_for("begin", 4)
+    suspended_at = time.monotonic()
+    suspend(zombie)
+    successor = start_program("one", listeners, concurrency=1)
+    [first] = successor.wait_for("begin")
+    wake_after_suspension(zombie, suspended_at)
+    assert zombie.wait() == REPLACED
 
     due = scores(raw, ns, "q")
     assert sorted(due) == sorted(ids)

@@ -1,12 +1,12 @@
-"""Waiting for what another thread does."""
+"""Polling for what another thread does."""
 
 from __future__ import annotations
 
 import time
 
 
-def until(condition, seconds=10):
-    """The condition's result, as soon as it is true."""
+def wait_until(condition, seconds=10):
+    """Wait until the condition is true, and return its result."""
     deadline = time.monotonic() + seconds
     while True:
         result = condition()

@@ -1,4 +1,4 @@
-"""Connections that end for good at a given request, as those of a process that is killed there."""
+"""Connections that break permanently at a chosen request, as when the process is killed there."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from rsmq.migrate import Server
 from tests.proxy import Proxy
 
 
-class Fuse:
+class BreakPoint:
     """
-    What several proxies share.
+    A request at which the connections of several proxies break.
 
     Attributes:
-        at: the request that is the last one, counted from 1; 0 is never.
-        executed: whether it still reaches the server; its answer does not come back.
-        count: how many requests there were.
+        request: number of the last request, counted from 1; 0 means never.
+        executed: whether that request still reaches the server; its reply is dropped.
+        count: number of requests so far.
     """
 
-    def __init__(self, at=0, *, executed=False):
-        self.at = at
+    def __init__(self, request=0, *, executed=False):
+        self.request = request
         self.executed = executed
         self.count = 0
         self._lock = threading.Lock()
 
     @property
-    def blown(self):
-        return 0 < self.at <= self.count
+    def has_broken(self):
+        return 0 < self.request <= self.count
 
     def next(self):
-        """Count a request; whether it goes through, and whether its answer does."""
+        """Count a request; return whether it is forwarded, and whether its reply is."""
         with self._lock:
             self.count += 1
-            if not self.blown:
+            if not self.has_broken:
                 return True, True
-            return self.executed and self.count == self.at, False
+            return self.executed and self.count == self.request, False
 
 
-class Fused(Proxy):
-    """A proxy before one server."""
+class BreakingProxy(Proxy):
+    """A proxy for one server, whose connections break at a break point."""
 
-    def __init__(self, port, fuse):
-        self._fuse = fuse
+    def __init__(self, port, break_point):
+        self._break_point = break_point
         super().__init__(port)
 
-    def opened(self, ns):
-        """Queues and keys behind it, of a client that tries nothing again."""
+    def connect(self, ns):
+        """Return queues and keys behind the proxy, with a client that does not retry."""
         retry = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
         raw = redis.Redis(port=self.port, protocol=2, retry=retry)
         return Server(RSMQ.from_url(self.url, ns=ns, retry_deadline=0, strict_names=False), raw)
@@ -60,12 +60,12 @@ class Fused(Proxy):
         with client, server, contextlib.suppress(OSError):
             threading.Thread(target=self._answer, args=(client, server), daemon=True).start()
             while data := client.recv(1 << 20):
-                reaches, answered = self._fuse.next()
-                if not answered:
+                is_forwarded, is_answered = self._break_point.next()
+                if not is_answered:
                     client.shutdown(socket.SHUT_RDWR)
-                if reaches:
+                if is_forwarded:
                     server.sendall(data)
-                if not answered:
+                if not is_answered:
                     return
 
     @staticmethod
