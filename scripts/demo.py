@@ -1,9 +1,9 @@
 """
-Send the lines of a file through a queue, and process every one, though a consumer dies.
+Send the lines of a file through a queue, and process every one although a consumer dies.
 
-Two consumers receive and delete. Half-way one of them dies while it holds messages; these come
-back when their visibility timeout has passed, and the other one processes them. The exit status
-is 0 only if every line was processed.
+Two consumers receive and delete messages. Half-way one of them dies with messages in flight; these
+become visible again when their visibility timeout ends, and the other consumer processes them. The
+exit status is 0 only if every line was processed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rich.table import Table
 from rsmq import BYTES, RSMQ, Message, RSMQError
 
 SAMPLE = Path(__file__).parent / "examples" / "orders.jsonl"
-VISIBILITY_TIMEOUT = 3
-HELD_AT_DEATH = 5
-NAP = 0.05
+VISIBILITY_TIMEOUT_SECONDS = 3
+IN_FLIGHT_AT_DEATH = 5
+POLL_SECONDS = 0.05
 
 
-class Run:
-    """What the consumers share: the queue, and the account of what came out of it."""
+class DemoRun:
+    """The state that the consumers share: the queue, and the record of what was processed."""
 
     def __init__(self, rsmq: RSMQ, queue: str, lines: list[bytes], progress: Progress) -> None:
         self.rsmq = rsmq
@@ -41,8 +41,8 @@ class Run:
         self.processed: dict[str, bytes] = {}
         self.received = self.redelivered = self.deleted = 0
         self.errors: list[Exception] = []
-        self.idle = 0.0
-        self._half_way_done = threading.Event()
+        self.idle_seconds = 0.0
+        self._other_died = threading.Event()
         self._lock = threading.Lock()
         self._bar = progress.add_task("processed", total=len(lines))
 
@@ -74,76 +74,78 @@ class Run:
                 self.deleted += 1
 
     @property
-    def half_way(self) -> bool:
+    def is_half_way(self) -> bool:
         return len(self.processed) >= len(self.expected) // 2
 
-    def steady_consumer(self) -> None:
+    def surviving_consumer(self) -> None:
         while len(self.processed) < len(self.expected):
-            if self.half_way:
-                self._half_way_done.wait()  # else it might leave the other one nothing to die with
+            if self.is_half_way:
+                self._other_died.wait()  # so that the other one has messages to die with
             message = self.receive()
             if message is None:
-                time.sleep(NAP)
-                self.idle += NAP
+                time.sleep(POLL_SECONDS)
+                self.idle_seconds += POLL_SECONDS
             else:
                 self.process(message)
 
-    def mortal_consumer(self) -> None:
-        while not self.half_way:
+    def dying_consumer(self) -> None:
+        while not self.is_half_way:
             message = self.receive()
             if message is not None:
                 self.process(message)
-        held = [self.receive() for _ in range(HELD_AT_DEATH)]
+        batch = [self.receive() for _ in range(IN_FLIGHT_AT_DEATH)]
         self.progress.console.print(
-            f"A consumer died with {sum(message is not None for message in held)} messages in its "
-            f"hands. They come back {VISIBILITY_TIMEOUT} s after it received them."
+            f"A consumer died with {sum(message is not None for message in batch)} messages in its "
+            f"hands. They come back {VISIBILITY_TIMEOUT_SECONDS} s after it received them."
         )
 
     def consume(self) -> None:
         threads = [
-            threading.Thread(target=self._watched, args=(consumer,))
-            for consumer in (self.steady_consumer, self.mortal_consumer)
+            threading.Thread(target=self._run_consumer, args=(consumer,))
+            for consumer in (self.surviving_consumer, self.dying_consumer)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _watched(self, consumer: Callable[[], None]) -> None:
+    def _run_consumer(self, consumer: Callable[[], None]) -> None:
         try:
             consumer()
         except (RedisError, RSMQError) as error:
             self.errors.append(error)
         finally:
-            if consumer == self.mortal_consumer:
-                self._half_way_done.set()
+            if consumer == self.dying_consumer:
+                self._other_died.set()
 
 
-def report(run: Run, seconds: float, console: Console) -> bool:
-    """Print the account; True if every line was processed as it was sent."""
-    left = run.rsmq.get_queue_attributes(run.queue).messages
-    whole = run.processed == run.expected and left == 0
+def report(run: DemoRun, seconds: float, console: Console) -> bool:
+    """Print the result; return whether every line was processed as it was sent."""
+    remaining = run.rsmq.get_queue_attributes(run.queue).messages
+    is_complete = run.processed == run.expected and remaining == 0
     table = Table("sent", "received", "redelivered", "deleted", "left", "messages/s")
     table.add_row(
         str(len(run.expected)),
         str(run.received),
         str(run.redelivered),
         str(run.deleted),
-        str(left),
-        f"{len(run.expected) / (seconds - run.idle):,.0f}",
+        str(remaining),
+        f"{len(run.expected) / (seconds - run.idle_seconds):,.0f}",
     )
     console.print(table)
-    console.print(f"Took {seconds:.1f} s, of which {run.idle:.1f} s waiting (not in messages/s).")
+    console.print(
+        f"Took {seconds:.1f} s, of which {run.idle_seconds:.1f} s waiting (not in messages/s)."
+    )
     console.print(
         f"Every one of {len(run.expected)} lines was processed."
-        if whole
+        if is_complete
         else f"Processed {len(run.processed)} of {len(run.expected)} lines."
     )
-    return whole
+    return is_complete
 
 
 def main() -> int:
-    """Run the demo; 0 if every line was processed, 1 if not, 2 if it can't run."""
+    """Run the demo; return 0 if every line was processed, 1 if not, 2 if it can't run."""
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, default=SAMPLE, help="lines to send")
     parser.add_argument("--url", default="memory://", help="a Redis server (default: embedded)")
@@ -163,7 +165,7 @@ def main() -> int:
         return 2
     queue = f"demo-{secrets.token_hex(4)}"
     try:
-        rsmq.create_queue(queue, vt=VISIBILITY_TIMEOUT, maxsize=-1)
+        rsmq.create_queue(queue, vt=VISIBILITY_TIMEOUT_SECONDS, maxsize=-1)
         try:
             with Progress(
                 TextColumn("{task.description:>9}"),
@@ -172,7 +174,7 @@ def main() -> int:
                 TimeRemainingColumn(),
                 console=console,
             ) as progress:
-                run = Run(rsmq, queue, lines, progress)
+                run = DemoRun(rsmq, queue, lines, progress)
                 begin = time.monotonic()
                 run.send()
                 run.consume()

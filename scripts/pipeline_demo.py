@@ -1,10 +1,10 @@
 """
-Archive orders with Spark while they are sent, and kill the job: none is lost, none is doubled.
+Archive orders with Spark while they are sent, and kill the job: no order is lost or duplicated.
 
-A producer sends order events into a queue. ``rsmq-pipeline archive`` moves them to Parquet as a
-stream; half-way it is killed with all its processes, and started again. Then one day's orders are
-replayed into a second queue, and a report of both is written. The exit status is 0 only if every
-order is in the archive once.
+A producer sends order events to a queue. ``rsmq-pipeline archive`` moves them to Parquet as a
+stream; half-way it is killed with all its processes, and started again. Then the orders of one day
+are replayed into a second queue, and a report of both queues is written. The exit status is 0 only
+if every order is in the archive once.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from rsmq.spark import pipelines
 
 FIRST_DAY = date(2026, 11, 1)
 DAYS = 7
-REPLAYED = FIRST_DAY + timedelta(days=3)
-BATCH = 500
-#: Seconds that the producer takes for all orders: the archive's job starts, dies and starts again.
-SENDING = 40.0
+REPLAYED_DAY = FIRST_DAY + timedelta(days=3)
+ORDERS_PER_CALL = 500
+#: Seconds in which the producer sends all orders: enough to start, kill and restart the job.
+SENDING_SECONDS = 40.0
 
 
 def main() -> int:
-    """Run the demo; 0 if every order is in the archive once."""
+    """Run the demo; return 0 if every order is in the archive once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, help="for what it makes; a new one if none")
     parser.add_argument("--orders", type=int, default=100_000, help="how many orders are sent")
@@ -52,14 +52,14 @@ def main() -> int:
     console = Console(highlight=False)
     server, url = start_redis(folder)
     try:
-        return demo(console, url, folder, args.orders)
+        return run_demo(console, url, folder, args.orders)
     finally:
         server.terminate()
         server.wait()
 
 
 def start_redis(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """A Redis of this demo's own, on a free port."""
+    """Start a Redis for this demo, on a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -80,8 +80,8 @@ def start_redis(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
     return server, f"redis://127.0.0.1:{port}/0"
 
 
-def demo(console: Console, url: str, folder: Path, orders: int) -> int:
-    """All of it, on one server."""
+def run_demo(console: Console, url: str, folder: Path, orders: int) -> int:
+    """Run the demo on one server."""
     archive, days = folder / "archive", [0] * DAYS
     with RSMQ.from_url(url) as rsmq:
         for name in ("orders", "orders-again"):
@@ -93,11 +93,11 @@ def demo(console: Console, url: str, folder: Path, orders: int) -> int:
         wait_for_batches(job, archive, 2)
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
-        then = rsmq.get_queue_attributes("orders")
+        at_kill = rsmq.get_queue_attributes("orders")
         console.print(
-            f"[bold]Killed it[/] (kill -9, all its processes) when {then.total_sent:,} orders were "
-            f"sent, {then.total_sent - then.messages:,} of them archived and removed, "
-            f"{then.hidden_messages:,} in its hands. It starts again ..."
+            f"[bold]Killed it[/] (kill -9, all its processes) when {at_kill.total_sent:,} orders "
+            f"were sent, {at_kill.total_sent - at_kill.messages:,} of them archived and removed, "
+            f"{at_kill.hidden_messages:,} in its hands. It starts again ..."
         )
         job = start_archive(url, archive)
         producer.join()
@@ -110,59 +110,61 @@ def demo(console: Console, url: str, folder: Path, orders: int) -> int:
         job.wait()
     console.print("The queue is empty. Reading the archive ...")
     spark = pipelines.session("pipeline-demo")
-    at = pipelines.Queues(url)
+    queues = pipelines.Queues(url)
     numbers = [
         json.loads(row["message"])["number"]
         for row in spark.read.parquet(str(archive)).select("message").toLocalIterator()
     ]
-    missing, doubled = orders - len(set(numbers)), len(numbers) - len(set(numbers))
+    missing, duplicated = orders - len(set(numbers)), len(numbers) - len(set(numbers))
     console.print(
-        f"[bold]{len(numbers):,} orders in the archive: {missing} lost, {doubled} doubled.[/]"
+        f"[bold]{len(numbers):,} orders in the archive: {missing} lost, {duplicated} doubled.[/]"
     )
-    again = pipelines.replay(
+    replayed = pipelines.replay(
         spark,
         str(archive),
-        at,
+        queues,
         "orders-again",
-        where=f"get_json_object(CAST(message AS STRING), '$.day') = '{REPLAYED}'",
+        where=f"get_json_object(CAST(message AS STRING), '$.day') = '{REPLAYED_DAY}'",
     )
-    expected = days[(REPLAYED - FIRST_DAY).days]
-    console.print(f"Replayed the orders of {REPLAYED}: {again.messages:,} of {expected:,}.")
-    told = pipelines.report(spark, at, path=str(folder / "report"))
-    console.print("\n".join(format_rows(told.queues)), soft_wrap=True)
-    console.print("Tables and plots:", *told.files, sep="\n  ")
+    expected = days[(REPLAYED_DAY - FIRST_DAY).days]
+    console.print(f"Replayed the orders of {REPLAYED_DAY}: {replayed.messages:,} of {expected:,}.")
+    summary = pipelines.report(spark, queues, path=str(folder / "report"))
+    console.print("\n".join(format_rows(summary.queues)), soft_wrap=True)
+    console.print("Tables and plots:", *summary.files, sep="\n  ")
     spark.stop()
-    right = not missing and not doubled and again.messages == expected
-    console.print("[bold green]All is right.[/]" if right else "[bold red]Something is wrong.[/]")
-    return 0 if right else 1
+    is_correct = not missing and not duplicated and replayed.messages == expected
+    console.print(
+        "[bold green]All is right.[/]" if is_correct else "[bold red]Something is wrong.[/]"
+    )
+    return 0 if is_correct else 1
 
 
 def send(url: str, orders: int, days: list[int]) -> None:
-    """Send orders of a week, evenly in time."""
-    chance = random.Random(1)  # noqa: S311 - made-up orders
+    """Send orders of a week, evenly distributed over time."""
+    random_source = random.Random(1)  # noqa: S311 - made-up orders
     begin = time.monotonic()
     with RSMQ.from_url(url) as rsmq:
-        for first in range(0, orders, BATCH):
+        for first in range(0, orders, ORDERS_PER_CALL):
             bodies = []
-            for number in range(first, min(first + BATCH, orders)):
-                day = chance.randrange(DAYS)
+            for number in range(first, min(first + ORDERS_PER_CALL, orders)):
+                day = random_source.randrange(DAYS)
                 days[day] += 1
                 bodies.append(
                     json.dumps(
                         {
                             "number": number,
                             "day": str(FIRST_DAY + timedelta(days=day)),
-                            "customer": f"c-{chance.randrange(5000)}",
-                            "total": round(chance.uniform(1, 500), 2),
+                            "customer": f"c-{random_source.randrange(5000)}",
+                            "total": round(random_source.uniform(1, 500), 2),
                         }
                     )
                 )
             rsmq.send_messages("orders", bodies)
-            time.sleep(max(0.0, begin + SENDING * first / orders - time.monotonic()))
+            time.sleep(max(0.0, begin + SENDING_SECONDS * first / orders - time.monotonic()))
 
 
 def start_archive(url: str, archive: Path) -> subprocess.Popen[bytes]:
-    """The job, with its processes in a group of their own."""
+    """Start the job, with its processes in a group of their own."""
     command = [sys.executable, "-m", "rsmq.cli.commands.pipeline", "archive"]
     with (archive.parent / "archive.log").open("ab") as log:
         return subprocess.Popen(
@@ -174,7 +176,7 @@ def start_archive(url: str, archive: Path) -> subprocess.Popen[bytes]:
 
 
 def wait_for_batches(job: subprocess.Popen[bytes], archive: Path, number: int) -> None:
-    """Wait until so many batches are in the archive."""
+    """Wait until this many batches are in the archive."""
     commits = archive / "_checkpoint" / "commits"
     while len([path for path in commits.glob("*") if path.name.isdigit()]) < number:
         if job.poll() is not None:

@@ -1,4 +1,4 @@
-"""Measure this library beside the other clients: the program behind ``scripts/bench``."""
+"""Measure this library and other clients side by side: the program behind ``scripts/bench``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from scripts.benchmark import depth, machine
-from scripts.benchmark.contender import HERE, Contender, ContenderFailed
+from scripts.benchmark.contender import FOLDER, Contender, ContenderFailed
 from scripts.benchmark.figures import Track
 from scripts.benchmark.report import report
 from scripts.benchmark.server import Server
@@ -29,21 +29,21 @@ from scripts.benchmark.workers import Workers
 
 
 def _python(program: str, environment: str = "") -> list[str]:
-    """A program in Python, in the environment that the benchmark runs in or in another one."""
-    path = str(HERE / "python" / program)
+    """Return the command of a Python program, in this environment or in another one."""
+    path = str(FOLDER / "python" / program)
     if not environment:
         return [sys.executable, path]
-    # -E: PYTHONPATH might lead to this library, whose package has the name of PyRSMQ's.
-    return [str(HERE / "python" / environment / "bin" / "python"), "-E", path]
+    # -E: PYTHONPATH might lead to this library, whose package is named like PyRSMQ's.
+    return [str(FOLDER / "python" / environment / "bin" / "python"), "-E", path]
 
 
 CONTENDERS = {
     "ours": _python("ours.py"),
     "waiting": _python("waiting.py"),
     "pyrsmq": _python("pyrsmq.py", ".venv"),
-    "node": ["node", str(HERE / "node" / "rsmq.js")],
-    "bullmq": ["node", str(HERE / "node" / "bullmq.js")],
-    "php": ["php", str(HERE / "php" / "rsmq.php")],
+    "node": ["node", str(FOLDER / "node" / "rsmq.js")],
+    "bullmq": ["node", str(FOLDER / "node" / "bullmq.js")],
+    "php": ["php", str(FOLDER / "php" / "rsmq.php")],
     "our_worker": _python("our_worker.py"),
     "rq": _python("rq_worker.py", ".venv-workers"),
     "dramatiq": _python("dramatiq_worker.py", ".venv-workers"),
@@ -58,7 +58,7 @@ OURS = ("ours", "our_worker", "waiting")
 
 @dataclass(frozen=True)
 class Method:
-    """How much is measured."""
+    """The extent of a measurement."""
 
     rounds: int
     slice_seconds: float
@@ -70,7 +70,7 @@ class Method:
     depths: tuple[int, ...]
 
 
-WHOLE = Method(
+FULL = Method(
     rounds=25,
     slice_seconds=0.1,
     worker_rounds=10,
@@ -93,40 +93,42 @@ QUICK = Method(
 
 
 def measure(method: Method, track: Track) -> dict[str, Any]:
-    """All parts, one after the other."""
-    machine.settle_on_one_processor()
-    found: dict[str, Any] = {"machine": machine.facts()}
+    """Run all parts, one after the other."""
+    machine.pin_to_one_processor()
+    results: dict[str, Any] = {"machine": machine.facts()}
     with ExitStack() as stack:
-        server, contenders = _started(stack, CLIENTS)
-        found["versions"] = machine.versions(server) | _versions_of(contenders)
-        found["throughput"] = Throughput(server, contenders).measure(
+        server, contenders = _start(stack, CLIENTS)
+        results["versions"] = machine.versions(server) | _versions_of(contenders)
+        results["throughput"] = Throughput(server, contenders).measure(
             method.rounds, method.slice_seconds, track
         )
-        found["depth"] = depth.measure(server, method.depths, method.depth_rounds, track)
-    found["workers"] = _workers(method, track, found["versions"])
-    # Who sends and who waits seldom share a processor, and one alone would make them take turns.
+        results["depth"] = depth.measure(server, method.depths, method.depth_rounds, track)
+    results["workers"] = _measure_workers(method, track, results["versions"])
+    # Sender and receiver rarely share a processor; on one processor they would alternate.
     machine.use_all_processors()
     with ExitStack() as stack:
-        server, contenders = _started(stack, WAITERS)
-        found["wake_up"] = WakeUp(server, contenders["node"], contenders["waiting"]).measure(
+        server, contenders = _start(stack, WAITERS)
+        results["wake_up"] = WakeUp(server, contenders["node"], contenders["waiting"]).measure(
             method.wake_up_rounds, method.wake_up_messages, track
         )
-    found["workers_on_all"] = _workers(method, track, found["versions"])
-    return found
+    results["workers_on_all"] = _measure_workers(method, track, results["versions"])
+    return results
 
 
-def _workers(method: Method, track: Track, versions: dict[str, str]) -> list[dict[str, Any]]:
-    """The workers on as many processors as we have now; adds what they run on to ``versions``."""
+def _measure_workers(
+    method: Method, track: Track, versions: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Measure workers on the processors in use now, and add their versions to ``versions``."""
     with ExitStack() as stack:
-        server, contenders = _started(stack, WORKERS)
+        server, contenders = _start(stack, WORKERS)
         versions |= _versions_of(contenders)
         return Workers(server, contenders).measure(
             method.worker_rounds, method.worker_slice_seconds, track
         )
 
 
-def _started(stack: ExitStack, names: tuple[str, ...]) -> tuple[Server, dict[str, Contender]]:
-    """A server, and some clients beside it, all new."""
+def _start(stack: ExitStack, names: tuple[str, ...]) -> tuple[Server, dict[str, Contender]]:
+    """Start a server and clients for it."""
     server = stack.enter_context(Server())
     return server, {
         name: stack.enter_context(Contender(name, CONTENDERS[name], server.port)) for name in names
@@ -138,14 +140,14 @@ def _versions_of(contenders: dict[str, Contender]) -> dict[str, str]:
 
 
 def main() -> int:
-    """Run it; 0 if all was measured, whatever came out."""
+    """Run the benchmark; return 0 if everything was measured, whatever the figures are."""
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only see whether all of it runs")
     parser.add_argument(
         "--output", type=Path, default=Path(), metavar="FOLDER", help="for bench.json and bench.md"
     )
     arguments = parser.parse_args()
-    method = QUICK if arguments.quick else WHOLE
+    method = QUICK if arguments.quick else FULL
     results = {
         "command": shlex.join(["scripts/bench", *sys.argv[1:]]),
         "date": datetime.now(UTC).date().isoformat(),
@@ -154,7 +156,7 @@ def main() -> int:
     }
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    # Without auto_refresh it is drawn between slices, never within one.
+    # Without auto_refresh the bar is drawn between slices, never during one.
     progress = Progress(
         *columns, TimeElapsedColumn(), console=Console(stderr=True), auto_refresh=False
     )
@@ -167,7 +169,7 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    results["targets"] = [target.held_against(results) for target in TARGETS]
+    results["targets"] = [target.compare(results) for target in TARGETS]
     text = report(results)
     (arguments.output / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
     (arguments.output / "bench.md").write_text(text)

@@ -1,17 +1,17 @@
-"""Who is measured at what."""
+"""The cases of the throughput tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-Action = Literal["send", "receive"]  # a receive is one with its delete
+Action = Literal["send", "receive"]  # a receive includes its delete
 
 SMALL, LARGE = 100, 10_240
 SIZES = (SMALL, LARGE)
 
 OURS = "rsmq, from_url"
-HANDED_IN = "rsmq, redis.Redis handed in"
+PROVIDED_CLIENT = "rsmq, redis.Redis handed in"
 BATCHES = "rsmq, batches of {}"
 ASYNCIO = "rsmq, asyncio, 1 at a time"
 ASYNCIO_100 = "rsmq, asyncio, 100 at a time"
@@ -34,11 +34,11 @@ class Case:
     One line of a table.
 
     Attributes:
-        action: what is measured.
-        label: what the line is called.
-        process: which contender does it.
-        way: how, in that contender's own words.
-        step: messages that are under way at a time, or in one call.
+        action: the measured action.
+        label: the label of the line.
+        process: the contender that runs it.
+        way: the variant, as the contender names it.
+        step: messages in progress at a time, or in one call.
     """
 
     action: Action
@@ -54,7 +54,7 @@ def _both(label: str, process: str, way: str = "", step: int = 1) -> list[Case]:
 
 CASES = [
     *_both(OURS, "ours", "from_url"),
-    *_both(HANDED_IN, "ours", "handed in"),
+    *_both(PROVIDED_CLIENT, "ours", "handed in"),
     *_both(BATCHES.format(10), "ours", "batches", 10),
     *_both(BATCHES.format(100), "ours", "batches", 100),
     *_both(BATCHES.format(1000), "ours", "batches", 1000),

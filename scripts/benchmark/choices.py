@@ -1,11 +1,11 @@
 """
-What two choices of the design bring: each on and off, in turns, on one redis-server.
+The effect of two design choices: each on and off, in turns, on one redis-server.
 
     .venv/bin/python -m scripts.benchmark.choices [ROUNDS]
 
-Printed is the median of the ratios of paired rounds, off to on, with the smallest and the largest:
-1.20 means that a fifth more time is needed without the choice: on the clock, of the
-client's processor, and in scripts.
+It prints the median of the ratios of paired rounds, off to on, with the smallest and the largest.
+A ratio of 1.20 means that a fifth more time is needed without the choice. The times are wall-clock
+time, processor time of the client, and time in scripts.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def _ratios(
     pairs = []
     for number in range(rounds + 1):
         order = [nullcontext, off] if number % 2 else [off, nullcontext]
-        took = {}
+        times = {}
         for choice in order:
             with choice():
-                took[choice] = measure()
-        if number:  # the first round is for warming up
-            pairs.append([b / a for a, b in zip(took[nullcontext], took[off], strict=True)])
+                times[choice] = measure()
+        if number:  # the first round is a warm-up
+            pairs.append([b / a for a, b in zip(times[nullcontext], times[off], strict=True)])
     return [sorted(column) for column in zip(*pairs, strict=True)]
 
 
-class _Plain:
-    """A connection of redis-py as the pool of a thread uses it, without our reading and writing."""
+class _PlainConnection:
+    """A connection of redis-py that a thread's pool uses without our reading and writing."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -84,9 +84,9 @@ def main(rounds: int) -> None:
     """Measure all choices, and print a line for each."""
     with Server() as server:
 
-        def measure(make: Callable[[], RSMQ]) -> tuple[float, float, float]:
-            messages._receive_message.cache_clear()  # noqa: SLF001 - it keeps scripts
-            with make() as rsmq:  # new connections, too
+        def measure(create_client: Callable[[], RSMQ]) -> tuple[float, float, float]:
+            messages._receive_message.cache_clear()  # noqa: SLF001 - it caches scripts
+            with create_client() as rsmq:  # with new connections
                 wall, client, scripts = time.perf_counter(), time.process_time(), script_time()
                 _calls(rsmq)
                 return (
@@ -98,27 +98,27 @@ def main(rounds: int) -> None:
         def script_time() -> float:
             return server.client.info("commandstats").get("cmdstat_evalsha", {"usec": 0})["usec"]
 
-        def ours() -> RSMQ:
+        def create_client() -> RSMQ:
             return RSMQ.from_url(server.url)
 
-        with ours() as rsmq:
+        with create_client() as rsmq:
             rsmq.create_queue(QUEUE, vt=1000)
         choices: dict[str, tuple[Callable[[], RSMQ], Callable[[], AbstractContextManager[object]]]]
         choices = {
             "fast path in scripts": (
-                ours,
+                create_client,
                 lambda: mock.patch.object(messages, "load", _without_fast_path),
             ),
             "own socket, from_url": (
-                ours,
-                lambda: mock.patch.object(pools, "SocketConnection", _Plain),
+                create_client,
+                lambda: mock.patch.object(pools, "SocketConnection", _PlainConnection),
             ),
         }
-        for name, (make, off) in choices.items():
-            columns = _ratios(rounds, partial(measure, make), off)
+        for name, (create, off) in choices.items():
+            columns = _ratios(rounds, partial(measure, create), off)
             figures = [
-                f"{what} {median(column):.3f} ({column[0]:.3f} to {column[-1]:.3f})"
-                for what, column in zip(("wall", "client", "scripts"), columns, strict=True)
+                f"{measure_name} {median(column):.3f} ({column[0]:.3f} to {column[-1]:.3f})"
+                for measure_name, column in zip(("wall", "client", "scripts"), columns, strict=True)
             ]
             print(f"{name:24}", ", ".join(figures))
 

@@ -1,8 +1,8 @@
 """
-A client in a process of its own that lives through the whole run.
+A client in a process that runs during the whole benchmark.
 
-It is asked over its standard input, one JSON object a line, and answers in one line: an object of
-its own, or ``{"error": text}``.
+It reads requests from its standard input, one JSON object per line, and writes one line for each:
+a JSON object as the reply, or ``{"error": text}``.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import subprocess
 from pathlib import Path
 from typing import Any, Self
 
-HERE = Path(__file__).parent
-STOP_DEADLINE = 10.0
+FOLDER = Path(__file__).parent
+STOP_TIMEOUT_SECONDS = 10.0
 
 
 class ContenderFailed(Exception):
-    """A contender answered with an error, or died."""
+    """A contender replied with an error, or died."""
 
 
 class Contender:
-    """The process; ``ask`` does both halves of a question, ``tell`` and ``hear`` one each."""
+    """
+    The process; ``request`` sends and waits, ``send_request`` and ``read_reply`` do one half each.
+    """
 
     def __init__(self, name: str, command: list[str], port: int) -> None:
         self.name = name
@@ -29,38 +31,38 @@ class Contender:
             [*command, str(port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the benchmark, which closes it then
+            start_new_session=True,  # Ctrl-C is for the benchmark, which then closes this process
         )
 
-    def ask(self, op: str, **arguments: Any) -> Any:
+    def request(self, op: str, **arguments: Any) -> Any:
         """
-        The answer to a question.
+        Send a request, and return the reply.
 
         Raises:
-            ContenderFailed: there is none, or it is an error.
+            ContenderFailed: there is no reply, or it is an error.
         """
-        self.tell(op, **arguments)
-        return self.hear()
+        self.send_request(op, **arguments)
+        return self.read_reply()
 
-    def tell(self, op: str, **arguments: Any) -> None:
-        """Ask without waiting for the answer."""
+    def send_request(self, op: str, **arguments: Any) -> None:
+        """Send a request without waiting for the reply."""
         self._process.stdin.write(json.dumps({"op": op, **arguments}).encode() + b"\n")
         self._process.stdin.flush()
 
-    def hear(self) -> Any:
+    def read_reply(self) -> Any:
         """
-        The answer to the last question.
+        Return the reply to the last request.
 
         Raises:
-            ContenderFailed: there is none, or it is an error.
+            ContenderFailed: there is no reply, or it is an error.
         """
         line = self._process.stdout.readline()
         if not line:
             raise ContenderFailed(f"{self.name} has died; its error output is above.")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise ContenderFailed(f"{self.name}: {answer['error']}")
-        return answer
+        reply = json.loads(line)
+        if "error" in reply:
+            raise ContenderFailed(f"{self.name}: {reply['error']}")
+        return reply
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +70,7 @@ class Contender:
     def __exit__(self, *_: object) -> None:
         self._process.stdin.close()
         try:
-            self._process.wait(STOP_DEADLINE)
+            self._process.wait(STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""Many readings: how they are gone through, and what they come to."""
+"""Readings: iteration with progress, and their statistics."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-#: Goes through a list, and shows a person under a description how far it is.
+#: Iterates over a list, and shows the progress under a description.
 Track = Callable[..., Iterable[Any]]
 
 
 def summary(readings: Sequence[float]) -> dict[str, Any]:
-    """The median, and between what the middle half of the readings lies."""
+    """Return the median, and the range of the middle half of the readings."""
     low, median, high = statistics.quantiles(readings, n=4, method="inclusive")
     return {"median": median, "middle_half": [low, high], "readings": list(readings)}
 
 
 def percentile(readings: Sequence[float], percent: int) -> float:
-    """The reading that ``percent`` of 100 do not exceed."""
+    """Return the reading that ``percent`` % of the readings do not exceed."""
     return statistics.quantiles(readings, n=100, method="inclusive")[percent - 1]

@@ -1,8 +1,8 @@
 """
-The limit: the same scripts through redis-benchmark, a client in C that does nothing else.
+The upper limit: the same scripts through redis-benchmark, a client in C that does nothing else.
 
-It can't delete what it received, for it sends one command again and again: its figures for
-receiving are without the delete.
+It can't delete received messages, because it repeats a single command: its figures for receiving
+exclude the delete.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from scripts.benchmark.contender import ContenderFailed
 from scripts.benchmark.operations import Operations
 from scripts.benchmark.server import Server
 
-RANDOM = b"__rand_int__"  # redis-benchmark puts twelve digits in its place
+RANDOM = b"__rand_int__"  # redis-benchmark replaces it by twelve digits
 RANDOM_BELOW = 10**12 - 1
 
 
 class RedisBenchmark:
-    """Runs redis-benchmark over one connection."""
+    """A runner of redis-benchmark over one connection."""
 
     def __init__(self, server: Server) -> None:
         self._operations = Operations(server.client)
@@ -40,10 +40,10 @@ class RedisBenchmark:
         self, *, action: Action, queue: str, body: str, count: int, step: int, **_: object
     ) -> dict[str, Any]:
         """
-        Send one script ``count`` times, ``step`` at a time.
+        Run one script ``count`` times, ``step`` at a time.
 
         Raises:
-            ContenderFailed: redis-benchmark says why.
+            ContenderFailed: redis-benchmark failed; the text is its error output.
         """
         operation = self._operation(action, queue, body)
         arguments = [
@@ -51,12 +51,12 @@ class RedisBenchmark:
             for argument in operation.args
         ]
         keys = [str(len(operation.keys)), *operation.keys]
-        done = subprocess.run(
+        completed = subprocess.run(
             [*self._command, "-n", str(count), "-P", str(step),
              "EVALSHA", operation.script.sha1, *keys, *arguments],
             capture_output=True, check=False, text=True,
         )  # fmt: skip
-        if done.returncode:
-            raise ContenderFailed(f"redis-benchmark: {done.stderr.strip()}")
-        row = next(csv.DictReader(done.stdout.splitlines()))
+        if completed.returncode:
+            raise ContenderFailed(f"redis-benchmark: {completed.stderr.strip()}")
+        row = next(csv.DictReader(completed.stdout.splitlines()))
         return {"seconds": count / float(row["rps"]), "cpu_seconds": None, "characters": None}

@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""The machine and the versions that the figures were measured on."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from scripts.benchmark.contender import Contender
 from scripts.benchmark.server import Server
 
 CPU_INFO = Path("/proc/cpuinfo")
-_CAN_SETTLE = hasattr(os, "sched_setaffinity")
+_CAN_PIN = hasattr(os, "sched_setaffinity")
 
 
 def facts() -> dict[str, Any]:
-    """The hardware and the system."""
+    """Return the hardware and the operating system."""
     return {
         "cpu": _cpu_model(),
         "processors": os.cpu_count(),
-        "on_one_processor": _CAN_SETTLE,
+        "on_one_processor": _CAN_PIN,
         "system": f"{platform.system()} {platform.release()}",
         "load_at_start": round(os.getloadavg()[0], 2),
     }
 
 
 def use_all_processors() -> None:
-    """Run this process, and all that it starts from now on, on any processor again."""
-    if _CAN_SETTLE:
+    """Allow this process, and all that it starts from now on, to use all processors again."""
+    if _CAN_PIN:
         os.sched_setaffinity(0, set(range(os.cpu_count() or 1)))
 
 
-def settle_on_one_processor() -> None:
+def pin_to_one_processor() -> None:
     """
-    Run this process, and all that it starts from now on, on one processor, where that is possible.
+    Pin this process, and all that it starts from now on, to one processor, if the system allows it.
 
-    Otherwise the process that shares one with the server is the scheduler's choice, made anew in
-    each slice, and counts more than which client it is: to wake another processor can take longer
-    than a message.
+    Otherwise the scheduler decides in each slice which process shares a processor with the server.
+    That has more effect than the client, because waking another processor can take longer than a
+    message.
     """
-    if _CAN_SETTLE:
+    if _CAN_PIN:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def versions(server: Server) -> dict[str, str]:
-    """The server, and what this library runs on."""
+    """Return the versions of the server, of this library and of its dependencies."""
     return {
         "Redis": server.client.info("server")["redis_version"],
         "Python": platform.python_version(),
@@ -57,11 +57,11 @@ def versions(server: Server) -> dict[str, str]:
 
 
 def versions_of(contenders: Iterable[Contender]) -> dict[str, str]:
-    """The programs and packages that others run on."""
-    found = {}
+    """Return the versions of the programs and packages that the other contenders use."""
+    versions_by_name = {}
     for contender in contenders:
-        found |= contender.ask("versions")
-    return found
+        versions_by_name |= contender.request("versions")
+    return versions_by_name
 
 
 def _cpu_model() -> str:

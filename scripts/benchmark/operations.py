@@ -1,4 +1,4 @@
-"""What the calls of this library send."""
+"""The operations that calls of this library send."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rsmq import RSMQ
 
 
 class Operations(RSMQ):
-    """A client that returns the operation of a call, instead of running it."""
+    """A client whose calls return their operation instead of running it."""
 
     def run(self, operation: Any) -> Any:
-        """The operation itself."""
+        """Return the operation itself."""
         return operation

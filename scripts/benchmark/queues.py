@@ -1,19 +1,19 @@
-"""Queues with messages in them."""
+"""Queues that are filled with messages."""
 
 from __future__ import annotations
 
 from rsmq import RSMQ
 
-CHUNK = 1000
+MESSAGES_PER_CALL = 1000
 
 
-def body_of(size: int) -> str:
-    """The body of that many bytes that all send."""
+def create_body(size: int) -> str:
+    """Return the body of this many bytes that all contenders send."""
     return ("0123456789" * (size // 10 + 1))[:size]
 
 
 def fill(rsmq: RSMQ, queue: str, size: int, count: int) -> None:
-    """Add messages to a queue."""
-    body = body_of(size)
-    for begin in range(0, count, CHUNK):
-        rsmq.send_messages(queue, [body] * min(CHUNK, count - begin))
+    """Add this many messages to a queue."""
+    body = create_body(size)
+    for begin in range(0, count, MESSAGES_PER_CALL):
+        rsmq.send_messages(queue, [body] * min(MESSAGES_PER_CALL, count - begin))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scripts.benchmark.cases import CASES, LARGE, LIMITS, OURS, SMALL, Action
-from scripts.benchmark.worker_cases import BESIDE_LOOP, LOOP
+from scripts.benchmark.worker_cases import LOOP, LOOP_CONCURRENCY
 
 Results = dict[str, Any]
 
@@ -14,11 +14,11 @@ VERDICTS = {True: "yes", False: "**no**", None: "not measured"}
 
 
 def report(results: Results) -> str:
-    """All tables."""
+    """Return all tables."""
     return "\n".join(
         [
             "# Benchmark\n",
-            _how(results),
+            _method(results),
             "## Targets\n",
             _targets(results),
             "## Messages a second: send\n",
@@ -35,7 +35,7 @@ def report(results: Results) -> str:
     )
 
 
-def _how(results: Results) -> str:
+def _method(results: Results) -> str:
     machine, method = results["machine"], results["method"]
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     quick = "**A quick run: too short for its figures to count.**\n" if results["quick"] else ""
@@ -66,7 +66,7 @@ def _targets(results: Results) -> str:
 
 
 def _throughput(results: Results, action: Action) -> str:
-    found = {
+    results_by_case = {
         (each["contender"], each["body_bytes"]): each
         for each in results["throughput"]
         if each["action"] == action
@@ -74,23 +74,23 @@ def _throughput(results: Results, action: Action) -> str:
     rows = []
     for case in CASES:
         if case.action == action:
-            row = [f"{case.label}{_star(action, case.label)}"]
+            row = [f"{case.label}{_footnote(action, case.label)}"]
             for size in (SMALL, LARGE):
-                each = found[case.label, size]
+                each = results_by_case[case.label, size]
                 row += [
                     _rate(each["messages_per_second"]),
                     "" if case.label == OURS else f"{each['from_url_against_it']:.2f}x",
                     _cpu(each["client_cpu_us"], each["server_cpu_us"]),
                 ]
             rows.append(row)
-    heads = ["100 B", f"`{OURS}` against it", "CPU", "10 KB", f"`{OURS}` against it", "CPU"]
+    headings = ["100 B", f"`{OURS}` against it", "CPU", "10 KB", f"`{OURS}` against it", "CPU"]
     notes = "CPU: µs a message, client / server.\n"
     if action == "receive":
         notes += "\\* receives only: redis-benchmark can't delete what it received.\n"
-    return _table(["", *heads], rows) + "\n" + notes
+    return _table(["", *headings], rows) + "\n" + notes
 
 
-def _star(action: Action, label: str) -> str:
+def _footnote(action: Action, label: str) -> str:
     return " \\*" if action == "receive" and label in LIMITS else ""
 
 
@@ -105,7 +105,7 @@ def _cpu(client: float | None, server: float) -> str:
 
 
 def _digits(number: float) -> str:
-    """Three digits of a number that are worth something."""
+    """Format a number with three significant digits."""
     return f"{float(f'{number:.3g}'):,.0f}"
 
 
@@ -113,22 +113,22 @@ def _workers(results: Results) -> str:
     method = results["method"]
     rows = [
         [
-            one["contender"],
-            f"{one['at_a_time']}",
-            *_beside_ours(one),
-            _cpu(one["client_cpu_us"], one["server_cpu_us"]),
-            *_beside_ours(every),
+            on_one["contender"],
+            f"{on_one['at_a_time']}",
+            *_beside_ours(on_one),
+            _cpu(on_one["client_cpu_us"], on_one["server_cpu_us"]),
+            *_beside_ours(on_all),
         ]
-        for one, every in zip(results["workers"], results["workers_on_all"], strict=True)
+        for on_one, on_all in zip(results["workers"], results["workers_on_all"], strict=True)
     ]
     against = ["our threads against it", "our asyncio against it"]
-    heads = ["at a time", "jobs a second", *against, "CPU", "on all processors", *against]
+    headings = ["at a time", "jobs a second", *against, "CPU", "on all processors", *against]
     return (
-        _table(["", *heads], rows)
+        _table(["", *headings], rows)
         + "\nBodies of 100 B, and a handler that does nothing; from before the worker starts to "
         f"the last job acknowledged.\nMedians of {method['worker_rounds']} slices of about "
         f"{method['worker_slice_seconds'] * 1000:g} ms. `{LOOP}` is a plain loop of "
-        f"receive_messages and delete_messages,\nand beside it our workers have {BESIDE_LOOP} "
+        f"receive_messages and delete_messages,\nand beside it our workers have {LOOP_CONCURRENCY} "
         "jobs at a time. Against other workers the targets hold the lower of the two ratios.\n"
         "CPU: µs a job, client / server.\n"
     )
@@ -178,8 +178,8 @@ def _depth(results: Results) -> str:
         for depth, by_call in calls.items()
     ]  # fmt: skip
     large = "".join(
-        f"With bodies of 10 KB a message takes {taken:,.0f} bytes, at {depth:,} of them.\n"
-        for (depth, size), taken in memory.items()
+        f"With bodies of 10 KB a message takes {message_bytes:,.0f} bytes, at {depth:,} of them.\n"
+        for (depth, size), message_bytes in memory.items()
         if size == LARGE
     )
     return (
@@ -188,6 +188,6 @@ def _depth(results: Results) -> str:
     )
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -1,4 +1,4 @@
-"""The redis-server that all are measured on."""
+"""The redis-server for all measurements."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Self
 
 import redis
 
-START_DEADLINE = 10.0
+START_TIMEOUT_SECONDS = 10.0
 
 
 class Server:
-    """A redis-server on a free port of loopback that keeps nothing on disk."""
+    """A redis-server on a free port of the loopback interface, without persistence."""
 
     def __init__(self) -> None:
         with socket.socket() as probe:
@@ -24,34 +24,34 @@ class Server:
             ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1",
              "--save", "", "--appendonly", "no"],
             stdout=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the benchmark, which stops it then
+            start_new_session=True,  # Ctrl-C is for the benchmark, which then stops this process
         )  # fmt: skip
 
     @property
     def url(self) -> str:
-        """Where it is, for clients."""
+        """Return its url for clients."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def cpu_seconds(self) -> float:
-        """The time that the thread which runs commands has had of the processor."""
-        used = self.client.info("cpu")
-        return used["used_cpu_user_main_thread"] + used["used_cpu_sys_main_thread"]
+        """Return the processor time of the thread that runs commands, in seconds."""
+        cpu = self.client.info("cpu")
+        return cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"]
 
     def calls(self, command: str) -> int:
-        """How often a command was called."""
-        statistics = self.client.info("commandstats")
-        return statistics.get(f"cmdstat_{command}", {"calls": 0})["calls"]
+        """Return the number of calls of a command."""
+        command_statistics = self.client.info("commandstats")
+        return command_statistics.get(f"cmdstat_{command}", {"calls": 0})["calls"]
 
     def __enter__(self) -> Self:
         try:
-            self._wait_until_it_answers()
+            self._wait_until_ready()
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _wait_until_it_answers(self) -> None:
-        deadline = time.monotonic() + START_DEADLINE
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
         while True:
             try:
                 self.client.ping()

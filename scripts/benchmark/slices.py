@@ -1,4 +1,4 @@
-"""What one slice of time took, and how much fills one."""
+"""The times of a slice, and the number of messages that fill one."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ WARM_UP_SLICES = 3
 
 @dataclass(frozen=True)
 class Slice:
-    """What one slice took, seconds."""
+    """The times of one slice, in seconds."""
 
     wall: float
     client_cpu: float | None
     server_cpu: float
 
 
-def count_for(seconds_of: Callable[[int], float], step: int, slice_seconds: float) -> int:
+def messages_per_slice(seconds_of: Callable[[int], float], step: int, slice_seconds: float) -> int:
     """
-    About how many messages fill a slice of time, once whoever does them is warm.
+    Return how many messages take about one slice of time after a warm-up.
 
     Args:
-        seconds_of: does that many messages; the seconds it took.
-        step: messages that are done together; it is a multiple of them.
-        slice_seconds: the slice.
+        seconds_of: runs this many messages, and returns the seconds that it took.
+        step: messages that are processed together; the result is a multiple of it.
+        slice_seconds: the length of the slice.
     """
-    steps, spent = 1, 0.0
-    while spent < WARM_UP_SLICES * slice_seconds:
-        took = seconds_of(steps * step)
-        spent += took
-        steps = max(round(steps * slice_seconds / max(took, slice_seconds / 10)), 1)
+    steps, total_seconds = 1, 0.0
+    while total_seconds < WARM_UP_SLICES * slice_seconds:
+        seconds = seconds_of(steps * step)
+        total_seconds += seconds
+        steps = max(round(steps * slice_seconds / max(seconds, slice_seconds / 10)), 1)
     return steps * step
 
 
 def microseconds(seconds: Sequence[float | None], count: int) -> float | None:
-    """The median for one message, of what slices of ``count`` took; None if that is unknown."""
+    """Return the median per message of slices of ``count`` messages; None if it is unknown."""
     return None if None in seconds else median(seconds) / count * 1e6

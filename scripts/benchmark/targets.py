@@ -1,4 +1,4 @@
-"""What was to be reached, and what was."""
+"""The targets, and whether a run reached them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Literal
 from scripts.benchmark.cases import (
     ASYNCIO_100,
     BATCHES,
-    HANDED_IN,
     LARGE,
     NODE,
     NODE_100,
     OURS,
     PIPELINES,
+    PROVIDED_CLIENT,
     PYRSMQ,
     SMALL,
     Action,
@@ -24,10 +24,10 @@ from scripts.benchmark.wakeup import BLPOP, MANY_WAITERS, ONE_WAITER
 from scripts.benchmark.worker_cases import (
     ARQ,
     ASYNCIO,
-    BESIDE_LOOP,
     BULLMQ,
     DRAMATIQ,
     LOOP,
+    LOOP_CONCURRENCY,
     LOOP_STEP,
     RQ,
     SAQ,
@@ -47,11 +47,11 @@ class Target:
     A line of the table.
 
     Attributes:
-        case: what was measured, and against what.
-        sign: on which side of ``bound`` the figure is to be.
-        bound: the figure that was to be reached.
-        unit: what stands behind the figure.
-        reach: the figure, of the results of a run; None if the run did not measure it.
+        case: the measured case, and what it is compared with.
+        sign: the side of ``bound`` on which the figure must be.
+        bound: the figure that must be reached.
+        unit: the unit after the figure.
+        reach: returns the figure from the results of a run; None if the run did not measure it.
     """
 
     case: str
@@ -60,8 +60,8 @@ class Target:
     unit: str
     reach: Callable[[Results], float | None]
 
-    def held_against(self, results: Results) -> dict[str, Any]:
-        """The line for one run. The figure counts as it is shown, with two decimals."""
+    def compare(self, results: Results) -> dict[str, Any]:
+        """Return the line for one run. The figure is compared as shown, with two decimals."""
         reached = self.reach(results)
         if reached is None:
             met = None
@@ -77,12 +77,12 @@ class Target:
         }
 
 
-def _faster(
-    case: str, bound: float, action: Action, ours: str, theirs: str, *, size: int = SMALL
+def _throughput_target(
+    case: str, bound: float, action: Action, ours: str, other: str, *, size: int = SMALL
 ) -> Target:
     def reach(results: Results) -> float:
-        found = results["throughput"]
-        return rate(found, action, ours, size) / rate(found, action, theirs, size)
+        throughput = results["throughput"]
+        return rate(throughput, action, ours, size) / rate(throughput, action, other, size)
 
     return Target(case, "≥", bound, "x", reach)
 
@@ -98,7 +98,7 @@ def _call_us(results: Results, call: str, depth: int) -> float | None:
     )
 
 
-def _no_slower_when_deep(call: str) -> Target:
+def _depth_target(call: str) -> Target:
     def reach(results: Results) -> float | None:
         deep, shallow = _call_us(results, call, DEEP), _call_us(results, call, SHALLOW)
         return deep / shallow if deep and shallow else None
@@ -108,20 +108,20 @@ def _no_slower_when_deep(call: str) -> Target:
     )
 
 
-def _woken(bound: float) -> Target:
+def _wake_up_target(bound: float) -> Target:
     def reach(results: Results) -> float:
         return results["wake_up"][ONE_WAITER]["p50_ms"] / results["wake_up"][BLPOP]["p50_ms"]
 
     return Target("wake-up by a Node send, p50, against BLPOP by LPUSH", "≤", bound, "x", reach)
 
 
-def _share_of_loop(ours: str) -> Target:
+def _loop_target(ours: str) -> Target:
     def reach(results: Results) -> float:
-        found = results["workers"]
-        return job_rate(found, ours, BESIDE_LOOP) / job_rate(found, LOOP, LOOP_STEP)
+        workers = results["workers"]
+        return job_rate(workers, ours, LOOP_CONCURRENCY) / job_rate(workers, LOOP, LOOP_STEP)
 
     return Target(
-        f"worker, {_kind(ours)}, {BESIDE_LOOP} at a time, against "
+        f"worker, {_kind(ours)}, {LOOP_CONCURRENCY} at a time, against "
         f"receive_messages + delete_messages, {LOOP_STEP} a call",
         "≥",
         0.6,
@@ -130,14 +130,14 @@ def _share_of_loop(ours: str) -> Target:
     )
 
 
-def _ahead(ours: str, theirs: str, at_a_time: int) -> Target:
+def _worker_target(ours: str, other: str, at_a_time: int) -> Target:
     def reach(results: Results) -> float:
         return min(
-            job_rate(found, ours, at_a_time) / job_rate(found, theirs, at_a_time)
-            for found in (results["workers"], results["workers_on_all"])
+            job_rate(workers, ours, at_a_time) / job_rate(workers, other, at_a_time)
+            for workers in (results["workers"], results["workers_on_all"])
         )
 
-    case = f"worker, {_kind(ours)}, {at_a_time} at a time, against {theirs.partition(',')[0]}"
+    case = f"worker, {_kind(ours)}, {at_a_time} at a time, against {other.partition(',')[0]}"
     return Target(case, "≥", 1, "x", reach)
 
 
@@ -145,7 +145,7 @@ def _kind(ours: str) -> str:
     return ours.partition(", ")[2]
 
 
-def _receives(kind: str, bound: float) -> Target:
+def _receives_target(kind: str, bound: float) -> Target:
     def reach(results: Results) -> float:
         return results["wake_up"][kind]["receives_per_message"]
 
@@ -153,23 +153,31 @@ def _receives(kind: str, bound: float) -> Target:
 
 
 TARGETS = [
-    _faster("send_message, against Node", 1.5, "send", OURS, NODE),
-    _faster("send_message, against PyRSMQ", 5, "send", OURS, PYRSMQ),
-    _faster("receive_message + delete_message, against Node", 1.35, "receive", OURS, NODE),
-    _faster("receive_message + delete_message, against PyRSMQ", 4, "receive", OURS, PYRSMQ),
-    _faster("send_message on a redis.Redis, against Node", 1.15, "send", HANDED_IN, NODE),
-    _faster(
+    _throughput_target("send_message, against Node", 1.5, "send", OURS, NODE),
+    _throughput_target("send_message, against PyRSMQ", 5, "send", OURS, PYRSMQ),
+    _throughput_target(
+        "receive_message + delete_message, against Node", 1.35, "receive", OURS, NODE
+    ),
+    _throughput_target(
+        "receive_message + delete_message, against PyRSMQ", 4, "receive", OURS, PYRSMQ
+    ),
+    _throughput_target(
+        "send_message on a redis.Redis, against Node", 1.15, "send", PROVIDED_CLIENT, NODE
+    ),
+    _throughput_target(
         "receive_message + delete_message on a redis.Redis, against Node",
         1.0,
         "receive",
-        HANDED_IN,
+        PROVIDED_CLIENT,
         NODE,
     ),
-    _faster("send_messages, 100 a call, against Node's 100", 6, "send", BATCHES_100, NODE_100),
-    _faster(
+    _throughput_target(
+        "send_messages, 100 a call, against Node's 100", 6, "send", BATCHES_100, NODE_100
+    ),
+    _throughput_target(
         "send_messages, 100 a call, against pipelines of 100", 4, "send", BATCHES_100, PIPELINES
     ),
-    _faster(
+    _throughput_target(
         "send_messages, 100 a call of 10 KB, against Node's 100",
         2.5,
         "send",
@@ -177,25 +185,27 @@ TARGETS = [
         NODE_100,
         size=LARGE,
     ),
-    _faster(
+    _throughput_target(
         "receive_messages + delete_messages, 100 a call, against Node's 100",
         5,
         "receive",
         BATCHES_100,
         NODE_100,
     ),
-    _faster("asyncio, 100 sends at a time, against Node's 100", 0.9, "send", ASYNCIO_100, NODE_100),
-    _share_of_loop(THREADS),
-    _share_of_loop(ASYNCIO),
-    _ahead(THREADS, RQ, 1),
-    *(_ahead(THREADS, DRAMATIQ, at_a_time) for at_a_time in (8, 100)),
-    *(_ahead(ASYNCIO, SAQ, at_a_time) for at_a_time in (8, 100)),
-    *(_ahead(ASYNCIO, ARQ, at_a_time) for at_a_time in (8, 100)),
-    *(_ahead(ASYNCIO, BULLMQ, at_a_time) for at_a_time in (1, 8, 100)),
-    _woken(2.5),
-    _receives(ONE_WAITER, 2),
-    _receives(MANY_WAITERS, 5),
-    _no_slower_when_deep("send"),
-    _no_slower_when_deep("receive"),
-    _no_slower_when_deep("delete"),
+    _throughput_target(
+        "asyncio, 100 sends at a time, against Node's 100", 0.9, "send", ASYNCIO_100, NODE_100
+    ),
+    _loop_target(THREADS),
+    _loop_target(ASYNCIO),
+    _worker_target(THREADS, RQ, 1),
+    *(_worker_target(THREADS, DRAMATIQ, at_a_time) for at_a_time in (8, 100)),
+    *(_worker_target(ASYNCIO, SAQ, at_a_time) for at_a_time in (8, 100)),
+    *(_worker_target(ASYNCIO, ARQ, at_a_time) for at_a_time in (8, 100)),
+    *(_worker_target(ASYNCIO, BULLMQ, at_a_time) for at_a_time in (1, 8, 100)),
+    _wake_up_target(2.5),
+    _receives_target(ONE_WAITER, 2),
+    _receives_target(MANY_WAITERS, 5),
+    _depth_target("send"),
+    _depth_target("receive"),
+    _depth_target("delete"),
 ]

@@ -1,9 +1,9 @@
 """
-How many messages a second.
+Messages per second.
 
-Each case does a fixed number of messages, as many as it does in about one slice of time. In each
-round every case has one slice, in random order, so that what else the machine does meets all
-alike. Queues are filled before a slice, and looked at after it.
+Each case processes a fixed number of messages: as many as take about one slice of time. In each
+round every case has one slice, in random order, so that other load on the machine affects all cases
+equally. Queues are filled before a slice, and checked after it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from scripts.benchmark.cases import CASES, LIMITS, OURS, SIZES, Action, Case
 from scripts.benchmark.contender import Contender, ContenderFailed
 from scripts.benchmark.figures import Track, summary
 from scripts.benchmark.limit import RedisBenchmark
-from scripts.benchmark.queues import body_of, fill
+from scripts.benchmark.queues import create_body, fill
 from scripts.benchmark.server import Server
-from scripts.benchmark.slices import Slice, count_for, microseconds
+from scripts.benchmark.slices import Slice, messages_per_slice, microseconds
 
 QUEUE = "bench"
 
 
 class Throughput:
-    """The cases, and who does them."""
+    """The cases, and the contenders that run them."""
 
     def __init__(self, server: Server, contenders: dict[str, Contender]) -> None:
         self._server = server
@@ -33,7 +33,7 @@ class Throughput:
         self._rsmq = RSMQ(server.client)
 
     def measure(self, rounds: int, slice_seconds: float, track: Track) -> list[dict[str, Any]]:
-        """All cases, with all sizes of bodies."""
+        """Measure all cases, with all sizes of bodies."""
         turns = [(case, size) for case in CASES for size in SIZES]
         counts = {
             turn: self._count_for(*turn, slice_seconds)
@@ -50,7 +50,7 @@ class Throughput:
         return results
 
     def _count_for(self, case: Case, size: int, slice_seconds: float) -> int:
-        return count_for(
+        return messages_per_slice(
             lambda count: self._slice(case, size, count).wall, case.step, slice_seconds
         )
 
@@ -59,41 +59,43 @@ class Throughput:
         self._rsmq.create_queue(QUEUE)
         if case.action == "receive":
             if case.process == "bullmq":
-                self._contenders["bullmq"].ask("fill", queue=QUEUE, body=body_of(size), count=count)
+                self._contenders["bullmq"].request(
+                    "fill", queue=QUEUE, body=create_body(size), count=count
+                )
             else:
                 fill(self._rsmq, QUEUE, size, count)
         cpu = self._server.cpu_seconds()
-        answer = self._run(case, body_of(size), count)
+        reply = self._run(case, create_body(size), count)
         server_cpu = self._server.cpu_seconds() - cpu
-        self._check(case, size, count, answer["characters"])
-        return Slice(answer["seconds"], answer["cpu_seconds"], server_cpu)
+        self._check(case, size, count, reply["characters"])
+        return Slice(reply["seconds"], reply["cpu_seconds"], server_cpu)
 
     def _run(self, case: Case, body: str, count: int) -> dict[str, Any]:
-        question = {"action": case.action, "way": case.way, "step": case.step}
-        question |= {"queue": QUEUE, "body": body, "count": count}
+        parameters = {"action": case.action, "way": case.way, "step": case.step}
+        parameters |= {"queue": QUEUE, "body": body, "count": count}
         if case.process == "redis-benchmark":
-            return self._limit.run(**question)
-        return self._contenders[case.process].ask("run", **question)
+            return self._limit.run(**parameters)
+        return self._contenders[case.process].request("run", **parameters)
 
     def _check(self, case: Case, size: int, count: int, characters: int | None) -> None:
         sent, deleted = case.action == "send", case.action == "receive" and case.label not in LIMITS
-        left = 0 if deleted else count
+        remaining = 0 if deleted else count
         if case.process == "bullmq":
-            expected, found = left, self._server.client.llen(f"bull:{QUEUE}:wait")
+            expected, actual = remaining, self._server.client.llen(f"bull:{QUEUE}:wait")
         else:
             queue = self._rsmq.get_queue_attributes(QUEUE)
-            expected = (left, count, 0 if sent else count)
-            found = (queue.messages, queue.total_sent, queue.total_received)
+            expected = (remaining, count, 0 if sent else count)
+            actual = (queue.messages, queue.total_sent, queue.total_received)
         read = 0 if sent else count * size
-        if found != expected or characters not in (read, None):
+        if actual != expected or characters not in (read, None):
             raise ContenderFailed(
-                f"{case.label}, {case.action} {count} times: the queue has {found} and should have "
-                f"{expected}; {characters} characters were read, not {read}."
+                f"{case.label}, {case.action} {count} times: the queue has {actual} and should "
+                f"have {expected}; {characters} characters were read, not {read}."
             )
 
 
 def rate(results: list[dict[str, Any]], action: Action, contender: str, size: int) -> float:
-    """Messages a second, median."""
+    """Return the median messages per second."""
     return next(
         each["messages_per_second"]["median"]
         for each in results

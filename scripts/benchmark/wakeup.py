@@ -1,8 +1,8 @@
 """
-How long after an unmodified Node client sends does a waiting receiver have the message.
+The time from a send by an unmodified Node client to the return of a waiting receive.
 
-Node takes the time before it sends, and the receiver when its call has returned, both from the
-machine's monotonic clock. Beside it: BLPOP, woken by an LPUSH of the same Node process.
+Node reads the machine's monotonic clock before it sends, and the receiver reads it when its call
+has returned. For comparison: BLPOP, woken by an LPUSH of the same Node process.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from scripts.benchmark.figures import Track, percentile
 from scripts.benchmark.server import Server
 
 QUEUE = "signals"
-PAUSES = (10, 40)  # between two messages, milliseconds
-SETTLED = 0.2  # seconds after which nobody has anything left to do but wait
+PAUSE_RANGE_MS = (10, 40)  # between two messages
+SETTLE_SECONDS = 0.2  # after which all processes only wait
 CLOCK_CHECKS = 20
 
 BLPOP = "BLPOP, woken by LPUSH"
@@ -27,7 +27,7 @@ ONE_WAITER = "receive_message, 1 waiting thread"
 ASYNCIO_WAITER = "receive_message, 1 waiting asyncio task"
 MANY_WAITERS = "receive_message, 50 waiting threads"
 
-# label: how the receiver waits, how often, and what Node does
+# By label: how the receiver waits, the number of waiters, and how Node wakes them.
 KINDS = {
     BLPOP: ("blpop", 1, "lpush"),
     ONE_WAITER: ("threads", 1, "sendMessage"),
@@ -39,12 +39,12 @@ KINDS = {
 @dataclass(frozen=True)
 class Slice:
     """
-    Some messages of one kind of waiting.
+    The measurements of messages for one kind of waiting.
 
     Attributes:
-        woken: how long after the sending each was there, milliseconds.
-        sent: how long Node's own call took, milliseconds.
-        receives: how many receives the server ran for them.
+        woken: for each message the milliseconds from its send to its arrival.
+        sent: for each message the milliseconds of Node's own call.
+        receives: number of receives that the server ran for them.
     """
 
     woken: list[float]
@@ -53,7 +53,7 @@ class Slice:
 
 
 class WakeUp:
-    """Node, which sends, and the process that waits."""
+    """The sending Node process, and the waiting process."""
 
     def __init__(self, server: Server, node: Contender, waiting: Contender) -> None:
         self._server = server
@@ -62,10 +62,10 @@ class WakeUp:
         self._rsmq = RSMQ(server.client)
 
     def measure(self, rounds: int, messages: int, track: Track) -> dict[str, dict[str, Any]]:
-        """All kinds of waiting in turns, some messages each."""
+        """Measure all kinds of waiting in turns, some messages each."""
         self._check_clocks()
         for kind in KINDS:
-            self._slice(kind, 1)  # connections and scripts are made ready
+            self._slice(kind, 1)  # prepares connections and scripts
         slices: dict[str, list[Slice]] = {kind: [] for kind in KINDS}
         schedule = [kind for _ in range(rounds) for kind in random.sample(list(KINDS), len(KINDS))]
         for kind in track(schedule, description="Wake-up"):
@@ -77,15 +77,15 @@ class WakeUp:
         self._server.client.flushdb()
         if kind != BLPOP:
             self._rsmq.create_queue(QUEUE)
-        self._waiting.ask("start", way=way, queue=QUEUE, count=count)
-        time.sleep(SETTLED)
+        self._waiting.request("start", way=way, queue=QUEUE, count=count)
+        time.sleep(SETTLE_SECONDS)
         before = self._server.calls("evalsha")
-        pauses = [random.uniform(*PAUSES) for _ in range(messages)]  # noqa: S311 - no secrets
-        sent = self._node.ask("signal", way=signal, queue=QUEUE, pauses=pauses)["milliseconds"]
-        time.sleep(SETTLED)
-        # Each message is deleted by one call; all the others are receives.
+        pauses = [random.uniform(*PAUSE_RANGE_MS) for _ in range(messages)]  # noqa: S311 - no secrets
+        sent = self._node.request("signal", way=signal, queue=QUEUE, pauses=pauses)["milliseconds"]
+        time.sleep(SETTLE_SECONDS)
+        # Each message is deleted by one call; all other calls are receives.
         receives = self._server.calls("evalsha") - before - messages
-        woken = self._waiting.ask("stop")["milliseconds"]
+        woken = self._waiting.request("stop")["milliseconds"]
         if len(woken) != messages:
             raise ContenderFailed(f"{kind}: {len(woken)} messages of {messages} have arrived.")
         return Slice(woken, sent, receives)
@@ -93,8 +93,8 @@ class WakeUp:
     def _check_clocks(self) -> None:
         for _ in range(CLOCK_CHECKS):
             before = time.monotonic_ns()
-            there = int(self._node.ask("clock")["nanoseconds"])
-            if not before < there < time.monotonic_ns():
+            node_ns = int(self._node.request("clock")["nanoseconds"])
+            if not before < node_ns < time.monotonic_ns():
                 raise ContenderFailed("Node's monotonic clock is not Python's.")
 
 

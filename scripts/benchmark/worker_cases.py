@@ -1,12 +1,14 @@
 """
-Whose workers are measured, and with how many jobs at a time.
+The workers that are measured, and their numbers of jobs at a time.
 
-Each at what it can do: RQ's does one at a time; dramatiq's, SAQ's and arq's are made for many.
+The numbers are those that each supports: RQ's worker runs one job at a time; those of dramatiq, SAQ
+and arq are made for many.
 
-They are measured on one processor, as all throughput is, and then on all, for one alone is unfair:
-who sends while the server works does twice as much on two, as BullMQ does with many at a time, and
-who waits for each reply, as RQ does, less than on one. Each has one process. Who would start more,
-as is usual with RQ and dramatiq, does as many times as much, and so does everybody else.
+They are measured on one processor, as all throughput is, and then on all processors, because one
+alone would be unfair. A worker that sends while the server works, such as BullMQ with many jobs at
+a time, reaches twice as much on two processors. A worker that waits for each reply, such as RQ,
+reaches less than on one. Each has one process. More processes, as are usual with RQ and dramatiq,
+multiply the throughput of every worker.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ BULLMQ = "BullMQ"
 
 LOOP_STEP = 100
 LOOP = BATCHES.format(LOOP_STEP)  # receive_messages and delete_messages in a plain loop
-BESIDE_LOOP = 8  # jobs at a time of the workers that the loop is compared with
+LOOP_CONCURRENCY = 8  # jobs at a time of the workers that the loop is compared with
 
 
 def _case(label: str, process: str, at_a_time: int, way: str = "") -> Case:

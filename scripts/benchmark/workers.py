@@ -1,10 +1,10 @@
 """
-How many jobs a second workers do whose handler does nothing.
+Jobs per second of workers whose handler does nothing.
 
-From before a worker starts, with connections that are there if it can keep any, to the last job
-handled and acknowledged. As with throughput: a fixed number of jobs in a slice, all cases once in
-each round, in random order; queues are filled before a slice, each in its library's own way, and
-looked at before and after it.
+The time is from before a worker starts, with open connections if it can keep them, until the last
+job is handled and acknowledged. As with throughput, a slice has a fixed number of jobs, and each
+round has all cases once, in random order. Queues are filled before a slice, each by its own
+library, and checked before and after it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rsmq import RSMQ
 from scripts.benchmark.cases import SMALL, Case
 from scripts.benchmark.contender import Contender, ContenderFailed
 from scripts.benchmark.figures import Track, summary
-from scripts.benchmark.queues import body_of, fill
+from scripts.benchmark.queues import create_body, fill
 from scripts.benchmark.server import Server
-from scripts.benchmark.slices import Slice, count_for, microseconds
-from scripts.benchmark.worker_cases import ASYNCIO, BESIDE_LOOP, LOOP, THREADS, WORKER_CASES
+from scripts.benchmark.slices import Slice, messages_per_slice, microseconds
+from scripts.benchmark.worker_cases import ASYNCIO, LOOP, LOOP_CONCURRENCY, THREADS, WORKER_CASES
 
 QUEUE = "bench"
-# Where the jobs of the others are that wait or are under way.
-UNDONE = {
+# The commands that count the unfinished jobs of other libraries: waiting or in progress.
+UNFINISHED_COMMANDS = {
     "rq": (("LLEN", f"rq:queue:{QUEUE}"), ("ZCARD", f"rq:wip:{QUEUE}")),
     "dramatiq": (("HLEN", f"dramatiq:{QUEUE}.msgs"),),
     "saq": (("ZCARD", f"saq:{QUEUE}:incomplete"),),
@@ -33,7 +33,7 @@ UNDONE = {
 
 
 class Workers:
-    """The cases, and who does them."""
+    """The cases, and the contenders that run them."""
 
     def __init__(self, server: Server, contenders: dict[str, Contender]) -> None:
         self._server = server
@@ -41,7 +41,7 @@ class Workers:
         self._rsmq = RSMQ(server.client)
 
     def measure(self, rounds: int, slice_seconds: float, track: Track) -> list[dict[str, Any]]:
-        """All cases."""
+        """Measure all cases."""
         counts = {
             case: self._count_for(case, slice_seconds)
             for case in track(WORKER_CASES, description="Jobs in a slice")
@@ -54,26 +54,28 @@ class Workers:
             slices[case].append(self._slice(case, counts[case]))
         results = [_result(case, counts[case], slices[case]) for case in WORKER_CASES]
         for result in results:
-            at_a_time = BESIDE_LOOP if result["contender"] == LOOP else result["at_a_time"]
-            theirs = result["jobs_per_second"]["median"]
+            at_a_time = LOOP_CONCURRENCY if result["contender"] == LOOP else result["at_a_time"]
+            other = result["jobs_per_second"]["median"]
             for name, label in (("threads", THREADS), ("asyncio", ASYNCIO)):
-                result[f"{name}_against_it"] = job_rate(results, label, at_a_time) / theirs
+                result[f"{name}_against_it"] = job_rate(results, label, at_a_time) / other
         return results
 
     def _count_for(self, case: Case, slice_seconds: float) -> int:
-        return count_for(lambda count: self._slice(case, count).wall, case.step, slice_seconds)
+        return messages_per_slice(
+            lambda count: self._slice(case, count).wall, case.step, slice_seconds
+        )
 
     def _slice(self, case: Case, count: int) -> Slice:
         self._server.client.flushdb()
-        body = body_of(SMALL)
-        if case.process in UNDONE:
-            self._contenders[case.process].ask("fill", queue=QUEUE, body=body, count=count)
+        body = create_body(SMALL)
+        if case.process in UNFINISHED_COMMANDS:
+            self._contenders[case.process].request("fill", queue=QUEUE, body=body, count=count)
         else:
             self._rsmq.create_queue(QUEUE)
             fill(self._rsmq, QUEUE, SMALL, count)
-        self._check(case, "waiting", self._undone(case), count)
+        self._check(case, "waiting", self._count_unfinished(case), count)
         cpu = self._server.cpu_seconds()
-        answer = self._contenders[case.process].ask(
+        reply = self._contenders[case.process].request(
             "run",
             action=case.action,
             way=case.way,
@@ -83,25 +85,27 @@ class Workers:
             step=case.step,
         )
         server_cpu = self._server.cpu_seconds() - cpu
-        self._check(case, "handled", answer["characters"] / SMALL, count)
-        self._check(case, "left", self._undone(case), 0)
-        return Slice(answer["seconds"], answer["cpu_seconds"], server_cpu)
+        self._check(case, "handled", reply["characters"] / SMALL, count)
+        self._check(case, "left", self._count_unfinished(case), 0)
+        return Slice(reply["seconds"], reply["cpu_seconds"], server_cpu)
 
-    def _undone(self, case: Case) -> int:
-        if case.process not in UNDONE:
+    def _count_unfinished(self, case: Case) -> int:
+        if case.process not in UNFINISHED_COMMANDS:
             return self._rsmq.get_queue_attributes(QUEUE).messages
         client = self._server.client
-        return sum(client.execute_command(*command) for command in UNDONE[case.process])
+        return sum(
+            client.execute_command(*command) for command in UNFINISHED_COMMANDS[case.process]
+        )
 
-    def _check(self, case: Case, what: str, found: float, expected: int) -> None:
-        if found != expected:
+    def _check(self, case: Case, state: str, actual: float, expected: int) -> None:
+        if actual != expected:
             raise ContenderFailed(
-                f"{case.label}, {case.step} at a time: {found:g} jobs {what}, not {expected}."
+                f"{case.label}, {case.step} at a time: {actual:g} jobs {state}, not {expected}."
             )
 
 
 def job_rate(results: list[dict[str, Any]], contender: str, at_a_time: int) -> float:
-    """Jobs a second, median."""
+    """Return the median jobs per second."""
     return next(
         each["jobs_per_second"]["median"]
         for each in results

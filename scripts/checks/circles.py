@@ -1,6 +1,4 @@
-"""
-Fails if modules of rsmq import each other in a circle; imports for types only count too.
-"""
+"""A check that modules of rsmq do not import each other in a circle, even for types only."""
 
 from __future__ import annotations
 

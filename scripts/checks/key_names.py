@@ -1,7 +1,7 @@
 """
-Fails if a key, a counter or a field of an extension is spelled outside rsmq/wire and rsmq/lua.
+A check that keys, counters and fields of extensions are spelled only in rsmq/wire and rsmq/lua.
 
-Docstrings, and texts for people (strings with a space), may speak of them.
+Docstrings, and texts for people (strings with a space), may contain them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def _strings(tree: ast.AST) -> list[tuple[int, str]]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    found = []
+    strings = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and id(node) not in docstrings:
             value = node.value
             text = value.decode("latin-1") if isinstance(value, bytes) else value
             if isinstance(text, str):
-                found.append((node.lineno, text))
-    return found
+                strings.append((node.lineno, text))
+    return strings
 
 
 def spelled(source: str) -> list[tuple[int, str]]:

@@ -1,7 +1,7 @@
 """
-Fails if the map of modules in ARCHITECTURE.md differs from the tree; with --write, writes it.
+A check that the map of modules in ARCHITECTURE.md agrees with the tree; --write updates it.
 
-The map has each module with the first sentence of its docstring.
+The map has each module with the first paragraph of its docstring.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parents[2]
 _FILE = _ROOT / "docs" / "contributing" / "ARCHITECTURE.md"
 _BEGIN, _END = "<!-- modules: scripts/checks/module_map.py --write -->", "<!-- end of modules -->"
-#: Packages in the order of the map, from the top floor down; all others would be missing.
+#: Packages in the order of the map, from the top floor down.
 _PACKAGES = (
     "cli/app", "cli/commands", "spark", "spark/pipelines", "worker", "worker/runtime", "migrate",
     "migrate/sources", "transfer", "doctor", "pyrsmq", "pyrsmq/cmd", ".", "waiting", "transport",
@@ -21,7 +21,7 @@ _PACKAGES = (
 )  # fmt: skip
 
 
-def _first_sentence(path: Path) -> str:
+def _first_paragraph(path: Path) -> str:
     docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
     first = " ".join(docstring.partition("\n\n")[0].split())
     return first.replace("``", "`").replace("|", "\\|").removesuffix(".")
@@ -29,7 +29,7 @@ def _first_sentence(path: Path) -> str:
 
 def _table(folder: Path, name: str) -> str:
     rows = [
-        f"| `{path.name}` | {_first_sentence(path)} |"
+        f"| `{path.name}` | {_first_paragraph(path)} |"
         for path in sorted(folder.glob("*.py"))
         if path.name != "__init__.py" or name == "pyrsmq/cmd"
     ]
@@ -38,7 +38,7 @@ def _table(folder: Path, name: str) -> str:
 
 
 def module_map() -> str:
-    """Return the text between the two marks."""
+    """Return the text between the two markers."""
     package = _ROOT / "rsmq"
     folders = {path.parent.relative_to(package).as_posix() for path in package.rglob("*.py")}
     missing = {

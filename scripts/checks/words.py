@@ -1,5 +1,5 @@
 """
-Fails on phrases that this project does not use, in docstrings, comments and documents.
+A check for phrases that this project does not use, in docstrings, comments and documents.
 
 Code spans and the changelog's entries of released versions are exempt.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
 
-#: What to write instead of each phrase.
+#: The replacement of each phrase.
 PHRASES = {
     r"\bfor ever\b": "forever",
     r"(?<!there )\bis no (?!longer|more|other|less)": "is not a",
@@ -29,8 +29,8 @@ _CODE = re.compile(r"```.*?```|``.*?``|`[^`\n]*`", re.DOTALL)
 
 
 def faults(text: str) -> list[str]:
-    """Return the phrases of a text that are ruled out, each with what to write instead."""
-    # A phrase may run over the end of a line; spans keep their length, so that lines do too.
+    """Return the excluded phrases of a text, each with its replacement."""
+    # A phrase may continue on the next line of a comment.
     plain = " ".join(_CODE.sub(" code ", text).replace("#", " ").replace("--", " ").split())
     return [
         f"{plain[max(found.start() - 20, 0) : found.end() + 20]!r}: {better}"
@@ -72,7 +72,7 @@ def _files() -> Iterator[Path]:
 
 def _files_of(name: str) -> Iterator[Path]:
     for folder, folders, names in os.walk(_ROOT / name):
-        # Not what was installed there.
+        # Installed packages are not checked.
         folders[:] = [each for each in folders if each[0] != "." and each != "node_modules"]
         yield from (Path(folder) / each for each in names)
 

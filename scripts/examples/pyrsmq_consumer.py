@@ -1,7 +1,7 @@
 """
-Takes what pyrsmq_producer.py sent, in PyRSMQ's words: python pyrsmq_consumer.py [PORT].
+Receive the messages of pyrsmq_producer.py, with PyRSMQ's API: python pyrsmq_consumer.py [PORT].
 
-The third order fails at first and comes back. Expect a line for each try.
+The third order fails at first and is received again. Expect a line for each attempt.
 """
 
 import sys

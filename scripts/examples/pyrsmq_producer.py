@@ -1,7 +1,7 @@
 """
-Sends five orders in PyRSMQ's words: python pyrsmq_producer.py [PORT].
+Send five orders with PyRSMQ's API: python pyrsmq_producer.py [PORT].
 
-Expect one line for each; pyrsmq_consumer.py takes them.
+Expect one line for each; pyrsmq_consumer.py receives them.
 """
 
 import sys

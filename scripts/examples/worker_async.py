@@ -1,7 +1,7 @@
 """
 Async functions on one event loop, a hundred at a time: python worker_async.py [PORT].
 
-Expect 200 thumbnails in about 0.2 seconds, and 20 letters, which go first.
+Expect 200 thumbnails in about 0.2 seconds, and 20 letters, which are handled first.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ async def main():
         rsmq.create_queue(queue, exist_ok=True)
         rsmq.send_messages(queue, [str(n) for n in range(number)])
     begin = time.perf_counter()
-    working = asyncio.create_task(worker.run_async())  # in the loop that runs already
+    working = asyncio.create_task(worker.run_async())  # in the running loop
     while worker.numbers.handled < 220:
         await asyncio.sleep(0.01)
-    print(*(f"{number} {what}" for what, number in sorted(done.items())), sep=", ")
+    print(*(f"{number} {kind}" for kind, number in sorted(done.items())), sep=", ")
     print(f"{time.perf_counter() - begin:.1f} seconds", file=sys.stderr)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)

@@ -1,7 +1,7 @@
 """
-A function that takes many messages at once, and a hook that counts: worker_batches.py [PORT].
+A handler of batches, and a hook that counts: worker_batches.py [PORT].
 
-Expect 999 readings stored, in batches of up to 100, and 11 dropped that are no numbers.
+Expect 999 readings stored, in batches of up to 100, and 11 dropped that are not numbers.
 """
 
 import sys
@@ -15,8 +15,8 @@ rsmq = RSMQ.from_url(f"redis://127.0.0.1:{port}/0")
 stored = []
 
 
-class Dropped(Middleware):
-    """Counts what is dropped."""
+class DropCounter(Middleware):
+    """A middleware that counts dropped messages."""
 
     count = 0
 
@@ -24,7 +24,7 @@ class Dropped(Middleware):
         self.count += 1
 
 
-dropped = Dropped()
+dropped = DropCounter()
 worker = Worker(rsmq, concurrency=2, middleware=[dropped])
 
 
@@ -32,7 +32,7 @@ worker = Worker(rsmq, concurrency=2, middleware=[dropped])
 def store(readings, messages):
     for reading, message in zip(readings, messages, strict=True):
         if not reading.isdigit():
-            message.fail(Discard("not a number"))  # the others are done all the same
+            message.fail(Discard("not a number"))  # the other messages are still handled
     stored.extend(reading for reading in readings if reading.isdigit())
 
 

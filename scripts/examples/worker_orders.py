@@ -1,8 +1,8 @@
 """
-Functions that are called with orders, in threads: python worker_orders.py [PORT].
+A handler that is called with orders, in threads: python worker_orders.py [PORT].
 
 Expect four orders done, one of them at its second attempt, and one in the dead-letter queue, with
-why. To run it as a service, and to kill it: rsmq-worker worker_orders:worker
+the reason. To run it as a service, and to kill it: rsmq-worker worker_orders:worker
 """
 
 import sys

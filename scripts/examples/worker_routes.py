@@ -1,8 +1,8 @@
 """
-A function for each type of message, and one message to several queues: worker_routes.py [PORT].
+A handler for each type of message, and one message to several queues: worker_routes.py [PORT].
 
-Bodies are like "paid:17": what stands before the colon is the type. Expect two events handled by
-each of two services, and one for which there is no function, in a queue of its own.
+Bodies are like "paid:17": the text before the colon is the type. Expect two events handled by each
+of two services, and one without a handler in a queue of its own.
 """
 
 import sys
@@ -35,7 +35,7 @@ def book(order):
 
 worker.start()
 for event in ("paid:17", "paid:18"):
-    rsmq.publish(["example-shipping", "example-billing"], event)  # to both, or to none
+    rsmq.publish(["example-shipping", "example-billing"], event)  # to both queues, or to neither
 rsmq.send_message("example-shipping", "lost:19")
 while worker.numbers.handled + worker.numbers.dead < 5:
     time.sleep(0.01)

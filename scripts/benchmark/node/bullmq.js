@@ -3,12 +3,12 @@
 
 const { Queue, Worker } = require("bullmq");
 
-const { serve, timed, inLanes } = require("./serve");
+const { serve, measure, runConcurrently } = require("./serve");
 
 const connection = { host: "127.0.0.1", port: Number(process.argv[2]) };
 const queues = new Map();
 
-function queueOf(name) {
+function getQueue(name) {
   if (!queues.has(name)) {
     queues.set(name, new Queue(name, { connection }));
   }
@@ -21,26 +21,26 @@ function jobs(body, count) {
 
 const SEND = {
   "one by one": (queue, body, count, step) =>
-    inLanes(async () => { await queue.add("job", body); return 0; }, count, step),
+    runConcurrently(async () => { await queue.add("job", body); return 0; }, count, step),
 
   "bulks": (queue, body, count, step) =>
-    inLanes(async () => { await queue.addBulk(jobs(body, step)); return 0; }, count / step, 1),
+    runConcurrently(async () => { await queue.addBulk(jobs(body, step)); return 0; }, count / step, 1),
 };
 
-// A worker that takes `step` jobs at a time, from its first to its last one.
+// Measures a worker that handles `step` jobs at a time, from the first job to the last.
 async function receive(queue, count, step) {
   let characters = 0;
-  let done = 0;
+  let completed = 0;
   const read = async (job) => { characters += job.data.length; };
   const worker = new Worker(queue, read, {
     connection, concurrency: step, autorun: false, removeOnComplete: { count: 0 },
   });
   await worker.waitUntilReady();
-  const result = await timed(async () => {
+  const result = await measure(async () => {
     await new Promise((resolve, reject) => {
       worker.on("error", reject);
       worker.on("failed", (job, error) => reject(error));
-      worker.on("completed", () => { done += 1; if (done === count) resolve(); });
+      worker.on("completed", () => { completed += 1; if (completed === count) resolve(); });
       worker.run();
     });
     return characters;
@@ -56,12 +56,12 @@ serve({
   }),
 
   fill: async ({ queue, body, count }) => {
-    await queueOf(queue).addBulk(jobs(body, count));
+    await getQueue(queue).addBulk(jobs(body, count));
     return {};
   },
 
   run: ({ action, way, queue, body, count, step }) =>
     action === "send"
-      ? timed(() => SEND[way](queueOf(queue), body, count, step))
+      ? measure(() => SEND[way](getQueue(queue), body, count, step))
       : receive(queue, count, step),
 });

@@ -1,16 +1,16 @@
 "use strict";
-// npm rsmq as it is: `node rsmq.js PORT`.
+// Unmodified npm rsmq: `node rsmq.js PORT`.
 
 const path = require("path");
 
-const { serve, timed, inLanes } = require("./serve");
+const { serve, measure, runConcurrently } = require("./serve");
 
 const home = path.join(__dirname, "../../../compat/node/node_modules/rsmq");
 const RedisSMQ = require(home);
 
 const client = new RedisSMQ({ host: "127.0.0.1", port: Number(process.argv[2]) });
 
-const ONCE = {
+const ACTIONS = {
   send: async (qname, message) => {
     await client.sendMessageAsync({ qname, message });
     return 0;
@@ -22,8 +22,8 @@ const ONCE = {
   },
 };
 
-// What wakes a waiting receiver; its time of sending, in nanoseconds, is the body.
-const SIGNAL = {
+// The calls that wake a waiting receiver; the body is the time of the send, in nanoseconds.
+const WAKE_UPS = {
   sendMessage: (qname) =>
     client.sendMessageAsync({ qname, message: String(process.hrtime.bigint()) }),
   lpush: (key) =>
@@ -41,17 +41,17 @@ serve({
   }),
 
   run: ({ action, queue, body, count, step }) =>
-    timed(() => inLanes(() => ONCE[action](queue, body), count, step)),
+    measure(() => runConcurrently(() => ACTIONS[action](queue, body), count, step)),
 
   clock: () => ({ nanoseconds: String(process.hrtime.bigint()) }),
 
-  // Sends a signal after each of the pauses, in milliseconds; how long each call took.
+  // Wakes the receiver after each of the pauses, in milliseconds; replies the duration of each call.
   signal: async ({ way, queue, pauses }) => {
     const milliseconds = [];
     for (const pause of pauses) {
       await new Promise((resolve) => setTimeout(resolve, pause));
       const begin = process.hrtime.bigint();
-      await SIGNAL[way](queue);
+      await WAKE_UPS[way](queue);
       milliseconds.push(Number(process.hrtime.bigint() - begin) / 1e6);
     }
     return { milliseconds };

@@ -1,24 +1,24 @@
 "use strict";
-// The part of a contender in Node that answers: ../contender.py has the format.
+// The request loop of a contender in Node; ../contender.py describes the format.
 
 const readline = require("readline");
 
 async function serve(operations) {
   for await (const line of readline.createInterface({ input: process.stdin })) {
-    const question = JSON.parse(line);
-    let answer;
+    const request = JSON.parse(line);
+    let reply;
     try {
-      answer = await operations[question.op](question);
+      reply = await operations[request.op](request);
     } catch (error) {
-      answer = { error: `${error.name}: ${error.message}` };
+      reply = { error: `${error.name}: ${error.message}` };
     }
-    process.stdout.write(`${JSON.stringify(answer)}\n`);
+    process.stdout.write(`${JSON.stringify(reply)}\n`);
   }
   process.exit(0);
 }
 
-// Does the work; how long it took, and how many characters of bodies it read.
-async function timed(work) {
+// Runs the work; returns its times, and the number of characters of bodies that it read.
+async function measure(work) {
   const cpu = process.cpuUsage();
   const begin = process.hrtime.bigint();
   const characters = await work();
@@ -27,17 +27,17 @@ async function timed(work) {
   return { seconds, cpu_seconds: (user + system) / 1e6, characters };
 }
 
-// Does it `count` times, `lanes` of them at a time.
-async function inLanes(once, count, lanes) {
-  const lane = async () => {
+// Calls it `count` times, `concurrency` of them at a time; returns the sum of the results.
+async function runConcurrently(call, count, concurrency) {
+  const runSequentially = async () => {
     let characters = 0;
-    for (let turn = 0; turn < count / lanes; turn += 1) {
-      characters += await once();
+    for (let turn = 0; turn < count / concurrency; turn += 1) {
+      characters += await call();
     }
     return characters;
   };
-  const sums = await Promise.all(Array.from({ length: lanes }, lane));
+  const sums = await Promise.all(Array.from({ length: concurrency }, runSequentially));
   return sums.reduce((sum, each) => sum + each, 0);
 }
 
-module.exports = { serve, timed, inLanes };
+module.exports = { serve, measure, runConcurrently };

@@ -1,8 +1,8 @@
 """
 arq's worker, in asyncio: arq_worker.py PORT.
 
-It keeps no results, and asks for jobs each millisecond that it has a place free; without any
-pause, or reading more or fewer jobs at a time, it was no faster.
+It keeps no results, and polls for jobs each millisecond while a slot is free. Without any pause, or
+with more or fewer jobs per read, it was not faster.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from arq.worker import Worker
 from handled import Countdown, handle, take_characters
 from serve import Stopwatch, serve
 
-PAUSE = 0.001  # seconds
-LONG = 60  # seconds; longer than any slice
+POLL_SECONDS = 0.001
+TIMEOUT_SECONDS = 60  # longer than any slice
 
 runner = asyncio.Runner()
 pool = runner.run(create_pool(RedisSettings(port=int(sys.argv[1]))))
 
 
 async def add(queue: str, body: str, count: int) -> None:
-    """Add jobs, one by one: there is no other way, and no hurry."""
+    """Add jobs one by one, because arq has no other way; this time is not measured."""
     for _ in range(count):
         await pool.enqueue_job("handler", body, _queue_name=queue)
 
 
 async def handler(_context: Any, body: str) -> None:
-    """Do nothing."""
+    """Record the body, and do nothing else."""
     handle(body)
 
 
 async def work(queue: str, count: int, concurrency: int) -> Stopwatch:
-    """Do all jobs."""
+    """Run all jobs, and return the stopwatch."""
     done = asyncio.Event()
     countdown = Countdown(count, done.set)
 
@@ -51,15 +51,15 @@ async def work(queue: str, count: int, concurrency: int) -> Stopwatch:
         after_job_end=after_job_end,
         max_jobs=concurrency,
         keep_result=0,
-        poll_delay=PAUSE,
+        poll_delay=POLL_SECONDS,
     )
     stopwatch = Stopwatch()
-    working = asyncio.create_task(worker.main())
-    async with asyncio.timeout(LONG):
+    worker_task = asyncio.create_task(worker.main())
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await done.wait()
     stopwatch.stop()
-    worker.burst = True  # so that it ends by itself; all along, it would ask more at each poll
-    await working
+    worker.burst = True  # ends it by itself; with burst from the start it would poll more
+    await worker_task
     return stopwatch
 
 
@@ -70,14 +70,14 @@ def fill(queue: str, body: str, count: int) -> dict[str, Any]:
 
 
 def versions() -> dict[str, Any]:
-    """What is installed."""
+    """Return the installed versions."""
     return {"arq": version("arq")}
 
 
 def run(*, queue: str, count: int, step: int, **_: Any) -> dict[str, Any]:
-    """Handle all jobs of a queue, ``step`` at a time; what it took."""
+    """Handle all jobs of a queue, ``step`` at a time, and return the times."""
     stopwatch = runner.run(work(queue, count, step))
-    return stopwatch.answer(take_characters())
+    return stopwatch.reply(take_characters())
 
 
 serve(fill=fill, versions=versions, run=run)

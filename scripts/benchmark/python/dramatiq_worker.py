@@ -1,11 +1,11 @@
 """
 dramatiq's worker, with handlers in threads: dramatiq_worker.py PORT.
 
-Of its middleware only Retries, which is what makes it reliable, and one that counts what was
-acknowledged. By default it fetches no more than two jobs a thread ahead and sleeps at least 5 ms
-when it has them, which makes a handler that does nothing wait: 2,000 jobs a second with 8 threads.
-With 1,000 ahead it comes to six times that; more adds nothing. Idle threads look up every 0.1 s,
-not every second, so that it stops sooner, which is after the time is taken.
+Its only middleware is Retries, which makes it reliable, and one that counts acknowledged jobs. By
+default it prefetches at most two jobs per thread and sleeps at least 5 ms when it has them. A
+handler that does nothing then waits: 2,000 jobs per second with 8 threads. With a prefetch of 1,000
+it reaches six times that; more has no effect. Idle threads poll every 0.1 s, not every second, so
+that it stops sooner; that is after the measured time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from dramatiq.worker import Worker  # noqa: E402
 from handled import Countdown, handle, take_characters  # noqa: E402
 from serve import Stopwatch, serve  # noqa: E402
 
-TIMEOUT = 100  # milliseconds
-LONG = 60  # seconds; longer than any slice
+WORKER_TIMEOUT_MS = 100
+TIMEOUT_SECONDS = 60  # longer than any slice
 
 client = Redis(port=int(sys.argv[1]))
 
 
-class Acknowledged(Middleware):
-    """Counts what was acknowledged."""
+class AcknowledgementCounter(Middleware):
+    """A middleware that counts acknowledged jobs."""
 
     def __init__(self, countdown: Countdown) -> None:
         self._countdown = countdown
@@ -45,13 +45,15 @@ class Acknowledged(Middleware):
 
 
 def actor_of(queue: str, *middleware: Middleware) -> Actor:
-    """The handler of a queue, with a broker of its own: workers leave traces in theirs."""
+    """
+    Return the handler of a queue, with a broker of its own: workers leave state in their broker.
+    """
     broker = RedisBroker(client=client, middleware=[Retries(), *middleware])
     return actor(handle, broker=broker, queue_name=queue)
 
 
 def fill(queue: str, body: str, count: int) -> dict[str, Any]:
-    """Add jobs to a queue; its groups send one by one too."""
+    """Add jobs to a queue one by one, as dramatiq's groups do too."""
     handler = actor_of(queue)
     for _ in range(count):
         handler.send(body)
@@ -59,21 +61,21 @@ def fill(queue: str, body: str, count: int) -> dict[str, Any]:
 
 
 def versions() -> dict[str, Any]:
-    """What is installed."""
+    """Return the installed versions."""
     return {"dramatiq": version("dramatiq")}
 
 
 def run(*, queue: str, count: int, step: int, **_: Any) -> dict[str, Any]:
-    """Handle all jobs of a queue in ``step`` threads; what it took."""
+    """Handle all jobs of a queue in ``step`` threads, and return the times."""
     done = threading.Event()
-    handler = actor_of(queue, Acknowledged(Countdown(count, done.set)))
-    worker = Worker(handler.broker, worker_threads=step, worker_timeout=TIMEOUT)
+    handler = actor_of(queue, AcknowledgementCounter(Countdown(count, done.set)))
+    worker = Worker(handler.broker, worker_threads=step, worker_timeout=WORKER_TIMEOUT_MS)
     stopwatch = Stopwatch()
     worker.start()
-    done.wait(LONG)
+    done.wait(TIMEOUT_SECONDS)
     stopwatch.stop()
     worker.stop()
-    return stopwatch.answer(take_characters())
+    return stopwatch.reply(take_characters())
 
 
 serve(fill=fill, versions=versions, run=run)

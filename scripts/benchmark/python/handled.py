@@ -1,4 +1,4 @@
-"""What the handlers of workers do: nothing, and note it."""
+"""The handler of all workers: records the length of a body, and does nothing else."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ _lengths: list[int] = []
 
 
 def handle(body: str) -> None:
-    """Note that a body was here; from any thread, for an append is one step."""
+    """Record a body; safe in any thread, because an append is atomic."""
     _lengths.append(len(body))
 
 
 def take_characters() -> int:
-    """How many characters were handled since this was asked last."""
+    """Return the number of characters that were handled since the last call."""
     characters = sum(_lengths)
     _lengths.clear()
     return characters
 
 
 class Countdown:
-    """Says when a thing has been done ``count`` times, in whatever threads."""
+    """A counter that calls a function after ``count`` steps, from any threads."""
 
     def __init__(self, count: int, when_done: Callable[[], object]) -> None:
         self._count = count
@@ -29,6 +29,6 @@ class Countdown:
         self._numbers = itertools.count(1)
 
     def step(self) -> None:
-        """Once more."""
+        """Count one step."""
         if next(self._numbers) == self._count:
             self._when_done()

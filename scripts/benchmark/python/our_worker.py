@@ -1,7 +1,7 @@
 """
 This library's worker, with a handler in threads or in asyncio: our_worker.py PORT.
 
-The time ends when the worker has stopped: it may delete last what it handled last.
+The time ends when the worker has stopped, because it may delete the last messages only then.
 """
 
 from __future__ import annotations
@@ -11,50 +11,50 @@ import threading
 from typing import Any
 
 from handled import Countdown, handle, take_characters
-from serve import serve, timed
+from serve import measure, serve
 
 from rsmq import RSMQ
 from rsmq.worker import Worker
 
-LONG = 60  # seconds; longer than any slice
+TIMEOUT_SECONDS = 60  # longer than any slice
 
 rsmq = RSMQ.from_url(f"redis://127.0.0.1:{sys.argv[1]}/0")
 
 
 def listen_in_threads(worker: Worker, queue: str, handled: Countdown) -> None:
-    """Give it a plain function."""
+    """Add a plain function as the listener."""
 
-    @worker.listener(queue, vt=LONG)
+    @worker.listener(queue, vt=TIMEOUT_SECONDS)
     def listener(body: str, _message: Any) -> None:
         handle(body)
         handled.step()
 
 
 def listen_in_asyncio(worker: Worker, queue: str, handled: Countdown) -> None:
-    """Give it a coroutine function."""
+    """Add a coroutine function as the listener."""
 
-    @worker.listener(queue, vt=LONG)
+    @worker.listener(queue, vt=TIMEOUT_SECONDS)
     async def listener(body: str, _message: Any) -> None:
         handle(body)
         handled.step()
 
 
-LISTEN = {"threads": listen_in_threads, "asyncio": listen_in_asyncio}
+LISTENERS = {"threads": listen_in_threads, "asyncio": listen_in_asyncio}
 
 
 def run(*, way: str, queue: str, count: int, step: int, **_: Any) -> dict[str, Any]:
-    """Handle all messages of a queue, ``step`` at a time; what it took."""
+    """Handle all messages of a queue, ``step`` at a time, and return the times."""
     done = threading.Event()
     worker = Worker(rsmq, concurrency=step)
-    LISTEN[way](worker, queue, Countdown(count, done.set))
+    LISTENERS[way](worker, queue, Countdown(count, done.set))
 
     def work() -> int:
         worker.start()
-        done.wait(LONG)
+        done.wait(TIMEOUT_SECONDS)
         worker.stop()
         return take_characters()
 
-    return timed(work)
+    return measure(work)
 
 
 serve(run=run)

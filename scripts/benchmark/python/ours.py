@@ -1,4 +1,4 @@
-"""This library in each of its ways, and redis-py's pipeline of its script: ours.py PORT."""
+"""This library in each of its variants, and redis-py's pipeline of its script: ours.py PORT."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import redis
-from serve import serve, timed
+from serve import measure, serve
 
 from rsmq import RSMQ, AsyncRSMQ
 from scripts.benchmark.operations import Operations
@@ -19,7 +19,7 @@ URL = f"redis://127.0.0.1:{PORT}/0"
 
 client = redis.Redis(port=PORT)
 from_url = RSMQ.from_url(URL)
-handed_in = RSMQ(client)
+with_provided_client = RSMQ(client)
 operations = Operations(client)
 aio = AsyncRSMQ.from_url(URL)
 runner = asyncio.Runner()
@@ -33,7 +33,7 @@ def send(rsmq: RSMQ, queue: str, body: str, count: int) -> int:
 
 
 def receive(rsmq: RSMQ, queue: str, count: int) -> int:
-    """Receive and delete one by one; the characters received."""
+    """Receive and delete one by one; return the number of characters received."""
     characters = 0
     for _ in range(count):
         message = rsmq.receive_message(queue)
@@ -43,14 +43,14 @@ def receive(rsmq: RSMQ, queue: str, count: int) -> int:
 
 
 def send_batches(queue: str, body: str, count: int, step: int) -> int:
-    """Send ``step`` in a call."""
+    """Send ``step`` messages per call."""
     for _ in range(count // step):
         from_url.send_messages(queue, [body] * step)
     return 0
 
 
 def receive_batches(queue: str, count: int, step: int) -> int:
-    """Receive and delete ``step`` in a call each; the characters received."""
+    """Receive and delete ``step`` messages per call; return the number of characters received."""
     characters = 0
     for _ in range(count // step):
         messages = from_url.receive_messages(queue, step)
@@ -60,62 +60,70 @@ def receive_batches(queue: str, count: int, step: int) -> int:
 
 
 def send_in_pipelines(queue: str, body: str, count: int, step: int) -> int:
-    """Send ``step`` in a pipeline of single sends."""
+    """Send ``step`` messages per pipeline, each with its own command."""
     for _ in range(count // step):
         pipeline = client.pipeline(transaction=False)
         for _ in range(step):
-            one = operations.send_message(queue, body)
+            operation = operations.send_message(queue, body)
             pipeline.execute_command(
-                "EVALSHA", one.script.sha1, len(one.keys), *one.keys, *one.args
+                "EVALSHA",
+                operation.script.sha1,
+                len(operation.keys),
+                *operation.keys,
+                *operation.args,
             )
         pipeline.execute()
     return 0
 
 
 async def aio_send(queue: str, body: str) -> int:
-    """Send one."""
+    """Send one message."""
     await aio.send_message(queue, body)
     return 0
 
 
 async def aio_receive(queue: str) -> int:
-    """Receive and delete one; the characters received."""
+    """Receive and delete one message; return the number of characters received."""
     message = await aio.receive_message(queue)
     characters = len(message.body)
     await aio.delete_message(message)
     return characters
 
 
-async def in_lanes(once: Callable[[], Awaitable[int]], count: int, lanes: int) -> int:
-    """Do it ``count`` times, ``lanes`` of them at a time."""
+async def run_concurrently(call: Callable[[], Awaitable[int]], count: int, concurrency: int) -> int:
+    """Call it ``count`` times, ``concurrency`` of them at a time; return the sum of the results."""
 
-    async def lane() -> int:
-        return sum([await once() for _ in range(count // lanes)])
+    async def run_sequentially() -> int:
+        return sum([await call() for _ in range(count // concurrency)])
 
-    return sum(await asyncio.gather(*(lane() for _ in range(lanes))))
+    return sum(await asyncio.gather(*(run_sequentially() for _ in range(concurrency))))
 
 
 WAYS: dict[tuple[str, str], Callable[[str, str, int, int], int]] = {
     ("send", "from_url"): lambda queue, body, count, _: send(from_url, queue, body, count),
-    ("send", "handed in"): lambda queue, body, count, _: send(handed_in, queue, body, count),
+    ("send", "handed in"): lambda queue, body, count, _: send(
+        with_provided_client, queue, body, count
+    ),
     ("send", "batches"): send_batches,
     ("send", "pipelines"): send_in_pipelines,
     ("send", "asyncio"): lambda queue, body, count, step: runner.run(
-        in_lanes(lambda: aio_send(queue, body), count, step)
+        run_concurrently(lambda: aio_send(queue, body), count, step)
     ),
     ("receive", "from_url"): lambda queue, _, count, __: receive(from_url, queue, count),
-    ("receive", "handed in"): lambda queue, _, count, __: receive(handed_in, queue, count),
+    ("receive", "handed in"): lambda queue, _, count, __: receive(
+        with_provided_client, queue, count
+    ),
     ("receive", "batches"): lambda queue, _, count, step: receive_batches(queue, count, step),
     ("receive", "asyncio"): lambda queue, _, count, step: runner.run(
-        in_lanes(lambda: aio_receive(queue), count, step)
+        run_concurrently(lambda: aio_receive(queue), count, step)
     ),
 }
 
 
 def run(*, action: str, way: str, queue: str, body: str, count: int, step: int) -> dict[str, Any]:
-    """Do an action in one of the ways; what it took."""
+    """Run an action in one of the variants, and return the times."""
     work = WAYS[action, way]
-    return timed(lambda: work(queue, body, count, step))
+    return measure(lambda: work(queue, body, count, step))
 
 
 client.script_load(operations.send_message("any", "").script.source)

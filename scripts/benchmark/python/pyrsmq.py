@@ -1,4 +1,4 @@
-"""PyRSMQ, under an environment of its own: pyrsmq.py PORT."""
+"""PyRSMQ, in an environment of its own: pyrsmq.py PORT."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import version
 from typing import Any
 
-from serve import serve, timed
+from serve import measure, serve
 
 from rsmq import RedisSMQ
 
@@ -21,7 +21,7 @@ def send(queue: str, body: str, count: int) -> int:
 
 
 def receive(queue: str, _body: str, count: int) -> int:
-    """Receive and delete one by one; the characters received."""
+    """Receive and delete one by one; return the number of characters received."""
     characters = 0
     for _ in range(count):
         message = rsmq.receiveMessage(qname=queue).execute()
@@ -31,14 +31,14 @@ def receive(queue: str, _body: str, count: int) -> int:
 
 
 def versions() -> dict[str, Any]:
-    """What is installed."""
+    """Return the installed versions."""
     return {"PyRSMQ": version("PyRSMQ"), "PyRSMQ's redis-py": version("redis")}
 
 
 def run(action: str, queue: str, body: str, count: int, **_: Any) -> dict[str, Any]:
-    """Do an action; what it took."""
+    """Run an action, and return the times."""
     work = {"send": send, "receive": receive}[action]
-    return timed(lambda: work(queue, body, count))
+    return measure(lambda: work(queue, body, count))
 
 
 rsmq = RedisSMQ(host="127.0.0.1", port=PORT)

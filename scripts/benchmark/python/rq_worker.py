@@ -1,9 +1,9 @@
 """
 RQ's SimpleWorker: rq_worker.py PORT.
 
-It runs a job at a time in its own process; the default worker forks one for each, which takes
-longer than all the rest. As its users would have it fast: jobs keep no result (result_ttl 0), and
-their descriptions are neither made nor logged. It lives through all slices.
+It runs one job at a time in its own process; the default worker forks a process for each job, which
+takes longer than everything else. It is configured for speed: jobs keep no result (result_ttl 0),
+and their descriptions are neither created nor logged. The same worker is used in all slices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ workers: dict[str, Worker] = {}
 
 
 class Worker(SimpleWorker):
-    """Counts the jobs that it has done and signed off."""
+    """A worker that counts the jobs that it has finished and acknowledged."""
 
     done: Countdown
 
@@ -32,7 +32,10 @@ class Worker(SimpleWorker):
         self.done.step()
 
     def unsubscribe(self) -> None:
-        """Stop the thread first: else it may wait on once it is woken, and hold us up a second."""
+        """
+        Stop the thread first: otherwise it may wait again after its wake-up, and delay the stop by
+        a second.
+        """
         self.pubsub_thread.stop()
         super().unsubscribe()
 
@@ -45,18 +48,18 @@ def fill(queue: str, body: str, count: int) -> dict[str, Any]:
 
 
 def versions() -> dict[str, Any]:
-    """What is installed."""
+    """Return the installed versions."""
     return {"RQ": version("rq"), "the other workers' redis-py": version("redis")}
 
 
 def run(*, queue: str, count: int, **_: Any) -> dict[str, Any]:
-    """Handle all jobs of a queue; what it took."""
+    """Handle all jobs of a queue, and return the times."""
     if queue not in workers:
         workers[queue] = Worker([queue], connection=client, log_job_description=False)
     stopwatch = Stopwatch()
     workers[queue].done = Countdown(count, stopwatch.stop)
     workers[queue].work(burst=True, max_jobs=count, logging_level="WARNING")
-    return stopwatch.answer(take_characters())
+    return stopwatch.reply(take_characters())
 
 
 serve(fill=fill, versions=versions, run=run)

@@ -1,8 +1,8 @@
 """
 SAQ's worker, in asyncio: saq_worker.py PORT.
 
-Finished jobs are deleted at once (ttl -1). A burst ends by itself when nothing comes for a
-moment, and so leaves its connections whole for the next slice; that is after the time is taken.
+Finished jobs are deleted at once (ttl -1). A burst ends by itself when no job arrives for a moment,
+and leaves its connections usable for the next slice; that is after the measured time.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from handled import Countdown, handle, take_characters
 from saq import Queue, Worker
 from serve import Stopwatch, serve
 
-KEEP_NOTHING = -1
-MOMENT = 0.05  # seconds
-LONG = 60  # seconds; longer than any slice
+DELETE_AT_ONCE_TTL = -1
+DEQUEUE_TIMEOUT_SECONDS = 0.05
+TIMEOUT_SECONDS = 60  # longer than any slice
 
 runner = asyncio.Runner()
 queues: dict[str, Queue] = {}
-logging.getLogger("saq").setLevel(logging.ERROR)  # it warns of each stop
+logging.getLogger("saq").setLevel(logging.ERROR)  # it warns at each stop
 
 
 def queue_of(name: str) -> Queue:
-    """The queue, with its connections."""
+    """Return the queue, with its connections."""
     if name not in queues:
         queues[name] = Queue.from_url(f"redis://127.0.0.1:{sys.argv[1]}/0", name=name)
     return queues[name]
@@ -37,21 +37,21 @@ async def add(queue: Queue, body: str, count: int) -> None:
     """
     Add jobs, as many at a time as the queue allows.
 
-    A worker sweeps when it starts, if nobody has for a minute, and then aborts jobs that it has
-    just taken itself: so we sweep before.
+    A worker sweeps when it starts, unless one has in the last minute, and then aborts jobs that it
+    has just received itself. To prevent that, this function sweeps first.
     """
     await queue.sweep()
-    sends = (queue.enqueue("handler", body=body, ttl=KEEP_NOTHING) for _ in range(count))
+    sends = (queue.enqueue("handler", body=body, ttl=DELETE_AT_ONCE_TTL) for _ in range(count))
     await asyncio.gather(*sends)
 
 
 async def handler(_context: Any, *, body: str) -> None:
-    """Do nothing."""
+    """Record the body, and do nothing else."""
     handle(body)
 
 
 async def work(queue: Queue, count: int, concurrency: int) -> Stopwatch:
-    """Do all jobs."""
+    """Run all jobs, and return the stopwatch."""
     done = asyncio.Event()
     countdown = Countdown(count, done.set)
 
@@ -64,14 +64,14 @@ async def work(queue: Queue, count: int, concurrency: int) -> Stopwatch:
         concurrency=concurrency,
         after_process=after_process,
         burst=True,
-        dequeue_timeout=MOMENT,
+        dequeue_timeout=DEQUEUE_TIMEOUT_SECONDS,
     )
     stopwatch = Stopwatch()
-    working = asyncio.create_task(worker.start())
-    async with asyncio.timeout(LONG):
+    worker_task = asyncio.create_task(worker.start())
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await done.wait()
     stopwatch.stop()
-    await working
+    await worker_task
     return stopwatch
 
 
@@ -82,14 +82,14 @@ def fill(queue: str, body: str, count: int) -> dict[str, Any]:
 
 
 def versions() -> dict[str, Any]:
-    """What is installed."""
+    """Return the installed versions."""
     return {"SAQ": version("saq")}
 
 
 def run(*, queue: str, count: int, step: int, **_: Any) -> dict[str, Any]:
-    """Handle all jobs of a queue, ``step`` at a time; what it took."""
+    """Handle all jobs of a queue, ``step`` at a time, and return the times."""
     stopwatch = runner.run(work(queue_of(queue), count, step))
-    return stopwatch.answer(take_characters())
+    return stopwatch.reply(take_characters())
 
 
 serve(fill=fill, versions=versions, run=run)

@@ -1,4 +1,4 @@
-"""The part of a contender in Python that answers: ../contender.py has the format."""
+"""The request loop of a contender in Python; ../contender.py describes the format."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from typing import Any
 
 
 def serve(**operations: Callable[..., dict[str, Any]]) -> None:
-    """Answer questions from standard input until it ends."""
+    """Reply to requests from standard input until it ends."""
     for line in sys.stdin:
-        question = json.loads(line)
+        request = json.loads(line)
         try:
-            answer = operations[question.pop("op")](**question)
-        except Exception as error:  # noqa: BLE001 - whoever asked reports it
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+            reply = operations[request.pop("op")](**request)
+        except Exception as error:  # noqa: BLE001 - the benchmark reports it
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(reply), flush=True)
 
 
 class Stopwatch:
-    """Takes the time from when it is made."""
+    """A stopwatch that starts when it is created."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, Any] = {}
+        self._times: dict[str, Any] = {}
         self._cpu, self._begin = time.process_time(), time.perf_counter()
 
     def stop(self) -> None:
-        """Take the time."""
+        """Stop, and store the times."""
         seconds = time.perf_counter() - self._begin
-        self._taken = {"seconds": seconds, "cpu_seconds": time.process_time() - self._cpu}
+        self._times = {"seconds": seconds, "cpu_seconds": time.process_time() - self._cpu}
 
-    def answer(self, characters: int) -> dict[str, Any]:
-        """How long it took until the stop, and how many characters of bodies were read."""
-        return {**self._taken, "characters": characters}
+    def reply(self, characters: int) -> dict[str, Any]:
+        """Return the stored times, and the number of characters of bodies that were read."""
+        return {**self._times, "characters": characters}
 
 
-def timed(work: Callable[[], int]) -> dict[str, Any]:
-    """Do the work; how long it took, and how many characters of bodies it read."""
+def measure(work: Callable[[], int]) -> dict[str, Any]:
+    """Run the work; return its times, and the number of characters of bodies that it read."""
     stopwatch = Stopwatch()
     characters = work()
     stopwatch.stop()
-    return stopwatch.answer(characters)
+    return stopwatch.reply(characters)

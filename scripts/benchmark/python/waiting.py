@@ -1,7 +1,7 @@
 """
 Receivers that wait until they are woken: waiting.py PORT.
 
-A body is the time of sending, in nanoseconds of the monotonic clock that all processes of the
+A body is the time of its send, in nanoseconds of the monotonic clock that all processes of the
 machine share.
 """
 
@@ -20,21 +20,21 @@ from rsmq import RSMQ, AsyncRSMQ, ClientClosed
 
 PORT = int(sys.argv[1])
 URL = f"redis://127.0.0.1:{PORT}/0"
-LONG = 60  # seconds; longer than any pause between two messages
+TIMEOUT_SECONDS = 60  # longer than any pause between two messages
 
 
 class Receiver:
-    """Notes how long after its sending each message was there."""
+    """A receiver that records the time from send to arrival of each message."""
 
     def __init__(self) -> None:
         self.milliseconds: list[float] = []
 
-    def note(self, sent: str | bytes) -> None:
+    def record(self, sent: str | bytes) -> None:
         self.milliseconds.append((time.monotonic_ns() - int(sent)) / 1e6)
 
 
 class Threads(Receiver):
-    """``count`` threads that wait in one client."""
+    """``count`` threads that wait with one client."""
 
     def __init__(self, queue: str, count: int) -> None:
         super().__init__()
@@ -47,9 +47,9 @@ class Threads(Receiver):
     def _wait(self) -> None:
         try:
             while True:
-                message = self._rsmq.receive_message(self._queue, wait=LONG)
+                message = self._rsmq.receive_message(self._queue, wait=TIMEOUT_SECONDS)
                 if message is not None:
-                    self.note(message.body)
+                    self.record(message.body)
                     self._rsmq.delete_message(message)
         except ClientClosed:
             pass
@@ -61,37 +61,37 @@ class Threads(Receiver):
 
 
 class Task(Receiver):
-    """One asyncio task that waits, in an event loop of its own thread."""
+    """One asyncio task that waits, in an event loop in a thread of its own."""
 
     def __init__(self, queue: str, _: int) -> None:
         super().__init__()
         self._queue = queue
-        self._ended = asyncio.Event()
+        self._is_stopped = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._wait(),))
         self._thread.start()
 
     async def _wait(self) -> None:
         async with AsyncRSMQ.from_url(URL) as rsmq:
-            waiting = asyncio.create_task(self._receive(rsmq))
-            await self._ended.wait()
-            waiting.cancel()
+            receive_task = asyncio.create_task(self._receive(rsmq))
+            await self._is_stopped.wait()
+            receive_task.cancel()
 
     async def _receive(self, rsmq: AsyncRSMQ) -> None:
         while True:
-            message = await rsmq.receive_message(self._queue, wait=LONG)
+            message = await rsmq.receive_message(self._queue, wait=TIMEOUT_SECONDS)
             if message is not None:
-                self.note(message.body)
+                self.record(message.body)
                 await rsmq.delete_message(message)
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._ended.set)
+        self._loop.call_soon_threadsafe(self._is_stopped.set)
         self._thread.join()
         self._loop.close()
 
 
 class Blpop(Receiver):
-    """One thread that waits with BLPOP: what a wake-up costs at least."""
+    """One thread that waits with BLPOP: the minimum cost of a wake-up."""
 
     def __init__(self, queue: str, _: int) -> None:
         super().__init__()
@@ -101,8 +101,8 @@ class Blpop(Receiver):
         self._thread.start()
 
     def _wait(self) -> None:
-        while (popped := self._client.blpop([self._queue], timeout=LONG)) and popped[1]:
-            self.note(popped[1])
+        while (popped := self._client.blpop([self._queue], timeout=TIMEOUT_SECONDS)) and popped[1]:
+            self.record(popped[1])
 
     def stop(self) -> None:
         redis.Redis(port=PORT).lpush(self._queue, "")
@@ -110,8 +110,8 @@ class Blpop(Receiver):
         self._client.close()
 
 
-class Waiting:
-    """The receivers of one slice at a time."""
+class ReceiverService:
+    """The receivers of the current slice."""
 
     _ways: ClassVar = {"threads": Threads, "task": Task, "blpop": Blpop}
     _receiver: Any
@@ -125,5 +125,5 @@ class Waiting:
         return {"milliseconds": self._receiver.milliseconds}
 
 
-waiting = Waiting()
+waiting = ReceiverService()
 serve(start=waiting.start, stop=waiting.stop)
