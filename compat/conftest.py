@@ -1,4 +1,4 @@
-"""The clients of the suite, one process each, and the matrix that its results make."""
+"""The clients of the suite, one process each, and the matrix of the results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session")
 def peers(server):  # noqa: F811 - the fixture
-    """Every client of the suite, started at its first use."""
+    """Return a function that starts each client of the suite at its first use."""
     started = {}
 
     def get(kind):
@@ -45,7 +45,7 @@ def peers(server):  # noqa: F811 - the fixture
 
 @pytest.fixture
 def ns(server):  # noqa: F811 - the fixture
-    """A namespace of the test's own, empty again at its end."""
+    """Return a namespace for this test; the fixture deletes its keys at the end."""
     name = f"c{next(_numbers)}"
     yield name
     with server.raw() as raw:
@@ -55,13 +55,13 @@ def ns(server):  # noqa: F811 - the fixture
 
 @pytest.fixture
 def keys(server, ns):  # noqa: F811 - the fixture
-    """The raw keys of the namespace."""
+    """Return the raw keys of the namespace."""
     with server.raw() as raw:
         yield Keys(raw, ns)
 
 
 class Keys:
-    """What stands in Redis, whoever put it there."""
+    """The stored keys, whichever client wrote them."""
 
     def __init__(self, raw, ns):
         self.raw = raw
@@ -76,11 +76,11 @@ class Keys:
     def names(self):
         return {member.decode() for member in self.raw.smembers(f"{self.ns}:QUEUES")}
 
-    def all(self):
+    def list_keys(self):
         return sorted(self.raw.keys(f"{self.ns}:*"))
 
-    def elapse(self, qname, seconds):
-        """Let time pass for the messages of a queue: their scores move into the past."""
+    def advance_time(self, qname, seconds):
+        """Let time pass for the messages of a queue, by moving their scores into the past."""
         for id, score in self.scores(qname).items():
             self.raw.zadd(f"{self.ns}:{qname}", {id: score - seconds * 1000})
 
@@ -90,8 +90,8 @@ class Keys:
 
 
 @pytest.fixture
-def ours(server, ns):  # noqa: F811 - the fixture
-    """This library, in the test's namespace."""
+def our_client(server, ns):  # noqa: F811 - the fixture
+    """Return this library's client, in the test's namespace."""
     client = Ours(server, ns)
     yield client
     client.close()
@@ -99,41 +99,41 @@ def ours(server, ns):  # noqa: F811 - the fixture
 
 @pytest.fixture
 def node(peers, ns):
-    """The reference, in the test's namespace."""
+    """Return Node's client, the reference, in the test's namespace."""
     peer = peers(Node)
     peer.ns = ns
     yield peer
-    peer.forget(ns)
+    peer.close_clients(ns)
 
 
 @pytest.fixture(params=PEERS, ids=lambda kind: kind.name)
 def peer(request, peers, ns):
-    """Each foreign client in turn, in the test's namespace."""
+    """Return each foreign client in turn, in the test's namespace."""
     client = peers(request.param)
     client.ns = ns
-    matrix.saw(request, client.name, client.version)
+    matrix.record_version(request, client.name, client.version)
     yield client
-    client.forget(ns)
+    client.close_clients(ns)
 
 
 @pytest.fixture(params=["ours, theirs", "theirs, ours"])
-def pair(request, peer, ours):
-    """Both orders of this library and a foreign client."""
-    proved = request.node.get_closest_marker("proves")
-    for operation in proved.args if proved else ():
-        matrix.cell(request, peer.name, operation, request.param)
-    return (ours, peer) if request.param == "ours, theirs" else (peer, ours)
+def pair(request, peer, our_client):
+    """Return this library's client and a foreign client, in both orders."""
+    mark = request.node.get_closest_marker("proves")
+    for operation in mark.args if mark else ():
+        matrix.record_proof(request, peer.name, operation, request.param)
+    return (our_client, peer) if request.param == "ours, theirs" else (peer, our_client)
 
 
 @pytest.fixture
-def theirs(request, peer):
-    """Each foreign client, before which this library shows what it adds."""
+def other_client(request, peer):
+    """Return each foreign client, which shows the effect of a feature of this library."""
     for feature in request.node.get_closest_marker("adds").args:
-        matrix.cell(request, peer.name, feature, matrix.SEEN)
+        matrix.record_proof(request, peer.name, feature, matrix.SEEN_FEATURE)
     return peer
 
 
 @pytest.fixture(params=recordings.names())
 def recording(request):
-    """Each recorded session in turn."""
+    """Return the name of each recorded session in turn."""
     return request.param

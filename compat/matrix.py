@@ -1,7 +1,7 @@
 """
-The matrix: client by version by operation, written to matrix.md from the results of a whole run.
+The matrix: client by version by operation, written to matrix.md after a complete run.
 
-Tests say what they prove by ``cell``; a plugin gathers it from all workers of the run.
+Tests record what they prove with ``record_proof``; a plugin collects this from all test workers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compat.peers import FEATURES, OPERATIONS, PEERS
 
 FILE = Path(__file__).parent / "matrix.md"
 ORDERS = ("ours, theirs", "theirs, ours")
-SEEN = "seen"
+SEEN_FEATURE = "seen"
 _LEGEND = (
     "= : from the recorded keys, our operation makes of them what the client made. "
     "A number: it differs as the note says. - : the client does not have the operation."
@@ -22,22 +22,22 @@ _LEGEND = (
 DIFFERENCES = json.loads((Path(__file__).parent / "golden" / "differences.json").read_text())
 
 
-def saw(request, client, version):
-    """The version that a client told of itself."""
+def record_version(request, client, version):
+    """Record the version that a client reports."""
     request.node.user_properties.append(("version", (client, version)))
 
 
-def cell(request, client, operation, proof):
-    """The test now running proves something of an operation of a client."""
+def record_proof(request, client, operation, proof):
+    """Record that the current test proves an operation of a client."""
     request.node.user_properties.append(("cell", (client, operation, proof)))
 
 
 class Results:
-    """What every test of the run said, and whether it passed."""
+    """The results of all tests of the run, with what they prove."""
 
     def __init__(self, config):
-        # Workers of a parallel run report to the process that started them, which writes.
-        self._writes = not hasattr(config, "workerinput")
+        # Workers of a parallel run report to the process that started them, which writes the file.
+        self._is_writer = not hasattr(config, "workerinput")
         self._proofs = defaultdict(lambda: defaultdict(list))
         self._versions = {}
 
@@ -51,22 +51,26 @@ class Results:
                     self._proofs[client, operation][proof].append(report.passed)
 
     def pytest_sessionfinish(self):
-        if self._writes and self._whole():
+        if self._is_writer and self._is_complete():
             FILE.write_text(self._text())
 
-    def _whole(self):
-        """Whether every cell was tried: a part of the suite says nothing of the rest."""
-        wanted = {
+    def _is_complete(self):
+        """Return whether every cell was tested: a partial run must not change the matrix."""
+        required = {
             (kind.name, operation, order)
             for kind in PEERS
             for operation in OPERATIONS
-            if operation not in kind.lacks
+            if operation not in kind.missing_operations
             for order in ORDERS
         }
-        wanted |= {(kind.name, feature, SEEN) for kind in PEERS for feature in FEATURES}
-        tried = {(*at, proof) for at, proofs in self._proofs.items() for proof in proofs}
+        required |= {(kind.name, feature, SEEN_FEATURE) for kind in PEERS for feature in FEATURES}
+        tested = {
+            (*client_and_operation, proof)
+            for client_and_operation, proofs in self._proofs.items()
+            for proof in proofs
+        }
         recorded = {client for client, _ in self._proofs} - {kind.name for kind in PEERS}
-        return wanted <= tried and set(DIFFERENCES) <= recorded
+        return required <= tested and set(DIFFERENCES) <= recorded
 
     def _text(self):
         lines = [
@@ -121,7 +125,7 @@ class Results:
         return kind.name
 
     def _live(self, kind, operation):
-        if operation in kind.lacks:
+        if operation in kind.missing_operations:
             return "-"
         proofs = self._proofs[kind.name, operation]
         passed = all(all(proofs[order]) for order in ORDERS)
@@ -129,7 +133,7 @@ class Results:
         return ("both ways" if passed else "FAILED") + (f"; {quirk}" if quirk else "")
 
     def _seen(self, kind, feature):
-        return "seen" if all(self._proofs[kind.name, feature][SEEN]) else "FAILED"
+        return "seen" if all(self._proofs[kind.name, feature][SEEN_FEATURE]) else "FAILED"
 
     def _recorded(self, client, operation, notes):
         proofs = self._proofs.get((client, operation))
@@ -137,12 +141,12 @@ class Results:
             return "-"
         if not all(all(results) for results in proofs.values()):
             return "FAILED"
-        known = DIFFERENCES[client].get(operation)
-        if known is None:
+        difference = DIFFERENCES[client].get(operation)
+        if difference is None:
             return "="
-        if known["reason"] not in notes:
-            notes.append(known["reason"])
-        return str(notes.index(known["reason"]) + 1)
+        if difference["reason"] not in notes:
+            notes.append(difference["reason"])
+        return str(notes.index(difference["reason"]) + 1)
 
 
 def _row(*cells):

@@ -1,11 +1,11 @@
 """
-The clients that the suite sets against each other, behind one face.
+The clients that the suite compares, with a common interface.
 
-A client of the suite has the operations of the wire under their names in Python, and answers in
-one vocabulary, whatever its own is: an id, a bool, a dict under Node's names, or None for no
-message; a refusal is ``Refused`` with Node's name of the error. What can't be translated is a
-quirk of the client: it stands in its class, a test of test_pairs.py or test_quirks.py shows it,
-and the matrix prints it.
+A client of the suite has the operations of the protocol under their Python names. It returns an id,
+a bool, a dict with Node's names, or None for no message, whatever the client itself returns. An
+error is ``Refused`` with Node's name of the error. A difference that can't be translated is a quirk
+of the client: its class lists it, a test in test_pairs.py or test_quirks.py shows it, and the
+matrix prints it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from rsmq import BYTES, RSMQ, RSMQError
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 OPERATIONS = (
     "createQueue",
     "listQueues",
@@ -35,7 +35,7 @@ OPERATIONS = (
     "deleteMessage",
     "realtime",
 )
-#: What this library adds, where another client can see its effect.
+#: Features of this library whose effect another client can see.
 FEATURES = (
     "send_messages",
     "front=",
@@ -61,7 +61,7 @@ FEATURES = (
 
 
 class Refused(Exception):
-    """The client refused the call: Node's name of the error, and the client's own text."""
+    """An error of a client: Node's name of the error, and the client's own text."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name}: {text}")
@@ -71,19 +71,19 @@ class Refused(Exception):
 
 class Foreign(ABC):
     """
-    A foreign client in a process of its own, asked over its standard input and output.
+    A foreign client in a process of its own, controlled over its standard input and output.
 
     Attributes:
-        name: how tests and the matrix call it.
-        lacks: the operations that it does not have.
-        quirks: operation to what it does otherwise than Node 0.12.4.
+        name: its name in tests and in the matrix.
+        missing_operations: the operations that it does not have.
+        quirks: for each operation its difference from Node 0.12.4.
     """
 
     name: ClassVar[str]
-    lacks: ClassVar[frozenset[str]] = frozenset()
+    missing_operations: ClassVar[frozenset[str]] = frozenset()
     quirks: ClassVar[dict[str, str]] = {}
     #: Whether the client sends an empty body.
-    takes_empty: ClassVar[bool] = True
+    sends_empty_bodies: ClassVar[bool] = True
 
     def __init__(self, server: Any, ns: str) -> None:
         self.server = server
@@ -91,89 +91,91 @@ class Foreign(ABC):
         self._process = subprocess.Popen(
             self.command(server.port), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        self.version = self.ask("version")
+        self.version = self.request("version")
 
     @abstractmethod
     def command(self, port: int) -> list[str]:
-        """How to start it."""
+        """Return the command that starts the client."""
 
-    def ask(self, op: str, *, realtime: bool = False, ns: str | None = None, **args: Any) -> Any:
-        """The client's own answer."""
+    def request(
+        self, op: str, *, realtime: bool = False, ns: str | None = None, **args: Any
+    ) -> Any:
+        """Return the client's own result of an operation."""
         return self.send({"op": op, "args": args, "ns": ns or self.ns, "realtime": realtime})
 
     def send(self, request: dict[str, Any]) -> Any:
-        """The client's own answer to a request as it stands."""
+        """Return the client's own result of a request, which is sent unchanged."""
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
-        return self.hear()
+        return self.read_reply()
 
-    def hear(self) -> Any:
+    def read_reply(self) -> Any:
         line = self._process.stdout.readline()
         assert line, f"{self.name} has died; its error output is above"
-        answer = json.loads(line)
-        if "error" in answer:
-            raise self.refused(**answer["error"])
-        return _unpacked(answer["result"])
+        reply = json.loads(line)
+        if "error" in reply:
+            raise self.translate_error(**reply["error"])
+        return _decode(reply["result"])
 
-    def refused(self, name: str, message: str) -> Refused:
+    def translate_error(self, name: str, message: str) -> Refused:
         return Refused(name, message)
 
-    def forget(self, ns: str) -> None:
-        """Close what the client holds open for a namespace."""
-        self.ask("forget", ns=ns)
+    def close_clients(self, ns: str) -> None:
+        """Close the client's connections for a namespace."""
+        self.request("forget", ns=ns)
 
     def close(self) -> None:
         self._process.stdin.close()
         self._process.wait(timeout=10)
         self._process.stdout.close()
 
-    # The operations, as Node answers them.
+    # The operations, with results as Node's.
 
     def create_queue(self, qname: str, **attributes: Any) -> bool:
-        return self.ask("createQueue", qname=qname, **attributes) in (1, True)
+        return self.request("createQueue", qname=qname, **attributes) in (1, True)
 
     def list_queues(self) -> list[str]:
-        return sorted(self.ask("listQueues"))
+        return sorted(self.request("listQueues"))
 
     def get_queue_attributes(self, qname: str) -> dict[str, Any]:
-        return self.ask("getQueueAttributes", qname=qname)
+        return self.request("getQueueAttributes", qname=qname)
 
     def set_queue_attributes(self, qname: str, **attributes: Any) -> dict[str, Any]:
-        return self.ask("setQueueAttributes", qname=qname, **attributes)
+        return self.request("setQueueAttributes", qname=qname, **attributes)
 
     def delete_queue(self, qname: str) -> None:
-        self.ask("deleteQueue", qname=qname)
+        self.request("deleteQueue", qname=qname)
 
     def send_message(
         self, qname: str, message: str, *, realtime: bool = False, **delay: Any
     ) -> str:
-        return self.ask("sendMessage", realtime=realtime, qname=qname, message=message, **delay)
+        return self.request("sendMessage", realtime=realtime, qname=qname, message=message, **delay)
 
     def receive_message(self, qname: str, **vt: Any) -> dict[str, Any] | None:
-        return self.message(self.ask("receiveMessage", qname=qname, **vt))
+        return self.translate_message(self.request("receiveMessage", qname=qname, **vt))
 
     def pop_message(self, qname: str) -> dict[str, Any] | None:
-        return self.message(self.ask("popMessage", qname=qname))
+        return self.translate_message(self.request("popMessage", qname=qname))
 
     def change_message_visibility(self, qname: str, id: str, vt: Any) -> bool:
-        return bool(self.ask("changeMessageVisibility", qname=qname, id=id, vt=vt))
+        return bool(self.request("changeMessageVisibility", qname=qname, id=id, vt=vt))
 
     def delete_message(self, qname: str, id: str) -> bool:
-        return bool(self.ask("deleteMessage", qname=qname, id=id))
+        return bool(self.request("deleteMessage", qname=qname, id=id))
 
-    def message(self, answer: Any) -> dict[str, Any] | None:
-        return answer or None
+    def translate_message(self, result: Any) -> dict[str, Any] | None:
+        return result or None
 
     @contextmanager
     def listening(self, channel: str) -> Any:
-        """Within the block the client listens to a channel; the list fills when it ends."""
-        heard: list[tuple[str, str]] = []
-        self.ask("subscribe", channel=channel)
-        self._listened(channel)
-        yield heard
-        heard.extend(map(tuple, self.ask("heard")))
+        """Subscribe to a channel within the block; the yielded list is filled at the end."""
+        received: list[tuple[str, str]] = []
+        self.request("subscribe", channel=channel)
+        self._wait_for_subscription(channel)
+        yield received
+        received.extend(map(tuple, self.request("heard")))
 
-    def _listened(self, channel: str) -> None:
+    def _wait_for_subscription(self, channel: str) -> None:
         with self.server.raw() as raw:
             while not raw.execute_command("PUBSUB", "NUMSUB", channel)[1]:
                 pass
@@ -186,15 +188,15 @@ class Node(Foreign):
     package = "rsmq"
 
     def command(self, port: int) -> list[str]:
-        return ["node", str(HERE / "node" / "peer.js"), self.package, str(port)]
+        return ["node", str(FOLDER / "node" / "peer.js"), self.package, str(port)]
 
 
 class OldNode(Node):
-    """The line that rsmq-worker, rsmq-cli and rest-rsmq pull in."""
+    """The version that rsmq-worker, rsmq-cli and rest-rsmq depend on."""
 
     name = "Node 0.7.2"
     package = "rsmq-0.7"
-    lacks = frozenset({"realtime"})
+    missing_operations = frozenset({"realtime"})
     quirks: ClassVar = {
         "createQueue": "refuses maxsize -1",
         "setQueueAttributes": "refuses maxsize -1; never updates modified",
@@ -205,7 +207,7 @@ class OldNode(Node):
 
 
 class Php(Foreign):
-    """eislambey/rsmq, or php/client.php where that can't be installed."""
+    """eislambey/rsmq, or php/client.php if that can't be installed."""
 
     name = "PHP 0.1.0"
     quirks: ClassVar = {
@@ -226,27 +228,27 @@ class Php(Foreign):
     }
 
     @property
-    def real(self) -> bool:
-        """Whether eislambey/rsmq runs, and not our peer in its place."""
+    def is_original(self) -> bool:
+        """Return whether eislambey/rsmq runs, not our replacement."""
         return self.version is not None
 
     def command(self, port: int) -> list[str]:
-        return ["php", str(HERE / "php" / "peer.php"), str(port)]
+        return ["php", str(FOLDER / "php" / "peer.php"), str(port)]
 
-    def refused(self, name: str, message: str) -> Refused:
-        known = "invalidValue" if "must be between" in message else name
-        return Refused(self._NAMES.get(message, known), message)
+    def translate_error(self, name: str, message: str) -> Refused:
+        translated = "invalidValue" if "must be between" in message else name
+        return Refused(self._NAMES.get(message, translated), message)
 
-    def message(self, answer: Any) -> dict[str, Any] | None:
-        return {**answer, "fr": int(answer["fr"])} if answer else None
+    def translate_message(self, result: Any) -> dict[str, Any] | None:
+        return {**result, "fr": int(result["fr"])} if result else None
 
     @contextmanager
     def listening(self, channel: str) -> Any:
-        heard: list[tuple[str, str]] = []
-        self.ask("listen", channel=channel)
-        self._listened(channel)
-        yield heard
-        heard.extend(map(tuple, self.hear()))
+        received: list[tuple[str, str]] = []
+        self.request("listen", channel=channel)
+        self._wait_for_subscription(channel)
+        yield received
+        received.extend(map(tuple, self.read_reply()))
 
 
 class PyRSMQ(Foreign):
@@ -254,8 +256,8 @@ class PyRSMQ(Foreign):
 
     name = "PyRSMQ 0.6.1"
     module = "rsmq"
-    takes_empty = False
-    lacks = frozenset({"realtime"})
+    sends_empty_bodies = False
+    missing_operations = frozenset({"realtime"})
     quirks: ClassVar = {
         "createQueue": "maxsize is 65565 by default",
         "setQueueAttributes": "makes a hash of a queue that does not exist",
@@ -272,53 +274,53 @@ class PyRSMQ(Foreign):
     }
 
     def command(self, port: int) -> list[str]:
-        python = HERE / "pyrsmq" / ".venv" / "bin" / "python"
-        return [str(python), str(HERE / "pyrsmq" / "peer.py"), self.module, str(port)]
+        python = FOLDER / "pyrsmq" / ".venv" / "bin" / "python"
+        return [str(python), str(FOLDER / "pyrsmq" / "peer.py"), self.module, str(port)]
 
-    def refused(self, name: str, message: str) -> Refused:
+    def translate_error(self, name: str, message: str) -> Refused:
         return Refused(self._NAMES.get(name, name), message)
 
     def get_queue_attributes(self, qname: str) -> dict[str, Any]:
-        return _whole(super().get_queue_attributes(qname))
+        return _to_whole_numbers(super().get_queue_attributes(qname))
 
     def set_queue_attributes(self, qname: str, **attributes: Any) -> dict[str, Any]:
-        return _whole(super().set_queue_attributes(qname, **attributes))
+        return _to_whole_numbers(super().set_queue_attributes(qname, **attributes))
 
     def receive_message(self, qname: str, **vt: Any) -> dict[str, Any] | None:
-        return self._or(None, super().receive_message, qname, **vt)
+        return self._call_or(None, super().receive_message, qname, **vt)
 
     def pop_message(self, qname: str) -> dict[str, Any] | None:
-        return self._or(None, super().pop_message, qname)
+        return self._call_or(None, super().pop_message, qname)
 
     def change_message_visibility(self, qname: str, id: str, vt: Any) -> bool:
-        return self._or(False, super().change_message_visibility, qname, id, vt)
+        return self._call_or(False, super().change_message_visibility, qname, id, vt)
 
     def delete_message(self, qname: str, id: str) -> bool:
-        # Its answer tells whether the message had been received; that it went, the keys tell.
-        self.ask("deleteMessage", qname=qname, id=id)
+        # The result is whether the message had been received; the keys show whether it was deleted.
+        self.request("deleteMessage", qname=qname, id=id)
         with self.server.raw() as raw:
             return raw.zscore(f"{self.ns}:{qname}", id) is None
 
-    def message(self, answer: Any) -> dict[str, Any] | None:
-        return {**answer, "fr": answer["ts"]}
+    def translate_message(self, result: Any) -> dict[str, Any] | None:
+        return {**result, "fr": result["ts"]}
 
     @staticmethod
-    def _or(nothing: Any, call: Any, *args: Any, **options: Any) -> Any:
+    def _call_or(default: Any, call: Any, *args: Any, **options: Any) -> Any:
         try:
             return call(*args, **options)
         except Refused as refused:
             if refused.name == "NoMessageInQueue":
-                return nothing
+                return default
             raise
 
 
 class Shim(PyRSMQ):
-    """``rsmq.pyrsmq``, through the same program as the real one."""
+    """``rsmq.pyrsmq``, run by the same program as the original."""
 
     name = "rsmq.pyrsmq"
     module = "rsmq.pyrsmq"
-    takes_empty = True
-    lacks = frozenset()
+    sends_empty_bodies = True
+    missing_operations = frozenset()
     quirks: ClassVar = {
         "sendMessage": "maxsize is not enforced",
         "receiveMessage": "raises when nothing is due; no sent",
@@ -327,17 +329,17 @@ class Shim(PyRSMQ):
     }
 
     def command(self, port: int) -> list[str]:
-        return [sys.executable, str(HERE / "pyrsmq" / "peer.py"), self.module, str(port)]
+        return [sys.executable, str(FOLDER / "pyrsmq" / "peer.py"), self.module, str(port)]
 
     def delete_message(self, qname: str, id: str) -> bool:
-        return bool(self.ask("deleteMessage", qname=qname, id=id))
+        return bool(self.request("deleteMessage", qname=qname, id=id))
 
 
 class Ours:
-    """This library, under the same face."""
+    """This library, with the same interface."""
 
     name = "rsmq"
-    takes_empty = True
+    sends_empty_bodies = True
 
     def __init__(self, server: Any, ns: str) -> None:
         self.server = server
@@ -346,11 +348,11 @@ class Ours:
 
     def client(self, *, realtime: bool = False) -> RSMQ:
         if (self.ns, realtime) not in self._clients:
-            made = RSMQ.from_url(self.server.url, ns=self.ns, realtime=realtime)
-            self._clients[self.ns, realtime] = made
+            client = RSMQ.from_url(self.server.url, ns=self.ns, realtime=realtime)
+            self._clients[self.ns, realtime] = client
         return self._clients[self.ns, realtime]
 
-    def forget(self, ns: str) -> None:
+    def close_clients(self, ns: str) -> None:
         for realtime in (False, True):
             client = self._clients.pop((ns, realtime), None)
             if client is not None:
@@ -401,13 +403,13 @@ class Ours:
 
     @contextmanager
     def listening(self, channel: str) -> Any:
-        heard: list[tuple[str, str]] = []
+        received: list[tuple[str, str]] = []
         with self.server.raw() as raw, raw.pubsub() as subscription:
             subscription.psubscribe(channel)
             subscription.get_message(timeout=5)
-            yield heard
+            yield received
             while message := subscription.get_message(timeout=0.2):
-                heard.append((message["channel"].decode(), message["data"].decode()))
+                received.append((message["channel"].decode(), message["data"].decode()))
 
 
 def _message(message: Any) -> dict[str, Any] | None:
@@ -440,19 +442,19 @@ def _seconds(moment: Any) -> int | None:
     return None if moment is None else int(moment.timestamp())
 
 
-def _whole(attributes: dict[str, Any]) -> dict[str, Any]:
-    """PyRSMQ gives vt and delay as floats; 30.0 is 30."""
+def _to_whole_numbers(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Convert PyRSMQ's float vt and delay: 30.0 becomes 30."""
     return {
         name: int(value) if isinstance(value, float) and value.is_integer() else value
         for name, value in attributes.items()
     }
 
 
-def _unpacked(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     if isinstance(value, dict):
         if set(value) == {"$b64"}:
             return base64.b64decode(value["$b64"])
-        return {name: _unpacked(item) for name, item in value.items()}
+        return {name: _decode(item) for name, item in value.items()}
     return value
 
 

@@ -1,9 +1,9 @@
 """
-The recordings of golden/: what real clients did to Redis, step by step, as data.
+The recordings in golden/: what real clients did to Redis, step by step, as data.
 
-A step has the call, the client's answer, the whole keyspace after it and the server's time on
-both sides of it. Ids and clock readings differ in every run, so states are not compared byte by
-byte: ``change`` tells what a step changed, with ids as ``<new>`` and times as seconds from now.
+A step has the call, the client's result, the whole keyspace after it, and the server's time before
+and after it. Ids and clock readings differ in every run, so states are not compared byte by byte:
+``change`` returns what a step changed, with ids as ``<new>`` and times as seconds from now.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "golden"
 
-#: The long bodies, which the recordings hold by their digest.
+#: The long bodies, which the recordings contain only as a digest.
 _LONG = {
     hashlib.sha256(text.encode()).hexdigest(): text
     for text in (
@@ -40,7 +40,7 @@ State = dict[str, dict[str, Any]]
 
 
 def names() -> list[str]:
-    """The clients of which a whole session is recorded, as ``client-version``."""
+    """Return the clients with a complete recorded session, as ``client-version``."""
     return sorted(
         path.name.removesuffix(".json.gz")
         for path in FOLDER.glob("*.json.gz")
@@ -50,12 +50,12 @@ def names() -> list[str]:
 
 def load(name: str) -> dict[str, Any]:
     """
-    A recording, by the name of its file without ``.json.gz``.
+    Return a recording, by the name of its file without ``.json.gz``.
 
-    rsmq_async before 10.0 puts no colon behind the namespace. Its users who share queues give it
-    the namespace ``rsmq:``, so the colon is put in where a recording lacks it.
+    rsmq_async before 10.0 puts no colon after the namespace. Users who share its queues set its
+    namespace to ``rsmq:``, so this function adds the colon to keys without it.
     """
-    recording = _unpacked(json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes())))
+    recording = _decode(json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes())))
     for step in recording.get("steps", ()):
         if "state" in step:
             step["state"] = {
@@ -64,20 +64,20 @@ def load(name: str) -> dict[str, Any]:
     return recording
 
 
-def _unpacked(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     if isinstance(value, list):
-        return [_unpacked(item) for item in value]
+        return [_decode(item) for item in value]
     if not isinstance(value, dict):
         return value
     if "$b64" in value:
         return base64.b64decode(value["$b64"])
     if "$sha256" in value:
         return _LONG[value["$sha256"]]
-    return {name: _unpacked(item) for name, item in value.items()}
+    return {name: _decode(item) for name, item in value.items()}
 
 
 def restore(raw: Any, state: State, shift_ms: int = 0) -> None:
-    """Write a recorded keyspace into an empty database, its scores moved by some ms."""
+    """Write a recorded keyspace into an empty database, with all scores moved by ``shift_ms``."""
     for key, entry in state.items():
         value = entry["value"]
         if entry["type"] == "hash":
@@ -91,7 +91,7 @@ def restore(raw: Any, state: State, shift_ms: int = 0) -> None:
 
 
 def read(raw: Any) -> State:
-    """The whole database, as the recordings have it."""
+    """Return the whole database, in the form of the recordings."""
     state: State = {}
     for key in sorted(raw.keys("*")):
         kind = raw.type(key).decode()
@@ -118,7 +118,7 @@ def _text(raw: bytes) -> Any:
 
 def change(before: State, after: State, t0: list[int], t1: list[int]) -> dict[str, Any]:
     """
-    What a step did to the keyspace, without ids and clock readings.
+    Return what a step changed in the keyspace, without ids and clock readings.
 
     Args:
         before: the keyspace before it.
@@ -127,35 +127,35 @@ def change(before: State, after: State, t0: list[int], t1: list[int]) -> dict[st
         t1: the server's time after it.
 
     Returns:
-        For each key that differs: None where it went, else its type, what was taken and what was
-        put. A time that the step took from the clock is ``now``, or ``now+30`` for a score 30
-        seconds ahead, to the millisecond; any other stays as it is.
+        For each key that differs: None if it was deleted, otherwise its type, the removed and the
+        written items. A time that the step read from the clock is ``now``, or ``now+30`` for a
+        score 30 seconds later, to the millisecond; any other time is unchanged.
     """
     clock = _Clock(t0, t1)
-    found: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for key in sorted({*before, *after}):
         old, new = before.get(key), after.get(key)
         if old == new:
             continue
         if new is None:
-            found[key] = None
+            changes[key] = None
             continue
-        had, has = _items(old), _items(new)
+        old_items, new_items = _items(old), _items(new)
         ids = _ids(after) - _ids(before)
-        found[key] = {
+        changes[key] = {
             "type": new["type"],
-            "taken": sorted(set(had) - set(has)),
+            "taken": sorted(set(old_items) - set(new_items)),
             "put": {
                 clock.name(name, ids): clock.value(name, value, new["type"])
-                for name, value in has.items()
-                if name not in had or had[name] != value
+                for name, value in new_items.items()
+                if name not in old_items or old_items[name] != value
             },
         }
-    return found
+    return changes
 
 
 def _items(entry: dict[str, Any] | None) -> dict[str, Any]:
-    """Fields and members alike: name to value."""
+    """Return the fields of a hash or the members of a set, each with its value."""
     if entry is None:
         return {}
     if entry["type"] == "zset":
@@ -170,7 +170,7 @@ def _ids(state: State) -> set[str]:
 
 
 class _Clock:
-    """Tells times of one step from other numbers."""
+    """A converter that replaces times of one step by their distance from now."""
 
     def __init__(self, t0: list[int], t1: list[int]) -> None:
         self._us = (t0[0] * 1_000_000 + t0[1], t1[0] * 1_000_000 + t1[1])
@@ -181,8 +181,8 @@ class _Clock:
         id, colon, rest = name.partition(":")
         if id not in new_ids:
             return name
-        plain = len(id) == 32 and self._us[0] <= int(id[:10], 36) <= self._us[1]
-        return f"{'<new>' if plain else '<odd id>'}{colon}{rest}"
+        is_plain = len(id) == 32 and self._us[0] <= int(id[:10], 36) <= self._us[1]
+        return f"{'<new>' if is_plain else '<odd id>'}{colon}{rest}"
 
     def value(self, name: str, value: Any, kind: str) -> Any:
         if kind == "zset":
@@ -194,7 +194,7 @@ class _Clock:
         return value
 
     def _score(self, score: float) -> str:
-        ahead = round((score - self._ms[0]) / 1000)
-        if self._ms[0] <= score - ahead * 1000 <= self._ms[1]:
-            return f"now+{ahead}"
+        seconds = round((score - self._ms[0]) / 1000)
+        if self._ms[0] <= score - seconds * 1000 <= self._ms[1]:
+            return f"now+{seconds}"
         return f"{score:.0f}"

@@ -1,7 +1,7 @@
 """
 Two Node, two PHP and two of our consumers on one queue.
 
-The account of who holds what is kept here, by the clock of this machine, which is the server's.
+The test tracks all leases itself, with the clock of this machine, on which the server runs too.
 """
 
 from __future__ import annotations
@@ -17,58 +17,62 @@ from compat.peers import Node, Ours, Php
 from tests.scale import scaled
 
 MESSAGES = scaled(10_000, 100_000)
-VT = 2  # seconds
-#: The wire cuts the clock to milliseconds, so that a visibility timeout may end this much early.
-CUT = 0.001
+VT_SECONDS = 2
+#: The protocol truncates times to milliseconds: a visibility timeout may end this much early.
+ROUNDING_SECONDS = 0.001
 
 
-class Account:
-    """Who received what when, and what is done."""
+class LeaseRecord:
+    """A record of leases, receives and deleted messages."""
 
     def __init__(self):
         self._lock = threading.Lock()
         self._held_until = {}
-        self.done = set()
+        self.deleted = set()
         self.receives = 0
-        self.by = {}
+        self.receives_by_consumer = {}
         self.faults = []
 
-    def received(self, consumer, message, asked):
-        """``asked``: when the receive was sent; the server hid the message then or later."""
+    def received(self, consumer, message, requested_at):
+        """Record a receive; the server hid the message at ``requested_at`` or later."""
         now = time.monotonic()
         with self._lock:
             id = message["id"]
             self.receives += 1
-            self.by[consumer] = self.by.get(consumer, 0) + 1
-            early = self._held_until.get(id, 0) - now
-            if early > CUT:
-                self.faults.append(f"{id}: received by {consumer} {early} s before its time")
-            if id in self.done:
+            self.receives_by_consumer[consumer] = self.receives_by_consumer.get(consumer, 0) + 1
+            early_seconds = self._held_until.get(id, 0) - now
+            if early_seconds > ROUNDING_SECONDS:
+                self.faults.append(
+                    f"{id}: received by {consumer} {early_seconds} s before its time"
+                )
+            if id in self.deleted:
                 self.faults.append(f"{id}: received by {consumer} after it was deleted")
-            self._held_until[id] = asked + VT
+            self._held_until[id] = requested_at + VT_SECONDS
 
     def finish(self, id):
         with self._lock:
-            self.done.add(id)
+            self.deleted.add(id)
 
 
-def consume(name, client, account, seed, deadline):
-    """Until all is done; one message in twenty is left to come back."""
-    draw = random.Random(seed)
-    while len(account.done) < MESSAGES and not account.faults:
+def consume(name, client, record, seed, deadline):
+    """Consume until all messages are deleted; leave one in twenty to its visibility timeout."""
+    random_source = random.Random(seed)
+    while len(record.deleted) < MESSAGES and not record.faults:
         assert time.monotonic() < deadline, "it takes too long"
-        asked = time.monotonic()
-        message = client.receive_message("q", vt=VT)
+        requested_at = time.monotonic()
+        message = client.receive_message("q", vt=VT_SECONDS)
         if message is None:
             time.sleep(0.02)
             continue
-        account.received(name, message, asked)
-        if draw.random() < 0.05 or time.monotonic() > asked + VT / 2:
+        record.received(name, message, requested_at)
+        if random_source.random() < 0.05 or time.monotonic() > requested_at + VT_SECONDS / 2:
             continue
         if client.delete_message("q", message["id"]):
-            account.finish(message["id"])
-        elif time.monotonic() < asked + VT:  # later, another consumer may have received it
-            account.faults.append(f"{message['id']}: {name} could not delete what it held")
+            record.finish(message["id"])
+        elif (
+            time.monotonic() < requested_at + VT_SECONDS
+        ):  # later, another consumer may have received it
+            record.faults.append(f"{message['id']}: {name} could not delete what it held")
 
 
 @pytest.mark.timeout(1800)
@@ -76,7 +80,7 @@ def test_six_consumers_of_three_languages_share_a_queue(server, ns, keys):
     kinds = [Node, Node, Php, Php, Ours, Ours]
     clients = [kind(server, ns) for kind in kinds]
     names = [f"{kind.name} {number}" for number, kind in enumerate(kinds)]
-    account = Account()
+    record = LeaseRecord()
     clients[0].create_queue("q")
     sent = set()
     for number in range(MESSAGES):
@@ -84,22 +88,22 @@ def test_six_consumers_of_three_languages_share_a_queue(server, ns, keys):
     # Only so that a fault ends the test before pytest does; 50 messages each second are usual.
     deadline = time.monotonic() + scaled(900, 1700)
     with ThreadPoolExecutor(len(clients)) as threads:
-        running = [
-            threads.submit(consume, name, client, account, seed, deadline)
+        futures = [
+            threads.submit(consume, name, client, record, seed, deadline)
             for seed, (name, client) in enumerate(zip(names, clients, strict=True))
         ]
-    for ended in running:
-        ended.result()
-    read = clients[-1].get_queue_attributes("q")
+    for future in futures:
+        future.result()
+    attributes = clients[-1].get_queue_attributes("q")
     for client in clients:
         client.close()
 
-    assert account.faults == []
-    assert account.done == sent
-    assert sorted(account.by) == sorted(names)
-    assert min(account.by.values()) > MESSAGES / 60
-    assert (read["totalsent"], read["totalrecv"]) == (MESSAGES, account.receives)
-    assert account.receives > MESSAGES
+    assert record.faults == []
+    assert record.deleted == sent
+    assert sorted(record.receives_by_consumer) == sorted(names)
+    assert min(record.receives_by_consumer.values()) > MESSAGES / 60
+    assert (attributes["totalsent"], attributes["totalrecv"]) == (MESSAGES, record.receives)
+    assert record.receives > MESSAGES
     assert keys.scores("q") == {}
     assert sorted(keys.fields("q")) == [
         b"created", b"delay", b"maxsize", b"modified", b"totalrecv", b"totalsent", b"vt",

@@ -1,7 +1,7 @@
 """
-PROTOCOL.md's accepted deviations, one test each, under the name that the table gives it.
+The accepted deviations in PROTOCOL.md, one test each, named as in its table.
 
-Each shows what Node 0.12.4 does and what this library does instead, on the same keys.
+Each test shows what Node 0.12.4 does and what this library does instead, on the same keys.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ ID = "h0pefu1000" + "A" * 22
 
 
 @pytest.fixture
-def rsmq(ours):
-    return ours.client()
+def rsmq(our_client):
+    return our_client.client()
 
 
 @pytest.fixture
-def stored(keys):
-    """Writes a queue as some client may have left it: attributes, ids and fields."""
+def write_queue(keys):
+    """
+    Return a function that writes a queue as another client might have: attributes, ids and fields.
+    """
 
     def write(*, fields=(), ids=(), listed=True, **attributes):
-        keys.raw.delete(*(keys.all() or ["none"]))
+        keys.raw.delete(*(keys.list_keys() or ["none"]))
         hash = {**PLAIN, **dict(fields), **attributes}
         hash = {name: value for name, value in hash.items() if value is not None}
         keys.raw.hset(f"{keys.ns}:q:Q", mapping=hash)
@@ -46,8 +48,8 @@ def stored(keys):
     return write
 
 
-def code(call, *args, **options):
-    """Node's name of the error that the call ends in."""
+def error_name(call, *args, **options):
+    """Return Node's name of the error that the call raises."""
     with pytest.raises(Refused) as caught:
         call(*args, **options)
     return caught.value.name
@@ -55,10 +57,10 @@ def code(call, *args, **options):
 
 def test_reserved_name(rsmq, node, keys):
     node.create_queue("QUEUES")
-    lost = node.send_message("QUEUES", "lost")
+    lost_id = node.send_message("QUEUES", "lost")
 
     assert keys.raw.type(f"{keys.ns}:QUEUES") == b"set"
-    assert lost.encode() in keys.fields("QUEUES")
+    assert lost_id.encode() in keys.fields("QUEUES")
     with refused(InvalidFormat, "Invalid qname format"):
         rsmq.create_queue("QUEUES")
     with refused(InvalidFormat, "Invalid qname format"):
@@ -66,33 +68,33 @@ def test_reserved_name(rsmq, node, keys):
 
 
 def test_numbers(rsmq, node, keys):
-    for given, cut in (("1.9", b"1"), (0.5, b"0"), ("5abc", b"5"), (1e300, b"1")):
-        node.create_queue("q", vt=given)
-        assert keys.fields("q")[b"vt"] == cut
+    for value, truncated in (("1.9", b"1"), (0.5, b"0"), ("5abc", b"5"), (1e300, b"1")):
+        node.create_queue("q", vt=value)
+        assert keys.fields("q")[b"vt"] == truncated
         node.delete_queue("q")
         with refused(InvalidValue, "vt must be between 0 and 9999999"):
-            rsmq.create_queue("q", vt=given)
-        assert keys.all() == []
+            rsmq.create_queue("q", vt=value)
+        assert keys.list_keys() == []
 
-    # In a call, fractions count here, and Node cuts them.
+    # In calls, fractions count in this library, and Node truncates them.
     rsmq.create_queue("q")
     id = rsmq.send_message("q", "m").encode()
-    assert keys.scores("q")[id] + 1500 == _held(keys, rsmq.receive_message("q", vt=1.5))
+    assert keys.scores("q")[id] + 1500 == _score_at_send(keys, rsmq.receive_message("q", vt=1.5))
     rsmq.change_message_visibility("q", id.decode(), 0)
     message = node.receive_message("q", vt=1.5)
     assert 0 <= keys.scores("q")[id] - 1000 - message["fr"] < 5000
 
 
-def _held(keys, message):
-    """The score of a message, less what passed between its send and its receive."""
-    passed = message.first_received_ms - int(message.sent_ms)
-    return keys.scores("q")[message.id.encode()] - passed
+def _score_at_send(keys, message):
+    """Return the score of a message, minus the time between its send and its receive."""
+    elapsed_ms = message.first_received_ms - int(message.sent_ms)
+    return keys.scores("q")[message.id.encode()] - elapsed_ms
 
 
 def test_no_stringified_names(rsmq, node, keys):
     assert node.create_queue(7)
     assert node.create_queue(["a"])
-    assert code(node.create_queue, 0) == "missingParameter"
+    assert error_name(node.create_queue, 0) == "missingParameter"
     assert keys.names() == {"7", "a"}
     for name in (7, ["a"], 0):
         with refused(InvalidFormat, "Invalid qname format"):
@@ -100,13 +102,13 @@ def test_no_stringified_names(rsmq, node, keys):
 
 
 def test_own_checks_first(rsmq, node, keys):
-    assert code(node.receive_message, "nosuch", vt=-1) == "queueNotFound"
-    assert code(node.send_message, "nosuch", "m", delay=-1) == "queueNotFound"
+    assert error_name(node.receive_message, "nosuch", vt=-1) == "queueNotFound"
+    assert error_name(node.send_message, "nosuch", "m", delay=-1) == "queueNotFound"
     with refused(InvalidValue, "vt must be between 0 and 9999999"):
         rsmq.receive_message("nosuch", vt=-1)
     with refused(InvalidValue, "delay must be between 0 and 9999999"):
         rsmq.send_message("nosuch", "m", delay=-1)
-    # Alone, each is what Node says.
+    # With a single fault the error is Node's.
     with refused(QueueNotFound, "Queue not found"):
         rsmq.receive_message("nosuch", vt=1)
 
@@ -121,56 +123,56 @@ def test_own_checks_first(rsmq, node, keys):
         ("0f8fad5b-d9cb-469f-a165-70867728950e", None),  # a UUID
     ],
 )
-def test_foreign_ids(rsmq, node, stored, id, sent_ms):
+def test_foreign_ids(rsmq, node, write_queue, id, sent_ms):
     due = {"fields": {id: "body"}, "ids": {id: 1}}
-    stored(**due)
+    write_queue(**due)
     assert node.receive_message("q", vt=0)["id"] == id
-    assert code(node.delete_message, "q", id) == "invalidFormat"
-    assert code(node.change_message_visibility, "q", id, 1) == "invalidFormat"
+    assert error_name(node.delete_message, "q", id) == "invalidFormat"
+    assert error_name(node.change_message_visibility, "q", id, 1) == "invalidFormat"
 
-    stored(**due)
+    write_queue(**due)
     message = rsmq.receive_message("q", vt=0)
     assert (message.id, message.sent_ms) == (id, sent_ms)
     assert rsmq.change_message_visibility("q", id, 0) is True
     assert rsmq.delete_message("q", id) is True
 
 
-def test_ghosts(rsmq, node, stored, keys):
-    stored(ids={ID: 1})
+def test_ghosts(rsmq, node, write_queue, keys):
+    write_queue(ids={ID: 1})
     assert node.receive_message("q", vt=0)["message"] is None
     assert keys.fields("q")[b"totalrecv"] == b"1"
 
-    stored(ids={ID: 1})
+    write_queue(ids={ID: 1})
     assert rsmq.receive_message("q") is None
     assert keys.scores("q") == {}
     assert b"totalrecv" not in keys.fields("q")
 
-    # Perhaps a send in progress: stepped over, and left for its second half to come.
+    # It may be a send in progress: it is skipped, and not deleted, so that the body can follow.
     score = keys.now_ms() - 5000
-    stored(fields={"B" * 32: "body"}, ids={ID: score, "B" * 32: score + 1})
+    write_queue(fields={"B" * 32: "body"}, ids={ID: score, "B" * 32: score + 1})
     assert rsmq.receive_message("q").id == "B" * 32
     assert keys.scores("q")[ID.encode()] == score
 
 
-def test_missing_first_received(rsmq, node, stored, keys):
+def test_missing_first_received(rsmq, node, write_queue, keys):
     received = {"fields": {ID: "body", f"{ID}:rc": "1"}, "ids": {ID: 1}}
-    stored(**received)
+    write_queue(**received)
     assert node.receive_message("q")["fr"] == 0
 
-    stored(**received)
+    write_queue(**received)
     message = rsmq.receive_message("q")
     assert message.receive_count == 2
     assert keys.fields("q")[f"{ID}:fr".encode()] == b"%d" % message.first_received_ms
 
 
-def test_half_made_queues(rsmq, node, stored, keys):
-    stored(delay=None, maxsize=None)
+def test_half_made_queues(rsmq, node, write_queue, keys):
+    write_queue(delay=None, maxsize=None)
     assert node.get_queue_attributes("q")["delay"] is None  # NaN
-    assert code(node.send_message, "q", "m") == "queueNotFound"
-    assert code(node.create_queue, "q", delay=4) == "queueExists"
-    assert keys.fields("q")[b"delay"] == b"4"  # it has completed it all the same
+    assert error_name(node.send_message, "q", "m") == "queueNotFound"
+    assert error_name(node.create_queue, "q", delay=4) == "queueExists"
+    assert keys.fields("q")[b"delay"] == b"4"  # the queue was completed nevertheless
 
-    stored(delay=None, maxsize=None)
+    write_queue(delay=None, maxsize=None)
     with refused(QueueNotFound, "Queue not found"):
         rsmq.get_queue_attributes("q")
     assert rsmq.create_queue("q", vt=9, delay=4) is True
@@ -179,71 +181,71 @@ def test_half_made_queues(rsmq, node, stored, keys):
     assert node.send_message("q", "m")
 
 
-def test_unlisted_queues(rsmq, node, stored):
-    stored(listed=False)
-    assert code(node.create_queue, "q") == "queueExists"
+def test_unlisted_queues(rsmq, node, write_queue):
+    write_queue(listed=False)
+    assert error_name(node.create_queue, "q") == "queueExists"
     assert node.list_queues() == []
 
     assert rsmq.create_queue("q", exist_ok=True) is False
     assert rsmq.list_queues() == node.list_queues() == ["q"]
 
 
-def test_foreign_attributes(rsmq, node, stored, keys):
-    stored(vt="0.5", fields={ID: "body"}, ids={ID: 1})
+def test_foreign_attributes(rsmq, node, write_queue, keys):
+    write_queue(vt="0.5", fields={ID: "body"}, ids={ID: 1})
     assert node.get_queue_attributes("q")["vt"] == 0
     assert rsmq.get_queue_attributes("q").vt == 0.5
     message = rsmq.receive_message("q")
     assert keys.scores("q")[ID.encode()] == message.first_received_ms + 500
 
-    stored(vt="10000000", fields={ID: "body"}, ids={ID: 1})
-    assert code(node.receive_message, "q") == "invalidValue"
+    write_queue(vt="10000000", fields={ID: "body"}, ids={ID: 1})
+    assert error_name(node.receive_message, "q") == "invalidValue"
     message = rsmq.receive_message("q")
     assert keys.scores("q")[ID.encode()] == message.first_received_ms + 9_999_999_000
 
-    stored(vt="")
+    write_queue(vt="")
     assert node.get_queue_attributes("q")["vt"] is None  # NaN
     with refused(InvalidValue, "vt must be between 0 and 9999999"):
         rsmq.get_queue_attributes("q")
 
-    stored(maxsize="0")
-    assert code(node.send_message, "q", "m") == "messageTooLong"
+    write_queue(maxsize="0")
+    assert error_name(node.send_message, "q", "m") == "messageTooLong"
     assert rsmq.send_message("q", "m")
 
 
-def test_foreign_times(rsmq, node, stored):
-    stored(modified="1700000000123", created="2026-01-02T03:04:05Z")
-    read = node.get_queue_attributes("q")
-    assert (read["created"], read["modified"]) == (2026, 1700000000123)
+def test_foreign_times(rsmq, node, write_queue):
+    write_queue(modified="1700000000123", created="2026-01-02T03:04:05Z")
+    attributes = node.get_queue_attributes("q")
+    assert (attributes["created"], attributes["modified"]) == (2026, 1700000000123)
 
-    read = rsmq.get_queue_attributes("q")
-    assert read.created is None
-    assert read.modified.timestamp() == 1700000000.123
+    attributes = rsmq.get_queue_attributes("q")
+    assert attributes.created is None
+    assert attributes.modified.timestamp() == 1700000000.123
 
 
-def test_bodies_that_are_no_text(rsmq, node, stored, keys):
+def test_bodies_that_are_no_text(rsmq, node, write_queue, keys):
     due = {"fields": {ID: b"\xff\xfe\0abc\xc3"}, "ids": {ID: 1}}
-    stored(**due)
+    write_queue(**due)
     assert node.receive_message("q")["message"] == "\ufffd\ufffd\0abc\ufffd"
 
-    stored(**due)
+    write_queue(**due)
     message = rsmq.receive_message("q")
     assert message.raw == b"\xff\xfe\0abc\xc3"
     with pytest.raises(BodyNotDecodable):
         _ = message.body
     assert rsmq.get_message("q", ID, codec=BYTES).body == message.raw
 
-    stored()
+    write_queue()
     id = node.send_message("q", "a\ud800b")
     assert keys.fields("q")[id.encode()] == "a\ufffdb".encode()
     with refused(MessageNotString, "Message must be a string"):
         rsmq.send_message("q", "a\ud800b")
 
 
-def test_wrong_types(rsmq, node, stored, keys):
-    stored()
+def test_wrong_types(rsmq, node, write_queue, keys):
+    write_queue()
     keys.raw.set(f"{keys.ns}:q", "no sorted set")
-    lost = node.send_message("q", "lost")
-    assert lost.encode() in keys.fields("q")
+    lost_id = node.send_message("q", "lost")
+    assert lost_id.encode() in keys.fields("q")
 
     assert isinstance(node.get_queue_attributes("q")["msgs"], dict)  # the error, as an object
     assert node.delete_message("q", ID) is False
@@ -268,17 +270,17 @@ def test_wrong_types(rsmq, node, stored, keys):
     assert keys.names() == {"q"}
 
 
-def test_odd_counters(rsmq, node, stored, keys):
-    stored(totalsent="many", totalrecv="1.5")
+def test_odd_counters(rsmq, node, write_queue, keys):
+    write_queue(totalsent="many", totalrecv="1.5")
     node.send_message("q", "not counted")
     assert len(keys.scores("q")) == 1
     assert keys.fields("q")[b"totalsent"] == b"many"
     rsmq.send_message("q", "counted")
     assert keys.fields("q")[b"totalsent"] == b"1"
 
-    stored(fields={ID: "body", f"{ID}:rc": "1.5"}, ids={ID: 1})
+    write_queue(fields={ID: "body", f"{ID}:rc": "1.5"}, ids={ID: 1})
     now_ms = keys.raw.time()[0] * 1000
-    assert code(node.receive_message, "q", vt=100) == "ReplyError"
+    assert error_name(node.receive_message, "q", vt=100) == "ReplyError"
     assert keys.scores("q")[ID.encode()] > now_ms
     keys.raw.zadd(f"{keys.ns}:q", {ID: 1})
     message = rsmq.receive_message("q")
@@ -286,46 +288,46 @@ def test_odd_counters(rsmq, node, stored, keys):
     assert keys.fields("q")[f"{ID}:rc".encode()] == b"2"
 
 
-def test_lost_scripts(rsmq, node, stored, keys):
-    stored(fields={ID: "body"}, ids={ID: 1})
+def test_lost_scripts(rsmq, node, write_queue, keys):
+    write_queue(fields={ID: "body"}, ids={ID: 1})
     node.receive_message("q", vt=0)
     rsmq.receive_message("q", vt=0)
     keys.raw.script_flush()
-    assert code(node.receive_message, "q", vt=0) == "ReplyError"
-    node.forget(node.ns)  # a new connection loads them again
+    assert error_name(node.receive_message, "q", vt=0) == "ReplyError"
+    node.close_clients(node.ns)  # a new connection loads the scripts again
 
     assert rsmq.receive_message("q").receive_count == 3
 
 
-def test_hidden_messages(rsmq, node, stored, keys):
-    """A message that became due within the current second is hidden for Node."""
+def test_hidden_messages(rsmq, node, write_queue, keys):
+    """For Node a message that became due within the current second is still hidden."""
     while keys.now_ms() % 1000 > 500:
         pass
     due = keys.now_ms() // 1000 * 1000
-    stored(fields={ID: "body"}, ids={ID: due})
+    write_queue(fields={ID: "body"}, ids={ID: due})
     assert node.get_queue_attributes("q")["hiddenmsgs"] == 1
     assert rsmq.get_queue_attributes("q").hidden_messages == 0
 
 
-def test_deletes_of_what_is_left_over(rsmq, node, stored, keys):
-    stored(ids={ID: 1})  # an id without a body
+def test_deletes_of_what_is_left_over(rsmq, node, write_queue, keys):
+    write_queue(ids={ID: 1})  # an id without a body
     assert node.delete_message("q", ID) is False
     assert keys.scores("q") == {}
-    stored(ids={ID: 1})
+    write_queue(ids={ID: 1})
     assert rsmq.delete_message("q", ID) is True
     assert keys.scores("q") == {}
 
-    stored(fields={ID: "body"})  # a body without an id
+    write_queue(fields={ID: "body"})  # a body without an id
     assert node.delete_message("q", ID) is False
     assert ID.encode() not in keys.fields("q")
-    stored(fields={ID: "body"})
+    write_queue(fields={ID: "body"})
     assert rsmq.delete_message("q", ID) is False
     assert ID.encode() in keys.fields("q")
 
-    apalis = ID.lower()  # apalis-rsmq's ids have no capitals, and its messages a field more
-    stored(fields={apalis: "body", f"{apalis}:meta": "{}"}, ids={apalis: 1})
+    apalis = ID.lower()  # apalis-rsmq's ids have no capitals, and its messages one more field
+    write_queue(fields={apalis: "body", f"{apalis}:meta": "{}"}, ids={apalis: 1})
     assert node.delete_message("q", apalis) is True
     assert f"{apalis}:meta".encode() in keys.fields("q")
-    stored(fields={apalis: "body", f"{apalis}:meta": "{}"}, ids={apalis: 1})
+    write_queue(fields={apalis: "body", f"{apalis}:meta": "{}"}, ids={apalis: 1})
     assert rsmq.delete_message("q", apalis) is True
     assert f"{apalis}:meta".encode() not in keys.fields("q")

@@ -1,4 +1,4 @@
-"""An earlier version of this library and the present one, in turns on the same keys."""
+"""An earlier version of this library and the current one, in turns on the same keys."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from rsmq.worker import held_by
 
 FOLDER = Path(__file__).parent / "earlier"
 EARLIER = FOLDER / "rsmq-34ae4f1.zip"
-PRESENT = FOLDER.parents[1]
+CURRENT = FOLDER.parents[1]
 
 pytestmark = pytest.mark.timeout(120)
 
 
-class Turn:
+class WorkerProcess:
     """A worker of one version, in a process of its own."""
 
     def __init__(self, version, server, ns, path):
         self._path = path
-        self._begins_at = len(self._all())
+        self._first_line = len(self._read_lines())
         self._process = subprocess.Popen(
             [sys.executable, FOLDER / "worker.py", server.url, ns, str(path)],
             env={**os.environ, "PYTHONPATH": str(version)},
         )
-        self.saw("module")
+        self.wait_for("module")
         assert str(version) in self.lines("module")[0]
 
-    def _all(self):
+    def _read_lines(self):
         return self._path.read_text().splitlines() if self._path.exists() else []
 
     def lines(self, kind):
-        return [line for line in self._all()[self._begins_at :] if line.startswith(kind)]
+        return [line for line in self._read_lines()[self._first_line :] if line.startswith(kind)]
 
-    def saw(self, kind, number=1):
+    def wait_for(self, kind, number=1):
         deadline = time.monotonic() + 30
-        while len(found := self.lines(kind)) < number:
-            assert time.monotonic() < deadline, (kind, number, self._all())
-            assert self._process.poll() is None, self._all()
+        while len(lines := self.lines(kind)) < number:
+            assert time.monotonic() < deadline, (kind, number, self._read_lines())
+            assert self._process.poll() is None, self._read_lines()
             time.sleep(0.01)
-        return found
+        return lines
 
     def kill(self):
         self._process.kill()
@@ -57,12 +57,12 @@ class Turn:
         assert self._process.wait(30) == 0
 
 
-def kinds_of(raw, ns):
-    """The keys of a namespace, each with its type."""
+def key_types(raw, ns):
+    """Return the keys of a namespace, each with its type."""
     return {key.decode().removeprefix(ns): raw.type(key) for key in raw.keys(f"{ns}:*")}
 
 
-@pytest.mark.parametrize("versions", [(EARLIER, PRESENT), (PRESENT, EARLIER)])
+@pytest.mark.parametrize("versions", [(EARLIER, CURRENT), (CURRENT, EARLIER)])
 def test_workers_of_two_versions_take_over_from_each_other(server, ns, tmp_path, versions):
     raw = server.raw()
     with RSMQ.from_url(server.url, ns=ns, codec=JSON) as rsmq:
@@ -71,29 +71,29 @@ def test_workers_of_two_versions_take_over_from_each_other(server, ns, tmp_path,
         path = tmp_path / "lines"
         seen = []
         for version, other in (versions, versions[::-1]):
-            hung = rsmq.send_messages("jobs", [{"do": "hang"}] * 3)
-            first = Turn(version, server, ns, path)
-            first.saw("begin", 3)
+            hung_ids = rsmq.send_messages("jobs", [{"do": "hang"}] * 3)
+            first = WorkerProcess(version, server, ns, path)
+            first.wait_for("begin", 3)
             first.kill()
-            assert sorted(held_by(rsmq, "turns")["jobs"]) == sorted(hung)
-            seen.append(kinds_of(raw, ns))
+            assert sorted(held_by(rsmq, "turns")["jobs"]) == sorted(hung_ids)
+            seen.append(key_types(raw, ns))
 
-            failing = rsmq.send_messages("jobs", [{"do": "fail"}] * 2)
+            failing_ids = rsmq.send_messages("jobs", [{"do": "fail"}] * 2)
             ids = rsmq.send_messages("jobs", [{"do": "return"}] * 50)
-            successor = Turn(other, server, ns, path)
-            ends = {line.split()[1] for line in successor.saw("end", 53)}
-            assert ends == {*hung, *ids}
+            successor = WorkerProcess(other, server, ns, path)
+            ended_ids = {line.split()[1] for line in successor.wait_for("end", 53)}
+            assert ended_ids == {*hung_ids, *ids}
             deadline = time.monotonic() + 30
             while raw.zcard(f"{ns}:jobs"):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             successor.stop()
             dead = rsmq.peek_messages("dead", 0, 100)
-            assert {message.id for message in dead[-2:]} == set(failing)
+            assert {message.id for message in dead[-2:]} == set(failing_ids)
             assert all("ValueError" in repr(message.reason) for message in dead)
-            seen.append(kinds_of(raw, ns))
+            seen.append(key_types(raw, ns))
 
-    # The same keys of the same types, whichever version made them.
+    # The keys and their types are the same, whichever version wrote them.
     assert seen[0] == {key: kind for key, kind in seen[2].items() if key in seen[0]}
     assert seen[1] == seen[3]
     assert raw.zcard(f"{ns}:dead") == 4

@@ -1,8 +1,8 @@
 """
-Every bad input that can be thought of, given to Node's client and to this one.
+Many kinds of invalid input, passed to Node's client and to this library.
 
-The names and texts of the errors are the same, and so is what is not an error, but for those inputs
-that PROTOCOL.md's table of accepted deviations explains.
+Both accept the same input, and raise errors of the same names and texts, except for the input that
+PROTOCOL.md's table of accepted deviations explains.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compat.peers import Refused
 ID = "h0pefu1000" + "A" * 22
 LONG_NAME = "x" * 161
 
-#: What each parameter is given; the queue is called q.
+#: The values for each parameter; the queue is called q.
 VALUES = {
     "qname": [
         None, "", " ", "a b", "a.b", "a/b", "a:b", "é", "😀", "q\n", "\nq", "q\0", LONG_NAME,
@@ -40,7 +40,7 @@ VALUES = {
     "message": [None, 0, 7, 1.5, True, False, [], ["m"], {}, {"a": 1}],
 }  # fmt: skip
 
-GOOD = {"qname": "q", "id": ID, "vt": 5, "delay": 0, "maxsize": 2048, "message": "m"}
+VALID = {"qname": "q", "id": ID, "vt": 5, "delay": 0, "maxsize": 2048, "message": "m"}
 PARAMETERS = {
     "create_queue": ("qname", "vt", "delay", "maxsize"),
     "get_queue_attributes": ("qname",),
@@ -53,8 +53,8 @@ PARAMETERS = {
     "delete_message": ("qname", "id"),
 }
 
-#: Deviation of PROTOCOL.md: what it explains, as parameter and values.
-EXPLAINED = {
+#: For each deviation in PROTOCOL.md the values that it explains, by parameter.
+EXPLAINED_VALUES = {
     "reserved-name": {"qname": ["QUEUES"]},
     "no-stringified-names": {
         "qname": [0, 7, True, False, ["q"]],
@@ -70,27 +70,27 @@ EXPLAINED = {
 
 
 def outcomes(operation, parameter, value, clients, keys):
-    """Whether Node takes the call and whether ours does, or how they refuse it."""
-    args = {name: GOOD[name] for name in PARAMETERS[operation]} | {parameter: value}
-    found = []
+    """Return for each client "accepted", or the error with which it refuses the call."""
+    args = {name: VALID[name] for name in PARAMETERS[operation]} | {parameter: value}
+    results = []
     for client in clients:
-        keys.raw.delete(*(keys.all() or ["none"]))
+        keys.raw.delete(*(keys.list_keys() or ["none"]))
         if operation != "create_queue":
             clients[1].create_queue("q", maxsize=-1)
             keys.raw.zadd(f"{keys.ns}:q", {ID: keys.now_ms() + 60_000})
             keys.raw.hset(f"{keys.ns}:q:Q", ID, "body")
         try:
             getattr(client, operation)(**args)
-            found.append("taken")
+            results.append("accepted")
         except Refused as refused:
-            found.append((refused.name, refused.text))
-    return found
+            results.append((refused.name, refused.text))
+    return results
 
 
 def explanation(parameter, value):
-    for deviation, explained in EXPLAINED.items():
-        for other in explained.get(parameter, ()):
-            if type(other) is type(value) and other == value:
+    for deviation, values_by_parameter in EXPLAINED_VALUES.items():
+        for explained_value in values_by_parameter.get(parameter, ()):
+            if type(explained_value) is type(value) and explained_value == value:
                 return deviation
     return None
 
@@ -99,51 +99,53 @@ def explanation(parameter, value):
     ("operation", "parameter"),
     [(operation, name) for operation, names in PARAMETERS.items() for name in names],
 )
-def test_a_bad_value_is_refused_as_node_refuses_it(operation, parameter, ours, node, keys):
+def test_invalid_value_is_refused_as_by_node(operation, parameter, our_client, node, keys):
     different = []
     for value in VALUES[parameter]:
-        theirs, mine = outcomes(operation, parameter, value, (node, ours), keys)
-        if theirs != mine and explanation(parameter, value) is None:
-            different.append((value, theirs, mine))
+        node_outcome, our_outcome = outcomes(operation, parameter, value, (node, our_client), keys)
+        if node_outcome != our_outcome and explanation(parameter, value) is None:
+            different.append((value, node_outcome, our_outcome))
 
     assert different == []
 
 
-@pytest.mark.parametrize("deviation", EXPLAINED)
-def test_a_deviation_explains_nothing_that_is_equal(deviation, ours, node, keys):
-    for parameter, values in EXPLAINED[deviation].items():
+@pytest.mark.parametrize("deviation", EXPLAINED_VALUES)
+def test_deviation_explains_no_equal_outcome(deviation, our_client, node, keys):
+    for parameter, values in EXPLAINED_VALUES[deviation].items():
         for value in values:
-            found = [
-                outcomes(operation, parameter, value, (node, ours), keys)
+            outcomes_by_operation = [
+                outcomes(operation, parameter, value, (node, our_client), keys)
                 for operation, names in PARAMETERS.items()
                 if parameter in names
             ]
 
-            assert any(theirs != mine for theirs, mine in found), (parameter, value)
+            assert any(
+                node_outcome != our_outcome for node_outcome, our_outcome in outcomes_by_operation
+            ), (parameter, value)
 
 
-BAD = {"qname": "a b", "id": "short", "vt": -1, "delay": -1, "maxsize": 7, "message": 5}
+INVALID = {"qname": "a b", "id": "short", "vt": -1, "delay": -1, "maxsize": 7, "message": 5}
 
 
 @pytest.mark.parametrize("operation", PARAMETERS)
-def test_of_several_faults_the_same_one_is_named(operation, ours, node):
-    """On a queue that is there; where it is missing, own-checks-first applies."""
+def test_first_of_several_faults_is_the_same(operation, our_client, node):
+    """On an existing queue; for a missing queue, own-checks-first applies."""
     names = PARAMETERS[operation]
-    ours.create_queue("q")
+    our_client.create_queue("q")
     for count in range(2, len(names) + 1):
-        for faulty in itertools.combinations(names, count):
-            args = {name: BAD[name] if name in faulty else GOOD[name] for name in names}
+        for invalid_names in itertools.combinations(names, count):
+            args = {name: INVALID[name] if name in invalid_names else VALID[name] for name in names}
             refusals = []
-            for client in (node, ours):
+            for client in (node, our_client):
                 with pytest.raises(Refused) as refused:
                     getattr(client, operation)(**args)
                 refusals.append((refused.value.name, refused.value.text))
 
-            assert refusals[0] == refusals[1], faulty
+            assert refusals[0] == refusals[1], invalid_names
 
 
-def test_setting_nothing_is_named_before_a_bad_name(ours, node):
-    for client in (node, ours):
+def test_missing_attributes_are_reported_before_an_invalid_name(our_client, node):
+    for client in (node, our_client):
         with pytest.raises(Refused) as refused:
             client.set_queue_attributes("a b")
         assert refused.value.name == "noAttributeSupplied"

@@ -1,8 +1,8 @@
 """
 Every foreign client and this library on one queue, in both orders.
 
-What the one does, the other sees; and the raw keys are those of PROTOCOL.md, whoever wrote them.
-``a`` does the first step, ``b`` the next.
+Each client sees what the other does, and the raw keys agree with PROTOCOL.md, whichever client
+wrote them. ``a`` does the first step, ``b`` the next.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ TEXTS = [
     "30",
     " ",
     "x" * 65536,
-    "\U0001f600" * 32768,  # two UTF-16 units each: just as large
+    "\U0001f600" * 32768,  # two UTF-16 units each: as large as the previous one
 ]
 
 
-def text_of_any_characters(seed, length=200):
-    """Code points of all planes but the surrogates, which are no characters."""
+def random_text(seed, length=200):
+    """Return code points of all planes except surrogates, which are not characters."""
     source = random.Random(seed)
     points = (source.randrange(0x110000) for _ in range(length))
     return "".join(chr(point) for point in points if not 0xD800 <= point < 0xE000)
 
 
 def attributes(client, qname):
-    read = client.get_queue_attributes(qname)
-    return {name: read[name] for name in ("vt", "delay", "maxsize", "totalsent", "totalrecv")}
+    result = client.get_queue_attributes(qname)
+    return {name: result[name] for name in ("vt", "delay", "maxsize", "totalsent", "totalrecv")}
 
 
 @pytest.mark.proves("createQueue", "getQueueAttributes", "listQueues")
-def test_a_queue_made_by_the_one_is_there_for_the_other(pair, keys):
+def test_created_queue_exists_for_the_other_client(pair, keys):
     a, b = pair
     before = keys.now_ms() // 1000
 
     assert a.create_queue("q", vt=5, delay=2, maxsize=2048)
 
     stored = keys.fields("q")
-    made = int(stored[b"created"])
-    assert before <= made <= keys.now_ms() // 1000
+    created = int(stored[b"created"])
+    assert before <= created <= keys.now_ms() // 1000
     assert stored == {
         b"vt": b"5", b"delay": b"2", b"maxsize": b"2048",
-        b"created": b"%d" % made, b"modified": b"%d" % made,
+        b"created": b"%d" % created, b"modified": b"%d" % created,
     }  # fmt: skip
     assert keys.names() == {"q"}
     assert b.list_queues() == a.list_queues() == ["q"]
-    read = {"vt": 5, "delay": 2, "maxsize": 2048, "totalsent": 0, "totalrecv": 0}
-    assert attributes(b, "q") == attributes(a, "q") == read
-    assert b.get_queue_attributes("q")["created"] == made
+    result = {"vt": 5, "delay": 2, "maxsize": 2048, "totalsent": 0, "totalrecv": 0}
+    assert attributes(b, "q") == attributes(a, "q") == result
+    assert b.get_queue_attributes("q")["created"] == created
     with pytest.raises(Refused) as refused:
         b.create_queue("q")
     assert refused.value.name == "queueExists"
@@ -67,42 +67,45 @@ def test_a_queue_made_by_the_one_is_there_for_the_other(pair, keys):
 
 
 @pytest.mark.proves("createQueue")
-def test_defaults_are_the_same(pair, keys):
+def test_defaults_are_equal(pair, keys):
     a, b = pair
     a.create_queue("a")
     b.create_queue("b")
-    mine, yours = keys.fields("a"), keys.fields("b")
+    attributes_of_a, attributes_of_b = keys.fields("a"), keys.fields("b")
 
     for name in (b"vt", b"delay"):
-        assert mine[name] == yours[name]
+        assert attributes_of_a[name] == attributes_of_b[name]
     if any(type(client) is PyRSMQ for client in pair):
-        assert sorted((mine[b"maxsize"], yours[b"maxsize"])) == [b"65536", b"65565"]
+        assert sorted((attributes_of_a[b"maxsize"], attributes_of_b[b"maxsize"])) == [
+            b"65536",
+            b"65565",
+        ]
     else:
-        assert mine[b"maxsize"] == yours[b"maxsize"] == b"65536"
+        assert attributes_of_a[b"maxsize"] == attributes_of_b[b"maxsize"] == b"65536"
 
 
 @pytest.mark.proves("sendMessage", "receiveMessage", "deleteMessage")
-def test_a_message_of_the_one_reaches_the_other(pair, keys):
+def test_sent_message_is_received_by_the_other_client(pair, keys):
     a, b = pair
     a.create_queue("q", maxsize=65536)
-    empty = [""] if a.takes_empty else []
-    for text in [*TEXTS, *empty, *(text_of_any_characters(seed) for seed in range(5))]:
-        before = keys.now_ms()
+    empty = [""] if a.sends_empty_bodies else []
+    for text in [*TEXTS, *empty, *(random_text(seed) for seed in range(5))]:
+        before_ms = keys.now_ms()
         id = a.send_message("q", text)
         after = keys.now_ms()
 
         assert re.fullmatch("[0-9a-z]{10}[A-Za-z0-9]{22}", id)
         sent = int(id[:10], 36) // 1000
-        assert before <= sent <= after
+        assert before_ms <= sent <= after
         assert keys.scores("q") == {id.encode(): sent}
         assert keys.fields("q")[id.encode()] == text.encode()
 
-        before = keys.now_ms()
+        before_ms = keys.now_ms()
         message = b.receive_message("q", vt=60)
         after = keys.now_ms()
 
         assert (message["id"], message["message"], message["rc"]) == (id, text, 1)
-        assert before <= message["fr"] <= after
+        assert before_ms <= message["fr"] <= after
         if "sent" in message:
             decimals = 0 if isinstance(b, OldNode) else 3
             exact = int(id[:10], 36) / 1000
@@ -115,12 +118,12 @@ def test_a_message_of_the_one_reaches_the_other(pair, keys):
         assert b.delete_message("q", id) is True
         assert not any(name.startswith(id.encode()) for name in keys.fields("q"))
         assert keys.scores("q") == {}
-        assert a.delete_message("q", id) is (type(a) is PyRSMQ)  # gone is all that it can tell
+        assert a.delete_message("q", id) is (type(a) is PyRSMQ)  # it reports only absence
     assert b.receive_message("q") is None
 
 
 @pytest.mark.proves("sendMessage", "receiveMessage")
-def test_messages_come_in_the_order_in_which_they_were_sent(pair):
+def test_messages_are_received_in_their_order(pair):
     a, b = pair
     a.create_queue("q")
     ids = [(a, b)[n % 2].send_message("q", str(n)) for n in range(20)]
@@ -129,28 +132,28 @@ def test_messages_come_in_the_order_in_which_they_were_sent(pair):
 
 
 @pytest.mark.proves("sendMessage", "receiveMessage", "popMessage")
-def test_a_delay_holds_for_the_other(pair, keys):
+def test_delay_applies_to_the_other_client(pair, keys):
     a, b = pair
     a.create_queue("q", delay=30)
     by_queue = a.send_message("q", "by the queue")
     by_call = a.send_message("q", "by the call", delay=3600)
-    at_once = a.send_message("q", "at once", delay=0)
+    without_delay = a.send_message("q", "at once", delay=0)
     scores = keys.scores("q")
 
-    for id, delay in ((by_queue, 30), (by_call, 3600), (at_once, 0)):
+    for id, delay in ((by_queue, 30), (by_call, 3600), (without_delay, 0)):
         assert scores[id.encode()] == int(id[:10], 36) // 1000 + delay * 1000
-    assert b.pop_message("q")["id"] == at_once
+    assert b.pop_message("q")["id"] == without_delay
     assert b.receive_message("q") is None
     assert b.pop_message("q") is None
-    keys.elapse("q", 30)
+    keys.advance_time("q", 30)
     assert b.receive_message("q")["id"] == by_queue
-    keys.elapse("q", 3600)
-    assert b.pop_message("q")["id"] == by_queue  # its 30 s of the receive ended first
+    keys.advance_time("q", 3600)
+    assert b.pop_message("q")["id"] == by_queue  # the 30 s of its receive ended first
     assert b.pop_message("q")["id"] == by_call
 
 
 @pytest.mark.proves("receiveMessage", "popMessage", "getQueueAttributes")
-def test_a_message_comes_back_with_its_counters(pair, keys):
+def test_message_is_received_again_with_its_counters(pair, keys):
     a, b = pair
     a.create_queue("q", vt=30)
     id = a.send_message("q", "again")
@@ -158,14 +161,14 @@ def test_a_message_comes_back_with_its_counters(pair, keys):
 
     assert first["rc"] == 1
     assert b.receive_message("q") is None
-    keys.elapse("q", 30)
+    keys.advance_time("q", 30)
     second = b.receive_message("q", vt=10)
     assert (second["id"], second["rc"], second["fr"]) == (id, 2, first["fr"])
-    keys.elapse("q", 10)
+    keys.advance_time("q", 10)
     third = a.receive_message("q", vt=10)
     assert (third["id"], third["rc"], third["fr"]) == (id, 3, first["fr"])
     assert keys.fields("q")[b"totalrecv"] == b"3"
-    keys.elapse("q", 10)
+    keys.advance_time("q", 10)
     last = b.pop_message("q")
     assert (last["id"], last["rc"], last["fr"]) == (id, 4, first["fr"])
     assert sorted(keys.fields("q")) == [
@@ -177,7 +180,7 @@ def test_a_message_comes_back_with_its_counters(pair, keys):
 
 
 @pytest.mark.proves("popMessage")
-def test_a_pop_takes_all_that_belongs_to_the_message(pair, keys):
+def test_pop_removes_all_fields_of_the_message(pair, keys):
     a, b = pair
     a.create_queue("q")
     id = a.send_message("q", "\0 once")
@@ -193,11 +196,11 @@ def test_a_pop_takes_all_that_belongs_to_the_message(pair, keys):
 
 
 @pytest.mark.proves("changeMessageVisibility")
-def test_a_change_of_visibility_holds_for_the_other(pair, keys):
+def test_changed_visibility_applies_to_the_other_client(pair, keys):
     a, b = pair
     a.create_queue("q")
     id = a.send_message("q", "held")
-    held = a.receive_message("q")
+    in_flight = a.receive_message("q")
     counters = keys.fields("q")
 
     before = keys.now_ms()
@@ -206,23 +209,27 @@ def test_a_change_of_visibility_holds_for_the_other(pair, keys):
     assert a.receive_message("q") is None
     assert b.change_message_visibility("q", id, 0) is True
     assert keys.fields("q") == counters
-    again = a.receive_message("q")
-    assert (again["id"], again["rc"], again["fr"]) == (id, 2, held["fr"])
+    received_again = a.receive_message("q")
+    assert (received_again["id"], received_again["rc"], received_again["fr"]) == (
+        id,
+        2,
+        in_flight["fr"],
+    )
     unknown = "0" * 32
     assert b.change_message_visibility("q", unknown, 5) is False
     assert list(keys.scores("q")) == [id.encode()]
 
 
 @pytest.mark.proves("deleteMessage")
-def test_a_message_is_deleted_by_the_other_received_or_not(pair, keys):
+def test_other_client_can_delete_a_message_received_or_not(pair, keys):
     a, b = pair
     a.create_queue("q")
-    kept = a.send_message("q", "kept")
+    received_first = a.send_message("q", "kept")
     fresh = a.send_message("q", "never received")
     a.change_message_visibility("q", fresh, 500)
     received = a.receive_message("q")["id"]
 
-    assert received == kept
+    assert received == received_first
     assert b.delete_message("q", fresh) is True
     assert b.delete_message("q", received) is True
     assert keys.scores("q") == {}
@@ -232,12 +239,12 @@ def test_a_message_is_deleted_by_the_other_received_or_not(pair, keys):
 
 
 @pytest.mark.proves("setQueueAttributes", "getQueueAttributes")
-def test_attributes_set_by_the_one_hold_for_the_other(pair, keys):
+def test_changed_attributes_apply_to_the_other_client(pair, keys):
     a, b = pair
     b.create_queue("q")
     keys.raw.hset(f"{keys.ns}:q:Q", mapping={"created": 1700000000, "modified": 1700000000})
 
-    answer = a.set_queue_attributes("q", vt=7, delay=0, maxsize=1024)
+    changed = a.set_queue_attributes("q", vt=7, delay=0, maxsize=1024)
 
     stored = keys.fields("q")
     assert (stored[b"vt"], stored[b"delay"], stored[b"maxsize"]) == (b"7", b"0", b"1024")
@@ -246,9 +253,9 @@ def test_attributes_set_by_the_one_hold_for_the_other(pair, keys):
         assert stored[b"modified"] == b"1700000000"
     else:
         assert abs(int(stored[b"modified"]) - keys.now_ms() // 1000) <= 1
-    for read in (answer, b.get_queue_attributes("q")):
-        assert (read["vt"], read["delay"], read["maxsize"]) == (7, 0, 1024)
-        assert (read["msgs"], read["hiddenmsgs"]) == (0, 0)
+    for result in (changed, b.get_queue_attributes("q")):
+        assert (result["vt"], result["delay"], result["maxsize"]) == (7, 0, 1024)
+        assert (result["msgs"], result["hiddenmsgs"]) == (0, 0)
     b.send_message("q", "y" * 1024)
     if not isinstance(b, PyRSMQ):
         with pytest.raises(Refused) as refused:
@@ -259,24 +266,24 @@ def test_attributes_set_by_the_one_hold_for_the_other(pair, keys):
 
 
 @pytest.mark.proves("getQueueAttributes")
-def test_counts_are_the_same(pair, keys):
+def test_counts_are_equal(pair, keys):
     a, b = pair
     a.create_queue("q")
     for number in range(5):
         a.send_message("q", str(number))
-    keys.elapse("q", 2)  # Node counts what was due within this second as hidden
+    keys.advance_time("q", 2)  # Node counts messages due within this second as hidden
     a.receive_message("q", vt=60)
     b.receive_message("q", vt=60)
     b.send_message("q", "later", delay=60)
 
     for client in (a, b):
-        read = client.get_queue_attributes("q")
-        assert (read["msgs"], read["totalsent"], read["totalrecv"]) == (6, 6, 2)
-        assert read["hiddenmsgs"] == (0 if type(client) is Php else 3)
+        result = client.get_queue_attributes("q")
+        assert (result["msgs"], result["totalsent"], result["totalrecv"]) == (6, 6, 2)
+        assert result["hiddenmsgs"] == (0 if type(client) is Php else 3)
 
 
 @pytest.mark.proves("deleteQueue")
-def test_a_queue_deleted_by_the_other_leaves_no_key(pair, keys):
+def test_queue_deleted_by_the_other_client_leaves_no_key(pair, keys):
     a, b = pair
     a.create_queue("q")
     a.create_queue("other")
@@ -285,7 +292,7 @@ def test_a_queue_deleted_by_the_other_leaves_no_key(pair, keys):
     a.receive_message("q")
     b.delete_queue("q")
 
-    assert keys.all() == [f"{keys.ns}:QUEUES".encode(), f"{keys.ns}:other:Q".encode()]
+    assert keys.list_keys() == [f"{keys.ns}:QUEUES".encode(), f"{keys.ns}:other:Q".encode()]
     assert keys.names() == {"other"}
     for client in (a, b):
         with pytest.raises(Refused) as refused:
@@ -296,11 +303,11 @@ def test_a_queue_deleted_by_the_other_leaves_no_key(pair, keys):
         assert refused.value.name == "queueNotFound"
         assert client.list_queues() == ["other"]
     b.delete_queue("other")
-    assert keys.all() == []
+    assert keys.list_keys() == []
 
 
 @pytest.mark.proves("sendMessage", "receiveMessage", "popMessage", "changeMessageVisibility")
-def test_a_missing_queue_is_the_same_error_for_both(pair, keys):
+def test_missing_queue_is_the_same_error_for_both(pair, keys):
     for client in pair:
         for call in (
             lambda client: client.send_message("nosuch", "m"),
@@ -313,30 +320,30 @@ def test_a_missing_queue_is_the_same_error_for_both(pair, keys):
             with pytest.raises(Refused) as refused:
                 call(client)
             assert refused.value.name == "queueNotFound"
-    assert keys.all() == []
+    assert keys.list_keys() == []
 
 
 @pytest.mark.parametrize(
-    "peer", [kind for kind in PEERS if "realtime" not in kind.lacks], indirect=True
+    "peer", [kind for kind in PEERS if "realtime" not in kind.missing_operations], indirect=True
 )
 @pytest.mark.proves("realtime")
-def test_a_notification_of_the_one_reaches_the_other(pair, keys):
+def test_notification_is_received_by_the_other_client(pair, keys):
     a, b = pair
     a.create_queue("q")
     a.send_message("q", "before")
     b.receive_message("q")
-    # php-rsmq alone has a dollar sign in its channel.
+    # Only php-rsmq has a dollar sign in its channel.
     channel = f"{keys.ns}:rt:{'$' if isinstance(a, Php) else ''}q"
 
-    with b.listening(channel) as heard:
-        if isinstance(a, Php) and a.real:
-            with pytest.raises(Refused):  # the message is stored all the same
+    with b.listening(channel) as received:
+        if isinstance(a, Php) and a.is_original:
+            with pytest.raises(Refused):  # the message is stored nevertheless
                 a.send_message("q", "loud", realtime=True)
             a.send_message("q", "still silent")
         else:
             a.send_message("q", "loud", realtime=True)
             a.send_message("q", "silent")
 
-    # All messages are counted, hidden ones and this one too.
-    assert heard == ([] if isinstance(a, Php) and a.real else [(channel, "2")])
+    # All messages are counted, also hidden ones and this one.
+    assert received == ([] if isinstance(a, Php) and a.is_original else [(channel, "2")])
     assert len(keys.scores("q")) == 3

@@ -1,4 +1,4 @@
-"""``rsmq.pyrsmq`` against the real PyRSMQ: the same calls, the same answers; the same programs."""
+"""``rsmq.pyrsmq`` and the original PyRSMQ: the same calls, results and programs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from compat.peers import HERE, PyRSMQ, Refused, Shim
+from compat.peers import FOLDER, PyRSMQ, Refused, Shim
 
-EXAMPLES = HERE.parent / "scripts" / "examples"
-REAL = HERE / "pyrsmq" / ".venv" / "bin" / "python"
+EXAMPLES = FOLDER.parent / "scripts" / "examples"
+PYRSMQ_PYTHON = FOLDER / "pyrsmq" / ".venv" / "bin" / "python"
 
-#: A session as a program has it: command, parameters. ``$`` is the id of the last message.
+#: A session of a program: command, parameters. ``$`` is the id of the last message.
 SESSION = [
     ("createQueue", {"qname": "q", "vt": 20, "delay": 0, "maxsize": 2048}),
     ("createQueue", {"qname": "q"}),
@@ -57,8 +57,8 @@ SESSION = [
     ("deleteQueue", {"qname": "q"}),
 ]
 
-#: By a call of its own, a wrong value raises at once.
-WRONG = [
+#: Invalid values; as a call of its own, each raises at once.
+INVALID_CALLS = [
     ("createQueue", {"qname": ""}),
     ("createQueue", {"qname": "a:b"}),
     ("createQueue", {"qname": "x" * 65}),
@@ -74,54 +74,54 @@ WRONG = [
 ]
 
 
-def session(peer, ns, calls, *, fluent):
-    """What every call answered, times and ids left out."""
+def run_session(peer, ns, calls, *, fluent):
+    """Return the result of every call, without times and ids."""
     peer.ns = ns
-    last, answers = None, []
-    for operation, given in calls:
-        args = {name: last if value == "$" else value for name, value in given.items()}
+    last_id, results = None, []
+    for operation, parameters in calls:
+        args = {name: last_id if value == "$" else value for name, value in parameters.items()}
         request = {"op": operation, "args": args, "ns": ns, "fluent": fluent}
         try:
-            answer = peer.send(request)
+            result = peer.send(request)
         except Refused as refused:
-            answers.append((operation, refused.name, refused.text))
+            results.append((operation, refused.name, refused.text))
             continue
         if operation == "sendMessage":
-            last, answer = answer, re.sub("^[0-9a-z]{10}[A-Za-z0-9]{22}$", "an id", str(answer))
-        if isinstance(answer, dict):
-            assert answer.get("id", last) == last
-            answer = {
+            last_id, result = result, re.sub("^[0-9a-z]{10}[A-Za-z0-9]{22}$", "an id", str(result))
+        if isinstance(result, dict):
+            assert result.get("id", last_id) == last_id
+            result = {
                 name: type(value).__name__ if name in ("id", "ts", "created", "modified") else value
-                for name, value in answer.items()
+                for name, value in result.items()
             }
-        answers.append((operation, answer))
-    return answers
+        results.append((operation, result))
+    return results
 
 
 @pytest.mark.parametrize("fluent", [True, False], ids=["by calls", "keywords"])
-def test_a_session_is_answered_as_pyrsmq_answers_it(peers, ns, keys, fluent):
-    theirs = session(peers(PyRSMQ), ns, SESSION, fluent=fluent)
-    keys.raw.delete(*keys.all())
-    mine = session(peers(Shim), ns, SESSION, fluent=fluent)
+def test_session_has_the_same_results_as_pyrsmq(peers, ns, keys, fluent):
+    pyrsmq_results = run_session(peers(PyRSMQ), ns, SESSION, fluent=fluent)
+    keys.raw.delete(*keys.list_keys())
+    our_results = run_session(peers(Shim), ns, SESSION, fluent=fluent)
 
-    for (operation, given), (their, our) in zip(
-        SESSION, zip(theirs, mine, strict=True), strict=True
+    for (operation, parameters), (pyrsmq_result, our_result) in zip(
+        SESSION, zip(pyrsmq_results, our_results, strict=True), strict=True
     ):
-        assert their == our, (operation, given)
+        assert pyrsmq_result == our_result, (operation, parameters)
 
 
-def test_a_wrong_value_is_refused_as_pyrsmq_refuses_it(peers, ns, keys):
-    theirs = session(peers(PyRSMQ), ns, WRONG, fluent=True)
-    mine = session(peers(Shim), ns, WRONG, fluent=True)
+def test_invalid_value_is_refused_as_by_pyrsmq(peers, ns, keys):
+    pyrsmq_results = run_session(peers(PyRSMQ), ns, INVALID_CALLS, fluent=True)
+    our_results = run_session(peers(Shim), ns, INVALID_CALLS, fluent=True)
 
-    assert [answer[1] for answer in theirs] == ["invalidValue"] * len(WRONG)
-    assert [answer[:2] for answer in theirs] == [answer[:2] for answer in mine]
-    assert keys.all() == []
+    assert [result[1] for result in pyrsmq_results] == ["invalidValue"] * len(INVALID_CALLS)
+    assert [result[:2] for result in pyrsmq_results] == [result[:2] for result in our_results]
+    assert keys.list_keys() == []
 
 
-def test_the_examples_say_the_same_under_both(server, tmp_path):
-    said = {}
-    for python, module in ((REAL, "rsmq"), (sys.executable, "rsmq.pyrsmq")):
+def test_examples_print_the_same_with_both(server, tmp_path):
+    output_lines = {}
+    for python, module in ((PYRSMQ_PYTHON, "rsmq"), (sys.executable, "rsmq.pyrsmq")):
         lines = []
         for name in ("pyrsmq_producer.py", "pyrsmq_consumer.py"):
             program = tmp_path / name
@@ -134,9 +134,9 @@ def test_the_examples_say_the_same_under_both(server, tmp_path):
             )  # fmt: skip
             assert result.returncode == 0, result.stderr
             lines += result.stdout.splitlines()
-        said[module] = lines
+        output_lines[module] = lines
 
-    assert sorted(said["rsmq"]) == sorted(said["rsmq.pyrsmq"])
-    assert said["rsmq.pyrsmq"][:5] == [f"sent order {number}" for number in range(1, 6)]
-    assert "order 3 is done, try 2" in said["rsmq.pyrsmq"]
-    assert said["rsmq.pyrsmq"][-1] == "messages left: 0"
+    assert sorted(output_lines["rsmq"]) == sorted(output_lines["rsmq.pyrsmq"])
+    assert output_lines["rsmq.pyrsmq"][:5] == [f"sent order {number}" for number in range(1, 6)]
+    assert "order 3 is done, try 2" in output_lines["rsmq.pyrsmq"]
+    assert output_lines["rsmq.pyrsmq"][-1] == "messages left: 0"

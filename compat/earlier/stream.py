@@ -18,14 +18,14 @@ spark = (
     .getOrCreate()
 )
 register(spark)
-at = {"url": url, "ns": ns}
+options = {"url": url, "ns": ns}
 query = (
     spark.readStream.format("rsmq")
-    .options(**at, queue="source", maxMessagesPerTrigger=1000, visibilityTimeout=20)
+    .options(**options, queue="source", maxMessagesPerTrigger=1000, visibilityTimeout=20)
     .load()
     .select("message")
     .writeStream.format("rsmq")
-    .options(**at, queue="target", delivery="exactly-once")
+    .options(**options, queue="target", delivery="exactly-once")
     .option("checkpointLocation", checkpoint)
     .trigger(availableNow=True)
     .start()

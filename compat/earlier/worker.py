@@ -1,4 +1,4 @@
-"""A worker whose handler writes a line when it begins and when it ends: worker.py URL NS FILE."""
+"""A worker whose handler logs a line at its begin and its end: worker.py URL NS FILE."""
 
 import json
 import os
@@ -12,7 +12,7 @@ url, ns, path = sys.argv[1:]
 file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
-def write(*words):
+def write_line(*words):
     os.write(file, (" ".join(map(str, words)) + "\n").encode())
 
 
@@ -21,13 +21,13 @@ worker = Worker(RSMQ.from_url(url, ns=ns), name="turns", concurrency=4)
 
 @worker.listener("jobs", codec=JSON, vt=20, max_retries=1, dead_letter_queue="dead", backoff=0.01)
 def handle(job, message):
-    write("begin", message.id, message.receive_count)
+    write_line("begin", message.id, message.receive_count)
     if job["do"] == "fail":
-        raise ValueError("as it was told to")
+        raise ValueError("as requested")
     time.sleep(60 if job["do"] == "hang" and message.receive_count == 1 else 0)
-    write("end", message.id, message.receive_count)
+    write_line("end", message.id, message.receive_count)
 
 
 if __name__ == "__main__":
-    write("module", json.dumps(sys.modules["rsmq"].__file__))
+    write_line("module", json.dumps(sys.modules["rsmq"].__file__))
     worker.run()

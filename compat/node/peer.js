@@ -1,11 +1,11 @@
 "use strict";
-// The Node client behind standard input and output: `node peer.js PACKAGE PORT`.
-// One request a line, one answer a line; compat/README.md has the format.
+// The Node client, controlled over standard input and output: `node peer.js PACKAGE PORT`.
+// One line per request, one line per reply; compat/README.md describes the format.
 
 const path = require("path");
 const readline = require("readline");
 
-// Standard output is for answers; the clients print errors there.
+// Standard output is for replies, but the clients print errors there.
 console.log = console.error;
 
 const [packageName, port] = process.argv.slice(2);
@@ -15,10 +15,10 @@ const redis = require(require.resolve("redis", { paths: [home] }));
 
 const connection = { host: "127.0.0.1", port: Number(port) };
 const clients = new Map();
-const heard = [];
+const received = [];
 let subscriber = null;
 
-function clientOf(ns, realtime) {
+function getClient(ns, realtime) {
   const key = `${ns} ${realtime}`;
   if (!clients.has(key)) {
     clients.set(key, new RedisSMQ({ ...connection, ns, realtime }));
@@ -26,7 +26,7 @@ function clientOf(ns, realtime) {
   return clients.get(key);
 }
 
-function called(client, op, args) {
+function call(client, op, args) {
   return new Promise((resolve, reject) => {
     const done = (error, result) => (error ? reject(error) : resolve(result));
     if (op === "listQueues") {
@@ -37,7 +37,7 @@ function called(client, op, args) {
   });
 }
 
-const OWN = {
+const COMMANDS = {
   version: () => require(path.join(home, "package.json")).version,
 
   // Closes the connections of a namespace.
@@ -51,29 +51,29 @@ const OWN = {
     }
   },
 
-  // Listens to a channel as a Node program does.
+  // Subscribes to a channel as a Node program does.
   subscribe: ({ channel }) =>
     new Promise((resolve) => {
       subscriber = subscriber || redis.createClient(connection);
       subscriber.removeAllListeners("message");
-      subscriber.on("message", (from, payload) => heard.push([from, payload]));
+      subscriber.on("message", (from, payload) => received.push([from, payload]));
       subscriber.subscribe(channel, () => resolve(true));
     }),
 
-  // What came since the last question; waits for the first.
+  // Returns the messages since the last request; waits for the first one.
   heard: async () => {
-    for (let turn = 0; turn < 500 && heard.length === 0; turn += 1) {
+    for (let turn = 0; turn < 500 && received.length === 0; turn += 1) {
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
-    return heard.splice(0);
+    return received.splice(0);
   },
 };
 
-async function answer({ op, args, ns, realtime }) {
+async function reply({ op, args, ns, realtime }) {
   try {
-    const result = OWN[op]
-      ? await OWN[op]({ ns, ...args })
-      : await called(clientOf(ns, Boolean(realtime)), op, args);
+    const result = COMMANDS[op]
+      ? await COMMANDS[op]({ ns, ...args })
+      : await call(getClient(ns, Boolean(realtime)), op, args);
     return { result: result === undefined ? null : result };
   } catch (error) {
     return { error: { name: error.name, message: error.message } };
@@ -82,7 +82,7 @@ async function answer({ op, args, ns, realtime }) {
 
 async function main() {
   for await (const line of readline.createInterface({ input: process.stdin })) {
-    process.stdout.write(`${JSON.stringify(await answer(JSON.parse(line)))}\n`);
+    process.stdout.write(`${JSON.stringify(await reply(JSON.parse(line)))}\n`);
   }
   process.exit(0);
 }

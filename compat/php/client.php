@@ -8,19 +8,19 @@ use Redis;
 use RuntimeException;
 
 /**
- * Stands in for eislambey/rsmq where that package can't be installed.
+ * Replaces eislambey/rsmq where that package can't be installed.
  *
- * Written from PROTOCOL.md on php-redis: the same commands, the same methods, and what
- * PROTOCOL.md lists as that client's quirks (channel with a dollar sign, size in code points,
- * hidden messages counted by ten times the clock, fr as text).
+ * Written from PROTOCOL.md on php-redis: the same commands, the same methods, and the quirks
+ * of that client in PROTOCOL.md (channel with a dollar sign, size in code points, hidden
+ * messages counted by ten times the clock, fr as text).
  */
 final class Client
 {
-    private const LONGEST = 9999999;
+    private const MAX_SECONDS = 9999999;
     private const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789';
 
-    // KEYS: sorted set, now in ms, [score to set]. A score to set makes it a receive, none a pop.
-    private const TAKE = <<<'LUA'
+    // KEYS: sorted set, now in ms, [new score]. With a new score it is a receive, without a pop.
+    private const RECEIVE_OR_POP = <<<'LUA'
         local zset, now, score = KEYS[1], KEYS[2], KEYS[3]
         local hash = zset .. ':Q'
         local id = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, 1)[1]
@@ -176,14 +176,14 @@ final class Client
         [$attributes, $seconds, $microseconds] = $this->attributesAndTime($queue);
         $now = $seconds * 1000 + intdiv($microseconds, 1000);
         $until = $now + ($options['vt'] ?? (int) $attributes['vt']) * 1000;
-        return $this->message($this->redis->eval(self::TAKE, [$this->zset($queue), $now, $until], 3));
+        return $this->message($this->redis->eval(self::RECEIVE_OR_POP, [$this->zset($queue), $now, $until], 3));
     }
 
     public function popMessage(string $queue): array
     {
         [, $seconds, $microseconds] = $this->attributesAndTime($queue);
         $now = $seconds * 1000 + intdiv($microseconds, 1000);
-        return $this->message($this->redis->eval(self::TAKE, [$this->zset($queue), $now], 2));
+        return $this->message($this->redis->eval(self::RECEIVE_OR_POP, [$this->zset($queue), $now], 2));
     }
 
     public function deleteMessage(string $queue, string $id): bool
@@ -254,10 +254,10 @@ final class Client
         }
     }
 
-    private function checkSeconds(string $what, int $seconds): void
+    private function checkSeconds(string $label, int $seconds): void
     {
-        if ($seconds < 0 || $seconds > self::LONGEST) {
-            throw new RuntimeException("{$what} must be between 0 and " . self::LONGEST);
+        if ($seconds < 0 || $seconds > self::MAX_SECONDS) {
+            throw new RuntimeException("{$label} must be between 0 and " . self::MAX_SECONDS);
         }
     }
 

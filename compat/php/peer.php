@@ -1,7 +1,7 @@
 <?php
 
-// The PHP client behind standard input and output: `php peer.php PORT`.
-// One request a line, one answer a line; compat/README.md has the format.
+// The PHP client, controlled over standard input and output: `php peer.php PORT`.
+// One line per request, one line per reply; compat/README.md describes the format.
 
 declare(strict_types=1);
 
@@ -10,11 +10,11 @@ $vendor = getenv('RSMQ_COMPAT_VENDOR') ?: __DIR__ . '/vendor';
 if (is_file("{$vendor}/autoload.php")) {
     require "{$vendor}/autoload.php";
 }
-$real = class_exists(\Islambey\RSMQ\RSMQ::class);
-if (!$real) {
+$isOriginal = class_exists(\Islambey\RSMQ\RSMQ::class);
+if (!$isOriginal) {
     require __DIR__ . '/client.php';
 }
-$class = $real ? \Islambey\RSMQ\RSMQ::class : \Rsmq\Compat\Client::class;
+$class = $isOriginal ? \Islambey\RSMQ\RSMQ::class : \Rsmq\Compat\Client::class;
 
 function connection(int $port): Redis
 {
@@ -23,7 +23,7 @@ function connection(int $port): Redis
     return $redis;
 }
 
-/** The arguments under Node's names, in the order of PHP's parameters. */
+/** Returns the arguments with Node's names in the order of PHP's parameters. */
 function arguments(string $op, array $args): array
 {
     $order = [
@@ -35,10 +35,10 @@ function arguments(string $op, array $args): array
     ];
     if (isset($order[$op])) {
         $named = [];
-        foreach ($order[$op] as $at => $name) {
+        foreach ($order[$op] as $index => $name) {
             if (array_key_exists($name, $args)) {
                 $php = $name === 'maxsize' ? 'maxSize' : $name;
-                $named[$at === 0 ? 0 : $php] = $args[$name];
+                $named[$index === 0 ? 0 : $php] = $args[$name];
             }
         }
         return $named;
@@ -51,11 +51,11 @@ function arguments(string $op, array $args): array
     };
 }
 
-/** The value as JSON has it. */
-function plain(mixed $value): mixed
+/** Returns the value in a form that JSON can contain. */
+function toJsonValue(mixed $value): mixed
 {
     if (is_array($value)) {
-        return array_map('plain', $value);
+        return array_map('toJsonValue', $value);
     }
     if (is_string($value) && !mb_check_encoding($value, 'UTF-8')) {
         return ['$b64' => base64_encode($value)];
@@ -63,21 +63,21 @@ function plain(mixed $value): mixed
     return $value;
 }
 
-/** What is published on a channel until nothing has come for a while; a subscriber of its own. */
+/** Returns the messages on a channel until none arrives for half a second, with a connection of its own. */
 function listen(int $port, string $channel, callable $ready): array
 {
-    $heard = [];
+    $received = [];
     $subscriber = connection($port);
     $subscriber->setOption(Redis::OPT_READ_TIMEOUT, 0.5);
     $ready();
     try {
-        $subscriber->subscribe([$channel], function ($redis, $from, $payload) use (&$heard) {
-            $heard[] = [$from, $payload];
+        $subscriber->subscribe([$channel], function ($redis, $from, $payload) use (&$received) {
+            $received[] = [$from, $payload];
         });
     } catch (RedisException) {
-        // Nothing came for the time of the read timeout.
+        // No message arrived within the read timeout.
     }
-    return $heard;
+    return $received;
 }
 
 $redis = connection($port);
@@ -87,10 +87,10 @@ while (($line = fgets(STDIN)) !== false) {
     $op = $request['op'];
     $args = $request['args'] ?? [];
     $ns = $request['ns'] ?? 'rsmq';
-    $realtime = (bool) ($request['realtime'] ?? false);
+    $isOriginaltime = (bool) ($request['realtime'] ?? false);
     try {
         if ($op === 'version') {
-            $result = $real ? \Composer\InstalledVersions::getPrettyVersion('eislambey/rsmq') : null;
+            $result = $isOriginal ? \Composer\InstalledVersions::getPrettyVersion('eislambey/rsmq') : null;
         } elseif ($op === 'forget') {
             unset($clients["{$ns} 0"], $clients["{$ns} 1"]);
             $result = null;
@@ -99,13 +99,13 @@ while (($line = fgets(STDIN)) !== false) {
                 fwrite(STDOUT, "{\"result\":true}\n");
             });
         } else {
-            $key = $ns . ' ' . (int) $realtime;
-            $clients[$key] ??= new $class($redis, $ns, $realtime);
+            $key = $ns . ' ' . (int) $isOriginaltime;
+            $clients[$key] ??= new $class($redis, $ns, $isOriginaltime);
             $result = $clients[$key]->{$op}(...arguments($op, $args));
         }
-        $answer = ['result' => plain($result)];
+        $reply = ['result' => toJsonValue($result)];
     } catch (Throwable $error) {
-        $answer = ['error' => ['name' => $error::class, 'message' => $error->getMessage()]];
+        $reply = ['error' => ['name' => $error::class, 'message' => $error->getMessage()]];
     }
-    fwrite(STDOUT, json_encode($answer, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE) . "\n");
+    fwrite(STDOUT, json_encode($reply, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE) . "\n");
 }

@@ -1,8 +1,8 @@
 """
-PyRSMQ's API behind standard input and output: ``python peer.py MODULE PORT``.
+PyRSMQ's API, controlled over standard input and output: ``python peer.py MODULE PORT``.
 
-MODULE is ``rsmq`` under PyRSMQ's own environment, or ``rsmq.pyrsmq`` under ours: one program for
-both. One request a line, one answer a line; compat/README.md has the format.
+MODULE is ``rsmq`` in PyRSMQ's own environment, or ``rsmq.pyrsmq`` in this library's: one
+program for both. One line per request, one line per reply; compat/README.md describes the format.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ RedisSMQ = importlib.import_module(module).RedisSMQ
 clients = {}
 
 
-def client_of(ns, realtime):
+def get_client(ns, realtime):
     key = (ns, realtime)
     if key not in clients:
         clients[key] = RedisSMQ(host="127.0.0.1", port=port, ns=ns, realtime=realtime)
     return clients[key]
 
 
-def command(rsmq, op, args, fluent):
-    """The command with its arguments, as keywords or by one call each."""
+def build_command(rsmq, op, args, fluent):
+    """Return the command with its arguments, set by keywords or by one call each."""
     if not fluent:
         return getattr(rsmq, op)(**args)
-    made = getattr(rsmq, op)()
+    command = getattr(rsmq, op)()
     for name, value in args.items():
-        made = getattr(made, name)(value)
-    return made
+        command = getattr(command, name)(value)
+    return command
 
 
 def subscribe(channel):
@@ -46,13 +46,13 @@ def subscribe(channel):
     return True
 
 
-def heard():
-    found = []
+def read_received():
+    messages = []
     message = subscription.get_message(timeout=5)
     while message:
-        found.append([message["channel"], message["data"]])
+        messages.append([message["channel"], message["data"]])
         message = subscription.get_message(timeout=0.01)
-    return found
+    return messages
 
 
 def perform(request):
@@ -68,28 +68,28 @@ def perform(request):
     if op == "subscribe":
         return subscribe(**args)
     if op == "heard":
-        return heard()
-    rsmq = client_of(ns, bool(request.get("realtime")))
-    return command(rsmq, op, args, request.get("fluent", False)).execute()
+        return read_received()
+    rsmq = get_client(ns, bool(request.get("realtime")))
+    return build_command(rsmq, op, args, request.get("fluent", False)).execute()
 
 
-def plain(value):
-    """The value as JSON has it."""
+def to_json_value(value):
+    """Return the value in a form that JSON can contain."""
     if isinstance(value, bytes):
         return {"$b64": base64.b64encode(value).decode()}
     if isinstance(value, set):
-        return sorted(map(plain, value))
+        return sorted(map(to_json_value, value))
     if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
+        return {name: to_json_value(item) for name, item in value.items()}
     return value
 
 
 listener = subscription = None
-answers, sys.stdout = sys.stdout, sys.stderr  # PyRSMQ prints when it refuses a name
+replies, sys.stdout = sys.stdout, sys.stderr  # PyRSMQ prints to stdout when it refuses a name
 for line in sys.stdin:
     try:
-        answer = {"result": plain(perform(json.loads(line)))}
-    except Exception as error:  # noqa: BLE001 - whatever the client raises is its answer
-        answer = {"error": {"name": type(error).__name__, "message": str(error)}}
-    answers.write(json.dumps(answer) + "\n")
-    answers.flush()
+        reply = {"result": to_json_value(perform(json.loads(line)))}
+    except Exception as error:  # noqa: BLE001 - any exception of the client is the reply
+        reply = {"error": {"name": type(error).__name__, "message": str(error)}}
+    replies.write(json.dumps(reply) + "\n")
+    replies.flush()

@@ -1,13 +1,14 @@
 """
-The real rfq, for the tests of moving over: ``python peer.py PORT``, under its own environment.
+The real rfq, for the migration tests: ``python peer.py PORT``, in its own environment.
 
-Without more it answers requests on standard input, one JSON object a line as compat/README.md has
-it: the methods of rfq's ``Queue`` under their names, and a task's ``done`` and ``published``.
+Without further arguments it replies to requests on standard input, one JSON object per line in the
+format of compat/README.md: the methods of rfq's ``Queue`` under their names, and ``done`` and
+``published`` of a task.
 
-With more it works until it is ended, and notes each number in a Redis list once that is done:
+With further arguments it works until it is ended, and appends each finished number to a Redis list:
 
-    produce TOPIC LOG   publishes {"n": "0"}, {"n": "1"} ...
-    consume TOPIC LOG   consumes, notes n, and only then says done; so a kill between repeats
+    produce TOPIC LOG   publish {"n": "0"}, {"n": "1"} ...
+    consume TOPIC LOG   consume, append n, and only then mark it as done: a kill between repeats it
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ def perform(op, topic=None, **args):
     return getattr(queue, op)(topic=topic, **args)
 
 
-def answer():
+def serve():
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            told = {"result": perform(request["op"], **request.get("args", {}))}
-        except Exception as error:  # noqa: BLE001 - whatever rfq raises is its answer
-            told = {"error": {"name": type(error).__name__, "message": str(error)}}
-        print(json.dumps(told), flush=True)
+            reply = {"result": perform(request["op"], **request.get("args", {}))}
+        except Exception as error:  # noqa: BLE001 - any exception of rfq is the reply
+            reply = {"error": {"name": type(error).__name__, "message": str(error)}}
+        print(json.dumps(reply), flush=True)
 
 
 def produce(topic, log):
@@ -64,7 +65,7 @@ def consume(topic, log):
 
 
 if not work:
-    answer()
+    serve()
 elif work[0] == "produce":
     produce(*work[1:])
 else:
