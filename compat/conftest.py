@@ -15,7 +15,7 @@ _numbers = itertools.count()
 
 
 def pytest_collection_modifyitems(items):
-    """Mark each test with what it needs."""
+    """Mark each test with the software that it needs."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("redis")

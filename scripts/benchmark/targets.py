@@ -47,7 +47,7 @@ class Target:
     A line of the table.
 
     Attributes:
-        case: the measured case, and what it is compared with.
+        case: the measured case, and the case beside it.
         sign: the side of ``bound`` on which the figure must be.
         bound: the figure that must be reached.
         unit: the unit after the figure.
