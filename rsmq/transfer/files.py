@@ -66,9 +66,34 @@ def _compressing(raw: BinaryIO, path: str) -> Iterator[BinaryIO]:
         yield raw
         return
     with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as compressed:
-        buffered = io.BufferedWriter(cast("io.RawIOBase", compressed), _BUFFER_BYTES)
-        yield buffered
+        buffered = _GzipBuffer(compressed)
+        yield cast("BinaryIO", buffered)
         buffered.flush()
+
+
+class _GzipBuffer:
+    """
+    A buffer before a GzipFile, which is slow for short lines.
+
+    Not io.BufferedWriter: it turns a KeyboardInterrupt that is raised in GzipFile.closed into a
+    ValueError.
+    """
+
+    def __init__(self, file: gzip.GzipFile) -> None:
+        self._file = file
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size >= _BUFFER_BYTES:
+            self.flush()
+        return len(data)
+
+    def flush(self) -> None:
+        parts, self._parts, self._size = self._parts, [], 0
+        self._file.write(b"".join(parts))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ class Processes:
         self.environment = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("RSMQ_", "COVERAGE_", "XDG_"))
+            if not name.startswith(("RSMQ_", "XDG_"))
         }
         self.environment |= {
             "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "HOME": str(folder), "TERM": "xterm",

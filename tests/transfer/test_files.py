@@ -131,3 +131,23 @@ def test_corrupt_gzip_is_reported_with_its_line(offset):
     ) as caught:
         list(lines.Reader(gzip_file(bytes(data))))
     assert caught.value.hint.startswith("gzip: ")
+
+
+def test_interrupt_while_compressing_is_raised_as_it_is(tmp_path, monkeypatch):
+    checks = 0
+
+    def closed(file):
+        nonlocal checks
+        checks += 1
+        if checks == 3:
+            raise KeyboardInterrupt
+        return file.fileobj is None
+
+    monkeypatch.setattr(gzip.GzipFile, "closed", property(closed))
+    path = tmp_path / "export.gz"
+    with pytest.raises(KeyboardInterrupt), files.writing(str(path)) as file:
+        for _ in range(100):
+            file.write(b"x" * 100_000)
+
+    assert checks >= 3
+    assert list(tmp_path.iterdir()) == []

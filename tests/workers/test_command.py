@@ -52,9 +52,7 @@ class WorkerProgram:
         self.module = module
         self._processes = []
         self.environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("RSMQ_", "COVERAGE_"))
+            name: value for name, value in os.environ.items() if not name.startswith("RSMQ_")
         }
         self.environment |= {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 

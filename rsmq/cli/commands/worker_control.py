@@ -6,7 +6,7 @@ This module needs nothing but the core: ``rsmq-worker`` runs without the extra `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rsmq.cli.app.call import Call
@@ -24,12 +24,7 @@ def pause_queues(call: Call, queues: Iterable[str]) -> None:
         QueueNotFound: a queue does not exist; earlier ones are paused.
     """
     with call.open() as rsmq:
-
-        def act(queue: str) -> tuple[dict[str, Any], str]:
-            changed = rsmq.pause_queue(queue)
-            return {"paused": changed}, "paused" if changed else "was paused already"
-
-        call.for_each(queues, act)
+        _switch(call, queues, rsmq.pause_queue, "paused")
 
 
 def resume_queues(call: Call, queues: Iterable[str]) -> None:
@@ -40,12 +35,15 @@ def resume_queues(call: Call, queues: Iterable[str]) -> None:
         QueueNotFound: a queue does not exist; earlier ones are resumed.
     """
     with call.open() as rsmq:
+        _switch(call, queues, rsmq.resume_queue, "resumed")
 
-        def act(queue: str) -> tuple[dict[str, Any], str]:
-            changed = rsmq.resume_queue(queue)
-            return {"resumed": changed}, "resumed" if changed else "was resumed already"
 
-        call.for_each(queues, act)
+def _switch(call: Call, queues: Iterable[str], method: Callable[[str], bool], word: str) -> None:
+    def act(queue: str) -> tuple[dict[str, Any], str]:
+        changed = method(queue)
+        return {word: changed}, word if changed else f"was {word} already"
+
+    call.for_each(queues, act)
 
 
 def show_workers(call: Call) -> None:
