@@ -86,7 +86,7 @@ def _throughput(results: Results, action: Action) -> str:
     headings = ["100 B", f"`{OURS}` against it", "CPU", "10 KB", f"`{OURS}` against it", "CPU"]
     notes = "CPU: µs a message, client / server.\n"
     if action == "receive":
-        notes += "\\* receives only: redis-benchmark can't delete what it received.\n"
+        notes += "\\* receives only: redis-benchmark can't delete messages.\n"
     return _table(["", *headings], rows) + "\n" + notes
 
 
