@@ -86,7 +86,7 @@ def test_the_readme_lists_every_method():
 
 
 def test_the_readme_lists_every_hook_with_its_arguments():
-    section = README[README.index("## Workers") : README.index("## What it promises")]
+    section = README[README.index("## Workers") : README.index("## Promises")]
     for name in HOOKS:
         arguments = list(inspect.signature(getattr(Middleware, name)).parameters)[1:]
 

@@ -43,29 +43,3 @@ def test_a_key_or_field_in_code_is_found(source):
 )
 def test_keys_in_texts_for_people_are_allowed(source):
     assert not load("key_names").spelled(source)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "A lock could stay taken for ever.",
-        "# The key is no list, but a hash.",
-        "It raises, if the value is\n# no number.",
-        "Nobody knows whether it ran.",
-    ],
-)
-def test_forbidden_phrases_are_found(text):
-    assert load("words").faults(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "There is no queue of this name.",
-        "It is no longer hidden.",
-        "The key is not a list.",
-        "The reply `that is no number` is refused.",
-    ],
-)
-def test_other_phrases_and_code_are_not_found(text):
-    assert not load("words").faults(text)
