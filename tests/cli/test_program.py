@@ -18,6 +18,7 @@ from rsmq import RSMQ
 from rsmq.cli.app import command_table
 from rsmq.cli.app.command import Command, Group
 from rsmq.cli.app.exit_codes import MEANINGS, Exit
+from rsmq.cli.app.output import format_body
 from rsmq.cli.app.program import root
 from tests.servers import Server, free_port, redis_7
 
@@ -574,3 +575,20 @@ def test_purge_asks_before_it_removes_messages(processes, rsmq, answer, code, le
 
     assert process.exitstatus == code
     assert rsmq.get_queue_attributes("q").messages == left
+
+
+@pytest.mark.parametrize("interval", ["0", "-1"])
+def test_tail_needs_a_positive_interval(cli, rsmq, interval):
+    rsmq.create_queue("q")
+    ended = cli("tail", "q", "--interval", interval)
+
+    assert ended.code == 2
+    assert ended.error == "--interval is more than 0. See rsmq tail --help."
+
+
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [(b"\xff", 'b"\\xff"'), (b"\xff'", 'b"\\xff\'"'), (b'\xff"', 'b"\\xff\\""')],
+)
+def test_bytes_are_shown_in_double_quotes(raw, line):
+    assert format_body(raw) == line

@@ -214,3 +214,8 @@ def test_full_server_can_be_drained(local, raw, ns):
         assert move(Lists(local), f"{ns}-work", local, "to").arrived == 2
     finally:
         raw.config_set("maxmemory", 0)
+
+
+def test_a_memory_url_is_refused():
+    with refused(NotPossible, "memory:// is no server that messages could come from or go to"):
+        Server.from_url("memory://x")

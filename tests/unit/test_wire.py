@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rsmq import InvalidFormat, InvalidValue, MissingParameter
-from rsmq.wire.ids import ID_ALPHABET, make_id_suffix, parse_sent_us, parse_sent_us_many
+from rsmq.wire.ids import (
+    ID_ALPHABET,
+    has_reserved_ids,
+    make_id_suffix,
+    parse_sent_us,
+    parse_sent_us_many,
+)
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import check_maxsize, check_seconds, to_milliseconds, utf16_length
 from rsmq.wire.names import decode_name, decode_names, encode_name, encode_names
@@ -306,3 +312,11 @@ def test_the_times_of_many_ids_equal_those_of_single_ids(ids):
     raws = [id.encode() for id in ids]
 
     assert parse_sent_us_many(raws) == [parse_sent_us(id) for id in ids]
+
+
+@pytest.mark.parametrize(
+    ("raws", "expected"),
+    [([], False), ([b"a", b"b"], False), ([b"a", b"x:b"], True), ([b"vt", b"a"], True)],
+)
+def test_reserved_ids_are_found_among_many(raws, expected):
+    assert has_reserved_ids(raws) is expected

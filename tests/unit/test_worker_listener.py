@@ -8,7 +8,7 @@ import math
 import pytest
 
 from rsmq import JSON, RSMQ, InvalidFormat, InvalidValue, MissingParameter
-from rsmq.worker import Worker, event_payload
+from rsmq.worker import Middleware, Worker, event_payload
 from rsmq.worker.listener import DEFAULT_MAX_RETRIES, Handlers
 from tests.expect import refused
 
@@ -457,3 +457,18 @@ def test_repr_and_queues_of_a_worker(rsmq):
     assert worker.queues == ["b", "a"]
     assert repr(worker).endswith(", name='w-1', concurrency=3)")
     assert str(worker.numbers).startswith("0 received, 0 handled, 0 failed")
+
+
+def test_drop_and_a_dead_letter_queue_exclude_each_other(worker):
+    with refused(InvalidFormat, "Invalid drop format") as refusal:
+        register(worker, drop=True, dead_letter_queue="dead")
+    assert refusal.error.value is True
+    assert "'dead'" in refusal.error.hint
+
+
+def test_a_class_is_not_a_middleware(worker):
+    class Counting(Middleware): ...
+
+    for wrong in (Counting, None, "counting"):
+        with refused(InvalidFormat, "Invalid middleware format"):
+            worker.use(wrong)

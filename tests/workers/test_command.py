@@ -212,6 +212,14 @@ def test_environment_sets_namespace(env, rsmq, program):
     assert stop(process)[0] == 0
 
 
+def test_another_namespace_needs_a_url(program):
+    program.write_app(ns="mine")
+    code, _, stderr = program.run(f"{program.module}:worker", "--ns", "other")
+
+    assert code == 2
+    assert "the namespace 'other', of --ns or RSMQ_NS, goes with --url or RSMQ_URL" in stderr
+
+
 def has_signal_handler(process, number):
     """Return whether a process has a handler for this signal."""
     status = Path(f"/proc/{process.pid}/status").read_text()
@@ -309,6 +317,7 @@ def test_address_without_worker_is_reported(program):
         "no_such_module:worker": "no_such_module",
         f"{module}.inner:worker": f"{module}.inner",
         module: "MODULE:NAME",
+        "my-app:worker": "write package.module:NAME",
         f"{module}:": "MODULE:NAME",
         f"{module}:nothing": "nothing",
         f"{module}:number": "int",
