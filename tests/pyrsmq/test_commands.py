@@ -546,3 +546,9 @@ def test_bodies_are_converted_to_values_and_back():
     assert encode_message("text") == decode_message("text") == "text"
     assert decode_message(b"{}") == b"{}"
     assert decode_message('"quoted"') == "quoted"
+
+
+@pytest.mark.parametrize("id", ["", 7])
+def test_an_invalid_id_is_refused(server, raw, id):
+    with pytest.raises(InvalidParameterValue, match="'id'"):
+        RedisSMQ(port=server.port, ns="p").deleteMessage(qname="q", id=id).execute()
