@@ -45,8 +45,8 @@ def _method(results: Results) -> str:
         f"{machine['cpu']}, {machine['system']}, load {machine['load_at_start']} when it began.\n"
         f"{versions}.\n"
         f"On {one}one redis-server, over loopback, in turns: medians of {method['rounds']} "
-        f"slices of about {method['slice_seconds'] * 1000:g} ms in random order, ± half of what "
-        "the middle half of them spans. Ratios hold within one run.\n"
+        f"slices of about {method['slice_seconds'] * 1000:g} ms in random order. ± is half of the "
+        "range of the middle half of the slices. Compare ratios only within one run.\n"
     )
 
 
@@ -125,11 +125,13 @@ def _workers(results: Results) -> str:
     headings = ["at a time", "jobs a second", *against, "CPU", "on all processors", *against]
     return (
         _table(["", *headings], rows)
-        + "\nBodies of 100 B, and a handler that does nothing; from before the worker starts to "
-        f"the last job acknowledged.\nMedians of {method['worker_rounds']} slices of about "
+        + "\nBodies are 100 B long, and the handler does nothing. The time runs from before the "
+        "worker starts until the last job is acknowledged.\n"
+        f"Medians of {method['worker_rounds']} slices of about "
         f"{method['worker_slice_seconds'] * 1000:g} ms. `{LOOP}` is a plain loop of "
-        f"receive_messages and delete_messages,\nand beside it our workers have {LOOP_CONCURRENCY} "
-        "jobs at a time. Against other workers the targets hold the lower of the two ratios.\n"
+        "receive_messages and delete_messages;\nits ratios are those of our workers with "
+        f"{LOOP_CONCURRENCY} jobs at a time. Against other workers, the targets use the lower of "
+        "the two ratios.\n"
         "CPU: µs a job, client / server.\n"
     )
 
@@ -157,9 +159,9 @@ def _wake_up(results: Results) -> str:
             ["", "p50 ms", "p90 ms", "p99 ms", "Node's own call, p50 ms", "receives a message"],
             rows,
         )
-        + f"\nFrom before an unmodified Node client sends (10 to 40 ms apart, {count} messages of "
-        "each kind, realtime off)\nto the return of the receiver's call, both by the machine's "
-        "monotonic clock; this part on all processors.\n"
+        + "\nThe time from just before an unmodified Node client sends until the receiver's call "
+        f"returns, by the machine's monotonic clock.\n{count} messages of each kind, 10 to 40 ms "
+        "apart, realtime off. This part runs on all processors.\n"
     )
 
 
@@ -178,7 +180,7 @@ def _depth(results: Results) -> str:
         for depth, by_call in calls.items()
     ]  # fmt: skip
     large = "".join(
-        f"With bodies of 10 KB a message takes {message_bytes:,.0f} bytes, at {depth:,} of them.\n"
+        f"With bodies of 10 KB a message takes {message_bytes:,.0f} bytes, if {depth:,} wait.\n"
         for (depth, size), message_bytes in memory.items()
         if size == LARGE
     )
