@@ -61,6 +61,6 @@ def has_died(identity: str) -> bool:
     except ValueError:
         return False
     scope = pid_scope()
-    if not scope or info.get("place") != scope:
+    if not scope or not isinstance(info, dict) or info.get("place") != scope:
         return False
     return not info.get("born") or start_time(int(info.get("pid", 0))) != info["born"]
