@@ -43,6 +43,8 @@ def signal_at(number: int, *files: str, handler: Callable[[], object]) -> Iterat
 
     previous = signal.signal(signal.SIGINT, handle)
     previous_trace = sys.gettrace()
+    # Python 3.12 counts bytecodes only if a frame asked for it before settrace().
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(step)
     try:
         yield raised
