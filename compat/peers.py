@@ -366,7 +366,7 @@ class Ours:
         try:
             return getattr(self.client(realtime=realtime), method)(*args, **options)
         except RSMQError as error:
-            raise Refused(error.code, str(error)) from error
+            raise Refused(error.code, error.text) from error
 
     def create_queue(self, qname: str, **attributes: Any) -> bool:
         return self._call("create_queue", qname, **attributes)

@@ -41,7 +41,7 @@ def test_deviations_in_the_protocol_and_tests_agree():
 def test_protocol_has_every_error_with_its_text():
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PROTOCOL, re.MULTILINE))
     texts = {
-        kind.code: str(error)
+        kind.code: error.text
         for kind, error in [
             (errors.MissingParameter, errors.MissingParameter("qname")),
             (errors.InvalidFormat, errors.InvalidFormat("id")),

@@ -8,7 +8,8 @@ queues. A codec is never chosen by the content of a message.
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol, runtime_checkable
+from datetime import datetime
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import msgpack
 
@@ -35,12 +36,27 @@ class Codec(Protocol):
         """
 
 
+class CannotEncode(TypeError):
+    """
+    A codec of this library can't encode a body; the text does not contain the body.
+
+    Attributes:
+        hint: the remedy.
+    """
+
+    def __init__(self, codec: object, part: object, hint: str) -> None:
+        super().__init__(f"{codec} can't encode {type(part).__name__}")
+        self.hint = hint
+
+
 class _Text:
     """A codec of str as UTF-8, the format of all other RSMQ clients."""
 
     def encode(self, body: Any) -> str:
         if not isinstance(body, str):
-            raise TypeError("codec TEXT takes a str; codecs BYTES, JSON and MSGPACK take other")
+            raise CannotEncode(
+                "TEXT", body, "Pass a str, or use codec=BYTES, codec=JSON or codec=MSGPACK."
+            )
         return body
 
     def decode(self, raw: bytes) -> str:
@@ -58,7 +74,7 @@ class _Bytes:
 
     def encode(self, body: Any) -> bytes:
         if not isinstance(body, bytes | bytearray | memoryview):
-            raise TypeError("codec BYTES takes bytes, bytearray or memoryview")
+            raise CannotEncode("BYTES", body, "Pass bytes, bytearray or memoryview.")
         return bytes(body)
 
     def decode(self, raw: bytes) -> bytes:
@@ -75,7 +91,19 @@ class _Json:
     """A codec of compact JSON text with a minimum of escapes; NaN and infinity are refused."""
 
     def encode(self, body: Any) -> str:
-        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        try:
+            return json.dumps(
+                body,
+                ensure_ascii=False,
+                allow_nan=False,
+                separators=(",", ":"),
+                default=_refuse_in_json,
+            )
+        except CannotEncode:
+            raise
+        except (TypeError, ValueError) as error:
+            # A key of another type, NaN, infinity, or a container that contains itself.
+            raise CannotEncode("JSON", body, f"{str(error).partition(':')[0]}.") from error
 
     def decode(self, raw: bytes) -> Any:
         return json.loads(raw.decode("utf-8"))
@@ -87,11 +115,21 @@ class _Json:
         return "JSON"
 
 
+def _refuse_in_json(part: object) -> NoReturn:
+    raise CannotEncode(
+        "JSON",
+        part,
+        "Convert it to str, int, float, bool, None, list or dict, or use codec=MSGPACK.",
+    )
+
+
 class _Msgpack:
     """A codec of MessagePack. Aware datetimes use its timestamp type; tuples become lists."""
 
     def encode(self, body: Any) -> bytes:
-        packed: bytes = msgpack.packb(body, use_bin_type=True, datetime=True)
+        packed: bytes = msgpack.packb(
+            body, use_bin_type=True, datetime=True, default=_refuse_in_msgpack
+        )
         return packed
 
     def decode(self, raw: bytes) -> Any:
@@ -102,6 +140,13 @@ class _Msgpack:
 
     def __reduce__(self) -> str:
         return "MSGPACK"
+
+
+def _refuse_in_msgpack(part: object) -> NoReturn:
+    hint = "Convert it to a type of MessagePack."
+    if isinstance(part, datetime):
+        hint = "Give the datetime a time zone."
+    raise CannotEncode("MSGPACK", part, hint)
 
 
 TEXT = _Text()
@@ -123,5 +168,5 @@ def check_codec(codec: object) -> Codec:
         "codec",
         value=show(codec),
         hint="A codec is TEXT, BYTES, JSON, MSGPACK, or an object with encode(body) and "
-        f"decode(raw); got {show(codec)}.",
+        "decode(raw).",
     )

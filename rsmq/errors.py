@@ -24,15 +24,26 @@ The exceptions of this library.
     └── WorkerReplaced        workerReplaced
 
 Only Spark raises InvalidOption, BatchLost and CheckpointSetBack; only an import raises
-InvalidExport; only a migration raises the next three; only workers raise the last two. The first
-eight are RSMQ's own: ``code`` is the name of the Node client's error, and ``str(error)`` exactly
-its text. ``value`` is the refused value; ``hint`` and a note say how to correct it.
-Connection errors (refused, timed out, not permitted) are redis-py's, and are not converted.
+InvalidExport; only a migration raises the next three; only workers raise the last two.
+
+``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
+or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
+error, and ``text`` is exactly its text.
+Connection errors (refused, timed out, not permitted) are redis-py's own classes.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
+
+
+class Shown(str):
+    """A text about a value, which ``show`` returns unchanged."""
+
+    __slots__ = ()
+
+
+_NO_VALUE: Any = object()
 
 
 class RSMQError(Exception):
@@ -41,19 +52,31 @@ class RSMQError(Exception):
 
     Attributes:
         code: the name that the Node client gives this error.
+        text: for RSMQ's own errors exactly the text of the Node client; else the same as summary.
         value: the refused value (for a body, a client or a codec a short text); None if there is
             none.
-        hint: the rule that was broken and what to do, in a sentence; also the exception's note.
+        summary: the fault and the refused value, in one sentence without a full stop.
+        hint: the rule or the remedy, in one sentence or two; None if there is none.
     """
 
     code: ClassVar[str] = "rsmqError"
 
-    def __init__(self, text: str, *, value: object = None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        value: object = None,
+        hint: str | None = None,
+        summary: str | None = None,
+    ) -> None:
         super().__init__(text)
+        self.text = text
         self.value = value
         self.hint = hint
-        if hint:
-            self.add_note(hint)
+        self.summary = summary or text
+
+    def __str__(self) -> str:
+        return join_sentences(self.summary, self.hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructors of the subclasses take parts of the text. An error that is sent to
@@ -67,6 +90,13 @@ def _rebuild(kind: type[RSMQError], args: tuple[Any, ...], state: dict[str, Any]
     return error
 
 
+def join_sentences(summary: str, hint: str | None) -> str:
+    """Return a fault and its remedy in one line, without a full stop at the end."""
+    if not hint:
+        return summary
+    return f"{summary.removesuffix('.')}. {hint.removesuffix('.')}"
+
+
 class NoAttributeSupplied(RSMQError):
     """set_queue_attributes was called without an attribute."""
 
@@ -74,7 +104,7 @@ class NoAttributeSupplied(RSMQError):
 
     def __init__(self) -> None:
         super().__init__(
-            "No attribute was supplied", hint="Give at least one of vt, delay and maxsize."
+            "No attribute was supplied", hint="Pass at least one of vt, delay and maxsize."
         )
 
 
@@ -83,8 +113,10 @@ class MissingParameter(RSMQError):
 
     code = "missingParameter"
 
-    def __init__(self, item: str, *, value: object = None, hint: str | None = None) -> None:
-        super().__init__(f"No {item} supplied", value=value, hint=hint)
+    def __init__(self, item: str, *, value: object = _NO_VALUE, hint: str | None = None) -> None:
+        got = "" if value is _NO_VALUE else f": got {show(value)}"
+        text = f"No {item} supplied"
+        super().__init__(text, value=_or_none(value), hint=hint, summary=f"{text}{got}")
 
 
 class InvalidFormat(RSMQError):
@@ -92,8 +124,10 @@ class InvalidFormat(RSMQError):
 
     code = "invalidFormat"
 
-    def __init__(self, item: str, *, value: object = None, hint: str | None = None) -> None:
-        super().__init__(f"Invalid {item} format", value=value, hint=hint)
+    def __init__(self, item: str, *, value: object = _NO_VALUE, hint: str | None = None) -> None:
+        got = "" if value is _NO_VALUE else f": {show(value)}"
+        text = f"Invalid {item} format"
+        super().__init__(text, value=_or_none(value), hint=hint, summary=f"{text}{got}")
 
 
 class InvalidValue(RSMQError):
@@ -102,9 +136,21 @@ class InvalidValue(RSMQError):
     code = "invalidValue"
 
     def __init__(
-        self, item: str, low: float, high: float, *, value: object = None, hint: str | None = None
+        self,
+        item: str,
+        low: float,
+        high: float,
+        *,
+        value: object = _NO_VALUE,
+        hint: str | None = None,
     ) -> None:
-        super().__init__(f"{item} must be between {low} and {high}", value=value, hint=hint)
+        got = "" if value is _NO_VALUE else f", not {show(value)}"
+        text = f"{item} must be between {low} and {high}"
+        super().__init__(text, value=_or_none(value), hint=hint, summary=f"{text}{got}")
+
+
+def _or_none(value: object) -> object:
+    return None if value is _NO_VALUE else value
 
 
 class MessageNotString(RSMQError):
@@ -112,8 +158,10 @@ class MessageNotString(RSMQError):
 
     code = "messageNotString"
 
-    def __init__(self, *, value: object = None, hint: str | None = None) -> None:
-        super().__init__("Message must be a string", value=value, hint=hint)
+    def __init__(
+        self, *, value: object = None, hint: str | None = None, summary: str | None = None
+    ) -> None:
+        super().__init__("Message must be a string", value=value, hint=hint, summary=summary)
 
 
 class MessageTooLong(RSMQError):
@@ -121,8 +169,10 @@ class MessageTooLong(RSMQError):
 
     code = "messageTooLong"
 
-    def __init__(self, *, value: object = None, hint: str | None = None) -> None:
-        super().__init__("Message too long", value=value, hint=hint)
+    def __init__(
+        self, *, value: object = None, hint: str | None = None, summary: str | None = None
+    ) -> None:
+        super().__init__("Message too long", value=value, hint=hint, summary=summary)
 
 
 class QueueNotFound(RSMQError):
@@ -130,12 +180,13 @@ class QueueNotFound(RSMQError):
 
     code = "queueNotFound"
 
-    def __init__(self, qname: str) -> None:
+    def __init__(self, qname: str, ns: str | None = None) -> None:
+        text = "Queue not found"
         super().__init__(
-            "Queue not found",
+            text,
             value=qname,
-            hint=f"There is no queue {show(qname)} in this namespace and database. create_queue "
-            "makes it (and completes a half-made one); list_queues shows what there is.",
+            hint=f"Create it with create_queue({show(qname)})",
+            summary=f"{text}: {_show_queue(qname, ns)}",
         )
 
 
@@ -144,13 +195,18 @@ class QueueExists(RSMQError):
 
     code = "queueExists"
 
-    def __init__(self, qname: str) -> None:
+    def __init__(self, qname: str, ns: str | None = None) -> None:
+        text = "Queue exists"
         super().__init__(
-            "Queue exists",
+            text,
             value=qname,
-            hint=f"Queue {show(qname)} keeps its attributes. Pass exist_ok=True to go on with "
-            "it, or change it with set_queue_attributes.",
+            hint="Pass exist_ok=True to use it as it is, or change it with set_queue_attributes.",
+            summary=f"{text}: {_show_queue(qname, ns)}",
         )
+
+
+def _show_queue(qname: str, ns: str | None) -> str:
+    return show(qname) if ns is None else f"{show(qname)} (namespace {show(ns)})"
 
 
 class BodyNotDecodable(RSMQError):
@@ -167,7 +223,7 @@ class BodyNotDecodable(RSMQError):
 
     def __init__(self, queue: str, id: str, raw: bytes) -> None:
         super().__init__(
-            f"The body of message {id} in queue {queue} is not decodable",
+            f"The codec can't decode the body of message {id} in queue {show(queue)}",
             value=show(raw),
             hint="message.raw has the bytes; codec=BYTES receives any body.",
         )
@@ -182,7 +238,7 @@ class ClientClosed(RSMQError):
     code = "clientClosed"
 
     def __init__(self) -> None:
-        super().__init__("Client is closed", hint="Make a new client after close().")
+        super().__init__("Client is closed", hint="Create a new client after close().")
 
 
 class MissingExtra(RSMQError, ImportError):
@@ -266,12 +322,11 @@ class WorkerExists(RSMQError):
 
     code = "workerExists"
 
-    def __init__(self, name: str, says: str) -> None:
+    def __init__(self, name: str, location: str) -> None:
         super().__init__(
-            f"A worker named {name} is alive",
+            f"A worker named {show(name)} is running",
             value=name,
-            hint=f"It says of itself: {says}. Stop it, or give this one another name: a name is "
-            "what a worker's successor takes over by.",
+            hint=f"It runs on {location}. Stop it, or give this worker another name.",
         )
 
 
@@ -287,10 +342,10 @@ class WorkerReplaced(RSMQError):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            "Another worker has this name now",
+            "Another worker took over this worker's name",
             value=key,
-            hint="This one gave no sign of life for some seconds, and a successor has taken over "
-            "what it held.",
+            hint="This worker sent no heartbeat for some seconds, and another process took over "
+            "its name and its messages.",
         )
 
 
@@ -298,12 +353,26 @@ _MAX_SHOWN_CHARACTERS = 80
 
 
 def show(value: object) -> str:
-    """Return a short text of any value, for hints: never a complete body."""
+    """Return a short text of any value, for errors: never a complete body."""
+    if isinstance(value, Shown):
+        return value
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a hint must not fail because of its value
         text = f"a value of type {type(value).__name__}"
-    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
+    text = " ".join(text.splitlines())
+    return Shown(text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…")
+
+
+def show_type(value: object) -> str:
+    """Return the type of a value, for errors about values that may contain secrets."""
+    kind = type(value)
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    return Shown("None" if value is None else f"{name} object")
 
 
 def show_all(queues: tuple[str, ...]) -> str:

@@ -158,7 +158,7 @@ def main() -> int:
         print(f"scripts/demo: can't read {arguments.file}: {error.strerror}", file=sys.stderr)
         return 2
     except RSMQError as error:
-        print(f"scripts/demo: {error}: {error.hint}", file=sys.stderr)
+        print(f"scripts/demo: {error}", file=sys.stderr)
         return 2
     if not lines:
         print(f"scripts/demo: {arguments.file} has no lines to send", file=sys.stderr)

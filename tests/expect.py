@@ -10,11 +10,11 @@ import pytest
 
 @contextmanager
 def refused(kind, text):
-    """Expect exactly this error and text of the block. Yields an object with ``error``."""
+    """Expect exactly this error and ``text`` of the block. Yields an object with ``error``."""
     result = SimpleNamespace(error=None)
     with pytest.raises(kind) as caught:
         yield result
     result.error = caught.value
 
     assert type(caught.value) is kind
-    assert str(caught.value) == text
+    assert getattr(caught.value, "text", str(caught.value)) == text

@@ -94,7 +94,7 @@ class _Examination:
                 findings += self._find_unusable_names()
         for name in queues or ():
             if not self._exists(name):
-                raise QueueNotFound(name)
+                raise QueueNotFound(name, self._namespace.name)
         findings += self._examine_queues(names)
         if names:
             findings += find_missing_rights(self._rsmq, self._namespace, names[0])

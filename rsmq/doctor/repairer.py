@@ -131,7 +131,7 @@ def _check_repair_names(also: Collection[str]) -> None:
     names = tuple(OPT_IN_REPAIRS)
     for name in also:
         if name not in names:
-            hint = f"Repairs that must be asked for are {show_all(names)}; got {show(name)}."
+            hint = f"Repairs that must be asked for are {show_all(names)}."
             raise InvalidFormat("also", value=name, hint=hint)
     for code in set(OPT_IN_REPAIRS.values()):
         chosen = [name for name in names if OPT_IN_REPAIRS[name] == code and name in also]

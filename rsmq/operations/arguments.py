@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias, TypeVar
 
-from rsmq.codecs import Codec
+from rsmq.codecs import CannotEncode, Codec
 from rsmq.errors import InvalidFormat, InvalidValue, MessageNotString, MissingParameter, show
 from rsmq.model import Message, StoredMessage
 from rsmq.wire.ids import check_id, parse_sent_us
@@ -43,8 +43,8 @@ def encode_delay(delay: float | None, *, front: bool) -> bytes:
         raise InvalidFormat(
             "delay",
             value=delay,
-            hint=f"front=True means before all that wait now; delay={show(delay)} means later. "
-            "Give one of them.",
+            hint="front=True sends before all messages that wait now, and a delay sends later. Use "
+            "one of them.",
         )
     return b"front"
 
@@ -63,7 +63,7 @@ def encode_dedup_window(window: float) -> bytes:
             1,
             MAX_SECONDS,
             value=window,
-            hint=f"It is a number of seconds from 1; got {show(window)}.",
+            hint="Pass a number of seconds.",
         )
     return digits(ms)
 
@@ -83,13 +83,18 @@ def encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
             return encoded.encode("utf-8"), utf16_length(encoded)
         if isinstance(encoded, bytes):
             return encoded, len(encoded)
+    except CannotEncode as error:
+        raise MessageNotString(value=show(body), summary=str(error), hint=error.hint) from error
     except Exception as error:
+        # Not the text of the error: it may contain the body.
         raise MessageNotString(
-            value=show(body), hint=f"{show(codec)} can't encode {type(body).__name__}: {error}."
+            value=show(body),
+            summary=f"{show(codec)} can't encode {type(body).__name__} ({type(error).__name__})",
         ) from error
     raise MessageNotString(
         value=show(body),
-        hint=f"{show(codec)} must encode to str or bytes, not {type(encoded).__name__}.",
+        summary=f"{show(codec)} encoded the body to {type(encoded).__name__}",
+        hint="A codec encodes to str or bytes.",
     )
 
 
@@ -109,7 +114,7 @@ def resolve_message(
     if isinstance(message, Message):
         if id is not None:
             raise InvalidFormat(
-                "id", value=id, hint="Give a Message, or a queue's name and an id, not both."
+                "id", value=id, hint="Pass a Message, or a queue's name and an id, not both."
             )
         keys = namespace.queue(message.queue)
         return (
@@ -121,17 +126,24 @@ def resolve_message(
         raise InvalidFormat(
             "id",
             value=message,
-            hint="A StoredMessage was looked up, not received, and is no receipt. "
-            "Give its queue and id to act whoever holds it.",
+            hint="A StoredMessage was read, not received, so it is not a receipt. Pass its queue "
+            "and id to act on it whichever consumer has received it.",
         )
     if message is None:
         raise MissingParameter(
             "qname",
-            hint="Got None, which a receive returns when no message is due: test it before.",
+            value=None,
+            hint="A receive returns None if no message is due: check for None first.",
         )
     if isinstance(id, Message):
-        raise InvalidFormat("id", value=id, hint="Give the Message alone; it knows its queue.")
+        raise InvalidFormat("id", value=id, hint="Pass the Message alone; it knows its queue.")
     keys = namespace.queue(message)
+    if id is None:
+        raise MissingParameter(
+            "id",
+            hint="Pass the Message that was received, or the name of the queue and the id: "
+            "(qname, id).",
+        )
     return keys, encode_name(check_id(id)), b""
 
 
@@ -175,7 +187,7 @@ class Receipts:
             self._groups = _group_by_receipt(check_batch("messages", messages))
         else:
             raise InvalidFormat(
-                "ids", value=show(ids), hint="Give messages, or a queue's name and ids."
+                "ids", value=show(ids), hint="Pass messages, or a queue's name and ids."
             )
         queues = [namespace.queue(qname) for qname, _ in self._groups]
         self.names = tuple(dict.fromkeys(keys.name for keys in queues))
@@ -218,9 +230,9 @@ def _group_by_receipt(messages: Iterable[Message]) -> _Groups:
         if not isinstance(message, Message):
             raise InvalidFormat(
                 "messages",
-                value=message,
-                hint="These are received messages; ids go with the name of their queue: "
-                f"(qname, ids). Got {show(message)}.",
+                value=show(message),
+                hint="Pass messages that were received, or the name of the queue and the ids: "
+                "(qname, ids).",
             )
         if group is None or message.receive_count != count or message.queue != queue:
             queue, count = message.queue, message.receive_count
@@ -244,7 +256,7 @@ def check_batch(item: str, values: Iterable[T] | None) -> list[T]:
         InvalidValue: it has more values than a batch may have.
     """
     if values is None or isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidFormat(item, value=show(values), hint=f"{item} is a list; got {show(values)}.")
+        raise InvalidFormat(item, value=show(values), hint="Pass a list.")
     found = list(values)
     if len(found) > MAX_BATCH:
         raise InvalidValue(
@@ -252,7 +264,7 @@ def check_batch(item: str, values: Iterable[T] | None) -> list[T]:
             0,
             MAX_BATCH,
             value=len(found),
-            hint=f"A batch has at most {MAX_BATCH} messages; got {len(found)}. Make several calls.",
+            hint="Make several calls.",
         )
     return found
 
@@ -270,5 +282,5 @@ def resolve_queues(namespace: Namespace, qnames: str | Iterable[str]) -> list[Qu
         return [namespace.queue(qnames)]
     found = list(dict.fromkeys(map(namespace.queue, check_batch("qnames", qnames))))
     if not found:
-        raise MissingParameter("qname", value=[], hint="Give at least one queue's name.")
+        raise MissingParameter("qname", value=[], hint="Pass the name of at least one queue.")
     return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rsmq.errors import InvalidFormat, MissingParameter, RSMQError, show
+from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, RSMQError, show
 from rsmq.lua.load import load
 from rsmq.model import Message, QueueAttributes
 from rsmq.operations.arguments import Receipts, digits
@@ -37,9 +37,18 @@ def set_dead_letter_policy(
             raise InvalidFormat(
                 "max_receives",
                 value=max_receives,
-                hint="dead_letter_queue=None removes the policy; there is no limit to it.",
+                hint="dead_letter_queue=None removes the policy, which then has no limit.",
             )
     else:
+        if max_receives is None:
+            raise InvalidValue(
+                "max_receives",
+                1,
+                MAX_RECEIVES,
+                value=None,
+                hint="Pass the number of receives after which a message is a dead letter, as in "
+                "max_receives=3.",
+            )
         target = _check_other_queue(namespace, "dead_letter_queue", dead_letter_queue, keys)
         limit = check_whole_number("max_receives", max_receives, 1, MAX_RECEIVES)
         queues, args = [keys, target], (encode_name(target.name), digits(limit), own)
@@ -56,9 +65,7 @@ def set_dead_letter_policy(
 def _check_other_queue(namespace: Namespace, item: str, qname: str, keys: QueueKeys) -> QueueKeys:
     other = namespace.queue(qname)
     if other == keys:
-        raise InvalidFormat(
-            item, value=qname, hint=f"It must be another queue than {show(keys.name)} itself."
-        )
+        raise InvalidFormat(item, value=qname, hint="Pass another queue.")
     return other
 
 
@@ -159,12 +166,13 @@ def _find_source(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
     if len(sources) == 1:
         return sources[0]
     names = ", ".join(show(keys.name) for keys in sources) or "No queue"
-    raise MissingParameter(
+    missing = MissingParameter(
         "destination",
-        value=[keys.name for keys in sources],
-        hint=f"{names} of this namespace has {show(target.name)} as its dead-letter queue: "
-        "say which queue the messages go to, as in destination='orders'.",
+        hint=f"{names} of this namespace has {show(target.name)} as its dead-letter queue. Pass "
+        "the queue for the messages, as in destination='orders'.",
     )
+    missing.value = [keys.name for keys in sources]
+    raise missing
 
 
 def _listed_queue_keys(namespace: Namespace, names: Iterable[str]) -> list[QueueKeys]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from rsmq.codecs import Codec
-from rsmq.errors import InvalidFormat, show
+from rsmq.errors import InvalidFormat
 from rsmq.model import MessageCounts, QueueAttributes, State, StoredMessage
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Steps
@@ -58,7 +58,7 @@ def peek_messages(
         raise InvalidFormat(
             "state",
             value=state,
-            hint=f"state is None or one of {', '.join(map(repr, _STATES))}; got {show(state)}.",
+            hint=f"It is None or one of {', '.join(map(repr, _STATES))}.",
         )
     return _peek(
         keys, (checked_start, checked_count), state, codec, get_queue_attributes(namespace, qname)

@@ -30,7 +30,7 @@ def create_queue(
 
     def parse(reply: Any) -> bool:
         if not reply[0] and not exist_ok:
-            raise QueueExists(keys.name)
+            raise QueueExists(keys.name, namespace.name)
         return bool(reply[0])
 
     def parse_retried(reply: Any) -> bool:
@@ -54,7 +54,7 @@ def delete_queue(namespace: Namespace, qname: str) -> Operation[None]:
 
     def parse(reply: Any) -> None:
         if not reply:
-            raise QueueNotFound(keys.name)
+            raise QueueNotFound(keys.name, namespace.name)
 
     return Operation(
         load("delete_queue"),

@@ -60,8 +60,7 @@ def send_messages(
             0,
             MAX_BATCH_BYTES,
             value=total,
-            hint=f"The bodies of a batch have at most {MAX_BATCH_BYTES} bytes in all; got "
-            f"{total}. Make several calls.",
+            hint="Make several calls.",
         )
     largest = max((size for _, size in encoded), default=1)
     channel = keys.channel if realtime else b""
@@ -158,7 +157,7 @@ def _check_dedup_ids(dedup_ids: Iterable[str | None], number: int) -> list[bytes
         raise InvalidFormat(
             "dedup_ids",
             value=len(checked),
-            hint=f"There is one for each body, or None; got {len(checked)} for {number} bodies.",
+            hint=f"Pass one dedup_id, or None, for each of the {number} bodies.",
         )
     return checked
 

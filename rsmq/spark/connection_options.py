@@ -79,7 +79,7 @@ def read_connection_options(reader: OptionReader) -> ConnectionOptions:
             reader.read_text("ns") or DEFAULT_NS, reader.read_flag("strictNames", default=True)
         )
     except RSMQError as error:
-        raise InvalidOption("ns", error.hint or str(error)) from None
+        raise InvalidOption("ns", str(error)) from None
     return ConnectionOptions(
         url=url,
         namespace=namespace,

@@ -73,7 +73,7 @@ class Server:
         """
         hash = self.namespace.queue(name).hash
         if None in self.raw.hmget(hash, ["vt", "delay", "maxsize"]):
-            raise QueueNotFound(name)
+            raise QueueNotFound(name, self.namespace.name)
 
     def hmget(self, hash: bytes, fields: list[bytes]) -> list[bytes | None]:
         """
@@ -141,7 +141,7 @@ def _make_server(options: ConnectionOptions) -> Server:
         )
     except RSMQError as error:
         names = [f"redis.{name}" for name in option_names(options.url)]
-        raise InvalidOption(" or ".join(["url", *names]), error.hint or str(error)) from None
+        raise InvalidOption(" or ".join(["url", *names]), str(error)) from None
     timeouts: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
     retrying = Retry(ExponentialBackoff(cap=_MAX_RETRY_PAUSE_SECONDS, base=0.05), attempts)
     raw = redis.Redis.from_url(

@@ -124,7 +124,7 @@ class Lease:
     def _remove_queue(self, keys: QueueKeys) -> None:
         """Leave a deleted queue out from now on; raise QueueNotFound if the options name it."""
         if self._source.pattern is None:
-            raise QueueNotFound(keys.name)
+            raise QueueNotFound(keys.name, self._server.namespace.name)
         self._queues = [each for each in self._queues if each != keys]
 
     def find_start(self) -> tuple[int, dict[str, int]]:
@@ -276,7 +276,7 @@ class Lease:
 
     def _report_lost_batch(self, queue: str, number: int) -> None:
         text = (
-            f"Batch {number} of lease {self.name} is not in Redis any more: queue {queue} was "
+            f"Batch {number} of lease {self.name} is no longer in Redis: queue {queue} was "
             "purged or deleted, Redis lost data, or the query was down for longer than "
             "leaseRetention"
         )
@@ -284,10 +284,10 @@ class Lease:
             raise BatchLost(
                 text,
                 value=queue,
-                hint="With failOnDataLoss=false the query goes on without it. Messages that are "
-                "still in the queue come back after their visibility timeout.",
+                hint="With failOnDataLoss=false the query continues without it. Messages that are "
+                "still in the queue become visible after their visibility timeout.",
             )
-        log.warning("%s. The query goes on without it.", text)
+        log.warning("%s. The query continues without it.", text)
 
     def acknowledge(self, number: int, queues: Iterable[str]) -> None:
         """

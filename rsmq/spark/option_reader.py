@@ -160,4 +160,4 @@ def check_queue_name(namespace: Namespace, option: str, queue: str) -> str:
     try:
         return namespace.queue(queue).name
     except RSMQError as error:
-        raise InvalidOption(option, error.hint or str(error), value=queue) from None
+        raise InvalidOption(option, str(error), value=queue) from None

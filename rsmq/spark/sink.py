@@ -178,7 +178,7 @@ def prepare_write(options: SinkOptions, schema: StructType) -> None:
             server.require(options.queue)
         except QueueNotFound as error:
             if not options.create_queue:
-                error.add_note("createQueue=true creates it.")
+                error.hint = "createQueue=true creates it."
                 raise
             create_queue(server, options, options.queue)
 

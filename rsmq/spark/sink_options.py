@@ -140,4 +140,4 @@ def _read_maxsize(reader: OptionReader) -> int:
     try:
         return check_maxsize(maxsize)
     except InvalidValue as error:
-        raise InvalidOption("maxsize", error.hint or str(error), value=maxsize) from None
+        raise InvalidOption("maxsize", str(error), value=maxsize) from None

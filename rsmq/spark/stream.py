@@ -190,9 +190,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if messages is None:
                 if self._options.fail_on_data_loss:
                     raise BatchLost(
-                        f"Part {part} of batch {partition.batch} of queue {keys.name} is not in "
-                        "Redis any more",
-                        hint="With failOnDataLoss=false the query goes on without it.",
+                        f"Part {part} of batch {partition.batch} of queue {keys.name} is no "
+                        "longer in Redis",
+                        hint="With failOnDataLoss=false the query continues without it.",
                     )
                 continue
             if messages.ids:

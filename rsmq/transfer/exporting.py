@@ -122,11 +122,11 @@ def _read_queues(
         try:
             found[name] = rsmq.get_queue_attributes(name)
         except (InvalidFormat, InvalidValue, QueueNotFound) as error:
-            left_out[name] = f"{error}. {error.hint}"
+            left_out[name] = str(error)
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
-            left_out[name] = " ".join([f"{error}.", *getattr(error, "__notes__", ())])
+            left_out[name] = str(error)
     return found, left_out
 
 

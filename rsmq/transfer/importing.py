@@ -198,9 +198,10 @@ def import_queues(
         return importer.run(lines.Reader(file))
     except (RSMQError, RedisError) as error:
         before = f"Messages that were added before: {importer.added}."
-        if isinstance(error, InvalidExport):
+        if isinstance(error, RSMQError):
             error.hint = f"{error.hint or ''} {before}".strip()
-        error.add_note(before)
+        else:
+            error.add_note(before)
         raise
 
 
@@ -337,7 +338,7 @@ class _Importer:
                 self._without_policy.append(target)
             except RSMQError as error:
                 target.without_policy = True
-                target.notes.append(f"no dead-letter policy: {error}. {error.hint}")
+                target.notes.append(f"no dead-letter policy: {error}")
 
     def _will_exist(self, name: str) -> bool:
         if any(target.keys.name == name for target in self._requested_targets()):

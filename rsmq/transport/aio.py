@@ -16,7 +16,7 @@ from redis.asyncio.retry import Retry as RedisRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from rsmq.errors import ClientClosed, InvalidFormat, RSMQError
+from rsmq.errors import ClientClosed, InvalidFormat, RSMQError, show_type
 from rsmq.operations.operation import Operation
 from rsmq.transport.cancellation import CancellationGuard, call_or_undo, read_reply
 from rsmq.transport.commands import (
@@ -25,6 +25,7 @@ from rsmq.transport.commands import (
     script_reply,
     transaction_commands,
 )
+from rsmq.transport.failure_texts import describe_address
 from rsmq.transport.multiplexed import (
     MultiplexedConnection,
     NotSent,
@@ -68,6 +69,10 @@ class _RetryingCaller(ABC):
         self._retry_deadline = retry_deadline
 
     @abstractmethod
+    def tracking_pool(self) -> Any:
+        """Return the connection pool, also for connections that track keys."""
+
+    @abstractmethod
     async def _exchange(
         self, operation: Operation[Any], guard: CancellationGuard, *, check: bool
     ) -> Any:
@@ -92,8 +97,13 @@ class _RetryingCaller(ABC):
     async def _run_again(
         self, operation: Operation[T], error: Exception, guard: CancellationGuard
     ) -> T:
-        deadline = self._retry_deadline
-        steps = plan_retries(operation, error, is_sent=guard.is_sent, deadline=deadline)
+        steps = plan_retries(
+            operation,
+            error,
+            is_sent=guard.is_sent,
+            deadline=self._retry_deadline,
+            address=lambda: describe_address(self.tracking_pool().connection_kwargs),
+        )
         step = None
         try:
             while True:
@@ -319,10 +329,17 @@ def async_caller_from_client(
         return AsyncPoolCaller(client.connection_pool, retry_deadline)
     raise InvalidFormat(
         "client",
-        value=type(client).__name__,
-        hint="AsyncRSMQ takes a redis.asyncio.Redis or redis.asyncio.RedisCluster, not "
-        f"{type(client).__name__}; RSMQ takes the clients of redis.",
+        value=show_type(client),
+        hint=_suggest_client(client),
     )
+
+
+def _suggest_client(client: object) -> str:
+    if isinstance(client, str):
+        return "A URL goes to from_url: AsyncRSMQ.from_url('redis://127.0.0.1:6379/0')."
+    if isinstance(client, redis.Redis | redis.RedisCluster):
+        return "Use RSMQ for clients of redis, or pass a client of redis.asyncio."
+    return "Pass a redis.asyncio.Redis or redis.asyncio.RedisCluster, or use AsyncRSMQ.from_url."
 
 
 def async_caller_from_url(url: str, retry_deadline: float, options: dict[str, Any]) -> AsyncCaller:

@@ -179,12 +179,12 @@ def create_pool(url: str, create: Callable[[], Any]) -> Any:
         pool = create()
         pool.connection_class(**pool.connection_kwargs)
     except ValueError:
-        rule = f"The port, the database or an option is not what it must be; {ENCODING_RULE}"
+        rule = f"The port, the database or an option is invalid. {ENCODING_RULE}"
         invalid = invalid_url_error(url, rule)
     except TypeError as error:
         rejected = str(error).partition(" got ")[2]
         invalid = InvalidFormat(
-            "options", hint=f"redis-py does not take these options: {rejected}."
+            "options", hint=f"redis-py does not accept these options: {rejected}."
         )
     else:
         return pool

@@ -11,6 +11,7 @@ Without I/O; only ``FailedAttempts`` reads the clock. There are three kinds of f
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import time
@@ -24,6 +25,7 @@ import redis.exceptions as redis_errors
 from rsmq.errors import RSMQError, show_all
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.backoff import exponential_seconds
+from rsmq.transport.failure_texts import advise_on_connection, advise_on_reply
 from rsmq.wire.limits import check_duration
 from rsmq.wire.refusals import parse_refusal
 
@@ -35,6 +37,11 @@ DEFAULT_RETRY_DEADLINE_SECONDS = 5.0
 #: How long an interrupted or cancelled receive waits for its reply, and how long a client that is
 #: closed waits for running calls.
 INTERRUPTION_GRACE_SECONDS = 1.0
+
+_log = logging.getLogger("rsmq.transport")
+
+#: A call that is retried for longer logs a warning.
+_SECONDS_BEFORE_WARNING = 1.0
 
 _MAX_DEADLINE_SECONDS = 86_400
 _FIRST_PAUSE_SECONDS = 0.01
@@ -67,22 +74,6 @@ _WRAPPED_ERROR = re.compile(
 _DEMOTED_MASTER_TEXT = "The previous master is now a slave"
 
 _NOT_PERMITTED_TEXT = "The user executing the script can't"
-
-_ADVICE = {
-    "WRONGTYPE": "A key of queue {queue} holds another type than RSMQ's: another program uses it. "
-    "Nothing was changed. Use another queue name or namespace, or remove that key.",
-    "OOM": "Redis has reached maxmemory and refuses to store more. Nothing was changed. "
-    "Receiving and deleting still work, and free memory.",
-    "NOPERM": "This Redis user may not do all of this on the keys of queue {queue}. "
-    "The README lists the commands that a producer, a consumer and an administrator need.",
-    "CROSSSLOT": "On Redis Cluster all keys of a queue must lie in one slot: "
-    "give a namespace with a hash tag, as in ns='{{rsmq}}'.",
-    "MOVED": "This is a node of a Redis Cluster that does not hold queue {queue}: "
-    "use redis.RedisCluster and a namespace with a hash tag, as in ns='{{rsmq}}'.",
-    "MISCONF": "Redis can't save to disk and refuses to store more. Nothing was changed.",
-    "NOREPLICAS": "Redis has fewer replicas than min-replicas-to-write. Nothing was changed.",
-}
-
 
 #: The codes of errors that concern single keys; operations on other keys may succeed.
 _KEY_ERROR_CODES = frozenset({"WRONGTYPE", "ERR", "NOPERM"})
@@ -185,12 +176,27 @@ class FailedAttempts:
         self._count = 0
         self._retry = retry
         # From the first failure on, so that there is time to retry a first attempt that took long.
-        self._retry_until = time.monotonic() + deadline
+        now = time.monotonic()
+        self._retry_until = now + deadline
+        self._logs_at = now + _SECONDS_BEFORE_WARNING
+        self._is_logged = False
 
     def add_attempt_note(self, error: BaseException) -> None:
         """Add a note with the number of attempts to an error, if there was more than one."""
         if self._count > 1:
-            error.add_note(f"Tried {self._count} times; retry_deadline bounds the time for that.")
+            error.add_note(f"Tried {self._count} times within retry_deadline.")
+
+    def log_once(self, error: Exception) -> None:
+        """Log a warning about the last failure, once, if the call is retried for over a second."""
+        now = time.monotonic()
+        if self._is_logged or now < self._logs_at:
+            return
+        self._is_logged = True
+        _log.warning(
+            "%s\nThe call is retried for %.0f more seconds (retry_deadline).",
+            str(error).replace("? ", "?\n").replace(". Is Redis", ".\nIs Redis"),
+            self._retry_until - now,
+        )
 
     def record_failure(self, error: BaseException, *, is_sent: bool) -> float | None:
         """
@@ -234,7 +240,12 @@ class Attempt(Generic[T]):
 
 
 def plan_retries(
-    operation: Operation[T], error: Exception, *, is_sent: bool, deadline: float
+    operation: Operation[T],
+    error: Exception,
+    *,
+    is_sent: bool,
+    deadline: float,
+    address: Callable[[], str],
 ) -> Generator[float | Attempt[T], None, None]:
     """
     Plan the retries after a first attempt that failed.
@@ -244,6 +255,7 @@ def plan_retries(
         error: the error that redis-py raised.
         is_sent: whether any part of the operation may have been sent.
         deadline: seconds for further attempts.
+        address: returns the address of the server, for texts of errors.
 
     Yields:
         Seconds to sleep, or an attempt to make. If the attempt fails, the caller throws its error
@@ -260,6 +272,7 @@ def plan_retries(
             failed_attempts = FailedAttempts(operation.retry, deadline)
         else:
             pause = failed_attempts.record_failure(error, is_sent=is_sent)
+            advise_on_connection(error, address, is_sent=is_sent)
             if pause is None:
                 converted = convert_error(error, operation.queues)
                 try:
@@ -269,6 +282,7 @@ def plan_retries(
                     raise error
                 finally:
                     del error, converted  # their tracebacks refer to this frame: a reference cycle
+            failed_attempts.log_once(error)
             yield pause
         parse = operation.parse_retried if failed_attempts.ambiguous_attempts else None
         attempt = Attempt(operation, parse or operation.parse)
@@ -292,7 +306,7 @@ def convert_error(error: BaseException, queues: tuple[str, ...]) -> RSMQError | 
     """
     Return the RSMQError for an error with which a script rejected a call; None for other errors.
 
-    Add a note with advice to an error of Redis that has a known remedy.
+    Add the remedy to the text of an error of Redis that has one.
 
     Args:
         error: the error that redis-py raised.
@@ -301,9 +315,8 @@ def convert_error(error: BaseException, queues: tuple[str, ...]) -> RSMQError | 
     if not isinstance(error, redis_errors.ResponseError):
         return None
     converted = parse_refusal(str(error), queues)
-    advice = _ADVICE.get(code_of(error))
-    if converted is None and advice:
-        error.add_note(advice.format(queue=show_all(queues) or "(the index of queues)"))
+    if converted is None:
+        advise_on_reply(error, code_of(error), show_all(queues))
     return converted
 
 

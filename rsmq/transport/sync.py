@@ -19,7 +19,7 @@ from redis.cluster import RedisCluster
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
-from rsmq.errors import InvalidFormat, RSMQError
+from rsmq.errors import InvalidFormat, RSMQError, show_type
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.commands import (
     eval_command,
@@ -27,6 +27,7 @@ from rsmq.transport.commands import (
     script_reply,
     transaction_commands,
 )
+from rsmq.transport.failure_texts import describe_address
 from rsmq.transport.pools import (
     ConnectionProvider,
     PooledConnections,
@@ -99,7 +100,13 @@ class PoolCaller:
             del failure  # its traceback refers to this frame: a reference cycle
 
     def _run_again(self, operation: Operation[T], error: RedisError, *, is_sent: bool) -> T:
-        steps = plan_retries(operation, error, is_sent=is_sent, deadline=self._retry_deadline)
+        steps = plan_retries(
+            operation,
+            error,
+            is_sent=is_sent,
+            deadline=self._retry_deadline,
+            address=lambda: describe_address(self._connections.pool.connection_kwargs),
+        )
         try:
             step = next(steps)
             while True:
@@ -242,10 +249,17 @@ def caller_from_client(client: object, namespace: Namespace, retry_deadline: flo
         return PoolCaller(PooledConnections(client.connection_pool, is_owned=False), retry_deadline)
     raise InvalidFormat(
         "client",
-        value=type(client).__name__,
-        hint=f"RSMQ takes a redis.Redis or redis.RedisCluster, not a {type(client).__name__}; "
-        "AsyncRSMQ takes the clients of redis.asyncio.",
+        value=show_type(client),
+        hint=_suggest_client(client),
     )
+
+
+def _suggest_client(client: object) -> str:
+    if isinstance(client, str):
+        return "A URL goes to from_url: RSMQ.from_url('redis://127.0.0.1:6379/0')."
+    if type(client).__module__.startswith("redis.asyncio"):
+        return "Use AsyncRSMQ for clients of redis.asyncio."
+    return "Pass a redis.Redis or redis.RedisCluster, or use RSMQ.from_url."
 
 
 def caller_from_url(url: str, retry_deadline: float, options: dict[str, Any]) -> Caller:

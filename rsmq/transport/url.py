@@ -9,13 +9,15 @@ from collections.abc import Container, Mapping
 from contextlib import suppress
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from rsmq.errors import InvalidFormat
+from rsmq.errors import InvalidFormat, show_type
 
 #: The scheme of a server inside this process.
 MEMORY_SCHEME = "memory://"
 _DATABASE = re.compile(r"/?\d*/?")
 _HOST = re.compile(r"[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]*\]")
-ENCODING_RULE = "/ # ? @ : [ and ] in a password are percent-encoded, letters of other scripts too."
+ENCODING_RULE = "In a password, percent-encode / # ? @ : [ ] and letters that are not ASCII."
+#: A host and a port or a database, without a user or a password.
+_ADDRESS = re.compile(r"[A-Za-z0-9._-]+:[0-9]{1,5}(/[0-9]*)?")
 _SCHEMES = (MEMORY_SCHEME, "redis://", "rediss://", "unix://")
 
 
@@ -30,12 +32,14 @@ def check_url(url: object) -> str:
     if not isinstance(url, str):
         raise InvalidFormat(
             "url",
-            value=type(url).__name__,
-            hint="A URL is a str such as 'redis://127.0.0.1:6379/0'; "
-            "a client goes to the constructor.",
+            value=show_type(url),
+            hint="Is the variable with the URL set?"
+            if url is None
+            else "A URL is a str such as 'redis://127.0.0.1:6379/0'. A client goes to the "
+            "constructor.",
         )
     if not url.startswith(_SCHEMES):
-        raise invalid_url_error(url, "A URL begins with redis://, rediss://, unix:// or memory://.")
+        raise _scheme_error(url)
     path = None
     with suppress(ValueError):
         path = urlsplit(url).path
@@ -43,18 +47,25 @@ def check_url(url: object) -> str:
         raise invalid_url_error(url, ENCODING_RULE)
     # redis-py uses database 0 if the path is not a number.
     if url.startswith(("redis://", "rediss://")) and not _DATABASE.fullmatch(path):
-        raise invalid_url_error(url, "What follows the last slash is the number of the database.")
+        raise invalid_url_error(url, "The part after the last slash is the number of the database.")
     return url
 
 
 def invalid_url_error(url: str, rule: str) -> InvalidFormat:
     """Return the error for a URL; it shows nothing that may be part of a password."""
     masked = _mask_secrets(url)
-    return InvalidFormat(
-        "url",
-        value=masked,
-        hint=f"{rule} User, password and options left out, it is {masked!r}.",
-    )
+    return InvalidFormat("url", value=masked, hint=rule)
+
+
+def _scheme_error(url: str) -> InvalidFormat:
+    schemes = "A URL begins with redis://, rediss:// (TLS), unix:// or memory://."
+    if not url.strip():
+        return InvalidFormat("url", value=url, hint="Is the variable with the URL set?")
+    if _ADDRESS.fullmatch(url):
+        return InvalidFormat(
+            "url", value=url, hint=f"The scheme is missing: write 'redis://{url}'. {schemes}"
+        )
+    return invalid_url_error(url, schemes)
 
 
 def _mask_secrets(url: str) -> str:

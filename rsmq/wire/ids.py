@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Collection, Iterator
 
-from rsmq.errors import InvalidFormat, MissingParameter, show
+from rsmq.errors import InvalidFormat, MissingParameter
 from rsmq.wire.fields import EXTENSION_PREFIX, NODE_ATTRIBUTES
 from rsmq.wire.names import decode_names
 
@@ -47,7 +47,7 @@ def check_id(id: object) -> str:
     if id is None or id == "":
         raise MissingParameter("id", value=id, hint=f"{_ID_RULE}.")
     if not isinstance(id, str) or not _BARE_ID.fullmatch(id):
-        raise InvalidFormat("id", value=id, hint=f"{_ID_RULE}; got {show(id)}.")
+        raise InvalidFormat("id", value=id, hint=f"{_ID_RULE}.")
     return id
 
 

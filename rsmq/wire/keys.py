@@ -138,7 +138,7 @@ class Namespace:
         if worker is None or worker == "":
             raise MissingParameter("name", value=worker, hint=f"{_WORKER_RULE}.")
         if not isinstance(worker, str) or not _NAME.fullmatch(worker):
-            raise InvalidFormat("name", value=worker, hint=f"{_WORKER_RULE}; got {show(worker)}.")
+            raise InvalidFormat("name", value=worker, hint=f"{_WORKER_RULE}.")
         return encode_name(f"{self.name}:x:held:{worker}")
 
     @property
@@ -174,16 +174,16 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         raise InvalidFormat(
             "qname",
             value=qname,
-            hint=f"The key of queue {show(qname)} in namespace {show(prefix)} would be the hash "
-            "of another queue. Use another name.",
+            hint=f"In namespace {show(prefix)} its key would be the hash of another queue. Use "
+            "another name.",
         )
     # `:x:` begins the name of extension data, of another queue or of the namespace.
     if _EXTENSION in f":{qname}":
         raise InvalidFormat(
             "qname",
             value=qname,
-            hint=f"The key of queue {show(qname)} in namespace {show(prefix)} could be one of "
-            "extension data, whose names hold ':x:'. Use another name.",
+            hint=f"In namespace {show(prefix)} its key could be one of extension data, whose names "
+            "contain ':x:'. Use another name.",
         )
     # Checked last: the hint suggests strict_names=False, which also refuses the names above.
     if strict and not _NAME.fullmatch(qname):
@@ -210,15 +210,21 @@ def _name_error(qname: object) -> MissingParameter | InvalidFormat:
         return InvalidFormat(
             "qname",
             value=qname,
-            hint="'QUEUES' is the key of the index of queues. Use another name.",
+            hint="This is the key of the index of queues. Use another name.",
+        )
+    if isinstance(qname, list | tuple | set | frozenset):
+        return InvalidFormat(
+            "qname",
+            value=show(qname),
+            hint="Pass the name of one queue. receive_messages and pop_messages take several.",
         )
     if not isinstance(qname, str):
-        return InvalidFormat("qname", value=qname, hint=f"{_NAME_RULE}; got {show(qname)}.")
+        return InvalidFormat("qname", value=show(qname), hint=f"{_NAME_RULE}.")
     return InvalidFormat(
         "qname",
         value=qname,
-        hint=f"{_NAME_RULE}; got {show(qname)}. "
-        "strict_names=False reaches queues that other clients made under other names.",
+        hint=f"{_NAME_RULE}. Pass strict_names=False for queues that other clients created under "
+        "other names.",
     )
 
 
@@ -308,6 +314,11 @@ def is_hash_of(key: str, qname: str) -> bool:
     return key.endswith(f":{qname}{_HASH_SUFFIX}")
 
 
+def namespace_of_hash(key: str, qname: str) -> str | None:
+    """Return the namespace of a queue's hash; None if the key is not the hash of this queue."""
+    return key.removesuffix(f":{qname}{_HASH_SUFFIX}") if is_hash_of(key, qname) else None
+
+
 def require_hash_tag(namespace: Namespace) -> None:
     """
     Check that all keys of a namespace are in one slot of Redis Cluster.
@@ -319,6 +330,6 @@ def require_hash_tag(namespace: Namespace) -> None:
         raise InvalidFormat(
             "ns",
             value=namespace.name,
-            hint="On Redis Cluster all keys of a queue must lie in one slot: "
-            f"give a namespace with a hash tag, as in ns='{{{namespace.name}}}'.",
+            hint="On Redis Cluster all keys of a queue must be in one slot. Use a namespace with a "
+            f"hash tag, as in ns='{{{namespace.name}}}'.",
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from rsmq.errors import InvalidFormat, InvalidValue, MessageTooLong, show
+from rsmq.errors import InvalidFormat, InvalidValue, MessageTooLong
 from rsmq.wire.names import encode_name, is_encodable
 
 DEFAULT_VT = 30
@@ -48,8 +48,7 @@ def check_seconds(item: str, value: object) -> int:
             0,
             MAX_SECONDS,
             value=value,
-            hint=f"{item} of a queue is a whole number of seconds from 0 to {MAX_SECONDS}; got "
-            f"{show(value)}. Fractions are possible in a call, not in a queue's attributes.",
+            hint=f"The {item} of a queue is a whole number of seconds; a call may have fractions.",
         )
     return int(number)
 
@@ -68,7 +67,7 @@ def check_duration(item: str, value: object, low: float = 0, high: float = MAX_S
             low,
             high,
             value=value,
-            hint=f"{item} is a number of seconds from {low} to {high}; got {show(value)}.",
+            hint="Pass a number of seconds.",
         )
     return float(number)
 
@@ -99,8 +98,7 @@ def check_maxsize(value: object) -> int:
             MIN_MAXSIZE,
             MAX_MAXSIZE,
             value=value,
-            hint=f"maxsize is a whole number from {MIN_MAXSIZE} to {MAX_MAXSIZE}, "
-            f"or -1 for unlimited; got {show(value)}.",
+            hint="Pass a whole number in this range, or -1 for unlimited.",
         )
     return int(number)
 
@@ -131,7 +129,7 @@ def check_whole_number(item: str, value: object, low: int, high: int) -> int:
             low,
             high,
             value=value,
-            hint=f"{item} is a whole number from {low} to {high}; got {show(value)}.",
+            hint="Pass a whole number.",
         )
     return int(number)
 
@@ -149,8 +147,8 @@ def check_body_size(size: int) -> None:
     if size > MAX_BODY_BYTES:
         raise MessageTooLong(
             value=size,
-            hint=f"Redis takes bodies of at most {MAX_BODY_BYTES} bytes; got {size}. Store the "
-            "data elsewhere, and send where it is.",
+            summary=f"Message too long: {size} bytes, Redis accepts at most {MAX_BODY_BYTES}",
+            hint="Store the data elsewhere, and send its location.",
         )
 
 
@@ -165,7 +163,7 @@ def check_dedup_id(value: object) -> bytes:
         raise InvalidFormat(
             "dedup_id",
             value=value,
-            hint=f"A dedup_id is a str of 1 to {MAX_DEDUP_ID} characters; got {show(value)}.",
+            hint=f"A dedup_id is a str of 1 to {MAX_DEDUP_ID} characters.",
         )
     return encode_name(value)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 #: The hint of errors about names that have a lone surrogate.
-NOT_ENCODABLE = "It holds a lone surrogate, which UTF-8 can't carry."
+NOT_ENCODABLE = "It contains a lone surrogate, which UTF-8 can't encode."
 
 
 def encode_name(name: str) -> bytes:

@@ -17,7 +17,7 @@ from rsmq.errors import (
     show,
     show_all,
 )
-from rsmq.wire.keys import is_hash_of
+from rsmq.wire.keys import is_hash_of, namespace_of_hash
 
 QUEUE_NOT_FOUND = "QUEUENOTFOUND"
 MESSAGE_TOO_LONG = "MESSAGETOOLONG"
@@ -44,7 +44,8 @@ def parse_refusal(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
 
 
 def _queue_not_found(hash: str, queues: tuple[str, ...]) -> RSMQError:
-    return QueueNotFound(next((q for q in queues if is_hash_of(hash, q)), queues[0]))
+    qname = next((q for q in queues if is_hash_of(hash, q)), queues[0])
+    return QueueNotFound(qname, namespace_of_hash(hash, qname))
 
 
 def _batch_acknowledged(detail: str, _: tuple[str, ...]) -> RSMQError:
@@ -57,9 +58,9 @@ def _message_too_long(detail: str, queues: tuple[str, ...]) -> RSMQError:
     size, limit = detail.split(" ")
     return MessageTooLong(
         value=int(size),
-        hint=f"The body has {size} units (UTF-16 code units of text, bytes of bytes), "
-        f"the maxsize of queue {show_all(queues)} is {limit}. Send less, or raise maxsize with "
-        "set_queue_attributes (-1 is unlimited).",
+        summary=f"Message too long: {size}, but the maxsize of queue {show_all(queues)} is {limit}",
+        hint="Send less, or raise maxsize with set_queue_attributes (-1 is unlimited). It counts "
+        "UTF-16 code units of text, and bytes of bytes.",
     )
 
 
@@ -67,8 +68,8 @@ def _dead_letter_cycle(target: str, queues: tuple[str, ...]) -> RSMQError:
     return InvalidFormat(
         "dead_letter_queue",
         value=target,
-        hint=f"Queue {show(target)} has {show(queues[0])} as its dead-letter queue: messages "
-        "would go to and fro and never be delivered. Remove that policy, or name another.",
+        hint=f"Queue {show(target)} has {show(queues[0])} as its dead-letter queue, so messages "
+        "would circulate and never be delivered. Remove that policy, or use another queue.",
     )
 
 
@@ -79,8 +80,8 @@ def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
         0,
         9999999,
         value=stored,
-        hint=f"Queue {show_all(queues)} has the {item} {show(stored)} stored, which is no number; "
-        f"another client wrote it. set_queue_attributes(qname, {item}=...) repairs it.",
+        hint=f"Another client stored this {item} in queue {show_all(queues)}. "
+        f"set_queue_attributes(qname, {item}=...) repairs it.",
     )
 
 

@@ -105,9 +105,7 @@ class Delivery(Message):
             InvalidFormat: it is not an exception.
         """
         if not isinstance(error, BaseException):
-            raise InvalidFormat(
-                "error", value=show(error), hint=f"It is an exception; got {show(error)}."
-            )
+            raise InvalidFormat("error", value=show(error), hint="It is an exception.")
         self._lease.error = error
 
 

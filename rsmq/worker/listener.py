@@ -58,22 +58,20 @@ class Handlers:
                 its type has a handler already; or plain and async functions are mixed in one queue.
         """
         if not callable(handler):
-            raise InvalidFormat(
-                "handler", value=show(handler), hint=f"It is a function; got {show(handler)}."
-            )
+            raise InvalidFormat("handler", value=show(handler), hint="It is a function.")
         self.refuse_registered([kind])
         if _is_generator(handler):
             raise InvalidFormat(
                 "handler",
                 value=show(handler),
-                hint=f"{show(handler)} has a yield: calling it would run nothing of it.",
+                hint="It has a yield, so a call would not run it.",
             )
         is_async = _is_async(handler)
         if self.by_type and is_async != self.is_async:
             raise InvalidFormat(
                 "handler",
                 value=show(handler),
-                hint="The handlers of a queue are all plain functions or all async ones.",
+                hint="The handlers of a queue are all plain functions or all async functions.",
             )
         self.by_type[kind] = (handler, _takes_message(handler))
         self.is_async = is_async
@@ -87,9 +85,7 @@ class Handlers:
         """
         for kind in types:
             if kind in self.by_type:
-                raise InvalidFormat(
-                    "handler", value=kind, hint=f"There is a handler for {show(kind)} already."
-                )
+                raise InvalidFormat("handler", value=kind, hint="This type already has a handler.")
 
     def find(self, body: Any) -> tuple[Handler, bool, Any]:
         """
@@ -144,7 +140,7 @@ def _takes_message(handler: Handler) -> bool:
                 "handler",
                 value=show(handler),
                 hint="A handler takes the body, or the body and the message: handle(body) or "
-                f"handle(body, message); {show(handler)} takes {signature}.",
+                f"handle(body, message). This one takes {signature}.",
             ) from None
         return False
     second = signature.parameters[list(bound.arguments)[-1]]
@@ -216,8 +212,8 @@ def make_listener(
         raise InvalidFormat(
             "drop",
             value=drop,
-            hint=f"Messages of {show(queue)} go to {show(dead_letter_queue)}, or are dropped: say "
-            "one of them.",
+            hint=f"Failed messages of {show(queue)} go to {show(dead_letter_queue)} or are "
+            "dropped: pass one of them.",
         )
     if max_retries is None:
         retries = DEFAULT_MAX_RETRIES if has_target else None
@@ -227,8 +223,8 @@ def make_listener(
             raise InvalidFormat(
                 "max_retries",
                 value=max_retries,
-                hint=f"What becomes of a message of {show(queue)} after {max_retries} retries? "
-                "Name a dead_letter_queue, or say drop=True.",
+                hint=f"For messages of {show(queue)} that still fail, pass a dead_letter_queue, or "
+                "drop=True.",
             )
     for item, name in (("dead_letter_queue", dead_letter_queue), ("unroutable", unroutable)):
         if name is not None and name == queue:
@@ -236,9 +232,7 @@ def make_listener(
     if batch is not None:
         batch = check_whole_number("batch", batch, 1, MAX_BATCH)
         if handlers.route is not None:
-            raise InvalidFormat(
-                "batch", value=batch, hint="Messages that are routed by type come one by one."
-            )
+            raise InvalidFormat("batch", value=batch, hint="A router takes messages one by one.")
     if concurrency is not None:
         concurrency = check_whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
     return Listener(
@@ -277,7 +271,7 @@ def check_vt(vt: object) -> float:
             MAX_SECONDS,
             value=vt,
             hint="A worker's messages must be hidden for a while, and are for longer while their "
-            f"handlers run; got {show(vt)}. Say vt= of the listener.",
+            "handlers run. Pass vt= to the listener.",
         )
     return seconds
 
@@ -292,6 +286,6 @@ def _check_exceptions(
             raise InvalidFormat(
                 "no_retry",
                 value=show(kind),
-                hint=f"It is a class of exceptions, or several; got {show(kind)}.",
+                hint="It is a class of exceptions, or several.",
             )
     return types

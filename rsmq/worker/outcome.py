@@ -42,7 +42,7 @@ class Retry(Exception):
             InvalidValue: after is out of range, or not a number.
         """
         if isinstance(reason, int | float):
-            raise InvalidFormat("reason", value=reason, hint=f"Say Retry(after={reason}).")
+            raise InvalidFormat("reason", value=reason, hint=f"Use Retry(after={reason}).")
         super().__init__(reason)
         self.after = None if after is None else check_duration("after", after)
 
@@ -166,7 +166,9 @@ def decide(  # noqa: PLR0911 - a table, line by line
         return DeadLettered(policy.unroutable, error_text(error))
     if isinstance(error, DeadLetter):
         return _dead_letter_or_drop(f"given up by its handler{_reason(error)}", attempt, policy)
-    if isinstance(error, BodyNotDecodable | Unroutable | TookItsProcessDown):
+    if isinstance(error, BodyNotDecodable):
+        return _dead_letter_or_drop(error.summary, attempt, policy)
+    if isinstance(error, Unroutable | TookItsProcessDown):
         return _dead_letter_or_drop(error_text(error), attempt, policy)
     summary = f"{type(error).__name__} on attempt {attempt}"
     is_requested = isinstance(error, Retry)
@@ -254,7 +256,7 @@ def exponential(
     """
     low, high = check_duration("first", first), check_duration("cap", cap)
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 1000:  # noqa: PLR2004 - as the rule says
-        raise InvalidValue("factor", 1, 1000, value=factor, hint=f"Got {show(factor)}.")
+        raise InvalidValue("factor", 1, 1000, value=factor)
 
     def backoff(attempt: int) -> float:
         pause = exponential_seconds(attempt, low, high, factor=float(factor))
@@ -282,5 +284,5 @@ def parse_backoff(value: object) -> Backoff:
         "backoff",
         value=show(value),
         hint="A back-off is exponential(...), fixed(seconds), seconds, a list of seconds by "
-        f"attempt, or a function of the attempt; got {show(value)}.",
+        "attempt, or a function of the attempt.",
     )

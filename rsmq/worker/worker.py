@@ -22,7 +22,8 @@ from redis.exceptions import RedisError
 
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
-from rsmq.errors import InvalidFormat, RSMQError, show
+from rsmq.errors import InvalidFormat, QueueNotFound, RSMQError, show, show_type
+from rsmq.model import QueueAttributes
 from rsmq.operations.worker import Identity, list_in_flight, unregister_worker
 from rsmq.transport.process_identity import describe_process
 from rsmq.wire.limits import check_duration, check_whole_number
@@ -114,9 +115,9 @@ class Worker:
         if not isinstance(rsmq, RSMQ):
             raise InvalidFormat(
                 "client",
-                value=type(rsmq).__name__,
-                hint=f"A worker takes an RSMQ, not {type(rsmq).__name__}: async handlers run on an "
-                "event loop all the same.",
+                value=show_type(rsmq),
+                hint="Pass an RSMQ, as in Worker(RSMQ.from_url('redis://127.0.0.1:6379/0')). It "
+                "also runs async handlers.",
             )
         self.rsmq = rsmq
         self.name = name
@@ -158,8 +159,8 @@ class Worker:
             raise InvalidFormat(
                 "middleware",
                 value=show(middleware),
-                hint="It is an object of a subclass of Middleware, made with brackets: "
-                f"middleware=[Counting()]; got {show(middleware)}.",
+                hint="It is an object of a subclass of Middleware, created with parentheses: "
+                "middleware=[Counting()].",
             )
         self._refuse_while_running()
         self._middleware.append(middleware)
@@ -306,7 +307,7 @@ class Worker:
                 "by",
                 value=show(by),
                 hint="It is event_payload, json_field(name), or a function of the body that "
-                f"returns (type, payload); got {show(by)}.",
+                "returns (type, payload).",
             )
         self._check_queue(queue)
         handlers = Handlers(by)
@@ -342,14 +343,14 @@ class Worker:
             raise InvalidFormat(
                 "queue",
                 value=show(queue),
-                hint='Name the queue: @worker.listener("orders"), with brackets.',
+                hint="Pass the name of the queue: @worker.listener('orders').",
             )
         self.rsmq.namespace.queue(queue)  # type: ignore[arg-type]
 
     def _refuse_while_running(self) -> None:
         if self._worker_loop is not None and not self._worker_loop.finished.is_set():
             raise InvalidFormat(
-                "worker", value=self.name, hint="It runs already: stop it before it is changed."
+                "worker", value=self.name, hint="It is running: stop it before you change it."
             )
 
     def _add_listener(self, new: Listener) -> None:
@@ -360,8 +361,8 @@ class Worker:
             raise InvalidFormat(
                 "queue",
                 value=new.queue,
-                hint=f"Queue {show(new.queue)} has a listener already; router() calls several "
-                "functions, by the type of the message.",
+                hint="This queue already has a listener. router() calls several functions, by the "
+                "type of the message.",
             )
         self._listeners[new.queue] = new
 
@@ -398,8 +399,8 @@ class Worker:
         ):
             raise InvalidFormat(
                 "worker",
-                hint="It has nothing to call: decorate a function with worker.listener(queue), or "
-                "one of a router with router.on(type).",
+                hint="It has no handlers: decorate a function with worker.listener(queue), or with "
+                "router.on(type).",
             )
         self._check()
         self._is_starting, self._requested_grace = True, None
@@ -497,13 +498,20 @@ class Worker:
             worker_loop.stop(0)
             worker_loop.finished.wait(_AT_EXIT_SECONDS)
 
+    def _require_queue(self, name: str) -> QueueAttributes:
+        try:
+            return self.rsmq.get_queue_attributes(name)
+        except QueueNotFound as error:
+            error.hint = f"{error.hint}, or pass create=True to the listener"
+            raise
+
     def _make_lane(self, each: Listener) -> Lane:
         if each.create:
             for name in (each.queue, *each.target_queues):
                 self.rsmq.create_queue(name, exist_ok=True)
-        attributes = self.rsmq.get_queue_attributes(each.queue)
+        attributes = self._require_queue(each.queue)
         for name in each.target_queues:
-            self.rsmq.get_queue_attributes(name)
+            self._require_queue(name)
         lane = Lane(
             each,
             self.rsmq.namespace.queue(each.queue),

@@ -132,7 +132,7 @@ def test_messages_are_deleted_by_their_ids(cli, raw, ns, rsmq, q):
     assert cli("rm", q, ids[2], "--json") == (
         0, json.dumps({"deleted": [ids[2]], "missing": []}).encode() + b"\n", "",
     )  # fmt: skip
-    assert cli("delete", q, "short").error.startswith("Invalid id format.")
+    assert cli("delete", q, "short").error.startswith("Invalid id format: 'short'. ")
     assert cli("delete", "none", ids[0]).code == 1
 
 

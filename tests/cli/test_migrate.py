@@ -59,7 +59,7 @@ def test_dry_run_changes_nothing_and_needs_neither_copy_nor_move(cli, raw, ns, w
         (("--from", "rfq", "--to", "q", "--move"), "--to is for one queue: name it, as in rfq:N"),
         (("--from", "rfq:t", "--copy", "--in-flight"), "--in-flight is for --move: "),
         (("--from", "rfq:t", "--move", "--finish"), "--finish is for --copy."),
-        (("--from", "rfq:a b", "--copy"), "Invalid qname format. "),
+        (("--from", "rfq:a b", "--copy"), "Invalid qname format: 'a b'. "),
     ],
 )
 def test_wrong_usage_is_one_line(cli, arguments, error_start):
@@ -93,7 +93,7 @@ def test_migrate_all_queues_reports_those_that_fail(cli, raw, ns, rsmq):
 
     assert result.code == 1
     assert "rsmq:good -> good: no messages" in result.lines
-    assert result.lines[-1].startswith("rsmq:odd name: Invalid qname format. ")
+    assert result.lines[-1].startswith("rsmq:odd name: Invalid qname format: 'odd name'. ")
     assert rsmq.list_queues() == ["good"]
     raw.unlink(*raw.keys(f"{old}:*"))
 

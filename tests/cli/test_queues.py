@@ -18,7 +18,7 @@ def test_existing_queue_is_an_error_without_exist_ok(cli, raw, ns):
     result = cli("create", "q")
 
     assert (result.code, result.out) == (3, "")
-    assert result.error.startswith("Queue exists. Queue 'q' keeps its attributes: --exist-ok ")
+    assert result.error.startswith(f"Queue exists: 'q' (namespace {ns!r}). Use --exist-ok ")
     assert cli("create", "q", "--exist-ok").out == "q: exists\n"
     assert cli("create", "q", "--exist-ok", "--json").json == {"queue": "q", "created": False}
     assert raw.hget(f"{ns}:q:Q", "vt") == b"60"
@@ -48,7 +48,7 @@ def test_names_that_node_refuses_need_an_option(cli, raw, ns):
     result = cli("create", "a.b")
 
     assert result.code == 2
-    assert "--any-names reaches" in result.error
+    assert "Pass --any-names" in result.error
     assert cli("--any-names", "create", "a.b").code == 0
     assert cli("create", "c\nd", "--any-names").out == '"c\\nd": created\n'
     assert raw.smembers(f"{ns}:QUEUES") == {b"a.b", b"c\nd"}
@@ -103,7 +103,7 @@ def test_stats_report_a_listed_queue_that_is_missing(cli, raw, ns, rsmq):
 
     assert (result.code, len(result.lines)) == (1, 2)
     assert result.stderr == (
-        "ghost: left out. It is listed, and there is no such queue; rsmq doctor tells more.\n"
+        "ghost: left out. It is listed, but there is no such queue; rsmq doctor reports more.\n"
     )
     assert cli("stats", "ghost").code == 3
 
@@ -196,7 +196,7 @@ def test_unreadable_queue_that_is_named_is_an_error(cli, unreadable_queues):
 
     assert result.code == 5
     assert "user_script" not in result.error
-    assert "holds another type than RSMQ's" in result.error
+    assert "has another type" in result.error
     assert cli("top", "--once", "vt").code == 2
 
 

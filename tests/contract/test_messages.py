@@ -110,7 +110,7 @@ def test_maxsize_counts_utf16_units_as_node_does(env, queue, body, fits):
         with refused(MessageTooLong, "Message too long") as caught:
             env.rsmq.send_message(queue, body)
         assert caught.error.value in (1025, 1026)
-        assert "1024" in caught.error.hint
+        assert "1024" in str(caught.error)
         assert env.state() == before
 
 
@@ -170,7 +170,7 @@ def test_a_body_that_the_codec_cannot_encode_is_refused(env, queue, body, codec)
     with refused(MessageNotString, "Message must be a string") as caught:
         env.rsmq.send_message(queue, body, codec=codec)
 
-    assert type(body).__name__ in caught.error.hint
+    assert type(body).__name__ in str(caught.error)
     assert env.state() == before
 
 
@@ -183,7 +183,7 @@ def test_a_number_of_a_call_out_of_range_is_refused(env, queue, value):
 
     with refused(InvalidValue, "delay must be between 0 and 9999999") as caught:
         env.rsmq.send_message(queue, "m", delay=value)
-    assert repr(value) in caught.error.hint
+    assert repr(value) in str(caught.error)
     with refused(InvalidValue, "vt must be between 0 and 9999999"):
         env.rsmq.receive_message(queue, vt=value)
     with refused(InvalidValue, "vt must be between 0 and 9999999"):
@@ -197,7 +197,7 @@ def test_an_attribute_out_of_range_is_refused(env, item, value):
     with refused(InvalidValue, f"{item} must be between 0 and 9999999") as caught:
         env.rsmq.create_queue("q", **{item: value})
 
-    assert repr(value) in caught.error.hint
+    assert repr(value) in str(caught.error)
     assert env.state() == {}
 
 
@@ -462,7 +462,7 @@ def test_only_a_received_message_is_a_receipt(env, queue):
         env.rsmq.delete_message(b"q", id)
     with refused(MissingParameter, "No qname supplied") as caught:
         env.rsmq.delete_message(None)
-    assert "returns when no message is due" in caught.error.hint
+    assert "returns None if no message is due" in str(caught.error)
     with refused(InvalidValue, "vt must be between 0 and 9999999"):
         env.rsmq.change_message_visibility(message)
     assert env.state() == before

@@ -67,7 +67,7 @@ def test_a_full_server_refuses_sends_and_can_be_drained(full, open_client):
         while True:
             rsmq.send_message("q", body)
             sent += 1
-    assert "Receiving and deleting still work" in caught.value.__notes__[0]
+    assert "Receiving and deleting still work" in str(caught.value)
     shrink(full)
     for call in (
         lambda: rsmq.send_message("q", body),
@@ -420,13 +420,21 @@ def test_replies_after_which_nothing_ran_are_retried(scripted_server, open_clien
 
 
 @pytest.mark.parametrize(
-    ("reply", "kind", "note"),
+    ("reply", "kind", "advice"),
     [
         (b"-ERR unknown\r\n", redis_errors.ResponseError, None),
         (b"-WRONGTYPE Operation against a key\r\n", redis_errors.ResponseError, "another type"),
         (b"-OOM command not allowed\r\n", redis_errors.OutOfMemoryError, "maxmemory"),
-        (b"-NOPERM this user has no permissions\r\n", redis_errors.NoPermissionError, "README"),
-        (b"-NOAUTH Authentication required.\r\n", redis_errors.AuthenticationError, None),
+        (
+            b"-NOPERM this user has no permissions\r\n",
+            redis_errors.NoPermissionError,
+            "commands that a producer, a consumer and an administrator need",
+        ),
+        (
+            b"-NOAUTH Authentication required.\r\n",
+            redis_errors.AuthenticationError,
+            "password is need",
+        ),
         (b"-MISCONF Redis is configured to save\r\n", redis_errors.ResponseError, "disk"),
         (b"-NOREPLICAS Not enough good replicas\r\n", redis_errors.ResponseError, "replicas"),
         (
@@ -445,13 +453,17 @@ def test_replies_after_which_nothing_ran_are_retried(scripted_server, open_clien
         (b"-NOPROTO unsupported protocol version\r\n", redis_errors.ResponseError, None),
         (b"-UNKILLABLE Sorry\r\n", redis_errors.ResponseError, None),
         (b"-UNBLOCKED client unblocked\r\n", redis_errors.ResponseError, None),
-        (b"-WRONGPASS invalid username-password\r\n", redis_errors.AuthenticationError, None),
+        (
+            b"-WRONGPASS invalid username-password\r\n",
+            redis_errors.AuthenticationError,
+            "Check the",
+        ),
         (b"-NOTBUSY No scripts in execution\r\n", redis_errors.ResponseError, None),
         (b"-QUEUENOTFOUND rsmq:q:Q\r\n", QueueNotFound, "create_queue"),
     ],
 )
 def test_other_error_replies_are_raised_immediately(
-    scripted_server, open_client, reply, kind, note
+    scripted_server, open_client, reply, kind, advice
 ):
     again = 2 if b"NOSCRIPT" in reply else 1
     server = scripted_server(*[reply] * 4)
@@ -460,8 +472,8 @@ def test_other_error_replies_are_raised_immediately(
         open_client(server.url).send_message("q", "m")
 
     assert server.asked == again
-    notes = getattr(caught.value, "__notes__", [])
-    assert [note in text for text in notes] == ([True] if note else [])
+    assert not hasattr(caught.value, "__notes__")
+    assert (advice or "") in str(caught.value)
 
 
 def test_a_client_reconnects_after_its_server_was_demoted(server, open_client):
@@ -518,7 +530,7 @@ def test_a_plain_client_on_a_cluster_without_a_hash_tag(cluster_server, open_cli
     with pytest.raises(redis_errors.ClusterCrossSlotError) as caught:
         open_client(cluster_server.url, ns="untagged").create_queue("q")
 
-    assert "ns='{rsmq}'" in caught.value.__notes__[0]
+    assert "ns='{rsmq}'" in str(caught.value)
     tagged = open_client(cluster_server.url, ns="{tagged}")
     tagged.create_queue("q", exist_ok=True)
     assert tagged.send_message("q", "m")
@@ -544,7 +556,7 @@ def test_a_user_has_no_more_rights_than_its_rules(server, open_client):
     ):
         with pytest.raises(redis_errors.ResponseError) as caught:
             call()
-        assert "README" in caught.value.__notes__[0]
+        assert "commands that a producer, a consumer and an administrator need" in str(caught.value)
 
 
 def test_a_body_too_large_for_redis_is_refused_before_it_is_sent(server, open_client, raw, ns):
@@ -562,7 +574,7 @@ def test_a_body_too_large_for_redis_is_refused_before_it_is_sent(server, open_cl
         with pytest.raises(MessageTooLong) as caught:
             send()
         assert caught.value.value == size
-        assert "536870912 bytes" in caught.value.hint
+        assert "at most 536870912" in str(caught.value)
     assert raw.zcard(f"{ns}:q") == 0
     assert rsmq.send_message("q", b"small")
 

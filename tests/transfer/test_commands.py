@@ -72,7 +72,7 @@ def test_json_report_of_an_export(cli, rsmq, source, tmp_path):
     assert list(completed.json["left_out"]) == ["odd name"]
     completed = cli("export", "-o", tmp_path / "f")
     assert completed.lines[0] == "q: 2 messages; 1 ids without a body are left out"
-    assert completed.lines[1].startswith("odd name: left out. Invalid qname format. ")
+    assert completed.lines[1].startswith("odd name: left out. Invalid qname format: 'odd name'. ")
     assert "--any-names" in completed.lines[1]
 
 
@@ -143,7 +143,7 @@ def test_errors_are_one_line(cli, rsmq, tmp_path):
     path = tmp_path / "f"
     missing = cli("export", "q", "nothing", "-o", path)
     assert (missing.code, path.exists()) == (3, False)
-    assert missing.error.startswith("Queue not found. There is no queue 'nothing'")
+    assert missing.error.startswith("Queue not found: 'nothing' (namespace ")
 
     no_folder = cli("export", "-o", tmp_path / "no" / "f")
     assert no_folder.code == 2

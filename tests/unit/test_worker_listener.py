@@ -129,7 +129,7 @@ def test_a_function_with_wrong_parameters_is_refused(worker, function):
 
     assert refusal.error.hint.startswith(
         "A handler takes the body, or the body and the message: handle(body) or "
-        "handle(body, message); "
+        "handle(body, message). This one takes "
     )
     assert worker.queues == []
 
@@ -139,7 +139,7 @@ def test_a_handler_that_is_not_a_function_is_refused(worker, function):
     with refused(InvalidFormat, "Invalid handler format") as refusal:
         worker.listener("orders")(function)
 
-    assert refusal.error.hint == f"It is a function; got {function!r}."
+    assert str(refusal.error) == f"Invalid handler format: {function!r}. It is a function"
 
 
 def test_a_generator_function_is_refused_because_calling_it_does_nothing(worker):
@@ -234,36 +234,23 @@ def test_the_other_queues_of_a_listener_are_named_once(worker):
 
 # Refused options: the error has the value, the rule, and a hint.
 
-INTEGER_HINT = "{0} is a whole number from {1} to {2}; got {3!r}."
-VT_HINT = (
-    "A worker's messages must be hidden for a while, and are for longer while their handlers run; "
-    "got {!r}. Say vt= of the listener."
+TOO_SHORT = (
+    "A worker's messages must be hidden for a while, and are for longer while their handlers "
 )
 NUMBERS = [
-    *(("vt", value, 0.1, VT_HINT.format(value)) for value in (0, 0.0994, 0.05)),
+    *(("vt", value, 0.1, TOO_SHORT) for value in (0, 0.0994, 0.05)),
     *(
-        ("vt", value, 0, f"vt is a number of seconds from 0 to 9999999; got {value!r}.")
+        ("vt", value, 0, "Pass a number of seconds.")
         for value in (-1, "30", True, math.nan, math.inf, 10**7)
     ),
+    *(("batch", value, 1, "Pass a whole number.") for value in (0, -1, 10_001, 1.5, "5", True)),
+    *(("concurrency", value, 1, "Pass a whole number.") for value in (0, 10_001, 1.5, True)),
     *(
-        ("batch", value, 1, INTEGER_HINT.format("batch", 1, 10_000, value))
-        for value in (0, -1, 10_001, 1.5, "5", True)
-    ),
-    *(
-        ("concurrency", value, 1, INTEGER_HINT.format("concurrency", 1, 10_000, value))
-        for value in (0, 10_001, 1.5, True)
-    ),
-    *(
-        ("priority", value, -(10**6), INTEGER_HINT.format("priority", -(10**6), 10**6, value))
+        ("priority", value, -(10**6), "Pass a whole number.")
         for value in (1.5, "high", None, 10**7)
     ),
     *(
-        (
-            "max_runtime",
-            value,
-            0.001,
-            f"max_runtime is a number of seconds from 0.001 to 9999999; got {value!r}.",
-        )
+        ("max_runtime", value, 0.001, "Pass a number of seconds.")
         for value in (0, -1, None, "60", math.inf)
     ),
 ]
@@ -276,7 +263,7 @@ def test_a_number_out_of_range_is_refused(worker, item, value, low, hint):
     with refused(InvalidValue, f"{item} must be between {low} and {high}") as refusal:
         worker.listener("orders", **{item: value})(handle)
     assert refusal.error.value is value
-    assert refusal.error.hint == hint
+    assert f"must be between {low} and {high}, not {value!r}. {hint[:-1]}" in str(refusal.error)
     assert worker.queues == []
 
 
@@ -294,8 +281,7 @@ def test_a_limit_without_dead_letter_queue_or_drop_is_refused(worker):
 
     assert refusal.error.value == 3
     assert refusal.error.hint == (
-        "What becomes of a message of 'orders' after 3 retries? Name a dead_letter_queue, or say "
-        "drop=True."
+        "For messages of 'orders' that still fail, pass a dead_letter_queue, or drop=True."
     )
 
 
@@ -312,7 +298,7 @@ def test_an_invalid_codec_is_refused(worker):
     with refused(InvalidFormat, "Invalid codec format") as refusal:
         worker.listener("orders", codec="json")(handle)
 
-    assert refusal.error.hint.endswith("got 'json'.")
+    assert str(refusal.error).startswith("Invalid codec format: 'json'. A codec is TEXT")
 
 
 @pytest.mark.parametrize("value", [5, ValueError("v"), "ValueError", [ValueError, 5], [int]])
@@ -320,7 +306,7 @@ def test_an_invalid_no_retry_is_refused(worker, value):
     with refused(InvalidFormat, "Invalid no_retry format") as refusal:
         worker.listener("orders", no_retry=value)(handle)
 
-    assert refusal.error.hint.startswith("It is a class of exceptions, or several; got ")
+    assert refusal.error.hint.startswith("It is a class of exceptions, or several.")
 
 
 @pytest.mark.parametrize("queue", [None, ""])
@@ -345,8 +331,8 @@ def test_a_queue_has_one_listener(worker):
         worker.listener("orders")(handle)
     assert refusal.error.value == "orders"
     assert refusal.error.hint == (
-        "Queue 'orders' has a listener already; router() calls several functions, by the type of "
-        "the message."
+        "This queue already has a listener. router() calls several functions, by the type of the "
+        "message."
     )
 
 
@@ -357,7 +343,7 @@ def test_a_route_that_is_not_a_function_is_refused(worker, by):
 
     assert refusal.error.hint == (
         "It is event_payload, json_field(name), or a function of the body that returns (type, "
-        f"payload); got {by!r}."
+        "payload)."
     )
 
 
@@ -401,7 +387,7 @@ def test_a_worker_refuses_other_clients(rsmq):
     with refused(InvalidFormat, "Invalid client format") as refusal:
         Worker("redis://127.0.0.1:6379/0")
 
-    assert refusal.error.hint.startswith("A worker takes an RSMQ, not str")
+    assert str(refusal.error).startswith("Invalid client format: str object. Pass an RSMQ, as in")
 
 
 @pytest.mark.parametrize("name", ["a b", "a:b", "x" * 161, 5])
@@ -437,7 +423,7 @@ def test_a_worker_without_a_listener_does_not_start(worker):
     with refused(InvalidFormat, "Invalid worker format") as refusal:
         worker.start()
 
-    assert refusal.error.hint.startswith("It has nothing to call: decorate a function")
+    assert refusal.error.hint.startswith("It has no handlers: decorate a function")
 
 
 def test_a_router_without_a_handler_does_not_start(worker, rsmq):

@@ -27,7 +27,7 @@ from rsmq.worker.outcome import (
 from tests.expect import refused
 
 UNDECODABLE = BodyNotDecodable("q", "id", b"\xff")
-UNDECODABLE_TEXT = "The body of message id in queue q is not decodable"
+UNDECODABLE_TEXT = "The codec can't decode the body of message id in queue 'q'"
 
 
 class OfTheProgram(ValueError):
@@ -343,7 +343,7 @@ def test_fixed_refuses_invalid_seconds(value):
         fixed(value)
 
     assert refusal.error.value is value
-    assert refusal.error.hint.startswith("seconds is a number of seconds from 0 to 9999999; got ")
+    assert refusal.error.hint == "Pass a number of seconds."
 
 
 @pytest.mark.parametrize("value", [*INVALID_SECONDS, None])
@@ -370,7 +370,7 @@ def test_an_invalid_back_off_is_refused_with_a_hint(value):
 
     assert refusal.error.hint.startswith(
         "A back-off is exponential(...), fixed(seconds), seconds, a list of seconds by attempt, or "
-        "a function of the attempt; got "
+        "a function of the attempt."
     )
 
 

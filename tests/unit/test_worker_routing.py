@@ -108,7 +108,7 @@ def test_handlers_of_one_queue_are_all_plain_or_all_async():
         make_handlers(created=lambda payload: None, changed=later)
 
     assert refusal.error.hint == (
-        "The handlers of a queue are all plain functions or all async ones."
+        "The handlers of a queue are all plain functions or all async functions."
     )
 
 
@@ -118,4 +118,4 @@ def test_a_type_has_one_handler():
     with refused(InvalidFormat, "Invalid handler format") as refusal:
         handlers.add("created", lambda payload: None)
     assert refusal.error.value == "created"
-    assert refusal.error.hint == "There is a handler for 'created' already."
+    assert refusal.error.hint == "This type already has a handler."

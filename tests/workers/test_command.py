@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -321,7 +322,7 @@ def test_address_without_worker_is_reported(program):
         f"{module}:": "MODULE:NAME",
         f"{module}:nothing": "nothing",
         f"{module}:number": "int",
-        f"{module}:empty": "It has nothing to call",
+        f"{module}:empty": "It has no handlers",
     }
     for address, part in expected_parts.items():
         code, out, errors = program.run(address)
@@ -344,11 +345,21 @@ def test_missing_dependency_of_module_is_raised_unchanged(program):
     assert errors.splitlines()[-1] == "ModuleNotFoundError: No module named 'no_such_dependency'"
 
 
-def test_a_server_that_does_not_answer_ends_the_program_with_one_line(program):
-    program.write_app(url=f"redis://127.0.0.1:{free_port()}/0")
+def test_a_server_that_does_not_answer_is_a_warning_and_then_ends_the_program(program):
+    port = free_port()
+    program.write_app(url=f"redis://127.0.0.1:{port}/0")
     code, _, errors = program.run(f"{program.module}:worker", seconds=50)
 
-    assert error_line(errors, 4, code).startswith("Redis: ")
+    *warning, last = errors.splitlines(keepends=True)
+    assert warning[0].endswith(
+        f"WARNING rsmq.transport: Error 111 connecting to 127.0.0.1:{port}. Connection refused.\n"
+    )
+    assert warning[1] == f"Is Redis running at 127.0.0.1:{port}?\n"
+    assert re.fullmatch(
+        r"The call is retried for \d more seconds \(retry_deadline\)\.\n", warning[2]
+    )
+    assert len(warning) == 3
+    assert error_line(last, 4, code).startswith(f"Redis: Error 111 connecting to 127.0.0.1:{port}.")
 
 
 @pytest.mark.parametrize(
@@ -387,7 +398,7 @@ def test_name_of_live_worker_is_reported(env, rsmq, program):
     wait_until(lambda: live_workers(rsmq))
     code, _, errors = program.run(f"{program.module}:worker")
 
-    assert "rsmq-worker: A worker named w is alive. It says of itself: host " in errors
+    assert "rsmq-worker: A worker named 'w' is running. It runs on host " in errors
     assert (code, len(errors.splitlines())) == (2, 2)
     assert "waits to see whether another one of its name is alive" in errors
     assert stop(first)[0] == 0
@@ -397,10 +408,10 @@ def test_missing_queue_is_reported(program):
     program.write_app()
     code, _, errors = program.run(f"{program.module}:worker")
 
-    assert error_line(errors, 3, code).startswith("Queue not found. There is no queue 'q'")
+    assert error_line(errors, 3, code).startswith("Queue not found: 'q' (namespace ")
 
 
 def test_pause_of_missing_queue_is_reported(env, program):
     code, _, errors = program.run("--pause", "none", "--url", env.url, "--ns", env.ns)
 
-    assert error_line(errors, 3, code).startswith("Queue not found.")
+    assert error_line(errors, 3, code).startswith("Queue not found: 'none' ")

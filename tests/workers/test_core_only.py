@@ -94,7 +94,7 @@ def test_worker_runs_with_the_core_only(python, tmp_path, server):
         assert (code, output.splitlines()[0], error) == (0, "q: paused", "")
         code, output, error = run(python, tmp_path, *command, "--resume", "none", *where)
         assert (code, output) == (3, "")
-        assert error.startswith("rsmq-worker: Queue not found. There is no queue 'none'")
+        assert error.startswith("rsmq-worker: Queue not found: 'none' (namespace 'core')")
 
 
 def test_rsmq_and_pipeline_name_the_missing_extra(python, tmp_path):

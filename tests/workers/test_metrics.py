@@ -310,7 +310,7 @@ def test_without_prometheus_client_the_extra_is_named():
         "try:\n"
         "    import rsmq.metrics\n"
         "except ImportError as error:\n"
-        "    print(type(error).__name__, error, error.hint, sep='|')\n"
+        "    print(type(error).__name__, error.text, error.hint, sep='|')\n"
         "import rsmq.worker, rsmq.cli.commands.worker\n"
     )
     completed = subprocess.run(

@@ -403,7 +403,7 @@ def test_undecodable_body_is_dead_lettered_at_once(env, rsmq, handler):
     assert called == [{"fine": 1}]
     (letter,) = rsmq.peek_messages("dead")
     assert (letter.id, letter.raw) == (id, b"{\xff")
-    assert letter.reason.text == f"The body of message {id} in queue q is not decodable"
+    assert letter.reason.text == f"The codec can't decode the body of message {id} in queue 'q'"
     assert letter.reason.exception.startswith("UnicodeDecodeError: ")
 
 

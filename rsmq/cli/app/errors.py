@@ -13,6 +13,7 @@ from redis import exceptions as redis_errors
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.errors import QueueExists, QueueNotFound, RSMQError, SourceNotFound
 from rsmq.printable import escape_unprintable
+from rsmq.transport.failure_texts import is_unauthenticated, remove_script_location
 from rsmq.transport.retry import code_of, is_limited_to_keys
 from rsmq.transport.url import redact
 
@@ -64,13 +65,6 @@ class ErrorReport:
         return escape_unprintable(line)
 
 
-#: The text that Redis adds to the error of a command if a script has called the command.
-_SCRIPT_LOCATION = re.compile(
-    r"\.? script: [0-9a-f]{40}, on @user_script:\s?\d+\.?"
-    r"|(ERR )?Error running script \(call to f_\w+\): |@user_script:\s?\d+:\s?-?"
-)
-
-
 #: Parameters of the methods of RSMQ, and the options of the command line for them.
 _OPTION_OF_PARAMETER = {"max_messages": "-n", "count": "-n", "destination": "--to"}
 _PARAMETERS = re.compile(
@@ -81,15 +75,14 @@ _PARAMETERS = re.compile(
 #: Terms in the hints of the library, and those of the command line that replace them.
 _COMMAND_LINE_TERMS = {
     "strict_names=False": "--any-names",
-    "create_queue makes it": "rsmq create makes it",
-    "list_queues shows what there is": "rsmq list shows what there is",
     "front=True": "--front",
     "set_queue_attributes(qname, vt=...) repairs": "rsmq attributes QUEUE --vt N repairs",
     "set_queue_attributes(qname, delay=...) repairs": "rsmq attributes QUEUE --delay N repairs",
     "with set_queue_attributes (-1 is unlimited)": "with rsmq attributes --maxsize (-1 is "
     "unlimited)",
     "as in destination='orders'": "as in --to orders",
-    "give a namespace with a hash tag, as in ns=": "give a namespace with a hash tag, as in --ns ",
+    "as in max_receives=3": "as in --max-receives 3",
+    "namespace with a hash tag, as in ns=": "namespace with a hash tag, as in --ns ",
 }
 
 
@@ -111,16 +104,15 @@ def describe_error(error: BaseException) -> ErrorReport | None:
 
 def _describe_library_error(error: RSMQError) -> ErrorReport:
     if isinstance(error, QueueNotFound):
-        hint = f"There is no queue {error.value!r}: rsmq create makes it, rsmq list shows what is."
-        return ErrorReport(Exit.QUEUE, error.code, str(error), hint)
+        hint = "rsmq create creates it; rsmq list shows all queues."
+        return ErrorReport(Exit.QUEUE, error.code, error.summary, hint)
     if isinstance(error, SourceNotFound):
-        return ErrorReport(Exit.QUEUE, error.code, str(error), error.hint)
+        return ErrorReport(Exit.QUEUE, error.code, error.summary, error.hint)
     if isinstance(error, QueueExists):
-        hint = f"Queue {error.value!r} keeps its attributes: --exist-ok is content with that, "
-        hint += "rsmq attributes changes them."
-        return ErrorReport(Exit.QUEUE, error.code, str(error), hint)
+        hint = "Use --exist-ok to keep it as it is, or change it with rsmq attributes."
+        return ErrorReport(Exit.QUEUE, error.code, error.summary, hint)
     text, hint = (
-        _PARAMETERS.sub(_replace_parameter, each) for each in (str(error), error.hint or "")
+        _PARAMETERS.sub(_replace_parameter, each) for each in (error.summary, error.hint or "")
     )
     return ErrorReport(Exit.USAGE, error.code, text, translate_hint(hint) or None)
 
@@ -133,36 +125,32 @@ def translate_hint(hint: str) -> str:
     """Return a hint of the library in the terms of the command line."""
     for term, replacement in _COMMAND_LINE_TERMS.items():
         hint = hint.replace(term, replacement)
-    return _SCRIPT_LOCATION.sub("", hint)
+    return hint
 
 
 def explain_unreadable(error: Exception) -> str | None:
     """Return why one queue can't be read; None if the error does not concern only that queue."""
     if isinstance(error, QueueNotFound):
-        return "It is listed, and there is no such queue; rsmq doctor tells more"
+        return "It is listed, but there is no such queue; rsmq doctor reports more"
     if isinstance(error, RSMQError) or is_limited_to_keys(error):
         report = describe_error(error)
-        return None if report is None else f"{report.text}; rsmq doctor tells more"
+        return None if report is None else f"{report.text}; rsmq doctor reports more"
     return None
 
 
 def _describe_redis_error(error: redis_errors.RedisError) -> ErrorReport:
     hint = " ".join(getattr(error, "__notes__", ())) or None
-    text = f"Redis: {_SCRIPT_LOCATION.sub('', str(error))}"
+    text = f"Redis: {remove_script_location(str(error))}"
     # redis-py derives some errors that Redis has answered from its ConnectionError.
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
-        if "HELLO must be called" in text or "Authentication required" in text:  # RESP3 or RESP2
+        if is_unauthenticated(error):
             text = "Redis: a password is needed"
-        return ErrorReport(
-            Exit.REFUSED, "AUTH", text, "User and password stand in the url, of --url, RSMQ_URL "
-            "or a profile."
-        )  # fmt: skip
+        hint = "The user and the password are in the URL: that of --url, RSMQ_URL or a profile."
+        return ErrorReport(Exit.REFUSED, "AUTH", text, hint)
     if isinstance(error, redis_errors.BusyLoadingError | redis_errors.ResponseError):
         code = code_of(error)
         return ErrorReport(Exit.REFUSED, code if code.isupper() else "ERR", text, hint)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
-        return ErrorReport(
-            Exit.UNREACHABLE, "unreachable", text, "The url is that of --url, RSMQ_URL or a "
-            "profile, else redis://127.0.0.1:6379/0."
-        )  # fmt: skip
+        hint = "The URL is that of --url, RSMQ_URL or a profile, else redis://127.0.0.1:6379/0."
+        return ErrorReport(Exit.UNREACHABLE, "unreachable", text, hint)
     return ErrorReport(Exit.REFUSED, "redis", text, hint)

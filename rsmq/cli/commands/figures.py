@@ -84,7 +84,7 @@ class FiguresReader:
         for queue in self._queues or self._rsmq.list_queues():
             attributes = self._read_attributes(attributes_by_queue, queue)
             if attributes is None and self._queues:
-                raise QueueNotFound(queue)
+                raise QueueNotFound(queue, self._rsmq.namespace.name)
         return [
             self._make_figures(attributes_by_queue, queue, each)
             for queue, each in list(attributes_by_queue.items())

@@ -76,7 +76,7 @@ def _export_lines(exported: Exported) -> Iterator[str]:
             line += "; it was deleted meanwhile"
         yield line
     for name, reason in exported.left_out.items():
-        yield f"{format_text(name)}: left out. {translate_hint(reason)} rsmq doctor tells more."
+        yield f"{format_text(name)}: left out. {translate_hint(reason)} rsmq doctor reports more."
 
 
 @command(
@@ -119,7 +119,7 @@ def import_(
     except InvalidExport as error:
         if error.value == 1:  # nothing was changed
             raise
-        raise Failed(str(error), exit=Exit.NOT_ALL, code=error.code, hint=error.hint) from None
+        raise Failed(error.summary, exit=Exit.NOT_ALL, code=error.code, hint=error.hint) from None
     lines = [line for queue in imported.queues for line in _import_lines(queue, dry_run=dry_run)]
     result = {**to_json_value(imported), "complete": imported.complete, "dry_run": dry_run}
     call.out.result(result, [*lines, *_fault_lines(imported)])

@@ -144,7 +144,7 @@ class Command:
         except errors.QueueExists as error:
             raise QueueAlreadyExists(self._qname) from error
         except errors.RSMQError as error:
-            raise RedisSMQException(f"{error}. {error.hint or ''}".strip()) from error
+            raise RedisSMQException(str(error)) from error
 
 
 class QueueCommand(Command):

@@ -158,7 +158,7 @@ class WorkerLoop:
             self._shut_down()
         except WorkerReplaced as error:
             self.failure = error
-            _log.error("worker %s stops: %s. %s", self._identity.name, error, error.hint)
+            _log.error("worker %s stops: %s", self._identity.name, error)
             self._fail("another worker has this one's name")
         except BaseException as error:  # noqa: BLE001 - Worker.run raises it again
             self.failure = error

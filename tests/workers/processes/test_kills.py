@@ -166,7 +166,7 @@ def check_dead_letter(kind, letter, audit, id):
     assert reason.attempts == letter.receive_count
     starts = audit.starts[id]
     if kind == "undecodable":
-        assert "not decodable" in reason.text, reason
+        assert "can't decode" in reason.text, reason
         assert starts == []
     elif kind == "fail":
         # An attempt whose failure was not logged because the process was killed counts too.

@@ -1,0 +1,119 @@
+"""
+The texts of redis-py's errors, with the remedy added.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import redis.exceptions as redis_errors
+
+#: The text that Redis adds to the error of a command if a script has called the command.
+_SCRIPT_LOCATION = re.compile(
+    r"\.? script: [0-9a-f]{40}, on @user_script:\s?\d+\.?"
+    r"|(ERR )?Error running script \(call to f_\w+\): |@user_script:\s?\d+:\s?-?"
+)
+
+_ADVICE_BY_CODE = {
+    "WRONGTYPE": "A key of queue {queue} has another type, so another program uses it. Nothing was "
+    "changed. Use another queue name or namespace, or remove the key",
+    "OOM": "Redis has reached maxmemory and refuses to store more. Nothing was changed. "
+    "Receiving and deleting still work, and free memory",
+    "NOPERM": "This Redis user has not all rights on the keys of queue {queue}. The documentation "
+    "lists the commands that a producer, a consumer and an administrator need",
+    "CROSSSLOT": "On Redis Cluster all keys of a queue must be in one slot. Use a namespace with a "
+    "hash tag, as in ns='{{rsmq}}'",
+    "MOVED": "This is a node of a Redis Cluster that does not have queue {queue}. "
+    "Use redis.RedisCluster and a namespace with a hash tag, as in ns='{{rsmq}}'",
+    "MISCONF": "Redis can't save to disk and refuses to store more. Nothing was changed",
+    "NOREPLICAS": "Redis has fewer replicas than min-replicas-to-write. Nothing was changed",
+}
+
+_UNAUTHENTICATED_TEXTS = ("Authentication required", "HELLO must be called")
+_NEEDS_LOGIN = (
+    "A password is needed: put it into the URL, as in redis://:PASSWORD@HOST:6379/0, or pass "
+    "password="
+)
+
+
+def remove_script_location(text: str) -> str:
+    """Return the text of an error without the position in a script that Redis adds."""
+    return _SCRIPT_LOCATION.sub("", text)
+
+
+def is_unauthenticated(error: Exception) -> bool:
+    """Return whether Redis refused a command because the connection sent no password."""
+    return any(text in str(error) for text in _UNAUTHENTICATED_TEXTS)
+
+
+def describe_address(connection_options: Mapping[str, Any]) -> str:
+    """Return the address of a server: host and port, or the path of a socket."""
+    if connection_options.get("path"):
+        return str(connection_options["path"])
+    pool = connection_options.get("connection_pool")  # of a Sentinel
+    if pool is not None:
+        return f"the master {getattr(pool, 'service_name', '')} of the Sentinels"
+    host = connection_options.get("host") or "localhost"
+    return f"{host}:{connection_options.get('port') or 6379}"
+
+
+def advise_on_reply(error: Exception, code: str, queues: str) -> None:
+    """
+    Add the remedy to the text of an error that Redis replied; unknown errors stay unchanged.
+
+    Args:
+        error: the error of redis-py; it keeps its class.
+        code: the code of the error.
+        queues: the queues of the call, as shown to the caller; empty for a call without a queue.
+    """
+    advice = _ADVICE_BY_CODE.get(code)
+    if advice is not None:
+        _append(error, advice.format(queue=queues or "(the index of queues)"))
+
+
+def advise_on_connection(error: Exception, address: Callable[[], str], *, is_sent: bool) -> None:
+    """
+    Add what to check to the text of an error of a connection; other errors stay unchanged.
+
+    Args:
+        error: the error of redis-py; it keeps its class.
+        address: returns the address of the server.
+        is_sent: whether any part of the command may have been sent.
+    """
+    text = str(error)
+    if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
+        if is_unauthenticated(error):
+            _append(error, _NEEDS_LOGIN)
+        elif "no password is set" in text:
+            _append(error, f"Redis at {address()} has no password: remove it from the URL")
+        else:
+            _append(error, f"Check the user and the password for Redis at {address()}")
+    elif isinstance(error, redis_errors.BusyLoadingError | redis_errors.ReadOnlyError):
+        return
+    elif isinstance(error, redis_errors.MaxConnectionsError):
+        _append(error, "All connections of the pool are in use: raise max_connections")
+    elif isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError):
+        if is_sent:
+            _append(error, f"Redis at {address()} may have run the call, or not")
+        elif _has_cause(error, socket.gaierror):
+            _append(error, f"Check the host name in {address()!r}")
+        else:
+            _append(error, f"Is Redis running at {address()}?")
+
+
+def _has_cause(error: BaseException | None, kind: type[BaseException]) -> bool:
+    seen = 0
+    while error is not None and seen < 5:  # noqa: PLR2004 - a longer chain is not of one failure
+        if isinstance(error, kind):
+            return True
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return False
+
+
+def _append(error: Exception, advice: str) -> None:
+    text = remove_script_location(str(error)).strip().removesuffix(".")
+    if advice not in text:  # an error of a shared connection is raised in several calls
+        error.args = (f"{text}. {advice}" if text else advice,)
