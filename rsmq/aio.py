@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.errors import ClientClosed, RSMQError
+from rsmq.misuse import OnlyAsyncWith, explain_arguments
 from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
 from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.operation import Operation
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncRSMQ:
+class AsyncRSMQ(OnlyAsyncWith):
     """
     An asyncio client for RSMQ queues on a Redis server.
 
@@ -80,6 +81,7 @@ class AsyncRSMQ:
     redis-py's own errors (ConnectionError, TimeoutError, AuthenticationError, ResponseError ...).
     """
 
+    @explain_arguments
     def __init__(
         self,
         client: redis.asyncio.Redis | RedisCluster,

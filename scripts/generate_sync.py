@@ -23,6 +23,7 @@ NAMES = {
     "AsyncRSMQ": "RSMQ",
     "AsyncWatcher": "Watcher",
     "AsyncWatchers": "Watchers",
+    "OnlyAsyncWith": "OnlyWith",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "aio": "sync",

@@ -33,6 +33,7 @@ _ADVICE_BY_CODE = {
 }
 
 _UNAUTHENTICATED_TEXTS = ("Authentication required", "HELLO must be called")
+_NEEDLESS_PASSWORD_TEXTS = ("no password is set", "without any password configured")
 _NEEDS_LOGIN = (
     "A password is needed: put it into the URL, as in redis://:PASSWORD@HOST:6379/0, or pass "
     "password="
@@ -87,7 +88,7 @@ def advise_on_connection(error: Exception, address: Callable[[], str], *, is_sen
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         if is_unauthenticated(error):
             _append(error, _NEEDS_LOGIN)
-        elif "no password is set" in text:
+        elif any(each in text for each in _NEEDLESS_PASSWORD_TEXTS):
             _append(error, f"Redis at {address()} has no password: remove it from the URL")
         else:
             _append(error, f"Check the user and the password for Redis at {address()}")
@@ -114,6 +115,7 @@ def _has_cause(error: BaseException | None, kind: type[BaseException]) -> bool:
 
 
 def _append(error: Exception, advice: str) -> None:
-    text = remove_script_location(str(error)).strip().removesuffix(".")
+    text = remove_script_location(str(error)).strip()
     if advice not in text:  # an error of a shared connection is raised in several calls
-        error.args = (f"{text}. {advice}" if text else advice,)
+        dot = "" if not text or text.endswith((".", "?", "!")) else "."
+        error.args = (f"{text}{dot} {advice}".strip(),)

@@ -25,6 +25,7 @@ from rsmq.errors import ClientClosed
 from rsmq.transport.signals import DeferredSignals, Flag
 from rsmq.transport.socket import SocketConnection
 from rsmq.transport.sync import Caller
+from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.tracking import REPLY_TIMEOUT_SECONDS, tracking_options
 from rsmq.waiting.watcher_state import Action, WatcherState
@@ -88,6 +89,7 @@ class Watcher:
         Raises:
             ClientClosed: close() was called.
         """
+        warn_in_event_loop()
         until = None if seconds is None else now() + seconds
         flag = Flag()
         waiter = Waiter(tuple(queues), flag.set)

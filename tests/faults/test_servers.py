@@ -476,6 +476,15 @@ def test_other_error_replies_are_raised_immediately(
     assert (advice or "") in str(caught.value)
 
 
+def test_the_error_of_a_lost_reply_says_that_the_call_may_have_run(scripted_server, open_client):
+    server = scripted_server(b"")
+
+    with pytest.raises(redis_errors.TimeoutError) as caught:
+        open_client(server.url, socket_timeout=0.3).send_message("q", "m")
+    address = server.url.removeprefix("redis://").partition("/")[0]
+    assert str(caught.value).endswith(f" Redis at {address} may have run the call, or not")
+
+
 def test_a_client_reconnects_after_its_server_was_demoted(server, open_client):
     """A failover may keep connections open, as with a proxy: then the client reconnects."""
     demoted = Server(redis_7())

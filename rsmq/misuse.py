@@ -1,0 +1,57 @@
+"""
+Errors for common mistakes with the clients, with the way out in their texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+Method = TypeVar("Method", bound=Callable[..., None])
+
+
+def explain_arguments(init: Method) -> Method:
+    """Add to the errors about wrong arguments of a client's constructor how to connect."""
+
+    @wraps(init)
+    def explained(self: object, *args: Any, **options: Any) -> None:
+        try:
+            init(self, *args, **options)
+        except TypeError as error:
+            trace = error.__traceback__
+            if trace is None or trace.tb_next is not None:  # not about the arguments of this call
+                raise
+            name = type(self).__name__
+            raise TypeError(
+                f"{error}. Pass a client of redis-py, or connect with "
+                f"{name}.from_url('redis://127.0.0.1:6379/0')"
+            ) from None
+
+    return explained  # type: ignore[return-value]
+
+
+class OnlyAsyncWith:
+    """The base class of the asyncio client, which refuses ``with``."""
+
+    if not TYPE_CHECKING:  # for type checkers, the methods do not exist
+
+        def __enter__(self):  # noqa: ANN204
+            name = type(self).__name__
+            raise TypeError(f"{name} needs 'async with'. For 'with', use RSMQ")
+
+        def __exit__(self, *_):  # noqa: ANN002, ANN204
+            """Do nothing: ``__enter__`` always raises."""
+
+
+class OnlyWith:
+    """The base class of the synchronous client, which refuses ``async with``."""
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self):  # noqa: ANN204
+            name = type(self).__name__
+            raise TypeError(f"{name} needs 'with'. For 'async with', use AsyncRSMQ")
+
+        async def __aexit__(self, *_):  # noqa: ANN002, ANN204
+            """Do nothing: ``__aenter__`` always raises."""

@@ -1,0 +1,321 @@
+"""Each error says the fault, the value and the remedy in one line, without bodies or passwords."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import datetime as dt
+import warnings
+
+import pytest
+import redis
+
+from rsmq import BYTES, JSON, MSGPACK, RSMQ, TEXT, AsyncRSMQ, errors
+from rsmq.waiting import event_loop
+from rsmq.worker import Worker
+
+URL = "redis://127.0.0.1:6379/0"
+
+#: An error of each class, and its whole text.
+TEXTS = [
+    (
+        errors.NoAttributeSupplied(),
+        "No attribute was supplied. Pass at least one of vt, delay and maxsize",
+    ),
+    (
+        errors.MissingParameter("id", value="", hint="Pass an id."),
+        "No id supplied: got ''. Pass an id",
+    ),
+    (errors.MissingParameter("qname"), "No qname supplied"),
+    (
+        errors.InvalidFormat("id", value="x", hint="An id is longer."),
+        "Invalid id format: 'x'. An id is longer",
+    ),
+    (
+        errors.InvalidValue("vt", 0, 9, value=None, hint="Pass a number."),
+        "vt must be between 0 and 9, not None. Pass a number",
+    ),
+    (
+        errors.MessageNotString(value="body", summary="TEXT can't encode int", hint="Pass a str."),
+        "TEXT can't encode int. Pass a str",
+    ),
+    (errors.MessageTooLong(value=7), "Message too long"),
+    (
+        errors.QueueNotFound("orders", "rsmq"),
+        "Queue not found: 'orders' (namespace 'rsmq'). Create it with create_queue('orders')",
+    ),
+    (
+        errors.QueueExists("orders", "rsmq"),
+        (
+            "Queue exists: 'orders' (namespace 'rsmq'). Pass exist_ok=True to use it as it is, or "
+            "change it with set_queue_attributes"
+        ),
+    ),
+    (
+        errors.BodyNotDecodable("orders", "i", b"\xff secret"),
+        (
+            "The codec can't decode the body of message i in queue 'orders'. message.raw has the "
+            "bytes; codec=BYTES receives any body"
+        ),
+    ),
+    (errors.ClientClosed(), "Client is closed. Create a new client after close()"),
+    (
+        errors.MissingExtra("cli", "rsmq.cli"),
+        "rsmq.cli needs the extra 'cli'. In a clone of the repository: pip install '.[cli]'",
+    ),
+    (errors.InvalidOption("vt", "is 1."), "Option vt: is 1."),
+    (errors.BatchLost("Gone", hint="Go on."), "Gone. Go on"),
+    (
+        errors.CheckpointSetBack("lease l", 5, 7, "acknowledged", ""),
+        (
+            "The checkpoint of lease l was set back: it asks for batch 5, but batch 7 was "
+            "acknowledged already. New messages "
+            "would be lost in sinks that know this batch. Restore the newest "
+            "checkpoint, or start with a new checkpointLocation"
+        ),
+    ),
+    (
+        errors.InvalidExport(7, "is cut off", hint="Export again."),
+        "Line 7 of the export is cut off. Export again",
+    ),
+    (errors.SourceNotFound("There is no q", value="q"), "There is no q"),
+    (errors.SourceChanged("It was changed", value="q"), "It was changed"),
+    (errors.NotPossible("It is itself", hint="Use another."), "It is itself. Use another"),
+    (
+        errors.WorkerExists("w", "host h, process 5"),
+        (
+            "A worker named 'w' is running. It runs on host h, process 5. Stop it, or give this "
+            "worker another name"
+        ),
+    ),
+    (
+        errors.WorkerReplaced("k"),
+        (
+            "Another worker took over this worker's name. This worker sent no heartbeat for some "
+            "seconds, and another process took over its name and its messages"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), TEXTS, ids=lambda each: type(each).__name__)
+def test_the_whole_text_of_each_class(error, text):
+    assert str(error) == text
+    assert "\n" not in text
+
+
+def test_the_table_has_each_class():
+    classes = {
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.RSMQError)
+    }
+
+    assert {type(error) for error, _ in TEXTS} == classes - {errors.RSMQError}
+
+
+@pytest.fixture
+def queues():
+    with RSMQ.from_url("memory://") as client:
+        client.create_queue("q")
+        client.create_queue("dead")
+        yield client
+
+
+def start_worker(client):
+    worker = Worker(client)
+    worker.listener("nosuch")(print)
+    worker.start()
+
+
+MISTAKES = {
+    "a URL without a scheme": (
+        lambda _: RSMQ.from_url("localhost:6379"),
+        "The scheme is missing: write 'redis://localhost:6379'",
+    ),
+    "None for a URL": (lambda _: AsyncRSMQ.from_url(None), "Is the variable with the URL set?"),
+    "an empty URL": (lambda _: RSMQ.from_url(""), "Is the variable with the URL set?"),
+    "a URL for the constructor": (lambda _: RSMQ(URL), f"RSMQ.from_url('{URL}')"),
+    "a URL for the asyncio constructor": (lambda _: AsyncRSMQ(URL), f"AsyncRSMQ.from_url('{URL}')"),
+    "an asyncio client": (lambda _: RSMQ(redis.asyncio.Redis()), "Use AsyncRSMQ for clients of"),
+    "a synchronous client": (lambda _: AsyncRSMQ(redis.Redis()), "Use RSMQ for clients of redis"),
+    "a URL for a worker": (lambda _: Worker(URL), f"Worker(RSMQ.from_url('{URL}'))"),
+    "a missing queue of a worker": (start_worker, "create_queue('nosuch'), or pass create=True"),
+    "an id without its queue": (
+        lambda queues: queues.delete_message(queues.send_message("q", "m")),
+        "Pass the Message that was received, or the name of the queue and the id: (qname, id)",
+    ),
+    "None for a message": (
+        lambda queues: queues.delete_message(queues.receive_message("q")),
+        "A receive returns None if no message is due: check for None first",
+    ),
+    "a datetime in JSON": (
+        lambda queues: queues.send_message("q", {"at": dt.datetime.now()}, codec=JSON),  # noqa: DTZ005
+        "JSON can't encode datetime. Convert it to str",
+    ),
+    "a tuple as key in JSON": (
+        lambda queues: queues.send_message("q", {(1, 2): 3}, codec=JSON),
+        "JSON can't encode dict. keys must be str",
+    ),
+    "infinity in JSON": (
+        lambda queues: queues.send_message("q", [float("inf")], codec=JSON),
+        "JSON can't encode list. Out of range float values are not JSON compliant",
+    ),
+    "a naive datetime in MessagePack": (
+        lambda queues: queues.send_message("q", dt.datetime.now(), codec=MSGPACK),  # noqa: DTZ005
+        "MSGPACK can't encode datetime. Give the datetime a time zone",
+    ),
+    "a number as text": (
+        lambda queues: queues.send_message("q", 5),
+        "TEXT can't encode int. Pass a str, or use codec=BYTES, codec=JSON or codec=MSGPACK",
+    ),
+    "text as bytes": (
+        lambda queues: queues.send_message("q", "m", codec=BYTES),
+        "BYTES can't encode str. Pass bytes",
+    ),
+    "a large maxsize": (
+        lambda queues: queues.create_queue("new", maxsize=1_000_000),
+        (
+            "maxsize must be between 1024 and 65536, not 1000000. Pass a whole number in this "
+            "range, or -1 for unlimited"
+        ),
+    ),
+    "several queues for one": (
+        lambda queues: queues.receive_message(["a", "b"]),
+        "Pass the name of one queue. receive_messages and pop_messages take several",
+    ),
+    "a policy without a limit": (
+        lambda queues: queues.set_dead_letter_policy("q", "dead"),
+        "Pass the number of receives after which a message is a dead letter, as in max_receives=3",
+    ),
+    "a missing queue": (
+        lambda queues: queues.send_message("nosuch", "m"),
+        "Queue not found: 'nosuch' (namespace 'rsmq'). Create it with create_queue('nosuch')",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_common_mistake_shows_the_way_out(queues, mistake):
+    make, remedy = MISTAKES[mistake]
+
+    with pytest.raises(errors.RSMQError) as caught:
+        make(queues)
+    assert remedy in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [RSMQ, AsyncRSMQ])
+@pytest.mark.parametrize(
+    ("arguments", "options", "fault"),
+    [
+        ((), {}, "missing 1 required positional argument: 'client'"),
+        ((), {"host": "redis"}, "got an unexpected keyword argument 'host'"),
+        ((redis.Redis(), "rsmq"), {}, "takes 2 positional arguments but 3 were given"),
+    ],
+)
+def test_wrong_arguments_of_a_constructor_show_how_to_connect(kind, arguments, options, fault):
+    with pytest.raises(TypeError) as caught:
+        kind(*arguments, **options)
+
+    assert str(caught.value) == (
+        f"{kind.__name__}.__init__() {fault}. Pass a client of redis-py, or connect with "
+        f"{kind.__name__}.from_url('{URL}')"
+    )
+    assert caught.value.__cause__ is None
+
+
+def test_a_type_error_inside_a_constructor_is_not_changed():
+    class Broken(RSMQ):
+        def _configure(self, *_, **__):
+            raise TypeError("broken")
+
+    with pytest.raises(TypeError, match=r"^broken$"):
+        Broken(redis.Redis())
+
+
+def test_with_and_async_with_name_the_other_client():
+    async def use_async_with():
+        async with RSMQ.from_url("memory://"):
+            pass
+
+    with (
+        pytest.raises(TypeError, match="AsyncRSMQ needs 'async with'"),
+        AsyncRSMQ.from_url("memory://"),
+    ):
+        pass
+    with pytest.raises(TypeError, match="RSMQ needs 'with'"):
+        asyncio.run(use_async_with())
+
+
+@pytest.mark.parametrize("codec", [TEXT, JSON, MSGPACK])
+def test_no_text_has_a_body(queues, codec):
+    class Secret:
+        def __repr__(self):
+            return "hunter2"
+
+    for body in (Secret(), ["hunter2", Secret()], {"hunter2": Secret()}):
+        with pytest.raises(errors.MessageNotString) as caught:
+            queues.send_message("q", body, codec=codec)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_the_error_of_a_foreign_codec_is_named_without_its_text(queues):
+    class Picky:
+        def encode(self, body):
+            raise ValueError(f"bad: {body}")
+
+        def decode(self, raw):
+            return raw
+
+        def __repr__(self):
+            return "Picky()"
+
+    with pytest.raises(errors.MessageNotString) as caught:
+        queues.send_message("q", "hunter2", codec=Picky())
+
+    assert str(caught.value) == "Picky() can't encode str (ValueError)"
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_value_of_several_lines_is_shown_in_one(queues):
+    class Table:
+        def __repr__(self):
+            return "1 2\n3 4"
+
+    with pytest.raises(errors.InvalidFormat) as caught:
+        queues.receive_message(Table())
+    assert "Invalid qname format: 1 2 3 4. " in str(caught.value)
+
+
+@pytest.fixture
+def not_warned(monkeypatch):
+    monkeypatch.setattr(event_loop, "_is_warned", False)
+
+
+def waits_in_a_loop(queues):
+    async def wait_twice():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            queues.receive_message("q", wait=0.001)
+            queues.receive_message("q", wait=0.001)
+        return caught
+
+    return asyncio.run(wait_twice())
+
+
+def test_a_synchronous_wait_in_an_event_loop_warns_once(queues, not_warned):
+    (warning,) = waits_in_a_loop(queues)
+
+    assert warning.category is RuntimeWarning
+    assert "Use AsyncRSMQ" in str(warning.message)
+    assert warning.filename == __file__
+
+
+def test_in_ipython_or_without_a_loop_a_wait_does_not_warn(queues, not_warned, monkeypatch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        queues.receive_message("q", wait=0.001)
+    monkeypatch.setattr(builtins, "__IPYTHON__", True, raising=False)
+
+    assert waits_in_a_loop(queues) == []
