@@ -126,7 +126,7 @@ _SERVER = {
         "this user may not use {detail}",
         "ACL rules",
         "Those calls fail for programs that log in as this user.",
-        "By hand: ACL SETUSER; the README lists what each part needs.",
+        "By hand: ACL SETUSER; docs/security.md lists what each part needs.",
     ),
     "not-looked-at": Fault(
         "note",

@@ -23,7 +23,7 @@ NEARLY_FULL_SHARE = 0.9
 _MIN_VERSION = (6, 2)
 _SETTINGS = ("appendfsync", "min-replicas-to-write", "save")
 
-#: The commands that each part of this library needs, as in the README.
+#: The commands that each part of this library needs, as in docs/security.md.
 REQUIRED_COMMANDS = {
     "sending": {"time", "hmget", "zadd", "hset", "hincrby"},
     "receiving and deleting": {

@@ -28,7 +28,7 @@ from rsmq.spark.stream import StreamReader
 
 class RsmqDataSource(DataSource):
     """
-    RSMQ queues as sources and sinks of Spark; the README lists the options.
+    RSMQ queues as sources and sinks of Spark; docs/spark.md lists the options.
 
     The names and parameters of the methods are Spark's.
     """

@@ -22,8 +22,8 @@ _ADVICE_BY_CODE = {
     "changed. Use another queue name or namespace, or remove the key",
     "OOM": "Redis has reached maxmemory and refuses to store more. Nothing was changed. "
     "Receiving and deleting still work, and free memory",
-    "NOPERM": "This Redis user has not all rights on the keys of queue {queue}. The documentation "
-    "lists the commands that a producer, a consumer and an administrator need",
+    "NOPERM": "This Redis user does not have all rights on the keys of queue {queue}. "
+    "docs/security.md lists the commands that a producer, a consumer and an administrator need",
     "CROSSSLOT": "On Redis Cluster all keys of a queue must be in one slot. Use a namespace with a "
     "hash tag, as in ns='{{rsmq}}'",
     "MOVED": "This is a node of a Redis Cluster that does not have queue {queue}. "

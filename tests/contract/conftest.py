@@ -23,7 +23,7 @@ from tests.blocking import Blocking
 
 _numbers = itertools.count()
 
-#: The commands that each role needs. The README has the same ones, and a test compares them.
+#: The commands that each role needs. docs/security.md has the same ones, and a test compares them.
 PRODUCER = "+eval +evalsha +script|load +time +hmget +zadd +hset +hincrby"
 NOTIFY = "+publish +zcard"
 FRONT = "+zrangebyscore"

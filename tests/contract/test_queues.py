@@ -163,7 +163,7 @@ def test_namespaces_are_separate(env, queue):
     if env.backend == "acl":
         with pytest.raises(redis.exceptions.NoPermissionError) as caught:
             other.list_queues()
-        assert "The README lists the commands" in str(caught.value)
+        assert "docs/security.md lists the commands" in str(caught.value)
     else:
         assert other.list_queues() == []
 

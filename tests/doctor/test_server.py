@@ -190,8 +190,8 @@ def test_missing_rights_are_reported_by_part(log_in):
     assert "rights" not in find_server_faults(log_in("+@all"))
 
 
-def test_required_commands_agree_with_the_readme():
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+def test_required_commands_agree_with_the_documentation():
+    text = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
     rows = dict(re.findall(r"^\| ([\w ,*:`~]+) \| (.*\+.*) \|$", text, re.MULTILINE))
     rules = {name: set(re.findall(r"\+(\w+)", rule)) for name, rule in rows.items()}
     producer, consumer = rules["producer"], rules["consumer"]
@@ -205,7 +205,7 @@ def test_required_commands_agree_with_the_readme():
 
 
 def test_administrator_with_additional_rights_can_examine_and_repair(log_in, raw, ns):
-    """With the rules in the README."""
+    """With the rules in docs/security.md."""
     admin = "+eval +evalsha +script|load +hget +hdel +zrem +zscore +zrangebyscore"
     admin += "".join(
         f" +{name}" for name in REQUIRED_COMMANDS["sending"] | REQUIRED_COMMANDS["administration"]

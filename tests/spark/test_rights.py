@@ -1,4 +1,4 @@
-"""The rights that a user of Redis needs for Spark, according to the README."""
+"""The rights that a user of Redis needs for Spark, according to docs/security.md."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.contract.conftest import ADMIN
 from tests.spark.conftest import columns
 
 TEXT = columns(message="string")
-README = (Path(__file__).parents[2] / "README.md").read_text()
+SECURITY = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 
 
 @pytest.mark.parametrize("missing", [None, "+hscan"])
-def test_rights_in_the_readme_are_sufficient(env, tmp_path, missing):
+def test_documented_rights_are_sufficient(env, tmp_path, missing):
     """Without +hscan, expired queries are deleted only with their key."""
-    (row,) = re.findall(r"^\| Spark, .*?\| (.*) \|$", README, re.MULTILINE)
+    (row,) = re.findall(r"^\| Spark, .*?\| (.*) \|$", SECURITY, re.MULTILINE)
     rules = {*re.findall(r"\+[\w\\|]+", row.replace("\\|", "|"))} - {missing}
     env.raw.hset(f"{env.ns}:x:acked", mapping=dict.fromkeys(range(200), packb([1, "", 2**50])))
     env.raw.execute_command(

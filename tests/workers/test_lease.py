@@ -395,7 +395,7 @@ def test_message_whose_lease_is_lost_in_every_call_is_dead_lettered(env, rsmq):
     worker.start()
     wait_until(lambda: worker.numbers.dead == 1 or len(begun) > 6)
 
-    assert begun == [1, 2, 3, 4, 5, 6], "max_retries + 5 is what the README promises"
+    assert begun == [1, 2, 3, 4, 5, 6], "max_retries + 5 is what docs/workers.md promises"
     assert "its handler never ended" in rsmq.peek_messages("dead")[0].reason.text
     assert not env.raw.exists(f"{env.ns}:q:x:alone")
 

@@ -1,4 +1,4 @@
-"""The rights that a Redis user needs for workers, as the README lists them."""
+"""The rights that a Redis user needs for workers, as docs/security.md lists them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rsmq import RSMQ
 from rsmq.worker import Worker, list_workers
 from tests.contract.conftest import ADMIN
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+SECURITY = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 
 
-def test_rights_listed_in_the_readme_are_sufficient(server, caplog):
-    (row,) = re.findall(r"^\| workers, .*?\| (.*) \|$", README, re.MULTILINE)
+def test_documented_rights_are_sufficient(server, caplog):
+    (row,) = re.findall(r"^\| workers, .*?\| (.*) \|$", SECURITY, re.MULTILINE)
     rules = re.findall(r"\+[\w\\|]+", row.replace("\\|", "|"))
     with server.raw() as raw:
         raw.execute_command(

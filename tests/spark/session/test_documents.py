@@ -1,13 +1,10 @@
-"""The README on Spark: its examples run, and its lists are complete."""
+"""docs/spark.md: its examples run, and its lists are complete."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
-from pathlib import Path
+from datetime import UTC, datetime
 
 import pytest
 
@@ -19,12 +16,19 @@ from rsmq.spark.connection_options import CONNECTION_OPTIONS
 from rsmq.spark.schema import make_fields
 from rsmq.spark.sink_options import SINK_OPTIONS
 from rsmq.spark.source_options import SNAPSHOT_OPTIONS, SOURCE_OPTIONS, STREAM_OPTIONS
-from tests.spark.session.conftest import ENVIRONMENT, ROOT
+from tests.documents.pages import PAGES, read_blocks
+from tests.documents.player import Player
+from tests.spark.session.conftest import ENVIRONMENT
 
-README = (ROOT / "README.md").read_text()
-SECTION = README[README.index("## Spark") :].partition("\n## ")[0] + "\n"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
-COMMANDS = re.findall(r"^rsmq-pipeline .*$", SECTION, re.MULTILINE)
+TEXT = PAGES["spark.md"].read_text()
+BLOCKS = [each for each in read_blocks("spark.md") if each.how != "shown"]
+COMMANDS = [
+    line
+    for block in BLOCKS
+    if block.language == "sh"
+    for line in block.code.splitlines()
+    if line.startswith("rsmq-pipeline ")
+]
 
 
 class UnstoppableSession:
@@ -40,36 +44,65 @@ class UnstoppableSession:
         pass
 
 
-def test_readme_examples_run_as_pasted(server, spark, tmp_path, monkeypatch, capsys):
-    assert len(BLOCKS) == 1
-    with RSMQ.from_url(server.url) as rsmq:
-        try:
-            program = BLOCKS[0].replace("127.0.0.1:6379", f"127.0.0.1:{server.port}")
-            result = subprocess.run(
-                [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, **ENVIRONMENT},
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert (result.returncode, result.stdout) == (0, "1000\n"), result.stderr
-            assert rsmq.get_queue_attributes("events").messages == 0
+@pytest.fixture
+def empty_server(server):
+    """The server, without a key."""
+    with server.raw() as raw:
+        raw.flushall()
+        yield server
+        raw.flushall()
 
-            rsmq.send_messages("events", ["one", "two"])
-            monkeypatch.chdir(tmp_path)
-            monkeypatch.setattr(pipelines, "session", lambda *_: UnstoppableSession(spark))
-            name, *arguments = shlex.split(
-                COMMANDS[0]
-                .replace("127.0.0.1:6379", f"127.0.0.1:{server.port}")
-                .replace("archive/", str(tmp_path / "archive"))
-            )
-            assert Path(sys.executable).with_name(name).exists()
-            assert pipeline.main(arguments) == 0
-            assert "messages: 2" in capsys.readouterr().out
-            assert len(list((tmp_path / "archive").glob("date=*"))) == 1
-        finally:
-            rsmq.delete_queue("events")
+
+class SparkPlayer(Player):
+    """Runs the commands of ``rsmq-pipeline`` inside this process, in its session."""
+
+    def run_commands(self, block, code):
+        for line in code.splitlines():
+            if not line.startswith("rsmq-pipeline "):
+                super().run_commands(block, line)
+                continue
+            today = datetime.now(UTC).date().isoformat()
+            # Relative paths would be those of the folder in which the JVM was started.
+            arguments = [
+                str(self.folder / each) if re.search(r"\w(/|-checkpoint)$", each) else each
+                for each in shlex.split(line.replace("2026-11-21", today))[1:]
+            ]
+            assert pipeline.main(arguments) == 0, line
+
+
+def test_blocks_run_as_pasted(empty_server, spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(pipelines, "session", lambda *_: UnstoppableSession(spark))
+    monkeypatch.setenv("RSMQ_URL", empty_server.url)
+    player = SparkPlayer(empty_server, tmp_path, ENVIRONMENT, is_silent=False)
+    example, archive, *jobs = BLOCKS
+    player.play([example])
+    with RSMQ.from_url(empty_server.url) as queues:
+        assert queues.get_queue_attributes("events").messages == 0
+        queues.send_messages("events", ["one", "two"])
+        player.play([archive])
+        assert len(list((tmp_path / "archive").glob("date=*"))) == 1
+        assert queues.get_queue_attributes("events").messages == 0
+
+        queues.create_queue("events-dead")
+        queues.create_queue("events-rest")
+        queues.create_queue("clean")
+        queues.send_messages("events", ["three"])
+        queues.send_messages("events-dead", ["a timeout", "another reason"])
+        player.play(jobs)
+        assert sorted(each.body for each in queues.peek_messages("events-again")) == ["one", "two"]
+        assert [each.body for each in queues.peek_messages("clean")] == ["THREE"]
+        assert [each.body for each in queues.peek_messages("events-rest")] == ["another reason"]
+        assert (tmp_path / "report").is_dir()
+    with RSMQ.from_url(empty_server.url.removesuffix("/0") + "/1") as copied:
+        assert {"events", "events-again", "events-dead"} <= set(copied.list_queues())
+    drained = "".join(path.read_text() for path in (tmp_path / "drained").rglob("*.json"))
+    assert "a timeout" in drained
 
 
 def test_table_of_jobs_is_complete_and_its_commands_parse():
-    listed = re.findall(r"^\| `rsmq-pipeline (\w+) ?(.*?)` \|", SECTION, re.MULTILINE)
+    listed = re.findall(r"^\| `rsmq-pipeline (\w+) ?(.*?)` \|", TEXT, re.MULTILINE)
     (commands,) = [
         action.choices for action in make_parser()._actions if getattr(action, "choices", None)
     ]
@@ -86,27 +119,11 @@ def test_every_option_and_column_is_listed():
     options = {
         *CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS, *STREAM_OPTIONS, *SINK_OPTIONS,
     } - {"maxOffsetsPerTrigger"}  # fmt: skip
-    rows = re.findall(r"^\| (`.*) \|$", SECTION, re.MULTILINE)
+    rows = re.findall(r"^\| (`.*) \|$", TEXT, re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
     assert options <= listed
     assert set(make_fields(is_binary=False)) <= listed
-
-
-def test_readme_figures_are_the_measured_ones():
-    measured = (ROOT / "scripts" / "benchmark" / "measured" / "bench-spark.md").read_text()
-    fast = SECTION[SECTION.index("### How fast") :]
-    lines = [line for line in fast.splitlines() if line.startswith("|")]
-
-    assert len(lines) > 10
-    assert all(line in measured.splitlines() for line in lines)
-    assert "1,000,000 messages" in measured
-
-
-def test_readme_links_have_a_heading():
-    for link in re.findall(r"\]\(#([\w-]+)\)", README):
-        headings = re.findall(r"^#+ (.*)$", README, re.MULTILINE)
-        assert link in {heading.lower().replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("module", ["rsmq.spark", "rsmq.spark.pipelines"])

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(120)
 VT = 1
 RETRIES = 1
 LISTENERS = {"q": {"vt": VT, "max_retries": RETRIES, "dead_letter_queue": "dead", "backoff": 0.05}}
-#: The documented bound, in README.md under "Poison".
+#: The documented bound, in docs/workers.md under "Poison".
 MAX_RUNS = RETRIES + 5
 
 

@@ -1,0 +1,127 @@
+"""The pages of the documentation: their blocks run, their links lead somewhere, they are short."""
+
+from __future__ import annotations
+
+import codeop
+import re
+
+import pytest
+
+from tests.documents.pages import DOCS, PAGES, README, ROOT, read_blocks
+from tests.documents.player import Player
+
+INSTALL = "pip install '.[cli,embedded]'"
+SERVER = "docker run --rm -p 6379:6379 redis"
+#: The blocks that are not run, by page and first line, and why.
+NOT_RUN = {
+    ("README.md", INSTALL): "installs packages",
+    ("README.md", SERVER): "installs or starts a server",
+    ("README.md", "scripts/demo"): "runs for minutes; test_scripts.py runs the demo",
+    ("start.md", INSTALL): "installs packages",
+    ("start.md", SERVER): "installs or starts a server",
+    ("durability.md", "import redis"): "needs a Redis Cluster; tests/contract uses one in this way",
+    ("spark.md", "pip install '.[spark]'"): "installs packages",
+}
+
+LANGUAGES = {"python", "sh", "text", "toml", "js"}
+MAX_LINES = 300
+MAX_README_BYTES = 8 * 1024
+#: tests/spark/session/test_documents.py plays it.
+WITH_SPARK = {"spark.md"}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", sorted(PAGES.keys() - WITH_SPARK))
+def test_blocks_of_a_page_run_and_print_the_documented_output(page, server, tmp_path):
+    with server.raw() as raw:
+        raw.flushall()
+    Player(server, tmp_path).play([each for each in read_blocks(page) if each.how != "shown"])
+
+
+def test_blocks_that_are_not_run_are_listed_with_a_reason():
+    shown = {
+        (page, block.first_line)
+        for page in PAGES
+        for block in read_blocks(page)
+        if block.how == "shown"
+    }
+
+    assert shown == NOT_RUN.keys()
+    assert all(NOT_RUN.values())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_have_a_language(page):
+    for block in read_blocks(page):
+        assert block.language in LANGUAGES, block
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_blocks_can_be_pasted_into_an_interpreter(page):
+    """The interpreter ends a statement at its first blank line, and needs one behind a body."""
+    for block in read_blocks(page):
+        if block.language != "python" or block.how == "file":
+            continue
+        statement = ""
+        for line in [*block.code.splitlines(), ""]:
+            statement += line + "\n"
+            try:
+                complete = codeop.compile_command(statement.rstrip("\n") + "\n" * (not line))
+            except SyntaxError as error:
+                pytest.fail(f"{block}: {error}: {statement}")
+            if complete is not None:
+                statement = ""
+        assert not statement.strip(), f"{block}: not complete: {statement}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_client_is_called_queues(page):
+    for block in read_blocks(page):
+        if block.language == "python":
+            assert not re.search(r"\brsmq(?=\.\w+_\w+\()|\brsmq = |as rsmq:", block.code), block
+
+
+def test_the_readme_is_short():
+    assert len(README.read_bytes()) <= MAX_README_BYTES
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.keys() | {"index.md"}))
+def test_a_page_is_short(page):
+    path = PAGES.get(page, DOCS / page)
+    assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+def test_the_table_of_contents_has_every_page():
+    linked = re.findall(
+        r"^\|? ?-? ?\[[^]]+\]\((\w[\w-]*\.md)\)", (DOCS / "index.md").read_text(), re.MULTILINE
+    )
+
+    assert set(linked) == {path.name for path in DOCS.glob("*.md")} - {"index.md"}
+    assert set(linked) == PAGES.keys() - {"README.md"}
+
+
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/**/*.md", "compat/**/*.md", "scripts/*.md")
+    for path in ROOT.glob(pattern)
+    if "node_modules" not in path.parts and "vendor" not in path.parts
+)
+
+
+def read_anchors(text):
+    """Return the anchors that GitHub makes of the headings of a document."""
+    plain = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", plain, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_to_files_and_headings(document):
+    path = ROOT / document
+    text = re.sub(r"`[^`\n]*`", "", path.read_text())
+    links = re.findall(r"\]\((?!\w+:)([^)#]*)(?:#([^)]+))?\)", text)
+    links += [(each, "") for each in re.findall(r'(?:src|href|srcset)="(?!\w+:)([^"]+)"', text)]
+    for file, anchor in links:
+        target = path.parent / file if file else path
+        assert target.exists(), file
+        assert not anchor or anchor in read_anchors(target.read_text()), f"{file}#{anchor}"

@@ -1,0 +1,186 @@
+"""The lists and tables of the documentation agree with the code and with the measured figures."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+import rsmq
+from rsmq import RSMQ
+from rsmq.cli.app.command_table import ALIASES, COMMANDS
+from rsmq.cli.app.exit_codes import MEANINGS
+from rsmq.doctor.catalogue import FAULTS
+from rsmq.errors import RSMQError
+from rsmq.worker import Middleware
+from rsmq.worker.middleware import HOOKS
+from tests.contract.conftest import ACL_RULES, ADMIN, CONSUMER, PRODUCER
+from tests.documents.pages import PAGES, ROOT, read_blocks
+
+MEASURED = ROOT / "scripts" / "benchmark" / "measured"
+
+
+def read_section(page, heading):
+    """Return the text below a heading of a page, without that of the next one of its level."""
+    level = heading.partition(" ")[0]
+    text = PAGES[page].read_text()
+    return text[text.index(f"\n{heading}\n") :][1:].partition(f"\n{level} ")[0]
+
+
+def read_public_attributes(kind):
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_every_method_is_listed():
+    section = read_section("reference.md", "## Methods")
+    listed = set(re.findall(r"^\| `(\w+)\(", section, re.MULTILINE))
+    public = {name for name in vars(RSMQ) if not name.startswith("_")} - {
+        "run",
+        "run_steps",
+        "from_url",
+        "namespace",
+        "codec",
+        "watcher",
+    }
+
+    assert listed == public
+
+
+def test_every_argument_of_a_method_is_listed_with_its_default():
+    section = read_section("reference.md", "## Methods")
+    for name, arguments in re.findall(r"^\| `(\w+)\((.*?)\)`", section, re.MULTILINE):
+        parameters = list(inspect.signature(getattr(RSMQ, name)).parameters.values())[1:]
+        listed = dict(
+            re.fullmatch(r"(\w+)(?:=(.*))?", each).groups()
+            for each in arguments.split(", ")
+            if each not in {"*", ""}
+        )
+        if name.startswith(("delete_message", "change_message", "release_messages", "move_")):
+            continue  # these have two forms
+        assert listed == {
+            each.name: None if each.default is each.empty else repr(each.default)
+            for each in parameters
+        }, name
+
+
+def test_every_value_is_listed_with_its_attributes():
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*) \|$", read_section("reference.md", "## Values"), re.MULTILINE
+    )
+    listed = {name: set(re.findall(r"`(\w+)`", row)) for name, row in rows}
+    listed["StoredMessage"] = listed["StoredMessage"] - {"Message"} | listed["Message"]
+
+    assert len(listed) == 5
+    for name, attributes in listed.items():
+        assert attributes == read_public_attributes(getattr(rsmq, name)), name
+
+
+def test_every_error_is_listed():
+    rows = re.findall(r"^\| `(\w+)` \|", read_section("reference.md", "## Errors"), re.MULTILINE)
+    errors = {
+        name
+        for name in rsmq.__all__
+        if isinstance(getattr(rsmq, name), type) and issubclass(getattr(rsmq, name), RSMQError)
+    }
+
+    assert set(rows) == errors - {"RSMQError"}
+
+
+def test_every_hook_is_listed_with_its_arguments():
+    section = read_section("workers.md", "## Middleware")
+    for name in HOOKS:
+        arguments = list(inspect.signature(getattr(Middleware, name)).parameters)[1:]
+
+        assert f"`{name}({', '.join(arguments)})`" in section
+
+
+def test_the_rights_are_those_of_the_contract_tests():
+    text = PAGES["security.md"].read_text()
+    rows = dict(
+        re.findall(r"^\| (producer|consumer|administrator)[^|]*\| (.*) \|$", text, re.MULTILINE)
+    )
+    rules = {
+        part: set(re.findall(r"\+[\w\\|]+", row.replace("\\|", "|"))) for part, row in rows.items()
+    }
+
+    assert rules["producer"] == set(ACL_RULES["producer"].split())
+    assert rules["consumer"] == set(ACL_RULES["consumer"].split()) - set(PRODUCER.split())
+    assert rules["administrator"] == set(ADMIN.split()) - set(CONSUMER.split())
+
+
+def test_every_command_and_exit_code_is_listed():
+    table = read_section("command-line.md", "## Commands")
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    codes = re.findall(
+        r"^\| (\d+) \| ([^;|]*)", read_section("command-line.md", "## Exit codes"), re.MULTILINE
+    )
+
+    assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == {
+        *COMMANDS,
+        *ALIASES,
+    }
+    assert {int(code): text.strip() for code, text in codes} == {
+        int(code): text.partition(";")[0] for code, text in MEANINGS.items()
+    }
+
+
+def test_the_profiles_are_read(tmp_path, monkeypatch):
+    from rsmq.cli.app.profiles import read_config
+
+    (example,) = (block for block in read_blocks("command-line.md") if block.language == "toml")
+    (tmp_path / "config.toml").write_text(example.code)
+    monkeypatch.setenv("RSMQ_CONFIG", str(tmp_path / "config.toml"))
+    config = read_config()
+
+    assert (config.default, set(config.profiles)) == ("local", {"local", "shop"})
+
+
+def test_every_finding_of_the_doctor_is_listed():
+    rows = re.findall(r"^\| (`.*?) \|", read_section("doctor.md", "## Findings"), re.MULTILINE)
+
+    assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == set(FAULTS)
+
+
+@pytest.mark.parametrize(
+    ("file", "is_part"), [("bench.md", False), ("bench-spark.md", True)], ids=["clients", "spark"]
+)
+def test_the_figures_of_speed_are_the_measured_ones(file, is_part):
+    measured = (MEASURED / file).read_text()
+    text = PAGES["benchmarks.md"].read_text()
+    spark = read_section("benchmarks.md", "## Spark")
+    shown = spark if is_part else text.replace(spark, "")
+    lines = [line for line in shown.splitlines() if line.startswith("|")]
+
+    assert len(lines) > (10 if is_part else 20)
+    assert all(line in measured.splitlines() for line in lines)
+    assert "quick run" not in measured
+    assert not is_part or "1,000,000 messages" in measured
+
+
+def read_table(text, heading):
+    """Return the rows of the table below a heading, by their first cells."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text[text.index(heading) :].partition("\n\n")[2].split("\n\n")[0].splitlines()
+        if line.startswith("|")
+    ]
+    return rows[0], rows[2:]
+
+
+def test_the_figures_of_the_readme_are_the_measured_ones():
+    readme = PAGES["README.md"].read_text()
+    pages = PAGES["benchmarks.md"].read_text()
+    _, rows = read_table(readme, "Messages of 100 B a second")
+    sent, received, jobs = (
+        read_table(pages, heading)[1]
+        for heading in ("Messages a second; CPU", "Messages a second, for a rec", "Jobs a second")
+    )
+    for name, *figures in rows:
+        assert figures == [
+            row[1] for table in (sent, received) for row in table if row[0] == name
+        ], name
+    names, (figures,) = read_table(readme, "Jobs a second of workers")
+    assert figures == [row[2] for name in names for row in jobs if row[0] == name and row[1] == "8"]
+    assert len(rows) == 7
+    assert len(names) == 6
