@@ -1,11 +1,11 @@
 """
 rsmq: reliable queues on Redis, in the format that RSMQ clients of all languages share.
 
-    rsmq = RSMQ.from_url("redis://127.0.0.1:6379/0")
-    rsmq.create_queue("orders", exist_ok=True)
-    rsmq.send_message("orders", "hello")
-    message = rsmq.receive_message("orders")
-    rsmq.delete_message(message)
+    queues = RSMQ.from_url("redis://127.0.0.1:6379/0")
+    queues.create_queue("orders", exist_ok=True)
+    queues.send_message("orders", "hello")
+    message = queues.receive_message("orders")
+    queues.delete_message(message)
 """
 
 from rsmq.aio import AsyncRSMQ

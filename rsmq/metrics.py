@@ -2,7 +2,7 @@
 Metrics for Prometheus: a middleware with counters of workers, and gauges of queues.
 
     from rsmq.metrics import Metrics
-    worker = Worker(rsmq, middleware=[Metrics()])
+    worker = Worker(queues, middleware=[Metrics()])
 
 Needs the extra ``metrics``. Without it, the import raises MissingExtra.
 """

@@ -1,10 +1,10 @@
 """
 The doctor: finds and repairs faults of a server and its queues.
 
-    report = examine(rsmq)
+    report = examine(queues)
     for finding in report.faults:
         print(finding.queue, finding.code, finding.text)
-    repair(rsmq, report.findings)
+    repair(queues, report.findings)
 
 ``repair`` makes safe repairs: they remove or change no message, no body and no receive count that
 Redis can increment. Repairs marked "asked for" are made only if the caller names them (``also``).

@@ -2,7 +2,7 @@
 Export of queues to files of JSON Lines, and import: for backups, bug reports and tests.
 
     with files.writing("orders.jsonl.gz") as file:
-        export_queues(rsmq, ["orders"], file)
+        export_queues(queues, ["orders"], file)
 
     with files.reading("orders.jsonl.gz") as file:
         import_queues(other, file, queues={"orders": "orders-of-yesterday"})

@@ -9,11 +9,11 @@ import sys
 from rsmq.pyrsmq import RedisSMQ
 
 port = sys.argv[1] if len(sys.argv) > 1 else "6379"
-rsmq = RedisSMQ(host="127.0.0.1", port=port, qname="pyrsmq-orders")
+queues = RedisSMQ(host="127.0.0.1", port=port, qname="pyrsmq-orders")
 
-rsmq.createQueue().vt(20).quiet(True).exceptions(False).execute()
+queues.createQueue().vt(20).quiet(True).exceptions(False).execute()
 for number in range(1, 6):
     delay = 0.2 if number == 5 else 0
-    rsmq.sendMessage(delay=delay).message({"order": number}).execute()
+    queues.sendMessage(delay=delay).message({"order": number}).execute()
     print("sent order", number)
-rsmq.quit()
+queues.quit()

@@ -17,8 +17,8 @@ done = Counter()
 
 
 async def main():
-    rsmq = RSMQ.from_url(f"redis://127.0.0.1:{port}/0")
-    worker = Worker(rsmq, concurrency=100)
+    queues = RSMQ.from_url(f"redis://127.0.0.1:{port}/0")
+    worker = Worker(queues, concurrency=100)
 
     @worker.listener("example-letters", priority=10, create=True)
     async def letter(text):
@@ -30,8 +30,8 @@ async def main():
         done["thumbnails"] += 1
 
     for queue, number in (("example-thumbnails", 200), ("example-letters", 20)):
-        rsmq.create_queue(queue, exist_ok=True)
-        rsmq.send_messages(queue, [str(n) for n in range(number)])
+        queues.create_queue(queue, exist_ok=True)
+        queues.send_messages(queue, [str(n) for n in range(number)])
     begin = time.perf_counter()
     working = asyncio.create_task(worker.run_async())  # in the running loop
     while worker.numbers.handled < 220:
@@ -41,7 +41,7 @@ async def main():
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
     for queue in ("example-letters", "example-thumbnails"):
-        rsmq.delete_queue(queue)
+        queues.delete_queue(queue)
 
 
 asyncio.run(main())

@@ -11,7 +11,7 @@ from rsmq import RSMQ
 from rsmq.worker import Discard, Middleware, Worker
 
 port = sys.argv[1] if len(sys.argv) > 1 else "6379"
-rsmq = RSMQ.from_url(f"redis://127.0.0.1:{port}/0")
+queues = RSMQ.from_url(f"redis://127.0.0.1:{port}/0")
 stored = []
 
 
@@ -25,7 +25,7 @@ class DropCounter(Middleware):
 
 
 dropped = DropCounter()
-worker = Worker(rsmq, concurrency=2, middleware=[dropped])
+worker = Worker(queues, concurrency=2, middleware=[dropped])
 
 
 @worker.listener("example-readings", batch=100, create=True)
@@ -36,10 +36,10 @@ def store(readings, messages):
     stored.extend(reading for reading in readings if reading.isdigit())
 
 
-rsmq.create_queue("example-readings", exist_ok=True)
-rsmq.send_messages("example-readings", [str(n) if n % 100 else "?" for n in range(1010)])
+queues.create_queue("example-readings", exist_ok=True)
+queues.send_messages("example-readings", [str(n) if n % 100 else "?" for n in range(1010)])
 with worker:
     while len(stored) + dropped.count < 1010:
         time.sleep(0.01)
 print(len(stored), "stored,", dropped.count, "dropped")
-rsmq.delete_queue("example-readings")
+queues.delete_queue("example-readings")

@@ -12,8 +12,8 @@ from rsmq import JSON, RSMQ
 from rsmq.worker import DeadLetter, Worker, exponential
 
 port = sys.argv[1] if len(sys.argv) == 2 and sys.argv[1].isdigit() else "6379"
-rsmq = RSMQ.from_url(f"redis://127.0.0.1:{port}/0", codec=JSON)
-worker = Worker(rsmq, name="orders-1", concurrency=8)
+queues = RSMQ.from_url(f"redis://127.0.0.1:{port}/0", codec=JSON)
+worker = Worker(queues, name="orders-1", concurrency=8)
 
 
 @worker.listener(
@@ -34,11 +34,11 @@ def handle(order, message):
 
 if __name__ == "__main__":
     worker.start()
-    rsmq.send_messages("example-orders", [{"number": n, "total": 10 - 3 * n} for n in range(5)])
+    queues.send_messages("example-orders", [{"number": n, "total": 10 - 3 * n} for n in range(5)])
     while worker.numbers.handled + worker.numbers.dead < 5:
         time.sleep(0.01)
     worker.stop()
-    for letter in rsmq.peek_messages("example-orders-dead"):
+    for letter in queues.peek_messages("example-orders-dead"):
         print("dead:", letter.body["number"], "-", letter.reason.text)
     for queue in ("example-orders", "example-orders-dead"):
-        rsmq.delete_queue(queue)
+        queues.delete_queue(queue)

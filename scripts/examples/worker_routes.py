@@ -12,8 +12,8 @@ from rsmq import RSMQ
 from rsmq.worker import Worker, event_payload
 
 port = sys.argv[1] if len(sys.argv) > 1 else "6379"
-rsmq = RSMQ.from_url(f"redis://127.0.0.1:{port}/0")
-worker = Worker(rsmq, concurrency=1)
+queues = RSMQ.from_url(f"redis://127.0.0.1:{port}/0")
+worker = Worker(queues, concurrency=1)
 
 shipping = worker.router(
     "example-shipping", by=event_payload, unroutable="example-skipped", create=True
@@ -35,12 +35,12 @@ def book(order):
 
 worker.start()
 for event in ("paid:17", "paid:18"):
-    rsmq.publish(["example-shipping", "example-billing"], event)  # to both queues, or to neither
-rsmq.send_message("example-shipping", "lost:19")
+    queues.publish(["example-shipping", "example-billing"], event)  # to both, or to neither
+queues.send_message("example-shipping", "lost:19")
 while worker.numbers.handled + worker.numbers.dead < 5:
     time.sleep(0.01)
 worker.stop()
-for skipped in rsmq.peek_messages("example-skipped"):
+for skipped in queues.peek_messages("example-skipped"):
     print("skipped:", skipped.body, "-", skipped.reason.text)
 for queue in ("example-shipping", "example-billing", "example-skipped"):
-    rsmq.delete_queue(queue)
+    queues.delete_queue(queue)

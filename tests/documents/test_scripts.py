@@ -56,7 +56,7 @@ def test_the_demo_reports_why_it_cannot_run(arguments, status):
     )
 
     assert result.returncode == status
-    assert result.stderr.startswith("scripts/demo: ")
+    assert result.stderr.splitlines()[-1].startswith("scripts/demo: ")
     assert "Traceback" not in result.stderr
 
 
