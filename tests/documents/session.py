@@ -44,6 +44,7 @@ def run_blocks(answers) -> None:
         answer = {"prints": prints, "output": output.getvalue(), "error": error}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+    names.clear()  # as at the end of a program: clients are freed, and close their connections
 
 
 if __name__ == "__main__":
