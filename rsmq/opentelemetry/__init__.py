@@ -1,0 +1,22 @@
+"""
+Traces with OpenTelemetry: spans for clients and workers, and a codec that carries the context.
+
+    from rsmq.opentelemetry import TracedCodec, TracingMiddleware, instrument_client
+    queues = instrument_client(RSMQ.from_url(url, codec=TracedCodec(JSON)))
+    worker = Worker(queues, middleware=[TracingMiddleware()])
+
+Needs the extra ``opentelemetry``. Without it, the import raises MissingExtra.
+"""
+
+from rsmq.errors import MissingExtra
+
+try:
+    import opentelemetry.trace  # noqa: F401 - the modules below import parts of it
+except ImportError as error:
+    raise MissingExtra("opentelemetry", "rsmq.opentelemetry") from error
+
+from rsmq.opentelemetry.traced_client import instrument_client
+from rsmq.opentelemetry.traced_codec import TracedCodec, message_context
+from rsmq.opentelemetry.tracing_middleware import TracingMiddleware
+
+__all__ = ["TracedCodec", "TracingMiddleware", "instrument_client", "message_context"]
