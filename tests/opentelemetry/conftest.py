@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.opentelemetry import instrument_client
-from tests.workers.conftest import env  # noqa: F401 - a fixture
+from tests.workers.conftest import backend, env, fast_heartbeat  # noqa: F401 - fixtures
 
 
 class Spans:
