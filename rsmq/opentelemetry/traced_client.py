@@ -144,7 +144,7 @@ class _Calls:
                 raise
 
     def _kind(self, codec: object) -> SpanKind:
-        is_context_sent = isinstance(codec or self.codec, TracedCodec)
+        is_context_sent = isinstance(self.codec if codec is None else codec, TracedCodec)
         if self.operation_type == "send" and is_context_sent:
             return SpanKind.PRODUCER
         return SpanKind.CLIENT
