@@ -7,10 +7,10 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry import baggage, context
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import get_current_span
 
-from opentelemetry import baggage, context
 from rsmq import BYTES, JSON, MSGPACK, TEXT, InvalidFormat, Message
 from rsmq.opentelemetry import TracedCodec, message_context
 from rsmq.operations.arguments import encode_body

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from opentelemetry import context, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from opentelemetry import context, trace
 from rsmq import JSON, TEXT
 from rsmq.opentelemetry import TracedCodec, TracingMiddleware, instrument_client, message_context
 from rsmq.worker import DeadLetter, Discard, Middleware, Retry
-from tests.opentelemetry.test_client import attributes, link_to, links
+from tests.tracing.test_client import attributes, link_to, links
 from tests.workers.polling import wait_until
 
 CODEC = TracedCodec(TEXT)
