@@ -22,8 +22,8 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 #: The pages for users, in the order of the table of contents.
 TOPICS = (
-    "start", "clients", "workers", "guarantees", "waiting", "durability", "security", "spark",
-    "command-line", "doctor", "migration", "benchmarks", "reference",
+    "start", "clients", "workers", "guarantees", "waiting", "durability", "security", "tracing",
+    "spark", "command-line", "doctor", "migration", "benchmarks", "reference",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

@@ -21,6 +21,7 @@ NOT_RUN = {
     ("start.md", INSTALL): "installs packages",
     ("start.md", SERVER): "installs or starts a server",
     ("durability.md", "import redis"): "needs a Redis Cluster; tests/contract uses one in this way",
+    ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
     ("spark.md", "pip install '.[spark]'"): "installs packages",
 }
 
