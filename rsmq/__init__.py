@@ -8,27 +8,13 @@ rsmq: reliable queues on Redis, in the format that RSMQ clients of all languages
     queues.delete_message(message)
 """
 
-from rsmq.aio import AsyncRSMQ
-from rsmq.client import RSMQ
-from rsmq.codecs import BYTES, JSON, MSGPACK, TEXT, Codec
-from rsmq.errors import (
-    BodyNotDecodable,
-    ClientClosed,
-    InvalidFormat,
-    InvalidValue,
-    MessageNotString,
-    MessageTooLong,
-    MissingExtra,
-    MissingParameter,
-    NoAttributeSupplied,
-    QueueExists,
-    QueueNotFound,
-    RSMQError,
-    WorkerExists,
-    WorkerReplaced,
-)
-from rsmq.model import DeadLetterReason, Message, MessageCounts, QueueAttributes, StoredMessage
-from rsmq.pyrsmq import RedisSMQ
+from __future__ import annotations
+
+import os.path
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
 
 __all__ = [
     "BYTES",
@@ -59,3 +45,81 @@ __all__ = [
     "WorkerExists",
     "WorkerReplaced",
 ]
+
+# PyRSMQ installs its modules into the same folder. Only it has this one.
+if os.path.exists(os.path.join(os.path.dirname(__file__), "const.py")):  # noqa: PTH110, PTH118, PTH120 - pathlib takes time
+    raise ImportError(
+        "PyRSMQ is installed into the folder of rsmq. Repair it: "
+        "pip uninstall -y PyRSMQ && pip install --force-reinstall --no-deps rsmq"
+    )
+
+if TYPE_CHECKING:
+    from rsmq.aio import AsyncRSMQ
+    from rsmq.client import RSMQ
+    from rsmq.codecs import BYTES, JSON, MSGPACK, TEXT, Codec
+    from rsmq.errors import (
+        BodyNotDecodable,
+        ClientClosed,
+        InvalidFormat,
+        InvalidValue,
+        MessageNotString,
+        MessageTooLong,
+        MissingExtra,
+        MissingParameter,
+        NoAttributeSupplied,
+        QueueExists,
+        QueueNotFound,
+        RSMQError,
+        WorkerExists,
+        WorkerReplaced,
+    )
+    from rsmq.model import DeadLetterReason, Message, MessageCounts, QueueAttributes, StoredMessage
+    from rsmq.pyrsmq import RedisSMQ
+else:
+    #: The module of each name. It is imported when the name is used first, so that ``import rsmq``
+    #: takes no time.
+    _MODULES = {
+        name: module
+        for module, names in {
+            "rsmq.aio": ("AsyncRSMQ",),
+            "rsmq.client": ("RSMQ",),
+            "rsmq.codecs": ("BYTES", "JSON", "MSGPACK", "TEXT", "Codec"),
+            "rsmq.errors": (
+                "BodyNotDecodable",
+                "ClientClosed",
+                "InvalidFormat",
+                "InvalidValue",
+                "MessageNotString",
+                "MessageTooLong",
+                "MissingExtra",
+                "MissingParameter",
+                "NoAttributeSupplied",
+                "QueueExists",
+                "QueueNotFound",
+                "RSMQError",
+                "WorkerExists",
+                "WorkerReplaced",
+            ),
+            "rsmq.model": (
+                "DeadLetterReason",
+                "Message",
+                "MessageCounts",
+                "QueueAttributes",
+                "StoredMessage",
+            ),
+            "rsmq.pyrsmq": ("RedisSMQ",),
+        }.items()
+        for name in names
+    }
+    _PACKAGES = frozenset({"aio", "client", "codecs", "errors", "model", "operations", "pyrsmq"})
+
+    def __getattr__(name: str) -> object:
+        if name in _PACKAGES:
+            return import_module(f"rsmq.{name}")
+        if name not in _MODULES:
+            raise AttributeError(f"module 'rsmq' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULES, *_PACKAGES})

@@ -8,7 +8,6 @@ opentelemetry-semantic-conventions.
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 from opentelemetry.trace import (
@@ -21,6 +20,7 @@ from opentelemetry.trace import (
     get_tracer,
 )
 
+from rsmq import __version__
 from rsmq.aio import AsyncRSMQ
 from rsmq.client import RSMQ
 from rsmq.model import Message
@@ -43,7 +43,7 @@ _DEFAULT_REDIS_PORT = 6379
 
 def make_tracer(tracer_provider: TracerProvider | None) -> Tracer:
     """Return the tracer of this library; without a provider that of the global one."""
-    return get_tracer("rsmq", version("rsmq"), tracer_provider)
+    return get_tracer("rsmq", __version__, tracer_provider)
 
 
 def span_name(operation: str, queue: str | None) -> str:

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import BinaryIO
 
 from redis.exceptions import ResponseError
 
+from rsmq import __version__
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.model import QueueAttributes
@@ -98,7 +98,7 @@ def export_queues(
         {
             "type": lines.HEADER,
             "format": lines.FORMAT,
-            "rsmq": version("rsmq"),
+            "rsmq": __version__,
             "ns": rsmq.namespace.name,
             "exported_ms": now,
         }

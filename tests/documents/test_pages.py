@@ -13,6 +13,8 @@ from tests.documents.player import Player
 
 INSTALL = "pip install '.[cli,embedded]'"
 SERVER = "docker run --rm -p 6379:6379 redis"
+PYRSMQ_ERROR = "ImportError: PyRSMQ is installed into the folder of rsmq. Repair it:"
+REPAIR = "pip uninstall -y PyRSMQ && pip install --force-reinstall --no-deps rsmq"
 #: The blocks that are not run, by page and first line, and why.
 NOT_RUN = {
     ("README.md", INSTALL): "installs packages",
@@ -22,6 +24,8 @@ NOT_RUN = {
     ("start.md", SERVER): "installs or starts a server",
     ("durability.md", "import redis"): "needs a Redis Cluster; tests/contract uses one in this way",
     ("tracing.md", 'rsmq-trace:1 {"traceparent":"00-9c2f...-6b1e...-01"}'): "is a stored body",
+    ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",
+    ("faq.md", REPAIR): "installs packages; tests/packaging runs it",
     ("spark.md", "pip install '.[spark]'"): "installs packages",
 }
 

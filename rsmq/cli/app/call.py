@@ -9,14 +9,16 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import Output, format_text
 from rsmq.cli.app.profiles import Config, Profile, read_config
-from rsmq.client import RSMQ
 from rsmq.wire.keys import DEFAULT_NS
+
+if TYPE_CHECKING:
+    from rsmq.client import RSMQ
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 
@@ -165,6 +167,8 @@ class Call:
             "retry_deadline": RETRY_DEADLINE_SECONDS,
             **(client_options or {}),
         }
+        from rsmq.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
+
         return RSMQ.from_url(url or location.url, ns=ns or location.ns, **arguments)
 
     def confirm(self, question: str, *, yes: bool) -> None:

@@ -154,6 +154,15 @@ class Root(Group):
         loaded: click.Command = getattr(import_module(entry.module), entry.attribute)
         return loaded
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return commands from the table, whose modules need not be imported, and options."""
+        items = [
+            CompletionItem(name, help=entry.summary)
+            for name, entry in command_table.COMMANDS.items()
+            if name.startswith(incomplete) and command_table.is_available(entry)
+        ]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(len(_name_with_aliases(*each)) for each in command_table.COMMANDS.items())
         for title, section in command_table.SECTIONS.items():

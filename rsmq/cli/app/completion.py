@@ -14,7 +14,6 @@ from click.shell_completion import (
     shell_complete,
     split_arg_string,
 )
-from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
@@ -91,6 +90,8 @@ def find_queues(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         "socket_connect_timeout": _REDIS_TIMEOUT_SECONDS,
     }
     try:
+        from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
         with call.open(client_options={"retry_deadline": 0, **timeouts}) as rsmq:
             names = rsmq.list_queues()
     except (RedisError, RSMQError, OSError, Failed):

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import dataclass
-
-from redis import exceptions as redis_errors
 
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.errors import QueueExists, QueueNotFound, RSMQError, SourceNotFound
 from rsmq.printable import escape_unprintable
-from rsmq.transport.failure_texts import is_unauthenticated, remove_script_location
-from rsmq.transport.retry import code_of, is_limited_to_keys
 from rsmq.transport.url import redact
 
 
@@ -94,8 +91,12 @@ def describe_error(error: BaseException) -> ErrorReport | None:
         return ErrorReport(Exit.INTERRUPTED, "interrupted", "interrupted", None)
     if isinstance(error, RSMQError):
         return _describe_library_error(error)
-    if isinstance(error, redis_errors.RedisError):
-        return _describe_redis_error(error)
+    if "redis" in sys.modules:  # else it can't be an error of redis-py, whose import takes time
+        from rsmq.cli.app.redis_errors import describe_redis_error  # noqa: PLC0415
+
+        described = describe_redis_error(error)
+        if described is not None:
+            return ErrorReport(*described)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         return ErrorReport(Exit.USAGE, "file", f"{name}{error.strerror or error}", None)
@@ -132,25 +133,9 @@ def explain_unreadable(error: Exception) -> str | None:
     """Return why one queue can't be read; None if the error does not concern only that queue."""
     if isinstance(error, QueueNotFound):
         return "It is listed, but there is no such queue; rsmq doctor reports more"
+    from rsmq.transport.retry import is_limited_to_keys  # noqa: PLC0415 - takes time
+
     if isinstance(error, RSMQError) or is_limited_to_keys(error):
         report = describe_error(error)
         return None if report is None else f"{report.text}; rsmq doctor reports more"
     return None
-
-
-def _describe_redis_error(error: redis_errors.RedisError) -> ErrorReport:
-    hint = " ".join(getattr(error, "__notes__", ())) or None
-    text = f"Redis: {remove_script_location(str(error))}"
-    # redis-py derives some errors that Redis has answered from its ConnectionError.
-    if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
-        if is_unauthenticated(error):
-            text = "Redis: a password is needed"
-        hint = "The user and the password are in the URL: that of --url, RSMQ_URL or a profile."
-        return ErrorReport(Exit.REFUSED, "AUTH", text, hint)
-    if isinstance(error, redis_errors.BusyLoadingError | redis_errors.ResponseError):
-        code = code_of(error)
-        return ErrorReport(Exit.REFUSED, code if code.isupper() else "ERR", text, hint)
-    if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
-        hint = "The URL is that of --url, RSMQ_URL or a profile, else redis://127.0.0.1:6379/0."
-        return ErrorReport(Exit.UNREACHABLE, "unreachable", text, hint)
-    return ErrorReport(Exit.REFUSED, "redis", text, hint)

@@ -31,6 +31,7 @@ from collections.abc import Sequence
 
 import click
 
+from rsmq import __version__
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import Root
 from rsmq.cli.app.errors import Failed
@@ -59,7 +60,7 @@ root = Root(
         "rsmq receive orders --json",
     ],
 )
-root = click.version_option(package_name="rsmq", message="rsmq %(version)s")(root)
+root = click.version_option(__version__, message="rsmq %(version)s")(root)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

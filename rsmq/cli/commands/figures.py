@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, fields
-from typing import Any
-
-from redis.exceptions import RedisError
+from typing import TYPE_CHECKING, Any
 
 from rsmq.cli.app.errors import explain_unreadable
-from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
-from rsmq.gauges import GaugeReader
 from rsmq.model import QueueAttributes
+
+if TYPE_CHECKING:
+    from rsmq.client import RSMQ
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,8 @@ class FiguresReader:
             rsmq: the client.
             queues: the names of the queues. If empty, each reading reads all listed queues.
         """
+        from rsmq.gauges import GaugeReader  # noqa: PLC0415 - takes time
+
         self._rsmq = rsmq
         self._queues = queues
         self._gauges = GaugeReader(rsmq)
@@ -94,6 +95,8 @@ class FiguresReader:
     def _read_attributes(
         self, attributes_by_queue: dict[str, QueueAttributes | None], queue: str
     ) -> QueueAttributes | None:
+        from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
         if queue not in attributes_by_queue:
             try:
                 attributes_by_queue[queue] = self._rsmq.get_queue_attributes(queue)

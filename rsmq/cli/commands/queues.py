@@ -5,10 +5,9 @@ The commands create, list, attributes, stats, pause, resume, purge and delete-qu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, command, queue_argument, queues_argument, yes_option
@@ -22,9 +21,11 @@ from rsmq.cli.app.output import (
     format_time,
     to_json_value,
 )
-from rsmq.client import RSMQ
 from rsmq.errors import RSMQError
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+
+if TYPE_CHECKING:
+    from rsmq.client import RSMQ
 
 
 @command("create", "rsmq create orders --vt 60", "rsmq create orders --exist-ok")
@@ -127,6 +128,8 @@ def stats(call: Call, queues: tuple[str, ...]) -> Exit | None:
     messages, which takes a while if there are millions; rsmq attributes is fast for any queue. The
     exit code is 1 if a listed queue can't be read.
     """
+    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
     counted: list[dict[str, Any]] = []
     unreadable: dict[str, str] = {}
     with call.open() as rsmq:

@@ -18,22 +18,24 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from redis.exceptions import RedisError
 
+from rsmq import __version__
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, Decorator, Group, command, complete_queues, yes_option
 from rsmq.cli.app.errors import Failed, explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_count, format_text
 from rsmq.cli.commands.queues import note_unreadable_queues
-from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import Message
 from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.wire.limits import MAX_BATCH, UNLIMITED
+
+if TYPE_CHECKING:
+    from rsmq.client import RSMQ
 
 _STATES: dict[str, Any] = {"backlog": "visible", "nextlog": "in_flight"}
 
@@ -97,17 +99,14 @@ def _rfq_command(name: str, *examples: str) -> Callable[[Callable[..., Any]], An
 @click.pass_obj
 def version(call: Call) -> None:
     """Show the versions of this program and of Redis."""
-    from importlib.metadata import version as version_of  # noqa: PLC0415 - takes time
-
     from redis import Redis  # noqa: PLC0415 - only here
 
     with call.open() as rsmq:  # the url is checked here
         rsmq.list_queues()
     with Redis.from_url(call.location.url) as redis:
         found = redis.info("server").get("redis_version", "?")
-    rsmq_version = version_of("rsmq")
     call.out.result(
-        {"rsmq": rsmq_version, "redis": found}, [f"rsmq {rsmq_version}", f"redis {found}"]
+        {"rsmq": __version__, "redis": found}, [f"rsmq {__version__}", f"redis {found}"]
     )
 
 
@@ -117,6 +116,8 @@ def info(call: Call) -> Exit | None:
     """Show the number of messages in the backlog and the nextlog of each topic."""
     topics = []
     unreadable: dict[str, str] = {}
+    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
     with call.open() as rsmq:
         for topic in rsmq.list_queues():
             try:

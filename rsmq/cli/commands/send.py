@@ -21,7 +21,6 @@ from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.output import format_count, format_text
 from rsmq.cli.commands.input_batches import Batch, read_batches
 from rsmq.errors import MessageTooLong
-from rsmq.transport.retry import Failure, classify
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
 
 
@@ -144,6 +143,8 @@ def _add_sent_count(error: BaseException, batch: Batch) -> BaseException:
     report = describe_error(error)
     if report is None:
         return error
+    from rsmq.transport.retry import Failure, classify  # noqa: PLC0415 - takes time
+
     first, last = batch.first, batch.first + len(batch.bodies) - 1
     progress = f"Sent before: {format_count(first - 1)}; "
     is_ambiguous = isinstance(error, KeyboardInterrupt) or (

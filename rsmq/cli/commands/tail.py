@@ -8,20 +8,22 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
-from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import BODY_CODEC, Call
 from rsmq.cli.app.command import SECONDS, command, queues_argument
 from rsmq.cli.app.errors import describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_text, format_time, to_json_value, truncate
-from rsmq.client import RSMQ
 from rsmq.model import StoredMessage
 from rsmq.operations.inspection import new_messages, start_position
 from rsmq.operations.walk import Position
 from rsmq.wire.keys import QueueKeys
+
+if TYPE_CHECKING:
+    from rsmq.client import RSMQ
 
 #: A message may appear so long after its sent time, because some clients read the time first and
 #: send later.
@@ -77,6 +79,8 @@ def tail(
 
 
 def _follow(call: Call, followed: list[_FollowedQueue], interval: float) -> None:
+    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
     is_unreachable = False
     while True:
         started_at = time.monotonic()

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-from redis.exceptions import RedisError
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, command, queues_argument
@@ -134,6 +133,8 @@ def _read_or_keep(
     reader: FiguresReader, previous: list[Figures]
 ) -> tuple[list[Figures], ErrorReport | None]:
     """Read the figures. If Redis fails, return the previous figures and the report of the error."""
+    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
     try:
         return reader.read(), None
     except RedisError as error:
