@@ -71,10 +71,8 @@ class Metrics(Middleware):
             "messages_dead_lettered", "Messages given up, by target", "target"
         )
         self._dropped = counter("messages_dropped", "Messages deleted without being handled")
-        self._released = counter("messages_released", "Messages given back")
-        self._leases_lost = counter(
-            "leases_lost", "Messages that were let go, or were somebody else's"
-        )
+        self._released = counter("messages_released", "Messages released")
+        self._leases_lost = counter("leases_lost", "Messages whose lease was lost")
         self._seconds = Histogram(
             "rsmq_handler_seconds",
             "How long handlers take",

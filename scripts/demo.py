@@ -95,8 +95,8 @@ class DemoRun:
                 self.process(message)
         batch = [self.receive() for _ in range(IN_FLIGHT_AT_DEATH)]
         self.progress.console.print(
-            f"A consumer died with {sum(message is not None for message in batch)} messages in its "
-            f"hands. They come back {VISIBILITY_TIMEOUT_SECONDS} s after it received them."
+            f"A consumer died with {sum(message is not None for message in batch)} messages in "
+            f"flight. They become visible {VISIBILITY_TIMEOUT_SECONDS} s after it received them."
         )
 
     def consume(self) -> None:

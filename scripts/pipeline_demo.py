@@ -42,7 +42,7 @@ SENDING_SECONDS = 40.0
 def main() -> int:
     """Run the demo; return 0 if every order is in the archive once."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, help="for what it makes; a new one if none")
+    parser.add_argument("folder", nargs="?", type=Path, help="for its output; a new one if none")
     parser.add_argument("--orders", type=int, default=100_000, help="how many orders are sent")
     args = parser.parse_args()
     folder = args.folder or Path(tempfile.mkdtemp(prefix="rsmq-pipeline-demo-"))

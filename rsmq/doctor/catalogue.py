@@ -95,7 +95,7 @@ _SERVER = {
     "memory-nearly-full": Fault(
         "warning",
         "memory is {detail} full",
-        "the server's configuration, or a queue that nobody empties",
+        "the server's configuration, or a queue without consumers",
         "When it is full, Redis refuses sends.",
         "By hand: drain a queue, or raise maxmemory. rsmq top shows the deepest queues.",
     ),
@@ -110,7 +110,7 @@ _SERVER = {
         "note",
         "min-replicas-to-write is 0, and replicas are there: {number}",
         "the server's configuration",
-        "A failover loses what was not replicated, and a master that was cut off goes on taking "
+        "A failover loses what was not replicated, and a master that was cut off still accepts "
         "sends that will be lost.",
         "By hand, where that matters: redis-cli CONFIG SET min-replicas-to-write 1.",
     ),
@@ -118,7 +118,7 @@ _SERVER = {
         "error",
         "this is a node of a Redis Cluster, and the namespace {ns} has no hash tag",
         "the namespace",
-        "Scripts can't reach all keys of a queue: every call fails. Queues were not looked at.",
+        "Scripts can't reach all keys of a queue: every call fails. Queues were not examined.",
         "By hand: give a namespace such as {{{ns}}}.",
     ),
     "rights": Fault(
@@ -130,7 +130,7 @@ _SERVER = {
     ),
     "not-looked-at": Fault(
         "note",
-        "could not look: {detail}",
+        "could not examine: {detail}",
         "ACL rules, a managed Redis or a proxy",
         "Faults of this kind, if there are any, stay unknown.",
         "By hand: run it as a user with more rights, or ask who runs the server.",
@@ -148,30 +148,31 @@ _QUEUES = {
     ),
     "aside": Fault(
         "warning",
-        "messages of {detail} stand aside, on their way to another server",
+        "messages of {detail} are set aside, on their way to another server",
         "rsmq migrate --move, or rsmq bridge, that runs now or was broken off",
-        "Nobody receives them until it goes on.",
-        "By hand: run it again, with the same --from, --ns and --url; it goes on with them.",
+        "No client receives them until it continues.",
+        "By hand: run it again, with the same --from, --ns and --url; it continues with them.",
     ),
     "wrong-type": Fault(
         "error",
         "{detail}",
         "another program with the same keys, such as galadd/rsmq-go",
-        "Calls on the queue fail; Node's sends answer an id, and the message is lost.",
-        "By hand: look with redis-cli TYPE and rename the key, or use another name or namespace.",
+        "Calls on the queue fail; Node's sends return an id, and the message is lost.",
+        "By hand: check with redis-cli TYPE and rename the key, or use another name or namespace.",
     ),
     "reserved-name": Fault(
         "error",
         "there is a queue called QUEUES",
-        "most clients take the name",
-        "Its ids would stand in the index of queues: sends answer an id, and the message is lost.",
+        "most clients accept the name",
+        "Its ids would be stored in the index of queues: sends return an id, and the message is "
+        "lost.",
         "By hand: read what is in redis-cli HGETALL {ns}:QUEUES:Q, send it to another queue, then "
         "redis-cli UNLINK {ns}:QUEUES:Q and redis-cli SREM {ns}:QUEUES QUEUES.",
     ),
     "unusable-name": Fault(
         "error",
         "there is a queue whose name this library refuses: {detail}",
-        "a program that takes any name",
+        "a program that accepts any name",
         "Its keys may be those in which another queue keeps more than its messages.",
         "By hand: stop what uses it, then for both keys, {ns}:{detail}:Q and {ns}:{detail}, "
         "redis-cli RENAMENX to a name without ':x:' that does not end in ':Q', redis-cli SREM "
@@ -182,14 +183,14 @@ _QUEUES = {
         "{detail} expires in {number} s",
         "rsmq-rb (Ruby), or EXPIRE by hand",
         "The messages go with the key, without an error.",
-        "Takes the time to live off.",
+        "Removes the time to live.",
         safe=True,
     ),
     "half-queue": Fault(
         "error",
         "the queue lacks {detail}",
         "PyRSMQ's setQueueAttributes on a missing queue; a client that died while it created one",
-        "Most clients say that there is no such queue; Node can neither use nor create it.",
+        "Most clients report that there is no such queue; Node can neither use nor create it.",
         "Completes it with the defaults vt 30, delay 0, maxsize 65536, and lists it. "
         "To remove it instead: rsmq delete-queue {queue}.",
         safe=True,
@@ -198,7 +199,7 @@ _QUEUES = {
         "error",
         "fields without any of vt, delay and maxsize: {number}",
         "Node's send beside a delete of the queue; set attributes of some clients",
-        "Nobody receives what is in it; a queue created under the name will have it.",
+        "No client receives its messages; a queue created under the name will have them.",
         "Makes it a queue with the defaults, so that they are received. "
         "To remove it instead: rsmq delete-queue {queue}.",
         ways=("messages-without-queue",),
@@ -216,16 +217,16 @@ _QUEUES = {
         "the queue is not listed",
         "a client that died while it created it; rsmq-rb; deleting a queue with rsmqCsharp or "
         "ebuckley/rsmq, which leaves it behind",
-        "It works, but list_queues and whatever goes by it pass it over.",
+        "It works, but list_queues, and programs that use it, leave it out.",
         "Lists it. To remove it instead: rsmq delete-queue {queue}.",
         safe=True,
     ),
     "listed-without-queue": Fault(
         "warning",
-        "the name is listed, and there is no queue",
+        "the name is listed, but there is no queue",
         "keys that were removed by hand, have expired or were evicted",
-        "Programs that go by list_queues fail on it.",
-        "Takes the name off the list.",
+        "Programs that use list_queues fail on it.",
+        "Removes the name from the list.",
         safe=True,
     ),
     "left-over-extension": Fault(
@@ -245,7 +246,8 @@ _ATTRIBUTES = {
         "{detail}",
         "PyRSMQ and aiorsmq store fractions; clients that check nothing",
         "Go, Java, Rust and C# clients fail on it, and Node reads another number.",
-        "Stores the next whole number that every client takes; the default for what is no number.",
+        "Stores the next whole number that every client accepts, or the default if it is not a "
+        "number.",
         safe=True,
     ),
     "large-maxsize": Fault(
@@ -301,9 +303,9 @@ _ATTRIBUTES = {
     ),
     "dead-letter-cycle": Fault(
         "warning",
-        "dead letters go round: {detail}",
+        "dead letters circulate: {detail}",
         "policies that were set one after the other",
-        "A message that nobody can handle moves on for ever.",
+        "A message that no consumer can handle is moved forever.",
         "By hand: remove one of the policies, as with rsmq dead-letter {queue} --remove.",
     ),
 }
@@ -321,9 +323,9 @@ _MESSAGES = {
     "ghost": Fault(
         "warning",
         "ids without a body: {number}",
-        "deleting a queue with grafana/go-rsmq or rsmq-rb, and creating it anew; a torn "
+        "deleting a queue with grafana/go-rsmq or rsmq-rb, and creating it again; a torn "
         "transaction after a crash; a client without MULTI that died",
-        "Node and others deliver null again and again; rsmq_async 16 and later stops for ever.",
+        "Node and others deliver null again and again; rsmq_async 16 and later stops forever.",
         "Removes them, with their counters.",
         safe=True,
     ),
@@ -332,9 +334,9 @@ _MESSAGES = {
         "bodies without an id in the queue: {number}",
         "deleting messages with ebuckley/rsmq or rsmq-rb; a send into a sorted set of the wrong "
         "type; a sorted set that was lost",
-        "Nobody receives them, and they take memory.",
-        "orphan-body:restore has them delivered (those that such a client has deleted, again); "
-        "orphan-body:remove removes them for ever.",
+        "No client receives them, and they take memory.",
+        "orphan-body:restore makes them messages again (also those that such a client has "
+        "deleted); orphan-body:remove removes them forever.",
         ways=("orphan-body:restore", "orphan-body:remove"),
     ),
     "left-over-counter": Fault(
@@ -348,7 +350,7 @@ _MESSAGES = {
     ),
     "bad-counter": Fault(
         "error",
-        "messages whose receive count or first-received time is no number: {number}",
+        "messages whose receive count or first-received time is not a number: {number}",
         "a program that wrote over it",
         "With Node the message is hidden again and again, and never delivered. This library counts "
         "on from what is readable of it.",
@@ -376,8 +378,8 @@ _MESSAGES = {
         "ids that Node can't delete: {number}",
         "rsmq_async 1 to 15, ebuckley/rsmq, rsmq-rb, PyRSMQ 0.3, Node 0.2.1",
         "Node and PHP receive these messages, and can neither delete nor hide them.",
-        "Gives them new ids, when nobody holds them; who noted an old id does not find it any "
-        "more.",
+        "Gives them new ids, when they are not in flight; an old id that a program stored "
+        "is not found any more.",
         ways=("undeletable-id",),
     ),
     "microseconds-score": Fault(
@@ -392,7 +394,7 @@ _MESSAGES = {
         "error",
         "scores in seconds: {number}",
         "rsmq_async 7 and rsmq-rb",
-        "Other clients see these messages as always due, also while somebody holds them.",
+        "Other clients see these messages as always due, also while they are in flight.",
         "Makes them milliseconds; do it when that program is stopped.",
         ways=("seconds-score",),
     ),
@@ -400,7 +402,7 @@ _MESSAGES = {
         "error",
         "messages hidden for more than 9999999 s: {number}",
         "clients that check no numbers; a score of inf; a server's clock that was ahead",
-        "Nobody will receive them.",
+        "No client will receive them.",
         "Makes them visible now.",
         ways=("far-future",),
     ),
@@ -408,7 +410,7 @@ _MESSAGES = {
         "error",
         "messages that are hidden because they were sent later than it is now: {number}",
         "the server's clock was set back; a client with a clock of its own that is ahead",
-        "Nobody receives them until the server's clock has caught up.",
+        "No client receives them until the server's clock has caught up.",
         "Makes them visible now; of a queue that has a delay, when that has passed. Messages with "
         "a delay of their own, and those that were received, stay as they are.",
         ways=("sent-in-future",),
@@ -418,7 +420,7 @@ _MESSAGES = {
         "fields that no known client writes: {number}",
         "a program that keeps its own data in the queue's hash",
         "None, while RSMQ's clients ignore them; purge_queue removes them.",
-        "By hand, if nobody needs them: redis-cli HDEL.",
+        "By hand, if no program needs them: redis-cli HDEL.",
     ),
 }
 

@@ -117,7 +117,7 @@ class _Copier:
             elif report.arrived == 0:
                 break
         else:
-            report.note("messages keep coming: run it again when nobody sends them there")
+            report.note("messages keep coming: run it again when no program sends them there")
         report.verified = report.arrived == 0 and report.missing == 0
         report.arrived, report.before = arrived, before_run
 
@@ -289,11 +289,11 @@ class _Copier:
 
     def _source_changed(self) -> SourceChanged:
         return SourceChanged(
-            f"The list {self._queue!r} was touched since the copy began",
+            f"The list {self._queue!r} was changed since the copy began",
             value=self._queue,
             hint="Its elements have no ids, so a copy can't tell which of them it has. Stop its "
             "producers and workers, remove what was copied (rsmq purge), and copy again; or move "
-            "them: a move may go on while they work.",
+            "them: a move is possible while they work.",
         )
 
 

@@ -289,7 +289,7 @@ class Mover:
             to = Destination(None, self._source.aside_key(self._queue))
         outcomes = self._source.take(place, batch, to) if batch else b""
         if isinstance(outcomes, UncertainOutcomes):
-            report.note("an answer of Redis was lost: what it took is moved, and not counted here")
+            report.note("a reply of Redis was lost: its messages are moved, but not counted here")
         pairs = list(zip(batch, outcomes, strict=True))
         copied = [
             item

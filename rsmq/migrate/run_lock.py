@@ -58,7 +58,7 @@ class RunLock:
                 if holder not in {None, _own_identity()} and not has_died(holder.decode()):
                     raise NotPossible(
                         f"Another run is moving {self._source}, of process {_describe(holder)}",
-                        hint="Two at a time would bring messages twice. End it first; if it was "
+                        hint="Two at a time would copy messages twice. Stop it first; if it was "
                         f"killed, wait {_LOCK_SECONDS:g} seconds.",
                     )
                 pipeline.multi()

@@ -65,7 +65,7 @@ class Server:
         """
         if url.startswith("memory://"):
             raise NotPossible(
-                "memory:// is no server that messages could come from or go to",
+                "memory:// can't be the source or the target",
                 hint="Give the url of a Redis: redis://, rediss:// or unix://.",
             )
         rsmq = RSMQ.from_url(url, ns=ns, realtime=realtime, strict_names=False)

@@ -102,7 +102,7 @@ def _check_url(url: str) -> None:
     if is_secret:
         raise InvalidOption(
             "url",
-            "holds a password, which would stand in plans and checkpoints. Take it out, and set "
+            "has a password, which would be stored in plans and checkpoints. Remove it, and set "
             "passwordEnv to the name of an environment variable, or passwordFile to the path of "
             "a file, that every process of the job can read.",
         )

@@ -437,7 +437,7 @@ class Lease:
             if time.monotonic() > deadline:
                 raise InvalidOption(
                     "consumerGroup",
-                    f"another query holds the lease {self.name}, and lives. Give this one another "
+                    f"another query has the lease {self.name}, and lives. Give this one another "
                     "name, or none; or stop that one.",
                     value=self.name,
                 )

@@ -52,7 +52,7 @@ class OptionReader:
             elif "password" in option.lower():
                 raise InvalidOption(
                     option,
-                    "a password in an option would stand in plans and checkpoints. Set "
+                    "a password in an option would be stored in plans and checkpoints. Set "
                     "passwordEnv to the name of an environment variable, or passwordFile to the "
                     "path of a file, that every process of the job can read.",
                 )

@@ -141,7 +141,9 @@ def _read_source_options(reader: OptionReader) -> SourceOptions:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise InvalidOption(option, f"is no regular expression: {error}.", value=text) from None
+            raise InvalidOption(
+                option, f"is not a regular expression: {error}.", value=text
+            ) from None
     return SourceOptions(
         connection=connection,
         queues=queues,

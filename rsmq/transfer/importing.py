@@ -262,7 +262,7 @@ class _Importer:
     def _import_queue(self, line: int, record: dict[str, Any]) -> None:
         name = records.parse_queue_name(line, record)
         if name in self._targets:
-            raise InvalidExport(line, f"tells of queue {show(name)} a second time")
+            raise InvalidExport(line, f"has queue {show(name)} a second time")
         if self._names is not None and name not in self._names:
             self._targets[name] = None
             return
@@ -297,7 +297,7 @@ class _Importer:
                 old_value = getattr(exported, attribute)
                 if old_value != value:
                     target.notes.append(
-                        f"{attribute} is {value}, for {old_value}, which is no value for it"
+                        f"{attribute} is {value}, for {old_value}, which is not a value for it"
                     )
             if exported.paused:
                 self._rsmq.pause_queue(name)
@@ -355,7 +355,7 @@ class _Importer:
         name = records.parse_queue_name(line, record)
         if name not in self._targets:
             raise InvalidExport(
-                line, f"has a message of queue {show(name)}, of which no line before tells"
+                line, f"has a message of queue {show(name)}, which no line before has"
             )
         target = self._targets[name]
         if target is None:

@@ -160,9 +160,9 @@ class Reader:
         except (ValueError, RecursionError) as error:
             if not raw.endswith(b"\n") and self.line > 1:
                 return None
-            raise InvalidExport(self.line, "is no JSON", hint=f"{error}.") from error
+            raise InvalidExport(self.line, "is not JSON", hint=f"{error}.") from error
         if not isinstance(record, dict):
-            raise InvalidExport(self.line, "is no JSON object", hint="A line is {...}.")
+            raise InvalidExport(self.line, "is not a JSON object", hint="A line is {...}.")
         return record
 
     def _check_first(self, record: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ class Reader:
         if record.get("format") != FORMAT:
             raise InvalidExport(
                 1,
-                f"tells of the format {show(record.get('format'))}",
+                f"has the format {show(record.get('format'))}",
                 hint=f"This version of rsmq reads format {FORMAT}.",
             )
 
@@ -184,12 +184,12 @@ class Reader:
         found = self._counts[QUEUE], self._counts[MESSAGE]
         if expected != found:
             self.fault = (
-                f"its end tells of {expected[0]} queues and {expected[1]} messages; {found[0]} and "
-                f"{found[1]} are there"
+                f"its end line says {expected[0]} queues and {expected[1]} messages, but it has "
+                f"{found[0]} and {found[1]}"
             )
         elif record.get("sha256") != self._checksum.hexdigest():
             self.fault = "it was changed: its checksum is another"
         elif next(self._lines(), None) is not None:
-            self.fault = f"it goes on behind its end, line {self.line}"
+            self.fault = f"it continues after its end line, line {self.line}"
         else:
             self.fault = None

@@ -73,11 +73,15 @@ class Logging(Middleware):
 
     def lease_lost(self, message: Message, reason: str) -> None:
         _log.warning(
-            "%s %s: let go: %s", message.queue, message.id, reason, extra=message_fields(message)
+            "%s %s: lease lost: %s",
+            message.queue,
+            message.id,
+            reason,
+            extra=message_fields(message),
         )
 
     def after_release(self, queue: str, count: int) -> None:
-        _log.info("%s: %d messages given back", queue, count, extra={"queue": queue})
+        _log.info("%s: %d messages released", queue, count, extra={"queue": queue})
 
 
 class DetailedLogging(Middleware):

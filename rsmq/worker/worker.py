@@ -523,7 +523,8 @@ class Worker:
         lane.apply_queue_attributes(attributes)
         if lane.policy.dead_letter_queue is None and not lane.policy.drop:
             _log.info(
-                "queue %s has no dead_letter_queue: what fails is tried again for ever", each.queue
+                "queue %s has no dead_letter_queue: a message that fails is retried forever",
+                each.queue,
             )
         return lane
 

@@ -1,9 +1,9 @@
 """
 Fails on words that this project does not use.
 
-Phrases, in docstrings, comments and documents: code spans and the changelog's entries of released
-versions are exempt. Names, of functions, classes, parameters, variables and attributes: those that
-are public already are listed below.
+Phrases, in docstrings, comments, documents, and texts of the library: code spans and the
+changelog's entries of released versions are exempt. Names, of functions, classes, parameters,
+variables and attributes: those that are public already are listed below.
 """
 
 from __future__ import annotations
@@ -93,12 +93,16 @@ def name_faults(
     return found
 
 
-def _python(text: str) -> Iterator[tuple[int, str]]:
+def _python(text: str, *, has_texts: bool) -> Iterator[tuple[int, str]]:
+    texts = []
     for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and has_texts:
+            texts += [(node.lineno, node.value)] * (" " in node.value)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node, clean=False)
             if docstring is not None:
                 yield node.body[0].lineno, docstring
+    yield from texts
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
@@ -107,7 +111,7 @@ def _python(text: str) -> Iterator[tuple[int, str]]:
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
     text = path.read_text()
     if path.suffix == ".py":
-        yield from _python(text)
+        yield from _python(text, has_texts=_ROOT / "rsmq" in path.parents)
     elif path.suffix == ".lua":
         for number, line in enumerate(text.splitlines(), 1):
             yield number, line.partition("--")[2]

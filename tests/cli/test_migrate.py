@@ -54,7 +54,10 @@ def test_dry_run_changes_nothing_and_needs_neither_copy_nor_move(cli, raw, ns, w
     ("arguments", "error_start"),
     [
         (("--from", "list:w"), "Say --copy or --move; or --dry-run, to see what there is."),
-        (("--from", "kafka:w", "--move"), "'kafka:w' is no queue of another system. These are: "),
+        (
+            ("--from", "kafka:w", "--move"),
+            "'kafka:w' is not a queue of another system. These are: ",
+        ),
         (("--from", "list", "--move"), "Name the list, as in list:work: "),
         (("--from", "rfq", "--to", "q", "--move"), "--to is for one queue: name it, as in rfq:N"),
         (("--from", "rfq:t", "--copy", "--in-flight"), "--in-flight is for --move: "),
@@ -131,7 +134,8 @@ def test_interrupted_migration_continues_in_the_next_run(processes, raw, ns):
     if between[1]:
         assert process.returncode == 130
         assert stderr.decode().splitlines()[-1] == (
-            f"rsmq: Interrupted, within list:{ns}:work. Nothing is lost: the same command goes on."
+            f"rsmq: Interrupted, within list:{ns}:work. Nothing is lost: the same command "
+            "continues."
         )
     assert sum(between) == 30_000
     assert code == (0 if between[1] else 3)
@@ -174,8 +178,12 @@ def test_bridge_from_a_queue_to_a_list(processes, raw, rsmq, ns):
     [
         ("q", "p", "'p' is nothing that messages can go to from a queue. These are list:KEY and "),
         ("q", "rqueue:p", "'rqueue:p' is nothing that messages can go to from a queue. "),
-        ("rfq:t", "list:p", "'list:p' is no queue. One of the two is a queue of this namespace."),
-        ("rfq:", "q", "'rfq:' is no queue of another system. "),
+        (
+            "rfq:t",
+            "list:p",
+            "'list:p' is not a queue. One of the two is a queue of this namespace.",
+        ),
+        ("rfq:", "q", "'rfq:' is not a queue of another system. "),
     ],
 )
 def test_bridge_needs_one_queue_of_the_namespace(cli, origin, to, error_start):

@@ -279,7 +279,7 @@ def test_profile_can_allow_any_name(cli, config):
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("profile = ", ["is no TOML"]),
+        ("profile = ", ["is not TOML"]),
         ("colour = 1", ["the key colour is not known", "profile, profiles"]),
         ("[profiles.p]\nhost = 'x'", ["profiles.p.host is not known", "url, ns, any_names"]),
         ("[profiles.p]\nurl = 7", ["profiles.p.url must be a text"]),

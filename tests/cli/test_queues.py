@@ -31,7 +31,7 @@ def test_existing_queue_is_an_error_without_exist_ok(cli, raw, ns):
         (("create", "q", "--vt", "1.5"), "vt must be between 0 and 9999999"),
         (("create", "q", "--vt", "-1"), "vt must be between 0 and 9999999"),
         (("create", "q", "--vt", "nan"), "vt must be between 0 and 9999999"),
-        (("create", "q", "--vt", "long"), "'long' is no number of seconds"),
+        (("create", "q", "--vt", "long"), "'long' is not a number of seconds"),
         (("create", "q", "--maxsize", "7"), "maxsize must be between 1024 and 65536"),
         (("create",), "Missing argument 'QUEUE'"),
     ],

@@ -297,10 +297,10 @@ def test_dead_letter_cycle_is_reported_for_each_of_its_queues(namespace, raw, rs
 
     findings = namespace.examine()
     assert [(each.code, each.queue, each.text) for each in findings] == [
-        ("dead-letter-cycle", "a", "dead letters go round: a -> b -> c -> a"),
-        ("dead-letter-cycle", "b", "dead letters go round: b -> c -> a -> b"),
-        ("dead-letter-cycle", "c", "dead letters go round: c -> a -> b -> c"),
-        ("dead-letter-cycle", "q", "dead letters go round: q -> q"),
+        ("dead-letter-cycle", "a", "dead letters circulate: a -> b -> c -> a"),
+        ("dead-letter-cycle", "b", "dead letters circulate: b -> c -> a -> b"),
+        ("dead-letter-cycle", "c", "dead letters circulate: c -> a -> b -> c"),
+        ("dead-letter-cycle", "q", "dead letters circulate: q -> q"),
     ]
     assert is_unchanged_by_repair(namespace)
 

@@ -173,8 +173,8 @@ def test_missing_rights_to_examine_are_notes(log_in):
     assert {each.severity for each in findings.values()} == {"note"}
     hidden = [each.text for each in examine(rsmq).findings if each.code == "not-looked-at"]
     assert hidden == [
-        "could not look: CONFIG GET (saving, replicas)",
-        "could not look: INFO (memory, saving, version, replication)",
+        "could not examine: CONFIG GET (saving, replicas)",
+        "could not examine: INFO (memory, saving, version, replication)",
     ]
 
 

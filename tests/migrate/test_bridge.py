@@ -240,7 +240,7 @@ def test_key_of_wrong_type_ends_the_bridge(local, raw, ns):
     assert started.wait_for_end()
 
     assert isinstance(started.error, NotPossible)
-    assert str(started.error) == f"The key '{ns}-work' is no list, but a string"
+    assert str(started.error) == f"The key '{ns}-work' is not a list, but a string"
     raw.unlink(f"{ns}-work")
 
 

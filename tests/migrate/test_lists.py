@@ -116,8 +116,8 @@ def test_copy_of_a_changed_list_is_refused(local, work_list, raw, ns, change):
 
     with pytest.raises(SourceChanged) as caught:
         copy(Lists(local), work_list, local, "to")
-    assert caught.value.text == f"The list {work_list!r} was touched since the copy began"
-    assert "a move may go on while they work" in caught.value.hint
+    assert caught.value.text == f"The list {work_list!r} was changed since the copy began"
+    assert "a move is possible while they work" in caught.value.hint
     assert read_messages(raw, ns, "to") == before
 
 

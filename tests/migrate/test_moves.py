@@ -217,5 +217,5 @@ def test_full_server_can_be_drained(local, raw, ns):
 
 
 def test_a_memory_url_is_refused():
-    with refused(NotPossible, "memory:// is no server that messages could come from or go to"):
+    with refused(NotPossible, "memory:// can't be the source or the target"):
         Server.from_url("memory://x")

@@ -301,8 +301,8 @@ def test_fractional_seconds_of_pyrsmq_are_rounded_and_reported(other_namespace, 
 
     assert raw.hmget(f"{ns}:q:Q", "vt", "delay", "maxsize") == [b"1", b"0", b"65536"]
     assert list(report.notes) == [
-        "its vt of 0.5 is no value of RSMQ: 1",
-        "its maxsize of 65565 is no value of RSMQ: 65536",
+        "its vt of 0.5 is not a value of RSMQ: 1",
+        "its maxsize of 65565 is not a value of RSMQ: 65536",
     ]
 
 

@@ -129,7 +129,7 @@ def test_incomplete_files_are_reported(cli, rsmq, target):
 
     broken = cli("import", *where, stdin=b"".join([*lines[:4], b"nonsense\n"]))
     assert broken.code == 1
-    assert broken.error.startswith("Line 5 of the export is no JSON. ")
+    assert broken.error.startswith("Line 5 of the export is not JSON. ")
     assert broken.error.endswith(" Messages that were added before: 1.")
     assert len(target.scores("q")) == 2
 

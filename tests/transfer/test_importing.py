@@ -62,25 +62,25 @@ def test_changed_file_is_detected(data, import_bytes, other):
 def test_missing_line_or_line_after_the_end_is_detected(data, import_bytes):
     lines = data.splitlines(keepends=True)
     result = import_bytes(b"".join(lines[:2] + lines[3:]))
-    assert result.fault == "its end tells of 1 queues and 3 messages; 1 and 2 are there"
+    assert result.fault == "its end line says 1 queues and 3 messages, but it has 1 and 2"
 
     result = import_bytes(data + lines[2])
-    assert result.fault == "it goes on behind its end, line 6"
+    assert result.fault == "it continues after its end line, line 6"
 
 
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        (b"{no JSON\n", "is no JSON"),
-        (b"\xff\xfe\n", "is no JSON"),
-        (b"\n", "is no JSON"),
-        (b"[" * 100_000 + b"\n", "is no JSON"),
-        (b"[1]\n", "is no JSON object"),
+        (b"{no JSON\n", "is not JSON"),
+        (b"\xff\xfe\n", "is not JSON"),
+        (b"\n", "is not JSON"),
+        (b"[" * 100_000 + b"\n", "is not JSON"),
+        (b"[1]\n", "is not a JSON object"),
         (b'{"type":"massage"}\n', "has the type 'massage'"),
         (b"{}\n", "has the type None"),
         (b'{"type":"export","format":1}\n', "has the type 'export'"),
         (b'{"type":"message"}\n', "has no queue"),
-        (b'{"type":"message","queue":"p"}\n', "has a message of queue 'p', of which no line"),
+        (b'{"type":"message","queue":"p"}\n', "has a message of queue 'p', which no line"),
         (b'{"type":"message","queue":"q","id":"i"}\n', "has no body"),
         (b'{"type":"message","queue":"q","id":"i","body":"a","body_base64":""}\n', "has no body"),
         (b'{"type":"message","queue":"q","id":"i","body_base64":"a"}\n', "has no body"),
@@ -98,7 +98,7 @@ def test_missing_line_or_line_after_the_end_is_detected(data, import_bytes):
             b'{"type":"message","queue":"q","id":"i","body":"a","receive_count":-1}\n',
             "has receive_count -1",
         ),
-        (b'{"type":"queue","queue":"q"}\n', "tells of queue 'q' a second time"),
+        (b'{"type":"queue","queue":"q"}\n', "has queue 'q' a second time"),
         (b'{"type":"queue","queue":"p","vt":true}\n', "has vt True"),
         (b'{"type":"queue","queue":"p","dead_letter_queue":7}\n', "has dead_letter_queue 7"),
     ],
@@ -117,8 +117,8 @@ def test_invalid_line_is_reported_with_its_number(data, import_bytes, other, lin
     ("line", "fault"),
     [
         (b'{"type":"queue","queue":"q"}', "has the type 'queue'"),
-        (b'{"type":"export","format":2}', "tells of the format 2"),
-        (b"hello", "is no JSON"),
+        (b'{"type":"export","format":2}', "has the format 2"),
+        (b"hello", "is not JSON"),
     ],
 )
 def test_file_that_is_not_an_export_changes_nothing(import_bytes, target, line, fault):
@@ -202,9 +202,9 @@ def test_invalid_attributes_of_other_clients_are_corrected(
     (queue,) = import_bytes(export_bytes()).queues
 
     assert queue.notes == (
-        "vt is 1, for 0.5, which is no value for it",
-        "delay is 2, for 1.2, which is no value for it",
-        "maxsize is 65536, for 65565, which is no value for it",
+        "vt is 1, for 0.5, which is not a value for it",
+        "delay is 2, for 1.2, which is not a value for it",
+        "maxsize is 65536, for 65565, which is not a value for it",
     )
     stored = target.fields("q")
     assert [stored[name] for name in (b"vt", b"delay", b"maxsize")] == [b"1", b"2", b"65536"]

@@ -35,7 +35,7 @@ EXAMPLES = [
             "acknowledged already"
         ),
     ),
-    (errors.InvalidExport(7, "is no JSON"), "invalidExport", "Line 7 of the export is no JSON"),
+    (errors.InvalidExport(7, "is not JSON"), "invalidExport", "Line 7 of the export is not JSON"),
     (errors.SourceNotFound("There is no q", value="q"), "sourceNotFound", "There is no q"),
     (errors.SourceChanged("It was touched", value="q"), "sourceChanged", "It was touched"),
     (errors.NotPossible("It is itself", hint="h"), "notPossible", "It is itself"),

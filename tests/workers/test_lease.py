@@ -129,9 +129,9 @@ def test_lease_is_lost_when_another_consumer_receives_the_message(
     assert env.due_in("q", id) > 50
     assert (worker.numbers.lost, worker.numbers.handled, worker.numbers.failed) == (1, 0, 0)
     assert [(message.id, why) for message, why in hook_recorder.calls_of("lease_lost")] == [
-        (id, "somebody has received or deleted it")
+        (id, "another consumer has received or deleted it")
     ]
-    assert f"q {id}: let go: somebody has received or deleted it" in caplog.text
+    assert f"q {id}: lease lost: another consumer has received or deleted it" in caplog.text
     assert env.in_flight("w") == {}
     assert rsmq.delete_message(other)
 
@@ -258,7 +258,7 @@ def test_hanging_thread_occupies_its_slot_only_until_max_runtime(
     assert time.monotonic() - began >= 0.2
     assert [body for body, _ in seen] == ["hangs", "next"]
     assert seen[0][1].lease_lost
-    assert "let go: its handler ran for more than 0.2 s" in caplog.text
+    assert "lease lost: its handler ran for more than 0.2 s" in caplog.text
     gate.open()
     rsmq.send_message("q", "after")
     wait_until(lambda: worker.numbers.handled == 2)

@@ -186,7 +186,7 @@ class Call:
             return
         if not sys.stdin.isatty() or not sys.stderr.isatty():
             raise Failed(
-                "This needs a yes, and there is no terminal to ask at",
+                "This needs a confirmation, but there is no terminal",
                 hint="Add --yes. Nothing was changed.",
             )
         import click  # noqa: PLC0415 - rsmq-worker runs without click

@@ -236,7 +236,7 @@ def SECONDS(text: str | float) -> float:  # noqa: N802 - a type, as click has th
                 return kind(text)
             except ValueError:
                 continue
-        raise click.BadParameter(f"{text!r} is no number of seconds.")
+        raise click.BadParameter(f"{text!r} is not a number of seconds.")
     return text
 
 

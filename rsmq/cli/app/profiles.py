@@ -104,7 +104,7 @@ def read_config() -> Config:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Failed(f"{path} is no TOML: {error}", code="config") from None
+        raise Failed(f"{path} is not TOML: {error}", code="config") from None
     return _parse_config(path, document)
 
 

@@ -91,7 +91,9 @@ def _make_side(
     namespace = Namespace(call.location.ns, strict_names=not call.location.any_names)
     if _is_foreign(origin):
         if _is_foreign(to):
-            raise Failed(f"{to!r} is no queue", hint="One of the two is a queue of this namespace.")
+            raise Failed(
+                f"{to!r} is not a queue", hint="One of the two is a queue of this namespace."
+            )
         kind, queue = parse_name(origin)
         if queue is None:
             raise Failed(f"{origin!r} names no queue", hint=f"Name it, as in {kind}:NAME.")

@@ -39,7 +39,7 @@ def dead_letter(
     if (target is None) is not (max_receives is None):
         raise click.UsageError("A policy is a DEAD_LETTER_QUEUE and --max-receives.")
     if remove and target is not None:
-        raise click.UsageError("--remove stands alone.")
+        raise click.UsageError("--remove goes without a queue and without --max-receives.")
     with call.open() as rsmq:
         if remove or target is not None:
             attributes = rsmq.set_dead_letter_policy(queue, target, max_receives)

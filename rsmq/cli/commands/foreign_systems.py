@@ -55,7 +55,7 @@ def parse_name(text: str) -> tuple[str, str | None]:
     kind, colon, queue = text.partition(":")
     if kind not in KINDS or (colon and not queue):
         names = ", ".join(f"{each}:NAME" for each in KINDS)
-        raise Failed(f"{text!r} is no queue of another system", hint=f"These are: {names}.")
+        raise Failed(f"{text!r} is not a queue of another system", hint=f"These are: {names}.")
     return kind, queue if colon else None
 
 

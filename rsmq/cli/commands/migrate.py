@@ -130,7 +130,7 @@ def migrate(
                     f"Interrupted, within {kind}:{name}",
                     exit=Exit.INTERRUPTED,
                     code="interrupted",
-                    hint="Nothing is lost: the same command goes on.",
+                    hint="Nothing is lost: the same command continues.",
                 ) from None
     result = {
         "queues": [each.as_dict() for each in reports],
@@ -151,8 +151,8 @@ def _check_name(call: Call, name: str) -> None:
         raise InvalidFormat(
             "qname",
             value=name,
-            hint=f"{name!r} is no name that Node takes for a queue: give another with --to, or "
-            "--any-names.",
+            hint=f"{name!r} is not a name that Node allows for a queue: pass another one with "
+            "--to, or --any-names.",
         ) from error
 
 

@@ -224,9 +224,9 @@ def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
     try:
         message = json.loads(text)
     except ValueError as error:
-        raise Failed(f"The message is no JSON: {error}", hint='As in {"tile": 7}.') from None
+        raise Failed(f"The message is not JSON: {error}", hint='As in {"tile": 7}.') from None
     if not isinstance(message, dict):
-        raise Failed(f"The message is no object: {text}", hint='As in {"tile": 7}.')
+        raise Failed(f"The message is not a JSON object: {text}", hint='As in {"tile": 7}.')
     body = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
     raw = body.encode("utf-8", "surrogatepass")
     with call.open() as rsmq:

@@ -155,7 +155,7 @@ def _import_worker(name: str) -> Worker:
     if not colon or not module or not path:
         raise Failed(f"{name!r} is not of the form MODULE:NAME, as in myapp:worker")
     if not all(part.isidentifier() for part in module.split(".")):
-        raise Failed(f"{module!r} is no module: write package.module:NAME, with dots")
+        raise Failed(f"{module!r} is not a module: write package.module:NAME, with dots")
     if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - as sys.path has it
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
     try:
@@ -169,7 +169,7 @@ def _import_worker(name: str) -> Worker:
     if loaded is None:
         raise Failed(f"the module {module!r} has no {path!r}")
     if not isinstance(loaded, Worker):
-        raise Failed(f"{name} is no Worker, but of type {type(loaded).__name__}")
+        raise Failed(f"{name} is not a Worker, but of type {type(loaded).__name__}")
     return loaded
 
 

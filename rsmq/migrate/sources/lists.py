@@ -54,7 +54,7 @@ class Lists(KeyedSource):
         key = queue.encode("utf-8", "surrogateescape")
         kind = self.server.raw.type(key).decode()
         if kind not in {"list", "none"}:
-            raise NotPossible(f"The key {queue!r} is no list, but a {kind}")
+            raise NotPossible(f"The key {queue!r} is not a list, but a {kind}")
         counts = self.counts(queue)
         if not any(counts.values()) and not self.server.raw.exists(self.aside_key(queue)):
             raise SourceNotFound(

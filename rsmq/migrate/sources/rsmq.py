@@ -113,7 +113,7 @@ class Queues(KeyedSource):
         attributes = {"vt": vt, "delay": delay, "maxsize": maxsize}
         for name, new_value in attributes.items():
             if (value := getattr(stored, name)) != new_value:
-                notes.append(f"its {name} of {value:g} is no value of RSMQ: {new_value}")
+                notes.append(f"its {name} of {value:g} is not a value of RSMQ: {new_value}")
         if not self._milliseconds and vt >= _IMPLAUSIBLE_VT_SECONDS and vt % 1000 == 0:
             notes.append(
                 f"its vt of {vt} s may be the ms of rsmq_async 8 to 18: then say --milliseconds"

@@ -81,7 +81,9 @@ def replay(
     rows = spark.read.format(kind).load(path)
     if date is not None:
         if "date" not in rows.columns:
-            raise InvalidOption("date", f"{path} is no archive: it has no column date.", value=date)
+            raise InvalidOption(
+                "date", f"{path} is not an archive: it has no column date.", value=date
+            )
         rows = rows.where(functions.col("date") == functions.lit(date).cast("date"))
     if where is not None:
         rows = rows.where(where)

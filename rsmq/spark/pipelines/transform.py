@@ -118,7 +118,7 @@ def load_function(name: str) -> Function:
     except (ImportError, AttributeError) as error:
         raise InvalidOption("function", f"{name} can't be found: {error}.", value=name) from error
     if not callable(function):
-        raise InvalidOption("function", f"{name} is no function.", value=name)
+        raise InvalidOption("function", f"{name} is not a function.", value=name)
     # Executors on other machines do not have the module, so its definitions are sent to them.
     cloudpickle.register_pickle_by_value(imported)  # type: ignore[no-untyped-call]
     result: Function = function

@@ -89,7 +89,7 @@ class Heartbeat:
             if digit == extended:
                 lease.renew_at, lease.expires_at = sent_at + lane.vt / 3, sent_at + lane.vt
             else:
-                self._settler.mark_lost(lane, lease, "somebody has received or deleted it")
+                self._settler.mark_lost(lane, lease, "another consumer has received or deleted it")
 
     def lose_expired(self) -> None:
         """Mark expired leases as lost, because Redis is unreachable and they can't be extended."""

@@ -226,7 +226,10 @@ class WorkerLoop:
         self._retry_at = time.monotonic() + with_jitter(pause)
         if self._failures in (1, 5) or self._failures % 30 == 0:
             _log.warning(
-                "worker %s goes on trying: %s: %s", self._identity.name, type(error).__name__, error
+                "worker %s continues to try: %s: %s",
+                self._identity.name,
+                type(error).__name__,
+                error,
             )
         self._heartbeat.lose_expired()
 
@@ -331,11 +334,11 @@ class WorkerLoop:
         except (RedisError, RSMQError, OSError) as error:
             self._heartbeat.release_all("the worker stops")
             summary = f"{type(error).__name__}: {error}"
-            _log.warning("worker %s could not give back what it holds: %s", name, summary)
+            _log.warning("worker %s could not release its messages: %s", name, summary)
         else:
             if left:
                 _log.warning(
-                    "worker %s gives back %d messages that were not handled in time", name, left
+                    "worker %s releases %d messages that were not handled in time", name, left
                 )
 
     def _sleep(self) -> None:

@@ -296,7 +296,7 @@ class Settler:
         if _RECEIVED_AGAIN in results:
             for lease, digit in zip(leases, results, strict=True):
                 if digit == _RECEIVED_AGAIN:
-                    self.mark_lost(lane, lease, "somebody has received it since")
+                    self.mark_lost(lane, lease, "another consumer has received it since")
             leases = [
                 lease
                 for lease, digit in zip(leases, results, strict=True)
@@ -346,7 +346,7 @@ class Settler:
         self._dead_letters = [decision for decision in self._dead_letters if decision not in chosen]
         for decision, digit in zip(chosen, results, strict=True):
             if digit == _RECEIVED_AGAIN:
-                self.mark_lost(lane, decision.lease, "somebody has received it since")
+                self.mark_lost(lane, decision.lease, "another consumer has received it since")
                 continue
             remove_in_flight(lane, decision.lease)
             self.numbers.dead += 1
