@@ -437,8 +437,8 @@ class Lease:
             if time.monotonic() > deadline:
                 raise InvalidOption(
                     "consumerGroup",
-                    f"another query has the lease {self.name}, and lives. Give this one another "
-                    "name, or none; or stop that one.",
+                    f"another query that is running has the lease {self.name}. Give this query "
+                    "another name or none, or stop the other.",
                     value=self.name,
                 )
             time.sleep(min(seconds, 1.0))

@@ -202,7 +202,7 @@ def test_invalid_value_is_refused_with_name_rule_and_value(read, options, rule):
          "Option queue: Invalid qname format: 'a b'. A queue name has 1 to 160"),
         (source, {"subscribe": "a,,b"},
          "Option subscribe: No qname supplied: got ''. A queue name has"),
-        (source, {"subscribePattern": "("}, "Option subscribePattern: is no regular"),
+        (source, {"subscribePattern": "("}, "Option subscribePattern: is not a regular"),
         (source, {"queue": "q", "ns": "\udcff\ud800"}, "Option ns: "),
         (source, {"queue": "q", "url": "redis://h", "port": "1"}, "leave out port."),
         (source, {"queue": "q", "url": "memory://"}, "Spark's processes could not share"),
