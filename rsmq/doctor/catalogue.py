@@ -165,7 +165,7 @@ _QUEUES = {
         "there is a queue called QUEUES",
         "most clients accept the name",
         "Its ids would be stored in the index of queues: sends return an id, and the message is "
-        "lost.",
+        "lost. Node's deleteQueue would delete the index.",
         "By hand: read what is in redis-cli HGETALL {ns}:QUEUES:Q, send it to another queue, then "
         "redis-cli UNLINK {ns}:QUEUES:Q and redis-cli SREM {ns}:QUEUES QUEUES.",
     ),
@@ -190,7 +190,8 @@ _QUEUES = {
         "error",
         "the queue lacks {detail}",
         "PyRSMQ's setQueueAttributes on a missing queue; a client that died while it created one",
-        "Most clients report that there is no such queue; Node can neither use nor create it.",
+        "Most clients report that there is no such queue, until a client completes it. Node's createQueue "
+        "completes it, but fails with queueExists.",
         "Completes it with the defaults vt 30, delay 0, maxsize 65536, and lists it. "
         "To remove it instead: rsmq delete-queue {queue}.",
         safe=True,
@@ -254,7 +255,7 @@ _ATTRIBUTES = {
         "note",
         "maxsize is {detail}",
         "PyRSMQ, whose default is 65565",
-        "Some clients refuse it; bodies above 65536 can't be sent to other queues.",
+        "Some clients refuse to set it; bodies above 65536 can't be sent to other queues.",
         "Stores 65536; then larger bodies are refused.",
         ways=("large-maxsize",),
     ),

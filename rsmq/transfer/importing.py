@@ -138,7 +138,7 @@ class _ImportTarget:
         if self.cut_times:
             notes.append(f"messages whose times were cut to whole milliseconds: {self.cut_times}")
         if self.lost_reasons:
-            notes.append(f"dead letters of which it is not kept why they died: {self.lost_reasons}")
+            notes.append(f"dead letters whose reasons are not imported: {self.lost_reasons}")
         return ImportedQueue(
             source=self.source,
             queue=self.keys.name,

@@ -188,7 +188,7 @@ class Reader:
                 f"{found[0]} and {found[1]}"
             )
         elif record.get("sha256") != self._checksum.hexdigest():
-            self.fault = "it was changed: its checksum is another"
+            self.fault = "it was changed: its checksum does not match"
         elif next(self._lines(), None) is not None:
             self.fault = f"it continues after its end line, line {self.line}"
         else:

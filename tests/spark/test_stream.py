@@ -397,14 +397,18 @@ def test_group_has_one_running_query(env, queue, monkeypatch):
     living = env.query(consumerGroup="nightly")
     living.poll()
     rival = env.query(consumerGroup="nightly")
-    with pytest.raises(InvalidOption, match="Option consumerGroup: another query that is running has the lease"):
+    with pytest.raises(
+        InvalidOption, match="Option consumerGroup: another query that is running has the lease"
+    ):
         rival.poll()
     assert len(living.finish()) == 1
 
     living.crash()
     assert rival.run() == living.sink[1]
     living.restart()
-    with pytest.raises(InvalidOption, match="Option consumerGroup: another query that is running has the lease"):
+    with pytest.raises(
+        InvalidOption, match="Option consumerGroup: another query that is running has the lease"
+    ):
         living.run()
     assert env.fields()["totalrecv"] == b"1"
 

@@ -55,7 +55,7 @@ def test_file_truncated_between_lines_is_detected(data, import_bytes):
 def test_changed_file_is_detected(data, import_bytes, other):
     result = import_bytes(data.replace(b'"body":"b"', b'"body":"B"'))
 
-    assert result.fault == "it was changed: its checksum is another"
+    assert result.fault == "it was changed: its checksum does not match"
     assert bodies(other) == ["a", "B", "c"]
 
 

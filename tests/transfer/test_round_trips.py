@@ -177,7 +177,7 @@ def test_reasons_of_dead_letters_are_exported(rsmq, export_bytes, import_bytes):
     (reason,) = (record["reason"] for record in records(data) if record["type"] == "message")
     assert (reason["queue"], reason["exception"], reason["attempts"]) == ("q", "ValueError: a", 1)
     result = import_bytes(data)
-    assert result.queues[0].notes == ("dead letters of which it is not kept why they died: 1",)
+    assert result.queues[0].notes == ("dead letters whose reasons are not imported: 1",)
     assert result.complete
 
 

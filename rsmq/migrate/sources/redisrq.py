@@ -152,7 +152,7 @@ class RedisRQ:
             raise SourceNotFound(
                 f"There is no RedisRQ queue {queue!r}",
                 value=queue,
-                hint="`rsmq migrate --from redisrq --dry-run` lists all.",
+                hint="`rsmq migrate --from redisrq --dry-run`, with the same options, lists all.",
             ) from None
         fields = dict(zip(reply[::2], reply[1::2], strict=True))
         return int(fields[b"undelivered"]), int(fields[b"delivered"])

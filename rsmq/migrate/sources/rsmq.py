@@ -103,7 +103,7 @@ class Queues(KeyedSource):
                 f"There is no RSMQ queue {queue!r} in the namespace "
                 f"{self.server.rsmq.namespace.name!r}",
                 value=queue,
-                hint="`rsmq migrate --from rsmq --dry-run` lists all.",
+                hint="`rsmq migrate --from rsmq --dry-run`, with the same options, lists all.",
             )
         vt, delay = (min(math.ceil(each), MAX_SECONDS) for each in (stored.vt, stored.delay))
         maxsize = stored.maxsize if stored.maxsize == -1 else min(max(stored.maxsize, 1024), 65536)

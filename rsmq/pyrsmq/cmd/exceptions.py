@@ -31,7 +31,11 @@ class InvalidParameterValue(RedisSMQException):
 
     def __init__(self, name: str, value: object, hint: str | None = None) -> None:
         # Bodies are left out of the text: they may be long, or secret.
-        shown = f"of {type(value)}" if name == "message" else f"{value}"[:_MAX_SHOWN_CHARACTERS]
+        shown = (
+            f"of {type(value)}"
+            if name == "message" and value is not None
+            else f"{value}"[:_MAX_SHOWN_CHARACTERS]
+        )
         super().__init__(f"Value '{shown}' is not valid for parameter '{name}'")
         if hint:
             self.add_note(hint)

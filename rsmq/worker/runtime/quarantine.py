@@ -78,7 +78,7 @@ class Quarantine:
             earlier_runs = self._record_run(job)
             if earlier_runs < MAX_RUNS:
                 _log.warning(
-                    "%s %s: received %d times and never ended: handled alone, %d of %d",
+                    "%s %s: received %d times without being deleted: runs in quarantine, %d of %d",
                     lane.name, lease.id, lease.count, earlier_runs + 1, MAX_RUNS,
                 )  # fmt: skip
                 with run_queue.lock:
