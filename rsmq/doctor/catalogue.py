@@ -190,8 +190,8 @@ _QUEUES = {
         "error",
         "the queue lacks {detail}",
         "PyRSMQ's setQueueAttributes on a missing queue; a client that died while it created one",
-        "Most clients report that there is no such queue, until a client completes it. Node's createQueue "
-        "completes it, but fails with queueExists.",
+        "Most clients report that there is no such queue, until a client completes it. Node's "
+        "createQueue completes it, but fails with queueExists.",
         "Completes it with the defaults vt 30, delay 0, maxsize 65536, and lists it. "
         "To remove it instead: rsmq delete-queue {queue}.",
         safe=True,
