@@ -32,6 +32,7 @@ from rsmq.wire.limits import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
     from types import TracebackType
 
     import redis.asyncio
@@ -48,7 +49,8 @@ class AsyncRSMQ(OnlyAsyncWith):
     An asyncio client for RSMQ queues on a Redis server.
 
     Each method runs one atomic script in one round trip: it takes effect completely or not at all.
-    Methods that need several steps say so. All times come from the server's clock.
+    Methods that need several steps say so. All times come from the server's clock. Every argument
+    in seconds may also be a ``timedelta``.
 
     Retries: a call that did not reach the server, or that the server refused for the moment
     (loading, read-only), is retried for ``retry_deadline`` seconds after its first failure. With a
@@ -90,7 +92,7 @@ class AsyncRSMQ(OnlyAsyncWith):
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float = DEFAULT_RETRY_DEADLINE_SECONDS,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
     ) -> None:
         """
         Use an existing client. Its decode_responses and protocol version don't matter.
@@ -123,7 +125,7 @@ class AsyncRSMQ(OnlyAsyncWith):
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float = DEFAULT_RETRY_DEADLINE_SECONDS,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
         **options: Any,
     ) -> Self:
         """
@@ -199,7 +201,9 @@ class AsyncRSMQ(OnlyAsyncWith):
                     fallback_result: T = end.value
                     return fallback_result
 
-    async def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | None) -> T:
+    async def _receive(
+        self, receive: Operation[T] | ReceiveInSteps, wait: float | timedelta | None
+    ) -> T:
         seconds = check_wait(wait)
         received: T
         if isinstance(receive, ReceiveInSteps):
@@ -242,8 +246,8 @@ class AsyncRSMQ(OnlyAsyncWith):
         self,
         qname: str,
         *,
-        vt: float = DEFAULT_VT,
-        delay: float = DEFAULT_DELAY,
+        vt: float | timedelta = DEFAULT_VT,
+        delay: float | timedelta = DEFAULT_DELAY,
         maxsize: int = DEFAULT_MAXSIZE,
         exist_ok: bool = False,
     ) -> bool:
@@ -336,8 +340,8 @@ class AsyncRSMQ(OnlyAsyncWith):
         self,
         qname: str,
         *,
-        vt: float | None = None,
-        delay: float | None = None,
+        vt: float | timedelta | None = None,
+        delay: float | timedelta | None = None,
         maxsize: int | None = None,
     ) -> QueueAttributes:
         """
@@ -429,10 +433,11 @@ class AsyncRSMQ(OnlyAsyncWith):
         qname: str,
         body: Any,
         *,
-        delay: float | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
         front: bool = False,
         dedup_id: str | None = None,
-        dedup_window: float = DEFAULT_DEDUP_WINDOW,
+        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
     ) -> str:
         """
@@ -447,8 +452,12 @@ class AsyncRSMQ(OnlyAsyncWith):
             body: a value that the codec can encode; a str with TEXT. It may be empty.
             delay: seconds until it is visible, 0 to 9,999,999, fractions to the millisecond;
                 None uses the queue's delay.
+            deliver_at: when it becomes visible, instead of a delay: an aware datetime, at most
+                9,999,999 seconds ahead by the server's clock, rounded up to the millisecond. A time
+                in the past means at once.
             front: if True, the message is visible at once, before all messages in the queue,
-                whatever the queue's delay; it can't be combined with a delay greater than 0.
+                whatever the queue's delay; it can't be combined with deliver_at, or with a delay
+                greater than 0.
             dedup_id: a deduplication id of 1 to 128 characters. If a message was sent to this queue
                 with the same id within the window, nothing is added, and the id of that message is
                 returned, even if the message was deleted in the meantime. Purging the queue, or
@@ -463,9 +472,10 @@ class AsyncRSMQ(OnlyAsyncWith):
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
-                str of 1 to 128 characters; or front is combined with a delay.
-            InvalidValue: delay or dedup_window is out of range; or delay is None, and the queue's
-                delay is not a number.
+                str of 1 to 128 characters; deliver_at is not an aware datetime; or more than one of
+                delay, deliver_at and front is set.
+            InvalidValue: delay, deliver_at or dedup_window is out of range; or there is neither
+                delay nor deliver_at, and the queue's delay is not a number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the body is larger than the queue's maxsize, or than 512 MiB.
@@ -478,6 +488,7 @@ class AsyncRSMQ(OnlyAsyncWith):
                 qname,
                 body,
                 delay=delay,
+                deliver_at=deliver_at,
                 front=front,
                 dedup_id=dedup_id,
                 dedup_window=dedup_window,
@@ -491,10 +502,11 @@ class AsyncRSMQ(OnlyAsyncWith):
         qname: str,
         bodies: Iterable[Any],
         *,
-        delay: float | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
         front: bool = False,
         dedup_ids: Iterable[str | None] | None = None,
-        dedup_window: float = DEFAULT_DEDUP_WINDOW,
+        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
     ) -> list[str]:
         """
@@ -510,6 +522,7 @@ class AsyncRSMQ(OnlyAsyncWith):
             qname: the queue's name.
             bodies: values that the codec can encode, at most 10,000 and 16 MiB in total.
             delay: the delay of every message, as for send_message.
+            deliver_at: when every message becomes visible, as for send_message.
             front: if True, they are visible at once, in this order, before all messages in the
                 queue.
             dedup_ids: for each body a deduplication id as for send_message, or None.
@@ -524,9 +537,11 @@ class AsyncRSMQ(OnlyAsyncWith):
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; a dedup_id is not a
                 str of 1 to 128 characters; bodies is not an iterable, or is a str or bytes; the
-                numbers of bodies and dedup_ids differ; or front is combined with a delay.
-            InvalidValue: delay or dedup_window is out of range; or delay is None, and the queue's
-                delay is not a number; or the batch is too large.
+                numbers of bodies and dedup_ids differ; deliver_at is not an aware datetime; or more
+                than one of delay, deliver_at and front is set.
+            InvalidValue: delay, deliver_at or dedup_window is out of range; or there is neither
+                delay nor deliver_at, and the queue's delay is not a number; or the batch is too
+                large.
             MessageNotString: the codec can't encode a body.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the largest body is larger than the queue's maxsize, or than 512 MiB.
@@ -537,6 +552,7 @@ class AsyncRSMQ(OnlyAsyncWith):
                 qname,
                 bodies,
                 delay=delay,
+                deliver_at=deliver_at,
                 front=front,
                 dedup_ids=dedup_ids,
                 dedup_window=dedup_window,
@@ -550,7 +566,8 @@ class AsyncRSMQ(OnlyAsyncWith):
         qnames: Iterable[str],
         body: Any,
         *,
-        delay: float | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
         codec: Codec | None = None,
     ) -> dict[str, str]:
         """
@@ -563,6 +580,7 @@ class AsyncRSMQ(OnlyAsyncWith):
             qnames: the names of the queues; a name that is repeated counts once.
             body: a value that the codec can encode; a str with TEXT. It may be empty.
             delay: seconds until it is visible, as for send_message; None uses each queue's delay.
+            deliver_at: when it becomes visible, as for send_message.
             codec: the codec of this call; None uses the client's.
 
         Returns:
@@ -570,9 +588,10 @@ class AsyncRSMQ(OnlyAsyncWith):
 
         Raises:
             MissingParameter: a name is None or empty, or qnames is empty.
-            InvalidFormat: a name has other characters, or codec is not a codec.
-            InvalidValue: delay is out of range; or another client stored a delay that is not
-                a number.
+            InvalidFormat: a name has other characters, codec is not a codec, deliver_at is not an
+                aware datetime, or both delay and deliver_at are set.
+            InvalidValue: delay or deliver_at is out of range; or another client stored a delay that
+                is not a number.
             MessageNotString: the codec can't encode the body.
             MessageTooLong: the body is larger than a queue's maxsize, or than 512 MiB.
             QueueNotFound: one of the queues does not exist.
@@ -583,6 +602,7 @@ class AsyncRSMQ(OnlyAsyncWith):
                 qnames,
                 body,
                 delay=delay,
+                deliver_at=deliver_at,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
             )
@@ -592,8 +612,8 @@ class AsyncRSMQ(OnlyAsyncWith):
         self,
         qname: str,
         *,
-        vt: float | None = None,
-        wait: float | None = 0,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
         codec: Codec | None = None,
     ) -> Message | None:
         """
@@ -645,8 +665,8 @@ class AsyncRSMQ(OnlyAsyncWith):
         qnames: str | Iterable[str],
         max_messages: int,
         *,
-        vt: float | None = None,
-        wait: float | None = 0,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
         codec: Codec | None = None,
     ) -> list[Message]:
         """
@@ -690,7 +710,7 @@ class AsyncRSMQ(OnlyAsyncWith):
         )
 
     async def pop_message(
-        self, qname: str, *, wait: float | None = 0, codec: Codec | None = None
+        self, qname: str, *, wait: float | timedelta | None = 0, codec: Codec | None = None
     ) -> Message | None:
         """
         Receive the message that has been visible the longest, and delete it in the same step.
@@ -726,7 +746,7 @@ class AsyncRSMQ(OnlyAsyncWith):
         qnames: str | Iterable[str],
         max_messages: int,
         *,
-        wait: float | None = 0,
+        wait: float | timedelta | None = 0,
         codec: Codec | None = None,
     ) -> list[Message]:
         """
@@ -789,13 +809,19 @@ class AsyncRSMQ(OnlyAsyncWith):
         return await self.run(messages.delete_message(self._namespace, message, id))
 
     @overload
-    async def change_message_visibility(self, message: Message, vt: float, /) -> bool: ...
-    @overload
-    async def change_message_visibility(self, message: Message, /, *, vt: float) -> bool: ...
-    @overload
-    async def change_message_visibility(self, qname: str, /, id: str, vt: float) -> bool: ...
     async def change_message_visibility(
-        self, message: Message | str, /, id: Any = None, vt: float | None = None
+        self, message: Message, vt: float | timedelta, /
+    ) -> bool: ...
+    @overload
+    async def change_message_visibility(
+        self, message: Message, /, *, vt: float | timedelta
+    ) -> bool: ...
+    @overload
+    async def change_message_visibility(
+        self, qname: str, /, id: str, vt: float | timedelta
+    ) -> bool: ...
+    async def change_message_visibility(
+        self, message: Message | str, /, id: Any = None, vt: float | timedelta | None = None
     ) -> bool:
         """
         Hide a message for a time from now, to extend its lease, or show it with 0.
@@ -852,18 +878,22 @@ class AsyncRSMQ(OnlyAsyncWith):
 
     @overload
     async def change_messages_visibility(
-        self, messages: Iterable[Message], vt: float, /
+        self, messages: Iterable[Message], vt: float | timedelta, /
     ) -> list[str]: ...
     @overload
     async def change_messages_visibility(
-        self, messages: Iterable[Message], /, *, vt: float
+        self, messages: Iterable[Message], /, *, vt: float | timedelta
     ) -> list[str]: ...
     @overload
     async def change_messages_visibility(
-        self, qname: str, /, ids: Iterable[str], vt: float
+        self, qname: str, /, ids: Iterable[str], vt: float | timedelta
     ) -> list[str]: ...
     async def change_messages_visibility(
-        self, messages: Iterable[Message] | str, /, ids: Any = None, vt: float | None = None
+        self,
+        messages: Iterable[Message] | str,
+        /,
+        ids: Any = None,
+        vt: float | timedelta | None = None,
     ) -> list[str]:
         """
         Hide messages for a time from now, or show them.
@@ -946,8 +976,8 @@ class AsyncRSMQ(OnlyAsyncWith):
         qname: str,
         max_messages: int,
         *,
-        idle: float,
-        vt: float | None = None,
+        idle: float | timedelta,
+        vt: float | timedelta | None = None,
         codec: Codec | None = None,
     ) -> list[Message]:
         """

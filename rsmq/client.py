@@ -32,6 +32,7 @@ from rsmq.wire.limits import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
     from types import TracebackType
 
     import redis
@@ -48,7 +49,8 @@ class RSMQ(OnlyWith):
     A client for RSMQ queues on a Redis server.
 
     Each method runs one atomic script in one round trip: it takes effect completely or not at all.
-    Methods that need several steps say so. All times come from the server's clock.
+    Methods that need several steps say so. All times come from the server's clock. Every argument
+    in seconds may also be a ``timedelta``.
 
     Retries: a call that did not reach the server, or that the server refused for the moment
     (loading, read-only), is retried for ``retry_deadline`` seconds after its first failure. With a
@@ -88,7 +90,7 @@ class RSMQ(OnlyWith):
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float = DEFAULT_RETRY_DEADLINE_SECONDS,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
     ) -> None:
         """
         Use an existing client. Its decode_responses and protocol version don't matter.
@@ -121,7 +123,7 @@ class RSMQ(OnlyWith):
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float = DEFAULT_RETRY_DEADLINE_SECONDS,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
         **options: Any,
     ) -> Self:
         """
@@ -196,7 +198,7 @@ class RSMQ(OnlyWith):
                     fallback_result: T = end.value
                     return fallback_result
 
-    def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | None) -> T:
+    def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | timedelta | None) -> T:
         seconds = check_wait(wait)
         received: T
         if isinstance(receive, ReceiveInSteps):
@@ -239,8 +241,8 @@ class RSMQ(OnlyWith):
         self,
         qname: str,
         *,
-        vt: float = DEFAULT_VT,
-        delay: float = DEFAULT_DELAY,
+        vt: float | timedelta = DEFAULT_VT,
+        delay: float | timedelta = DEFAULT_DELAY,
         maxsize: int = DEFAULT_MAXSIZE,
         exist_ok: bool = False,
     ) -> bool:
@@ -333,8 +335,8 @@ class RSMQ(OnlyWith):
         self,
         qname: str,
         *,
-        vt: float | None = None,
-        delay: float | None = None,
+        vt: float | timedelta | None = None,
+        delay: float | timedelta | None = None,
         maxsize: int | None = None,
     ) -> QueueAttributes:
         """
@@ -426,10 +428,11 @@ class RSMQ(OnlyWith):
         qname: str,
         body: Any,
         *,
-        delay: float | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
         front: bool = False,
         dedup_id: str | None = None,
-        dedup_window: float = DEFAULT_DEDUP_WINDOW,
+        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
     ) -> str:
         """
@@ -444,8 +447,12 @@ class RSMQ(OnlyWith):
             body: a value that the codec can encode; a str with TEXT. It may be empty.
             delay: seconds until it is visible, 0 to 9,999,999, fractions to the millisecond;
                 None uses the queue's delay.
+            deliver_at: when it becomes visible, instead of a delay: an aware datetime, at most
+                9,999,999 seconds ahead by the server's clock, rounded up to the millisecond. A time
+                in the past means at once.
             front: if True, the message is visible at once, before all messages in the queue,
-                whatever the queue's delay; it can't be combined with a delay greater than 0.
+                whatever the queue's delay; it can't be combined with deliver_at, or with a delay
+                greater than 0.
             dedup_id: a deduplication id of 1 to 128 characters. If a message was sent to this queue
                 with the same id within the window, nothing is added, and the id of that message is
                 returned, even if the message was deleted in the meantime. Purging the queue, or
@@ -460,9 +467,10 @@ class RSMQ(OnlyWith):
         Raises:
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
-                str of 1 to 128 characters; or front is combined with a delay.
-            InvalidValue: delay or dedup_window is out of range; or delay is None, and the queue's
-                delay is not a number.
+                str of 1 to 128 characters; deliver_at is not an aware datetime; or more than one of
+                delay, deliver_at and front is set.
+            InvalidValue: delay, deliver_at or dedup_window is out of range; or there is neither
+                delay nor deliver_at, and the queue's delay is not a number.
             MessageNotString: the codec can't encode the body.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the body is larger than the queue's maxsize, or than 512 MiB.
@@ -475,6 +483,7 @@ class RSMQ(OnlyWith):
                 qname,
                 body,
                 delay=delay,
+                deliver_at=deliver_at,
                 front=front,
                 dedup_id=dedup_id,
                 dedup_window=dedup_window,
@@ -488,10 +497,11 @@ class RSMQ(OnlyWith):
         qname: str,
         bodies: Iterable[Any],
         *,
-        delay: float | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
         front: bool = False,
         dedup_ids: Iterable[str | None] | None = None,
-        dedup_window: float = DEFAULT_DEDUP_WINDOW,
+        dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
     ) -> list[str]:
         """
@@ -507,6 +517,7 @@ class RSMQ(OnlyWith):
             qname: the queue's name.
             bodies: values that the codec can encode, at most 10,000 and 16 MiB in total.
             delay: the delay of every message, as for send_message.
+            deliver_at: when every message becomes visible, as for send_message.
             front: if True, they are visible at once, in this order, before all messages in the
                 queue.
             dedup_ids: for each body a deduplication id as for send_message, or None.
@@ -521,9 +532,11 @@ class RSMQ(OnlyWith):
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; a dedup_id is not a
                 str of 1 to 128 characters; bodies is not an iterable, or is a str or bytes; the
-                numbers of bodies and dedup_ids differ; or front is combined with a delay.
-            InvalidValue: delay or dedup_window is out of range; or delay is None, and the queue's
-                delay is not a number; or the batch is too large.
+                numbers of bodies and dedup_ids differ; deliver_at is not an aware datetime; or more
+                than one of delay, deliver_at and front is set.
+            InvalidValue: delay, deliver_at or dedup_window is out of range; or there is neither
+                delay nor deliver_at, and the queue's delay is not a number; or the batch is too
+                large.
             MessageNotString: the codec can't encode a body.
             QueueNotFound: the queue does not exist.
             MessageTooLong: the largest body is larger than the queue's maxsize, or than 512 MiB.
@@ -534,6 +547,7 @@ class RSMQ(OnlyWith):
                 qname,
                 bodies,
                 delay=delay,
+                deliver_at=deliver_at,
                 front=front,
                 dedup_ids=dedup_ids,
                 dedup_window=dedup_window,
@@ -547,7 +561,8 @@ class RSMQ(OnlyWith):
         qnames: Iterable[str],
         body: Any,
         *,
-        delay: float | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
         codec: Codec | None = None,
     ) -> dict[str, str]:
         """
@@ -560,6 +575,7 @@ class RSMQ(OnlyWith):
             qnames: the names of the queues; a name that is repeated counts once.
             body: a value that the codec can encode; a str with TEXT. It may be empty.
             delay: seconds until it is visible, as for send_message; None uses each queue's delay.
+            deliver_at: when it becomes visible, as for send_message.
             codec: the codec of this call; None uses the client's.
 
         Returns:
@@ -567,9 +583,10 @@ class RSMQ(OnlyWith):
 
         Raises:
             MissingParameter: a name is None or empty, or qnames is empty.
-            InvalidFormat: a name has other characters, or codec is not a codec.
-            InvalidValue: delay is out of range; or another client stored a delay that is not
-                a number.
+            InvalidFormat: a name has other characters, codec is not a codec, deliver_at is not an
+                aware datetime, or both delay and deliver_at are set.
+            InvalidValue: delay or deliver_at is out of range; or another client stored a delay that
+                is not a number.
             MessageNotString: the codec can't encode the body.
             MessageTooLong: the body is larger than a queue's maxsize, or than 512 MiB.
             QueueNotFound: one of the queues does not exist.
@@ -580,6 +597,7 @@ class RSMQ(OnlyWith):
                 qnames,
                 body,
                 delay=delay,
+                deliver_at=deliver_at,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
             )
@@ -589,8 +607,8 @@ class RSMQ(OnlyWith):
         self,
         qname: str,
         *,
-        vt: float | None = None,
-        wait: float | None = 0,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
         codec: Codec | None = None,
     ) -> Message | None:
         """
@@ -644,8 +662,8 @@ class RSMQ(OnlyWith):
         qnames: str | Iterable[str],
         max_messages: int,
         *,
-        vt: float | None = None,
-        wait: float | None = 0,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
         codec: Codec | None = None,
     ) -> list[Message]:
         """
@@ -689,7 +707,7 @@ class RSMQ(OnlyWith):
         )
 
     def pop_message(
-        self, qname: str, *, wait: float | None = 0, codec: Codec | None = None
+        self, qname: str, *, wait: float | timedelta | None = 0, codec: Codec | None = None
     ) -> Message | None:
         """
         Receive the message that has been visible the longest, and delete it in the same step.
@@ -725,7 +743,7 @@ class RSMQ(OnlyWith):
         qnames: str | Iterable[str],
         max_messages: int,
         *,
-        wait: float | None = 0,
+        wait: float | timedelta | None = 0,
         codec: Codec | None = None,
     ) -> list[Message]:
         """
@@ -788,13 +806,13 @@ class RSMQ(OnlyWith):
         return self.run(messages.delete_message(self._namespace, message, id))
 
     @overload
-    def change_message_visibility(self, message: Message, vt: float, /) -> bool: ...
+    def change_message_visibility(self, message: Message, vt: float | timedelta, /) -> bool: ...
     @overload
-    def change_message_visibility(self, message: Message, /, *, vt: float) -> bool: ...
+    def change_message_visibility(self, message: Message, /, *, vt: float | timedelta) -> bool: ...
     @overload
-    def change_message_visibility(self, qname: str, /, id: str, vt: float) -> bool: ...
+    def change_message_visibility(self, qname: str, /, id: str, vt: float | timedelta) -> bool: ...
     def change_message_visibility(
-        self, message: Message | str, /, id: Any = None, vt: float | None = None
+        self, message: Message | str, /, id: Any = None, vt: float | timedelta | None = None
     ) -> bool:
         """
         Hide a message for a time from now, to extend its lease, or show it with 0.
@@ -851,18 +869,22 @@ class RSMQ(OnlyWith):
 
     @overload
     def change_messages_visibility(
-        self, messages: Iterable[Message], vt: float, /
+        self, messages: Iterable[Message], vt: float | timedelta, /
     ) -> list[str]: ...
     @overload
     def change_messages_visibility(
-        self, messages: Iterable[Message], /, *, vt: float
+        self, messages: Iterable[Message], /, *, vt: float | timedelta
     ) -> list[str]: ...
     @overload
     def change_messages_visibility(
-        self, qname: str, /, ids: Iterable[str], vt: float
+        self, qname: str, /, ids: Iterable[str], vt: float | timedelta
     ) -> list[str]: ...
     def change_messages_visibility(
-        self, messages: Iterable[Message] | str, /, ids: Any = None, vt: float | None = None
+        self,
+        messages: Iterable[Message] | str,
+        /,
+        ids: Any = None,
+        vt: float | timedelta | None = None,
     ) -> list[str]:
         """
         Hide messages for a time from now, or show them.
@@ -943,8 +965,8 @@ class RSMQ(OnlyWith):
         qname: str,
         max_messages: int,
         *,
-        idle: float,
-        vt: float | None = None,
+        idle: float | timedelta,
+        vt: float | timedelta | None = None,
         codec: Codec | None = None,
     ) -> list[Message]:
         """

@@ -4,7 +4,7 @@
 -- KEYS[1] hash     hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset     sorted set  the queue's message ids
 -- ARGV[1] largest  integer     size of the largest body, as in send_message.lua
--- ARGV[2] delay    integer     ms until they are visible; '' = the queue's delay, 'front' = now, before all
+-- ARGV[2] delay    integer     ms until they are visible, as in send_message.lua
 --
 -- returns the first part of the ids
 -- errors  QUEUENOTFOUND, INVALIDVALUE, MESSAGETOOLONG
@@ -19,7 +19,8 @@
 local hash, zset = KEYS[1], KEYS[2]
 local largest, delay = ARGV[1], ARGV[2]
 
-local stored, refusal = sendable(hash, largest, delay)
+local us = server_time_us()
+local stored, refusal = sendable(hash, largest, delay, math.floor(us / 1000))
 if not stored then
   return refusal
 end
@@ -27,4 +28,4 @@ end
 -- bodies again.
 redis.call('ZADD', zset, 'XX', '0', '')
 redis.call('HDEL', hash, '')
-return base36(server_time_us())
+return base36(us)

@@ -4,7 +4,7 @@
 -- KEYS[1] hash      hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset      sorted set  the queue's message ids
 -- ARGV[1] largest   integer     size of the largest body, as in send_message.lua
--- ARGV[2] delay     integer     ms until they are visible; '' = the queue's delay, 'front' = now, before all
+-- ARGV[2] delay     integer     ms until they are visible, as in send_message.lua
 -- ARGV[3] now       integer     the time of the ids in ms
 -- ARGV[4] channel   string      channel for the number of messages; '' = none
 -- ARGV[5...] new_ids string     the ids, in order
@@ -28,7 +28,7 @@ for at = 5, #new_ids do
 end
 
 local function add()
-  local stored, wait = sendable(hash, largest, delay)
+  local stored, wait = sendable(hash, largest, delay, tonumber(now))
   if not stored then
     return wait
   end

@@ -3,7 +3,7 @@
 -- KEYS[1...] queues    hash, sorted set  for each queue its two keys
 -- ARGV[1] body         bytes             the message
 -- ARGV[2] size         integer           its size in UTF-16 code units of text or bytes of bytes
--- ARGV[3] delay        integer           ms until it is visible; '' = each queue's delay
+-- ARGV[3] delay        integer           ms until it is visible, as in send_message.lua, but not 'front'
 -- ARGV[4...] messages  strings           for each queue the 22 random characters of the id, and the
 --                                        channel for the number of messages; '' = none
 --
@@ -22,10 +22,11 @@ local queues = KEYS
 local body, size, delay = ARGV[1], ARGV[2], ARGV[3]
 local messages = ARGV
 
-local waits = {}
+local us = server_time_us()
+local now, waits, ids = math.floor(us / 1000), {}, {}
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local found, wait = sendable(hash, size, delay)
+  local found, wait = sendable(hash, size, delay, now)
   if not found then
     return wait
   end
@@ -39,8 +40,6 @@ for at = 1, #queues, 2 do
   end
 end
 
-local us = server_time_us()
-local now, ids = math.floor(us / 1000), {}
 for at = 1, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local id = base36(us) .. messages[at + 3]

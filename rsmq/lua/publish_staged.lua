@@ -39,7 +39,7 @@ if delay == 'restore' then
   end
   number = restore(hash, zset, messages, 1, digits(now))
 else
-  local stored, wait = sendable(hash, 0, delay) -- sizes were checked when the part was staged
+  local stored, wait = sendable(hash, 0, delay, now) -- sizes were checked when the part was staged
   if not stored then
     return wait
   end

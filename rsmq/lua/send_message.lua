@@ -4,7 +4,8 @@
 -- KEYS[2] zset     sorted set  the queue's message ids
 -- ARGV[1] body     bytes       the message
 -- ARGV[2] size     integer     its size in UTF-16 code units of text or bytes of bytes; 0 = any size
--- ARGV[3] delay    integer     ms until it is visible; '' = the queue's delay, 'front' = now, before all
+-- ARGV[3] delay    integer     ms until it is visible; '' = the queue's delay, 'front' = now, before all;
+--                              'at ' and 15 digits = the Unix ms at which it becomes visible
 -- ARGV[4] suffix   string      the 22 random characters of its id
 -- ARGV[5] channel  string      channel for the number of messages; '' = none
 --
@@ -25,14 +26,14 @@ local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalsent')
 local score
 if stored[1] and stored[2] and stored[3] and usual(stored[4], 15)
   and (stored[3] == '-1' or usual(stored[3], 7) and size + 0 <= stored[3] + 0)
-  and delay ~= 'front' and (delay ~= '' or usual(stored[2], 7)) then
+  and #delay < 11 and delay ~= 'front' and (delay ~= '' or usual(stored[2], 7)) then
   score = digits(now + (delay ~= '' and delay or stored[2] * 1000))
 else -- the slow path for unusual values
   -- @include queue.lua
   -- @include attributes.lua
   -- @include sending.lua
   -- @include totals.lua
-  local found, wait = sendable(hash, size, delay)
+  local found, wait = sendable(hash, size, delay, now)
   if not found then
     return wait
   end

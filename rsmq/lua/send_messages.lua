@@ -5,7 +5,7 @@
 -- KEYS[2] zset        sorted set  the queue's message ids
 -- KEYS[3] records     hash        sends by dedup_id; only with dedup_ids
 -- ARGV[1] largest     integer     size of the largest body, as in send_message.lua
--- ARGV[2] delay       integer     ms until they are visible; '' = the queue's delay, 'front' = now, before all
+-- ARGV[2] delay       integer     ms until they are visible, as in send_message.lua
 -- ARGV[3] suffixes    string      the 22 random characters of each id, sorted
 -- ARGV[4] channel     string      channel for the number of messages; '' = none
 -- ARGV[5] window      integer     ms for which a second send with a dedup_id adds nothing; '' = none
@@ -28,13 +28,13 @@ local hash, zset, records = KEYS[1], KEYS[2], KEYS[3]
 local largest, delay, suffixes, channel, window = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local bodies = ARGV
 
-local stored, wait = sendable(hash, largest, delay, 'created')
+local us = server_time_us()
+local now, time = math.floor(us / 1000), base36(us)
+local stored, wait = sendable(hash, largest, delay, now, 'created')
 if not stored then
   return wait
 end
 
-local us = server_time_us()
-local now, time = math.floor(us / 1000), base36(us)
 local score = score_of(zset, delay, now, wait)
 local fields, members, earlier_ids, new, number = {}, {}, {}, {}, 0
 local stride = window == '' and 1 or 2

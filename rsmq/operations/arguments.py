@@ -5,6 +5,7 @@ Checks of arguments, and the conversion of arguments to those of scripts.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from rsmq.codecs import CannotEncode, Codec
@@ -12,10 +13,13 @@ from rsmq.errors import InvalidFormat, InvalidValue, MessageNotString, MissingPa
 from rsmq.model import Message, StoredMessage
 from rsmq.wire.ids import check_id, parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.limits import MAX_BATCH, MAX_SECONDS, to_milliseconds, utf16_length
+from rsmq.wire.limits import MAX_BATCH, MAX_SECONDS, Seconds, to_milliseconds, utf16_length
 from rsmq.wire.names import encode_name, encode_names
 
 T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 _ANY_COUNT: Any = object()  # in place of a receive count, for bare ids
 
@@ -28,14 +32,22 @@ def digits(number: int) -> bytes:
     return b"%d" % number
 
 
-def encode_delay(delay: float | None, *, front: bool) -> bytes:
+def encode_delay(delay: Seconds | None, deliver_at: datetime | None, *, front: bool) -> bytes:
     """
-    Return the delay of a new message: ms, "" for the queue's delay, or "front".
+    Return the delay of a new message, in the format of ``send_message.lua``.
 
     Raises:
         InvalidValue: delay is out of range.
-        InvalidFormat: front is combined with a delay greater than 0.
+        InvalidFormat: deliver_at is not an aware datetime, or more than one of delay, deliver_at
+            and front is set; a delay of 0 may be combined with front.
     """
+    if deliver_at is not None:
+        if delay is not None or front:
+            other = "front=True" if delay is None else "delay"
+            raise InvalidFormat(
+                "deliver_at", value=deliver_at, hint=f"Use either deliver_at or {other}."
+            )
+        return _encode_time(deliver_at)
     encoded = b"" if delay is None else digits(to_milliseconds("delay", delay))
     if not front:
         return encoded
@@ -49,7 +61,25 @@ def encode_delay(delay: float | None, *, front: bool) -> bytes:
     return b"front"
 
 
-def encode_dedup_window(window: float) -> bytes:
+def _encode_time(deliver_at: object) -> bytes:
+    if not isinstance(deliver_at, datetime):
+        raise InvalidFormat(
+            "deliver_at",
+            value=show(deliver_at),
+            hint="Pass an aware datetime. For seconds from now, use delay.",
+        )
+    if deliver_at.utcoffset() is None:
+        raise InvalidFormat(
+            "deliver_at",
+            value=deliver_at,
+            hint="Give the datetime a time zone, as in datetime.now(UTC), or as in "
+            "deliver_at.astimezone() for local time.",
+        )
+    ms = -((_EPOCH - deliver_at) // _MILLISECOND)  # rounded up: never before that time
+    return b"at %015d" % max(ms, 0)
+
+
+def encode_dedup_window(window: Seconds) -> bytes:
     """
     Return the window of a dedup_id in ms.
 

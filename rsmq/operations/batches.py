@@ -15,7 +15,13 @@ from rsmq.operations.arguments import Receipts, digits, encode_sent_ms, resolve_
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.replies import parse_messages
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, check_whole_number, to_milliseconds
+from rsmq.wire.limits import (
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    Seconds,
+    check_whole_number,
+    to_milliseconds,
+)
 from rsmq.wire.names import decode_name
 
 #: The maximum number of queues that one script receives from.
@@ -62,7 +68,7 @@ def receive_messages(
     qnames: str | Iterable[str],
     max_messages: int,
     *,
-    vt: float | None,
+    vt: Seconds | None,
     codec: Codec,
 ) -> Operation[list[Message]] | ReceiveInSteps:
     """Receive visible messages and hide them, with the queues' order as priority."""
@@ -192,7 +198,7 @@ def change_messages_visibility(
     namespace: Namespace,
     messages: Iterable[Message] | str,
     ids: Any,
-    vt: float | None,
+    vt: Seconds | None,
 ) -> Operation[list[str]]:
     """Hide messages for vt seconds from now; the result is the ids changed."""
     if not isinstance(messages, str) and vt is None:

@@ -5,6 +5,7 @@ Operations on single messages: send, receive, pop, delete, change visibility, ge
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from rsmq.wire.ids import check_id, make_id_suffix
 from rsmq.wire.keys import Namespace
 from rsmq.wire.limits import (
     DEFAULT_DEDUP_WINDOW,
+    Seconds,
     check_body_size,
     check_dedup_id,
     to_milliseconds,
@@ -44,17 +46,18 @@ def send_message(
     qname: str,
     body: object,
     *,
-    delay: float | None,
+    delay: Seconds | None,
     codec: Codec,
     realtime: bool,
+    deliver_at: datetime | None = None,
     front: bool = False,
     dedup_id: str | None = None,
-    dedup_window: float = DEFAULT_DEDUP_WINDOW,
+    dedup_window: Seconds = DEFAULT_DEDUP_WINDOW,
     enforce_maxsize: bool = True,
 ) -> Operation[str]:
     """Add a message to a queue; the result is its id."""
     keys = namespace.queue(qname)
-    encoded_delay = encode_delay(delay, front=front)
+    encoded_delay = encode_delay(delay, deliver_at, front=front)
     channel = keys.channel if realtime else b""
     if dedup_id is not None:
         dedup = check_dedup_id(dedup_id), encode_dedup_window(dedup_window)
@@ -81,7 +84,7 @@ def send_message(
 
 
 def receive_message(
-    namespace: Namespace, qname: str, *, vt: float | None, codec: Codec
+    namespace: Namespace, qname: str, *, vt: Seconds | None, codec: Codec
 ) -> Operation[Message | None]:
     """Receive the message that has been visible the longest, and hide it."""
     return _build_cached(_receive_message, namespace, qname, vt, codec)
@@ -97,7 +100,7 @@ def _build_cached(build: Callable[..., Operation[T]], *args: Any) -> Operation[T
 
 @lru_cache(maxsize=256, typed=True)
 def _receive_message(
-    namespace: Namespace, qname: str, vt: float | None, codec: Codec
+    namespace: Namespace, qname: str, vt: Seconds | None, codec: Codec
 ) -> Operation[Message | None]:
     keys = namespace.queue(qname)
     encoded_vt = b"" if vt is None else digits(to_milliseconds("vt", vt))
@@ -158,7 +161,7 @@ def _is_not_received_since(reply: int) -> bool:
 
 
 def change_message_visibility(
-    namespace: Namespace, message: Message | str, id: Any, vt: float | None
+    namespace: Namespace, message: Message | str, id: Any, vt: Seconds | None
 ) -> Operation[bool]:
     """Hide a message for vt seconds from now; the result is whether it was changed."""
     if isinstance(message, Message) and vt is None:

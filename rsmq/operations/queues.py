@@ -13,12 +13,12 @@ from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.replies import parse_attributes
 from rsmq.wire.keys import Namespace
-from rsmq.wire.limits import check_maxsize, check_seconds
+from rsmq.wire.limits import Seconds, check_maxsize, check_seconds
 from rsmq.wire.names import decode_name, encode_name
 
 
 def create_queue(
-    namespace: Namespace, qname: str, *, vt: float, delay: float, maxsize: int, exist_ok: bool
+    namespace: Namespace, qname: str, *, vt: Seconds, delay: Seconds, maxsize: int, exist_ok: bool
 ) -> Operation[bool]:
     """Create a queue, or complete one that lacks attributes; the result is whether it did."""
     keys = namespace.queue(qname)
@@ -95,8 +95,8 @@ def set_queue_attributes(
     namespace: Namespace,
     qname: str,
     *,
-    vt: float | None,
-    delay: float | None,
+    vt: Seconds | None,
+    delay: Seconds | None,
     maxsize: int | None,
 ) -> Operation[QueueAttributes]:
     """Set attributes of a queue; None does not change an attribute."""

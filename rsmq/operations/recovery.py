@@ -15,7 +15,13 @@ from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.replies import parse_message
 from rsmq.operations.walk import Position, parse_next_position, walk_step
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, check_whole_number, to_milliseconds
+from rsmq.wire.limits import (
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    Seconds,
+    check_whole_number,
+    to_milliseconds,
+)
 
 _MESSAGES_PER_STEP = 1000
 
@@ -25,8 +31,8 @@ def recover_messages(
     qname: str,
     max_messages: int,
     *,
-    idle: float,
-    vt: float | None,
+    idle: Seconds,
+    vt: Seconds | None,
     codec: Codec,
 ) -> Steps[list[Message]]:
     """Receive messages again that were received some time ago and not deleted."""

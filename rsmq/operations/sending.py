@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from rsmq.codecs import Codec
@@ -23,7 +24,7 @@ from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.wire import limits
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
 from rsmq.wire.keys import Namespace, QueueKeys
-from rsmq.wire.limits import MAX_BATCH_BYTES, check_body_size, check_dedup_id
+from rsmq.wire.limits import MAX_BATCH_BYTES, Seconds, check_body_size, check_dedup_id
 from rsmq.wire.names import decode_name
 
 #: The mean size, in bytes, from which on bodies are sent as plain commands: arguments of a script
@@ -38,16 +39,17 @@ def send_messages(
     qname: str,
     bodies: Iterable[object],
     *,
-    delay: float | None,
+    delay: Seconds | None,
+    deliver_at: datetime | None,
     front: bool,
     dedup_ids: Iterable[str | None] | None,
-    dedup_window: float,
+    dedup_window: Seconds,
     codec: Codec,
     realtime: bool,
 ) -> Steps[list[str]]:
     """Add messages to a queue, in order; the result is their ids."""
     keys = namespace.queue(qname)
-    encoded_delay = encode_delay(delay, front=front)
+    encoded_delay = encode_delay(delay, deliver_at, front=front)
     encoded = [encode_body(body, codec) for body in check_batch("bodies", bodies)]
     checked_ids = None if dedup_ids is None else _check_dedup_ids(dedup_ids, len(encoded))
     window = b"" if checked_ids is None else encode_dedup_window(dedup_window)
@@ -75,13 +77,14 @@ def publish(
     qnames: Iterable[str],
     body: object,
     *,
-    delay: float | None,
+    delay: Seconds | None,
+    deliver_at: datetime | None,
     codec: Codec,
     realtime: bool,
 ) -> Operation[dict[str, str]]:
     """Add a message to each of several queues, or to none; the result is the ids by queue."""
     queues = resolve_queues(namespace, qnames)
-    encoded_delay = encode_delay(delay, front=False)
+    encoded_delay = encode_delay(delay, deliver_at, front=False)
     raw, size = encode_body(body, codec)
     check_body_size(len(raw))
     messages = (

@@ -26,7 +26,7 @@ from rsmq.errors import RSMQError, show_all
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.failure_texts import advise_on_connection, advise_on_reply
-from rsmq.wire.limits import check_duration
+from rsmq.wire.limits import check_duration, to_seconds
 from rsmq.wire.refusals import parse_refusal
 
 T = TypeVar("T")
@@ -325,6 +325,7 @@ def check_deadline(seconds: object) -> float:
     Check a deadline, and return it as a float.
 
     Raises:
-        InvalidValue: the value is not a number of seconds from 0 to 86,400 (a day).
+        InvalidValue: the value is not a number of seconds from 0 to 86,400 (a day), nor such a
+            timedelta.
     """
-    return check_duration("retry_deadline", seconds, high=_MAX_DEADLINE_SECONDS)
+    return check_duration("retry_deadline", to_seconds(seconds), high=_MAX_DEADLINE_SECONDS)

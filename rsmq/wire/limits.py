@@ -7,9 +7,14 @@ Source: npm rsmq 0.12.4, index.js, for the defaults and limits of queues.
 from __future__ import annotations
 
 import math
+from datetime import timedelta
+from typing import TypeAlias
 
 from rsmq.errors import InvalidFormat, InvalidValue, MessageTooLong
 from rsmq.wire.names import encode_name, is_encodable
+
+#: A time span as methods of the clients accept it: a number of seconds, or a timedelta.
+Seconds: TypeAlias = float | timedelta
 
 DEFAULT_VT = 30
 DEFAULT_DELAY = 0
@@ -34,13 +39,19 @@ MAX_RECEIVES = 1_000_000
 MAX_DEDUP_ID = 128
 
 
+def to_seconds(value: object) -> object:
+    """Return the seconds of a timedelta; any other value unchanged."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
 def check_seconds(item: str, value: object) -> int:
     """
-    Check a number of seconds that is stored as a queue attribute, and return it.
+    Check the seconds that are stored as a queue attribute, and return their number.
 
     Raises:
-        InvalidValue: it is not a whole number from 0 to 9,999,999.
+        InvalidValue: it is not a whole number from 0 to 9,999,999, nor such a timedelta.
     """
+    value = to_seconds(value)
     number = _as_number(value)
     if number is None or number != int(number) or not 0 <= number <= MAX_SECONDS:
         raise InvalidValue(
@@ -77,9 +88,9 @@ def to_milliseconds(item: str, value: object) -> int:
     Return the seconds of a call as milliseconds; fractions are allowed and rounded to the nearest.
 
     Raises:
-        InvalidValue: it is not a number from 0 to 9,999,999.
+        InvalidValue: it is not a number from 0 to 9,999,999, nor such a timedelta.
     """
-    return round(check_duration(item, value) * 1000)
+    return round(check_duration(item, to_seconds(value)) * 1000)
 
 
 def check_maxsize(value: object) -> int:
@@ -108,7 +119,7 @@ def check_wait(value: object) -> float | None:
     Check how many seconds a receive waits for a message, and return the number. None means forever.
 
     Raises:
-        InvalidValue: it is not a number from 0 to 9,999,999.
+        InvalidValue: it is not a number from 0 to 9,999,999, nor such a timedelta.
     """
     if value is None or (value == 0 and value.__class__ is int):  # a fast path for the default
         return value

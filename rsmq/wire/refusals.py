@@ -18,6 +18,7 @@ from rsmq.errors import (
     show_all,
 )
 from rsmq.wire.keys import is_hash_of, namespace_of_hash
+from rsmq.wire.limits import MAX_SECONDS
 
 QUEUE_NOT_FOUND = "QUEUENOTFOUND"
 MESSAGE_TOO_LONG = "MESSAGETOOLONG"
@@ -75,10 +76,18 @@ def _dead_letter_cycle(target: str, queues: tuple[str, ...]) -> RSMQError:
 
 def _invalid_value(detail: str, queues: tuple[str, ...]) -> RSMQError:
     item, _, stored = detail.partition(" ")
+    if item == "deliver_at":
+        return InvalidValue(
+            "seconds until deliver_at",
+            0,
+            MAX_SECONDS,
+            value=int(stored) / 1000,
+            hint="Pass an earlier time. The clock of the server counts.",
+        )
     return InvalidValue(
         item,
         0,
-        9999999,
+        MAX_SECONDS,
         value=stored,
         hint=f"Another client stored this {item} in queue {show_all(queues)}. "
         f"set_queue_attributes(qname, {item}=...) repairs it.",

@@ -1,14 +1,19 @@
 -- The checks of a new message, and its score.
 
 -- Checks whether a message of this size may be sent. Returns the queue's fields and the ms until
--- the message is visible; or nil and the refusal. Delay is as in send_message.lua.
-local function sendable(hash, size, delay, ...)
+-- the message is visible; or nil and the refusal. Delay is as in send_message.lua. Only a delay that
+-- is a time needs the argument now.
+local function sendable(hash, size, delay, now, ...)
   local stored = queue(hash, ...)
   if not stored then
     return nil, queue_not_found(hash)
   end
-  local wait = delay == 'front' and 0 or delay ~= '' and tonumber(delay) or stored_ms(stored[2])
-  if not wait then
+  local at = tonumber(string.match(delay, '^at (%d+)$'))
+  local wait = at and math.max(at - now, 0) or delay == 'front' and 0
+    or delay ~= '' and tonumber(delay) or stored_ms(stored[2])
+  if at and wait > 9999999000 then
+    return nil, redis.error_reply('INVALIDVALUE deliver_at ' .. digits(wait))
+  elseif not wait then
     return nil, no_number('delay', stored[2])
   end
   local limit = stored_maxsize(stored[3])
