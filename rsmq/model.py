@@ -35,13 +35,13 @@ def _to_datetime(ms: float | None) -> datetime | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class _MessageFields:
     """The fields that received messages and stored messages have in common."""
 
     queue: str
     id: str
-    raw: bytes = field(repr=False)
+    raw: bytes
     receive_count: int
     first_received_ms: int | None
     _codec: Codec = field(default=TEXT, repr=False, compare=False)
@@ -63,13 +63,24 @@ class _MessageFields:
             _set_body(self, decoded)
         return self._body
 
+    def __repr__(self) -> str:
+        # Logs contain messages, and must not contain their bodies.
+        shown = [
+            f"{each.name}={getattr(self, each.name)!r}"
+            if each.name != "raw"
+            else f"raw=<{len(self.raw)} bytes>"
+            for each in fields(self)
+            if each.repr
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     @property
     def first_received_at(self) -> datetime | None:
         """``first_received_ms`` as an aware datetime in UTC."""
         return _to_datetime(self.first_received_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Message(_MessageFields):
     """
     A received message, which is also its receipt.
@@ -161,7 +172,7 @@ class DeadLetterReason:
         return _to_datetime(self.died_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StoredMessage(_MessageFields):
     """
     A message as it is stored in a queue, read without receiving it. It is not a receipt.

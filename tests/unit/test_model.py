@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
 from rsmq import JSON, BodyNotDecodable, Message, StoredMessage
+from rsmq.worker.delivery import make_delivery
 
 SENT_US = 1_700_000_000_000_001
 ID = "gqll7vatq9" + 22 * "A"
@@ -89,6 +91,24 @@ def test_messages_can_be_pickled(decoded):
     assert copy.body == {"a": 1}
 
 
-def test_repr_does_not_contain_the_body():
-    assert "secret" not in repr(message(raw=b"secret"))
-    assert "secret" not in repr(message(raw=b"secret", kind=StoredMessage))
+def test_repr_shows_the_length_of_the_body_and_never_the_body():
+    assert repr(message(raw="é-secret".encode())) == (
+        f"Message(queue='q', id='{ID}', raw=<9 bytes>, receive_count=2, "
+        "first_received_ms=1700000000123)"
+    )
+    assert repr(message(raw=b"secret", kind=StoredMessage)) == (
+        f"StoredMessage(queue='q', id='{ID}', raw=<6 bytes>, receive_count=2, "
+        "first_received_ms=1700000000123, sent_ms=None, state='visible', visible_at_ms=0, "
+        "last_received_ms=None, reason=None)"
+    )
+    decoded = message(raw=b'"secret"')
+    assert decoded.body == "secret"
+    assert "secret" not in repr(decoded)
+
+
+def test_repr_of_a_delivery_does_not_contain_the_body():
+    lease = SimpleNamespace(id=ID, raw=b"secret", count=1, first_received_ms=5)
+
+    assert repr(make_delivery(lease, "q", JSON)) == (
+        f"Delivery(queue='q', id='{ID}', raw=<6 bytes>, receive_count=1, first_received_ms=5)"
+    )
