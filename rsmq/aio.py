@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from redis.exceptions import RedisError
 
 from rsmq.codecs import TEXT, Codec, check_codec
+from rsmq.consuming.aio import AsyncConsumer, AsyncProcessing
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.misuse import OnlyAsyncWith, explain_arguments
 from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from redis.asyncio.cluster import RedisCluster
 
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
+    from rsmq.operations.batches import LeasedMessages
     from rsmq.operations.operation import Steps
 
 T = TypeVar("T")
@@ -708,6 +710,100 @@ class AsyncRSMQ(OnlyAsyncWith):
             ),
             wait,
         )
+
+    def consume(
+        self,
+        qnames: str | Iterable[str],
+        *,
+        wait: float | timedelta | None = None,
+        batch: int = 1,
+        vt: float | timedelta | None = None,
+        codec: Codec | None = None,
+    ) -> AsyncConsumer:
+        """
+        Return a context manager for a loop that receives messages.
+
+            async with queues.consume("orders") as messages:
+                async for message in messages:
+                    async with queues.processing(message):
+                        ...
+
+        The loop does not delete messages: the caller deletes them, or uses ``processing``. A
+        message that is neither deleted nor released is received again after its visibility timeout.
+
+        With a batch of more than 1, each receive prefetches messages, and their visibility timeouts
+        run from then on. A prefetched message whose timeout may have ended is not yielded: it is
+        left to the consumer that receives it next. So choose a vt that is long enough for the whole
+        batch.
+
+        At the end of the block, also after ``break``, an exception or a cancellation, the messages
+        that were received and not yielded are released. If that fails, they become visible when
+        their timeout ends. The message that was yielded last is not released.
+
+        Each receive is one call of receive_messages, with the same atomicity, retries, handling of
+        dead letters and behaviour if it is interrupted.
+
+        Args:
+            qnames: a queue's name, or several, with priority in this order as for receive_messages.
+            wait: seconds to wait for the next message, 0 to 9,999,999. The loop ends if none
+                became visible in time; None waits forever.
+            batch: the maximum number of messages of a receive, 1 to 10,000.
+            vt: the visibility timeout of these messages, as for receive_messages.
+            codec: the codec of these messages; None uses the client's.
+
+        Returns:
+            A context manager. Its value is an iterator of messages for this block.
+
+        Raises:
+            MissingParameter: a name is None or empty, or qnames is empty.
+            InvalidFormat: a name has other characters, or codec is not a codec.
+            InvalidValue: a number is out of range.
+
+        The loop raises the errors of receive_messages; TypeError outside of the block.
+        """
+        receive = batches.receive_leased(
+            self._namespace, qnames, batch, vt=vt, codec=self._codec_for(codec)
+        )
+        seconds = check_wait(wait)
+        return AsyncConsumer(lambda: self._receive_leased(receive, seconds), self.release_messages)
+
+    async def _receive_leased(self, receive: ReceiveInSteps, wait: float | None) -> LeasedMessages:
+        return await self._receive(receive, wait)
+
+    def processing(self, message: Message) -> AsyncProcessing:
+        """
+        Return a context manager that deletes a received message after its processing.
+
+            async with queues.processing(message):
+                ...
+
+        If the block ends without an exception, also by ``return``, ``break`` or ``continue``, the
+        message is deleted. If it raises, also because of a cancellation, the message is released
+        and the exception is raised again. The message is then received again at once, so a queue
+        whose messages may fail each time needs a dead-letter policy. If the release fails, the
+        message becomes visible when its visibility timeout ends.
+
+        The visibility timeout is not extended during the block. If the message was received again
+        since, the block has lost its lease: nothing is deleted or released, and after success a
+        warning is logged (logger ``rsmq.consuming``). No exception is raised, because the work is
+        done; the other consumer may do it again. A message that is no longer in the queue, such as
+        one that the block has moved, is not an error either.
+
+        Args:
+            message: a received message. It may come from another client of the same namespace.
+
+        Returns:
+            A context manager. Its value is the message.
+
+        Raises:
+            MissingParameter: message is None.
+            InvalidFormat: message is not a received message.
+
+        At its end the block raises the errors of delete_message: then the message may or may not
+        be deleted.
+        """
+        delete = messages.delete_processed(self._namespace, message)
+        return AsyncProcessing(message, lambda: self.run(delete), self.release_messages)
 
     async def pop_message(
         self, qname: str, *, wait: float | timedelta | None = 0, codec: Codec | None = None

@@ -1,8 +1,8 @@
 """
-The generator of the synchronous client from the asyncio client: scripts/generate-sync.
+The generator of the synchronous modules from the asyncio modules: scripts/generate-sync.
 
-The clients differ in names, in ``async`` and ``await``, and in some texts of their docstrings.
-``TEXTS`` has both forms of these texts.
+They differ in names, in ``async`` and ``await``, and in some texts, mostly of docstrings.
+``CLIENT_TEXTS`` and ``CONSUMING_TEXTS`` have both forms of these texts.
 """
 
 from __future__ import annotations
@@ -11,21 +11,26 @@ import io
 import subprocess
 import sys
 import tokenize
+from dataclasses import dataclass
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[1]
-_SOURCE, _TARGET = _ROOT / "rsmq" / "aio.py", _ROOT / "rsmq" / "client.py"
+_PACKAGE = Path(__file__).resolve().parents[1] / "rsmq"
 _RUFF = str(Path(sys.executable).with_name("ruff"))
 
-#: Names in the asyncio client, and the names that replace them; "" also removes the dot before it.
+#: Names in the asyncio modules, and the names that replace them; "" also removes the dot before it.
 NAMES = {
     "AsyncCaller": "Caller",
+    "AsyncConsumer": "Consumer",
+    "AsyncProcessing": "Processing",
     "AsyncRSMQ": "RSMQ",
     "AsyncWatcher": "Watcher",
     "AsyncWatchers": "Watchers",
     "OnlyAsyncWith": "OnlyWith",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+    "StopAsyncIteration": "StopIteration",
     "aio": "sync",
     "async_caller_from_client": "caller_from_client",
     "async_caller_from_url": "caller_from_url",
@@ -34,7 +39,7 @@ NAMES = {
 }
 
 #: Texts in the asyncio client, each of which occurs once, and the texts that replace them.
-TEXTS = {
+CLIENT_TEXTS = {
     """\
 The asyncio client, ``AsyncRSMQ``.
 
@@ -90,11 +95,88 @@ Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
     "Waiting calls in other event loops end with ClientClosed.": (
         "Waiting calls in other threads end with ClientClosed."
     ),
+    """\
+            async with queues.consume("orders") as messages:
+                async for message in messages:
+                    async with queues.processing(message):
+                        ...
+""": """\
+            with queues.consume("orders") as messages:
+                for message in messages:
+                    with queues.processing(message):
+                        ...
+""",
+    """\
+            async with queues.processing(message):
+                ...
+""": """\
+            with queues.processing(message):
+                ...
+""",
+    "also after ``break``, an exception or a cancellation, the messages\n": (
+        "also after ``break`` or an exception (also Ctrl-C), the messages\n"
+    ),
+    "If it raises, also because of a cancellation, the message is released\n": (
+        "If it raises, also because of Ctrl-C, the message is released\n"
+    ),
+}
+
+#: The same for the context managers of the clients.
+CONSUMING_TEXTS = {
+    """\
+The context managers of the asyncio client: ``consume`` and ``processing``.
+
+``sync.py`` is generated from this file by ``scripts/generate-sync``.
+""": """\
+The context managers of the synchronous client: ``consume`` and ``processing``.
+
+Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
+""",
+    "Only one task may use it at a time.": "Only one thread may use it at a time.",
+    "Awaitable, Callable": "Callable",
+    "Awaitable[LeasedMessages]": "LeasedMessages",
+    "Awaitable[bool]": "bool",
+    "Awaitable[Any]": "Any",
+    '"async with queues.consume(...) as messages: async for message in messages"': (
+        '"with queues.consume(...) as messages: for message in messages"'
+    ),
 }
 
 
+@dataclass(frozen=True)
+class Module:
+    """
+    A generated module.
+
+    Attributes:
+        source: the asyncio module.
+        target: the synchronous module, which is generated from it.
+        texts: texts that differ.
+    """
+
+    source: Path
+    target: Path
+    texts: dict[str, str]
+
+    def generate(self) -> str:
+        """Return the source of the synchronous module."""
+        text = to_synchronous(self.source.read_text())
+        for async_text, sync_text in self.texts.items():
+            count = text.count(async_text)
+            if count != 1:
+                sys.exit(f"This text of {self.source} is there {count} times: {async_text}")
+            text = text.replace(async_text, sync_text)
+        return format_source(text, self.target)
+
+
+MODULES = (
+    Module(_PACKAGE / "aio.py", _PACKAGE / "client.py", CLIENT_TEXTS),
+    Module(_PACKAGE / "consuming" / "aio.py", _PACKAGE / "consuming" / "sync.py", CONSUMING_TEXTS),
+)
+
+
 def to_synchronous(source: str) -> str:
-    """Return the synchronous form of the source of the asyncio client, not yet formatted."""
+    """Return the synchronous form of an asyncio module, not yet formatted, with its texts."""
     lines = source.splitlines(keepends=True)
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     for before, token, after in reversed(list(zip(tokens, tokens[1:], tokens[2:], strict=False))):
@@ -111,20 +193,14 @@ def to_synchronous(source: str) -> str:
             continue
         line = lines[row - 1]
         lines[row - 1] = line[:begin] + new + line[end:]
-    text = "".join(lines)
-    for async_text, sync_text in TEXTS.items():
-        count = text.count(async_text)
-        if count != 1:
-            sys.exit(f"This text of aio.py is there {count} times, not once: {async_text}")
-        text = text.replace(async_text, sync_text)
-    return text
+    return "".join(lines)
 
 
-def format_source(text: str) -> str:
+def format_source(text: str, path: Path) -> str:
     """Return a source text with imports sorted and code formatted by ruff."""
     for command in (["check", "--select", "I", "--fix", "--quiet"], ["format", "--quiet"]):
         run = subprocess.run(
-            [_RUFF, *command, "--stdin-filename", str(_TARGET), "-"],
+            [_RUFF, *command, "--stdin-filename", str(path), "-"],
             input=text, text=True, stdout=subprocess.PIPE, check=True,
         )  # fmt: skip
         text = run.stdout
@@ -132,9 +208,9 @@ def format_source(text: str) -> str:
 
 
 if __name__ == "__main__":
-    generated = format_source(to_synchronous(_SOURCE.read_text()))
-    if sys.argv[1:] == ["--check"]:
-        if generated != _TARGET.read_text():
-            sys.exit("rsmq/client.py is not up to date: scripts/generate-sync")
-    else:
-        _TARGET.write_text(generated)
+    for module in MODULES:
+        generated = module.generate()
+        if sys.argv[1:] != ["--check"]:
+            module.target.write_text(generated)
+        elif not module.target.exists() or generated != module.target.read_text():
+            sys.exit(f"{module.target} is not up to date: scripts/generate-sync")

@@ -8,8 +8,9 @@
 -- ARGV[4] namespace    string            first part of the keys of a dead-letter queue
 -- ARGV[5] first        integer           '1' = the first body may be larger than that, else ''
 --
--- returns {ms now, for each queue {id, body, id ...} and {index, receive count,
---         first-received ms, index ...} of those that were received before}
+-- returns {ms now, {for each queue the ms for which its messages are hidden, 0 without messages},
+--         for each queue {id, body, id ...} and {index, receive count, first-received ms,
+--         index ...} of those that were received before}
 -- errors  QUEUENOTFOUND, INVALIDVALUE; then nothing is received from any queue
 -- source  none in Node; it writes what npm rsmq 0.12.4 receiveMessage writes for each
 -- @include time_ms.lua
@@ -35,12 +36,14 @@ if not found then
 end
 
 local this_time = digits(now)
-local answer = {this_time}
+local hidden = {}
+local answer = {this_time, hidden}
 for at, of in ipairs(found) do
+  hidden[at] = 0
   if of.due.number > 0 then
-    local score = digits(now + (vt ~= '' and vt or stored_ms(of.vt)))
-    deliver(of.hash, of.zset, of.due, this_time, score)
+    hidden[at] = vt ~= '' and tonumber(vt) or stored_ms(of.vt)
+    deliver(of.hash, of.zset, of.due, this_time, digits(now + hidden[at]))
   end
-  answer[2 * at], answer[2 * at + 1] = of.due.told, of.due.again
+  answer[2 * at + 1], answer[2 * at + 2] = of.due.told, of.due.again
 end
 return answer

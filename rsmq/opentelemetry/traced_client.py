@@ -19,6 +19,7 @@ from rsmq.errors import InvalidFormat
 from rsmq.model import Message
 from rsmq.opentelemetry import spans
 from rsmq.opentelemetry.traced_codec import TracedCodec
+from rsmq.operations.batches import ReceiveInSteps
 
 Client = TypeVar("Client", bound=RSMQ | AsyncRSMQ)
 
@@ -32,6 +33,7 @@ _METHODS = {
     "publish": ("publish", "send"),
     "receive_message": ("receive", "receive"),
     "receive_messages": ("receive", "receive"),
+    "_receive_leased": ("receive", "receive"),  # of consume
     "pop_message": ("pop", "receive"),
     "pop_messages": ("pop", "receive"),
     "recover_messages": ("recover", "receive"),
@@ -153,6 +155,8 @@ class _Calls:
 def _only_queue(args: tuple[Any, ...], options: dict[str, Any]) -> str | None:
     """Return the queue of a call; None if it has several, or names it in an unknown way."""
     queues = args[0] if args else options.get("qname", options.get("qnames"))
+    if isinstance(queues, ReceiveInSteps):
+        queues = queues.queues
     # Other iterables may be readable only once.
     if isinstance(queues, list | tuple | set | frozenset | dict):
         names = [*queues]

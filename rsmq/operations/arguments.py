@@ -79,6 +79,16 @@ def _encode_time(deliver_at: object) -> bytes:
     return b"at %015d" % max(ms, 0)
 
 
+def encode_vt(vt: Seconds | None) -> bytes:
+    """
+    Return the visibility timeout of a receive: ms, or "" for the queue's vt.
+
+    Raises:
+        InvalidValue: it is out of range.
+    """
+    return b"" if vt is None else digits(to_milliseconds("vt", vt))
+
+
 def encode_dedup_window(window: Seconds) -> bytes:
     """
     Return the window of a dedup_id in ms.

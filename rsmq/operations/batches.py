@@ -6,14 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from rsmq.codecs import Codec
 from rsmq.lua.load import load
 from rsmq.model import Message
-from rsmq.operations.arguments import Receipts, digits, encode_sent_ms, resolve_queues
+from rsmq.operations.arguments import (
+    Receipts,
+    digits,
+    encode_sent_ms,
+    encode_vt,
+    resolve_queues,
+)
 from rsmq.operations.operation import Operation, Retry, Steps
-from rsmq.operations.replies import parse_messages
+from rsmq.operations.replies import parse_leases, parse_messages, parse_received
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import (
     MAX_BATCH,
@@ -37,11 +44,26 @@ class ReceiveInSteps:
         steps: starts one attempt to receive from all queues, as steps.
         keys: for each queue its hash and its sorted set.
         undo: as in ``Operation``.
+        queues: the names of the queues.
     """
 
     steps: Callable[[], Steps[list[Message]]]
     keys: tuple[bytes, ...]
     undo: Callable[[list[Message]], Operation[list[str]] | None] | None
+    queues: tuple[str, ...]
+
+
+class LeasedMessages(list[Message]):
+    """
+    Received messages, with the ends of their leases.
+
+    Attributes:
+        lease_ends: by queue, the ``time.monotonic()`` from which the leases may have ended.
+    """
+
+    def __init__(self, messages: list[Message], lease_ends: dict[str, float]) -> None:
+        super().__init__(messages)
+        self.lease_ends = lease_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +96,90 @@ def receive_messages(
     """Receive visible messages and hide them, with the queues' order as priority."""
     queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
-    encoded_vt = b"" if vt is None else digits(to_milliseconds("vt", vt))
+    receive = _Receive(namespace, encode_vt(vt), codec)
+    if len(queues) <= QUEUES_PER_STEP:
+        return receive.step(queues, limits)
+    return ReceiveInSteps(
+        lambda: _receive_in_steps(queues, limits, receive.vt, receive.step, receive.undo),
+        _hash_and_zset_keys(queues),
+        receive.undo,
+        _names(queues),
+    )
 
-    def undo(messages: list[Message]) -> Operation[list[str]] | None:
-        return release_messages(namespace, messages, None) if messages else None
 
-    def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
+def receive_leased(
+    namespace: Namespace,
+    qnames: str | Iterable[str],
+    batch: int,
+    *,
+    vt: Seconds | None,
+    codec: Codec,
+) -> ReceiveInSteps:
+    """
+    Receive as ``receive_messages``, at most ``batch``; the result is ``LeasedMessages``.
+
+    The lease of a message begins before the step that receives it is sent, so it ends for the
+    client before it ends on the server.
+    """
+    queues = resolve_queues(namespace, qnames)
+    limits = _Limits(check_whole_number("batch", batch, 1, MAX_BATCH))
+    receive = _Receive(namespace, encode_vt(vt), codec)
+
+    def attempt() -> Steps[list[Message]]:
+        lease_ends: dict[str, float] = {}
+
+        def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
+            operation = receive.step(queues, limits)
+            parse, started = operation.parse, monotonic()
+
+            def parse_with_leases(reply: Any) -> list[Message]:
+                leases = parse_leases(operation.queues, reply)
+                lease_ends.update((name, started + seconds) for name, seconds in leases.items())
+                return parse(reply)
+
+            operation.parse = parse_with_leases
+            return operation
+
+        if len(queues) <= QUEUES_PER_STEP:
+            messages = yield step(queues, limits)
+        else:
+            messages = yield from _receive_in_steps(queues, limits, receive.vt, step, receive.undo)
+        return LeasedMessages(messages, lease_ends)
+
+    return ReceiveInSteps(attempt, _hash_and_zset_keys(queues), receive.undo, _names(queues))
+
+
+@dataclass(frozen=True, slots=True)
+class _Receive:
+    """
+    A receive of many, from any number of queues.
+
+    Attributes:
+        namespace: the namespace of the queues.
+        vt: the visibility timeout in the format of ``receive_messages.lua``.
+        codec: the codec of the messages.
+    """
+
+    namespace: Namespace
+    vt: bytes
+    codec: Codec
+
+    def step(self, queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
+        """Return one atomic receive."""
         max_messages, max_bytes, may_exceed = limits.args()
+        names = _names(queues)
         return Operation(
             load("receive_messages"),
             _hash_and_zset_keys(queues),
-            (max_messages, max_bytes, encoded_vt, queues[0].namespace, may_exceed),
-            _message_parser(queues, codec),
+            (max_messages, max_bytes, self.vt, queues[0].namespace, may_exceed),
+            lambda reply: parse_received(names, self.codec, reply),
             Retry.ONCE,
-            tuple(keys.name for keys in queues),
-            undo=undo,
+            names,
+            undo=self.undo,
         )
 
-    if len(queues) <= QUEUES_PER_STEP:
-        return step(queues, limits)
-    return ReceiveInSteps(
-        lambda: _receive_in_steps(queues, limits, encoded_vt, step, undo),
-        _hash_and_zset_keys(queues),
-        undo,
-    )
+    def undo(self, messages: list[Message]) -> Operation[list[str]] | None:
+        return release_messages(self.namespace, messages, None) if messages else None
 
 
 def pop_messages(
@@ -109,13 +191,14 @@ def pop_messages(
 
     def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
         max_messages, max_bytes, may_exceed = limits.args()
+        names = _names(queues)
         return Operation(
             load("pop_messages"),
             _hash_and_zset_keys(queues),
             (max_messages, max_bytes, queues[0].namespace, may_exceed),
-            _message_parser(queues, codec),
+            lambda reply: parse_messages(names, codec, reply),
             Retry.NEVER,
-            tuple(keys.name for keys in queues),
+            names,
         )
 
     if len(queues) <= QUEUES_PER_STEP:
@@ -124,6 +207,7 @@ def pop_messages(
         lambda: _receive_in_steps(queues, limits, b"0", step, None),
         _hash_and_zset_keys(queues),
         None,
+        _names(queues),
     )
 
 
@@ -142,7 +226,7 @@ def _receive_in_steps(
             (vt,),
             bool,
             Retry.ALWAYS,
-            tuple(keys.name for keys in chunk),
+            _names(chunk),
         )
     received: list[Message] = []
     try:
@@ -172,9 +256,8 @@ def _hash_and_zset_keys(queues: list[QueueKeys]) -> tuple[bytes, ...]:
     return tuple(key for keys in queues for key in (keys.hash, keys.zset))
 
 
-def _message_parser(queues: list[QueueKeys], codec: Codec) -> Callable[[Any], list[Message]]:
-    names = [keys.name for keys in queues]
-    return lambda reply: parse_messages(names, codec, reply)
+def _names(queues: list[QueueKeys]) -> tuple[str, ...]:
+    return tuple(keys.name for keys in queues)
 
 
 def delete_messages(

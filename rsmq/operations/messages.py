@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from rsmq.codecs import Codec
+from rsmq.errors import InvalidFormat, show
 from rsmq.lua.load import load
 from rsmq.model import Message, StoredMessage
 from rsmq.operations.arguments import (
@@ -17,6 +18,7 @@ from rsmq.operations.arguments import (
     encode_body,
     encode_dedup_window,
     encode_delay,
+    encode_vt,
     resolve_message,
 )
 from rsmq.operations.batches import release_messages
@@ -103,7 +105,7 @@ def _receive_message(
     namespace: Namespace, qname: str, vt: Seconds | None, codec: Codec
 ) -> Operation[Message | None]:
     keys = namespace.queue(qname)
-    encoded_vt = b"" if vt is None else digits(to_milliseconds("vt", vt))
+    encoded_vt = encode_vt(vt)
 
     def undo(message: Message | None) -> Operation[list[str]] | None:
         return release_messages(namespace, [message], None) if message else None
@@ -150,6 +152,17 @@ def delete_message(namespace: Namespace, message: Message | str, id: str | None)
         # If it is gone, the attempt whose reply was lost removed it, or another client did.
         _is_not_received_since,
     )
+
+
+def delete_processed(namespace: Namespace, message: Message) -> Operation[bool]:
+    """Delete a processed message; the result is False if it was received again since."""
+    if isinstance(message, str):
+        raise InvalidFormat(
+            "message", value=show(message), hint="Pass the Message that a receive returned."
+        )
+    operation = delete_message(namespace, message, None)
+    operation.parse = _is_not_received_since
+    return operation
 
 
 def _is_done(reply: int) -> bool:

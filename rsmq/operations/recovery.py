@@ -9,7 +9,7 @@ from typing import Any
 from rsmq.codecs import Codec
 from rsmq.lua.load import load
 from rsmq.model import Message
-from rsmq.operations.arguments import digits
+from rsmq.operations.arguments import digits, encode_vt
 from rsmq.operations.batches import release_messages, release_receipts
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.replies import parse_message
@@ -39,7 +39,7 @@ def recover_messages(
     keys = namespace.queue(qname)
     checked_max = check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
     encoded_idle = digits(to_milliseconds("idle", idle))
-    encoded_vt = b"" if vt is None else digits(to_milliseconds("vt", vt))
+    encoded_vt = encode_vt(vt)
     return _recover(namespace, keys, checked_max, (encoded_idle, encoded_vt), codec)
 
 

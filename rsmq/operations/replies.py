@@ -32,7 +32,7 @@ def _sent_ms(id: str, seen_ms: int | None) -> float | None:
 
 
 def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message]:
-    """Return the messages in the reply of a receive of many, queue by queue."""
+    """Return the messages in the reply of a pop of many, queue by queue."""
     values = iter(reply)
     now = int(next(values))
     messages: list[Message] = []
@@ -51,6 +51,17 @@ def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> list[Mess
             )
         messages += of_queue
     return messages
+
+
+def parse_received(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message]:
+    """Return the messages in the reply of a receive of many, queue by queue."""
+    now, _, *messages = reply
+    return parse_messages(queues, codec, (now, *messages))
+
+
+def parse_leases(queues: Iterable[str], reply: Any) -> dict[str, float]:
+    """Return the seconds for which a receive of many hid the messages of each queue."""
+    return {queue: ms / 1000 for queue, ms in zip(queues, reply[1], strict=True)}
 
 
 def parse_message(qname: str, codec: Codec, reply: Any) -> Message | None:

@@ -17,7 +17,7 @@ _BEGIN, _END = "<!-- modules: scripts/checks/module_map.py --write -->", "<!-- e
 _PACKAGES = (
     "cli/app", "cli/commands", "spark", "spark/pipelines", "opentelemetry", "worker",
     "worker/runtime", "migrate", "migrate/sources", "transfer", "doctor", "pyrsmq", "pyrsmq/cmd",
-    ".", "waiting", "transport", "operations", "operations/spark", "lua", "wire",
+    ".", "consuming", "waiting", "transport", "operations", "operations/spark", "lua", "wire",
 )  # fmt: skip
 
 

@@ -1,0 +1,3 @@
+"""
+The context managers of the clients: ``consume`` and ``processing``.
+"""
