@@ -156,7 +156,7 @@ def delete_message(namespace: Namespace, message: Message | str, id: str | None)
 
 def delete_processed(namespace: Namespace, message: Message) -> Operation[bool]:
     """Delete a processed message; the result is False if it was received again since."""
-    if isinstance(message, str):
+    if not isinstance(message, Message | StoredMessage | None):
         raise InvalidFormat(
             "message", value=show(message), hint="Pass the Message that a receive returned."
         )

@@ -27,7 +27,10 @@ AVAILABLE = [
     name for name, entry in command_table.COMMANDS.items() if command_table.is_available(entry)
 ]
 #: Methods of RSMQ that are not operations on queues.
-NO_COMMAND = {"run", "run_steps", "from_url", "namespace", "codec", "watcher", "close"}
+NO_COMMAND = {
+    "run", "run_steps", "from_url", "namespace", "codec", "watcher", "close", "consume",
+    "processing",
+}  # fmt: skip
 #: Commands that pass their arguments to another program.
 PROGRAMS = {"worker", "pipeline"}
 

@@ -44,6 +44,8 @@ _CONSUMING = {
     "change_messages_visibility",
     "release_messages",
     "get_message",
+    "consume",
+    "processing",
 }
 
 

@@ -15,6 +15,12 @@ from tests.servers import Server, redis_7
 LARGE = ["x" * 9000] * 20
 SMALL = ["x" * 100] * 20
 
+
+def consume(rsmq):
+    with rsmq.consume(["q", "p"], wait=0, batch=20) as messages:
+        assert list(messages) == []
+
+
 #: Each call, and the number of scripts that it runs one after the other.
 CALLS = {
     "send": (lambda rsmq: rsmq.send_message("q", "m"), 1),
@@ -35,6 +41,7 @@ CALLS = {
     "publish large": (lambda rsmq: rsmq.publish(["q", "p"], "x" * 60_000), 1),
     "pause": (lambda rsmq: rsmq.pause_queue("q"), 1),
     "resume": (lambda rsmq: rsmq.resume_queue("q"), 1),
+    "consume": (consume, 1),
     "receive many": (lambda rsmq: rsmq.receive_messages(["q", "p"], 20), 1),
     "pop many": (lambda rsmq: rsmq.pop_messages(["q", "p"], 20), 1),
     "delete many": (lambda rsmq: rsmq.delete_messages("q", ["i" * 32] * 20), 1),

@@ -47,13 +47,14 @@ class BlockingInContext:
         self._runner = runner
         self.client = client
 
+    def run_coroutine(self, coroutine):
+        return self._runner.run(coroutine, context=contextvars.copy_context())
+
     def __getattr__(self, name):
         method = getattr(self.client, name)
         if not inspect.iscoroutinefunction(method):
             return method
-        return lambda *args, **options: self._runner.run(
-            method(*args, **options), context=contextvars.copy_context()
-        )
+        return lambda *args, **options: self.run_coroutine(method(*args, **options))
 
 
 @pytest.fixture
