@@ -175,13 +175,49 @@ class RSMQ(OnlyWith):
         return self._codec if codec is None else check_codec(codec)
 
     def run(self, operation: Operation[T]) -> T:
-        """Run an operation of ``rsmq.operations``. Every method calls this one."""
+        """
+        Run an operation of ``rsmq.operations``. All methods reach Redis through this one.
+
+        Part of the extension interface, for packages that are built on the client, such as
+        ``rsmq.worker``: ``run``, ``run_steps``, ``namespace`` and ``watcher``. These four keep
+        their names, their parameters and the behaviour that is described here. The operations do
+        not: ``rsmq.operations`` may change in every release, so such a package pins the version.
+
+        The operation is one atomic script. It is retried as its retry class permits, until
+        ``retry_deadline``. If the call is interrupted, its result is undone if the operation
+        has ``undo``.
+
+        Args:
+            operation: an operation in the namespace of this client; it may be run repeatedly.
+
+        Returns:
+            The result of the operation.
+
+        Raises:
+            ClientClosed: close() was called before.
+            RSMQError: the errors that the operation's script returns, such as QueueNotFound.
+        """
         if self._closed:
             raise ClientClosed
         return self._caller.run(operation)
 
     def run_steps(self, steps: Steps[T]) -> T:
-        """Run an operation of ``rsmq.operations`` that has several steps."""
+        """
+        Run an operation of ``rsmq.operations`` that has several steps, each by ``run``.
+
+        Part of the extension interface, see ``run``. Each step is atomic, not all steps together.
+        An error of a step is raised inside the generator, which may undo earlier steps.
+
+        Args:
+            steps: a generator of operations, which has not been started; it can be run once.
+
+        Returns:
+            The value that the generator returns.
+
+        Raises:
+            ClientClosed: close() was called before.
+            RSMQError: the errors of the steps.
+        """
         result: Any = None
         operation = next(steps)
         while True:
@@ -226,7 +262,12 @@ class RSMQ(OnlyWith):
 
     @property
     def namespace(self) -> Namespace:
-        """The namespace, for builders of ``rsmq.operations``."""
+        """
+        The namespace of this client, for builders of ``rsmq.operations``.
+
+        Part of the extension interface, see ``run``. The same object for the life of the client;
+        ``namespace.name`` is the text that was passed as ``ns``.
+        """
         return self._namespace
 
     @property
@@ -236,7 +277,16 @@ class RSMQ(OnlyWith):
 
     @property
     def watcher(self) -> Watcher:
-        """The watcher that wakes waiting receives, for packages built on the client."""
+        """
+        The watcher that wakes waiting receives, for packages that wait in their own way.
+
+        Part of the extension interface, see ``run``. A watcher belongs to one process, and with
+        asyncio to one event loop: read this property where it is used. Its methods are those of
+        ``rsmq.waiting``, which may change in every release.
+
+        Raises:
+            ClientClosed: close() was called before.
+        """
         return self._watchers.current()
 
     def create_queue(
@@ -796,8 +846,8 @@ class RSMQ(OnlyWith):
             MissingParameter: message is None.
             InvalidFormat: message is not a received message.
 
-        At its end the block raises the errors of delete_message: then the message may or may not
-        be deleted.
+        At its end the block raises the errors of delete_message. After such an error, and if it is
+        interrupted at its end, the message may or may not be deleted.
         """
         delete = messages.delete_processed(self._namespace, message)
         return Processing(message, lambda: self.run(delete), self.release_messages)
