@@ -68,7 +68,7 @@ def counts(env, queue, ids):
     return [fields.get(f"{id}:rc") for id in ids]
 
 
-# consume: what it yields.
+# consume: the messages of the loop.
 
 
 def test_messages_are_received_one_at_a_time_and_stay_in_flight(env, queue, ids):
@@ -100,7 +100,7 @@ def test_a_loop_that_waits_ends_when_no_message_comes_in_time(env, queue, ids):
     with env.rsmq.consume(queue, wait=timedelta(milliseconds=30), batch=9) as messages:
         assert [each.id for each in messages] == ids
         late = env.rsmq.send_message(queue, "late")
-        assert [each.id for each in messages] == [late]  # another loop goes on receiving
+        assert [each.id for each in messages] == [late]  # a second loop receives again
 
 
 def test_several_queues_have_priority_in_their_order(env, queue):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 from rsmq import JSON, RSMQ, AsyncRSMQ, Message, MessageCounts, QueueAttributes, StoredMessage
@@ -48,6 +49,15 @@ def synchronous(rsmq: RSMQ) -> None:
     rsmq.delete_messages("q")  # type: ignore[arg-type]
     with RSMQ.from_url("memory://") as opened:
         assert_type(opened, RSMQ)
+    minute = timedelta(minutes=1)
+    assert_type(rsmq.send_message("q", "m", delay=minute), str)
+    assert_type(rsmq.publish(["q"], "m", deliver_at=datetime.now(UTC)), dict[str, str])
+    rsmq.send_message("q", "m", deliver_at=minute)  # type: ignore[arg-type]
+    with rsmq.consume(["q", "p"], wait=minute, batch=5) as messages:
+        for each in messages:
+            assert_type(each, Message)
+            with rsmq.processing(each) as same:
+                assert_type(same, Message)
     rsmq.delete_message("q")  # type: ignore[call-overload]
     rsmq.delete_message(rsmq.get_message("q", "id"))  # type: ignore[call-overload]
 
@@ -59,6 +69,13 @@ async def asynchronous(rsmq: AsyncRSMQ) -> None:
     assert_type(await rsmq.receive_messages("q", 5, wait=None), list[Message])
     assert_type(await rsmq.count_messages("q"), MessageCounts)
     assert_type(await rsmq.set_queue_attributes("q", maxsize=-1), QueueAttributes)
+    async with rsmq.consume("q") as messages:
+        async for each in messages:
+            assert_type(each, Message)
+            async with rsmq.processing(each) as same:
+                assert_type(same, Message)
+    with rsmq.consume("q"):  # type: ignore[attr-defined]
+        pass
     async with AsyncRSMQ.from_url("memory://") as opened:
         assert_type(opened, AsyncRSMQ)
 
