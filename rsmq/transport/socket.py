@@ -161,7 +161,10 @@ class SocketConnection:
             if reply is _INCOMPLETE:
                 self._read_more()
             elif isinstance(reply, Exception):
-                raise reply
+                try:
+                    raise reply
+                finally:
+                    del reply  # its traceback refers to this frame: a reference cycle
             elif push_request or not isinstance(reply, hiredis.PushNotification):
                 return reply
 

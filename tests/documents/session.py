@@ -8,6 +8,7 @@ one with the printed lines, the whole output, and a traceback or null.
 from __future__ import annotations
 
 import builtins
+import gc
 import io
 import json
 import os
@@ -44,7 +45,9 @@ def run_blocks(answers) -> None:
         answer = {"prints": prints, "output": output.getvalue(), "error": error}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-    names.clear()  # as at the end of a program: clients are freed, and close their connections
+    # As at the end of a program: clients are freed, and close their connections.
+    names.clear()
+    gc.collect()
 
 
 if __name__ == "__main__":

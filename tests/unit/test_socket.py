@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import struct
+import weakref
 from types import SimpleNamespace
 
 import hiredis
@@ -59,6 +61,22 @@ def test_a_reply_is_read_in_parts_and_an_error_reply_is_raised(pair):
     assert connection.read_response() == b"hello"
     with pytest.raises(ResponseError, match="no"):
         connection.read_response()
+
+
+def test_an_error_reply_leaves_no_reference_cycle(pair):
+    own, peer = pair
+    connection = connect(own)
+    peer.sendall(b"-ERR no\r\n")
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ResponseError) as caught:
+            connection.read_response()
+        error = weakref.ref(caught.value)
+        del caught
+        assert error() is None
+    finally:
+        gc.enable()
 
 
 def test_push_messages_are_left_out_unless_they_are_requested(pair):
