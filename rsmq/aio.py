@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from redis.exceptions import RedisError
 
@@ -22,6 +22,7 @@ from rsmq.operations.operation import Operation
 from rsmq.transport.aio import AsyncCaller, async_caller_from_client, async_caller_from_url
 from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE_SECONDS, check_deadline
 from rsmq.transport.url import MEMORY_SCHEME, check_url
+from rsmq.type_variables import B_co, D, E
 from rsmq.waiting.aio import AsyncWatcher, AsyncWatchers
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import redis.asyncio
     from redis.asyncio.cluster import RedisCluster
 
+    from rsmq.codecs.formats import TextCodec
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
     from rsmq.operations.operation import Steps
@@ -46,9 +48,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncRSMQ(OnlyAsyncWith):
+class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     """
     An asyncio client for RSMQ queues on a Redis server.
+
+    Types: ``AsyncRSMQ[B]`` is a client whose codec decodes bodies as B: str without ``codec=``,
+    bytes with BYTES, Any with JSON and MSGPACK, the class with the codec of a class. ``codec=`` of
+    a call decides for its messages. ``AsyncRSMQ`` is ``AsyncRSMQ[Any]``. For type checkers,
+    ``from_url`` of a subclass returns AsyncRSMQ, because it chooses the type by the codec. At run
+    time it returns the subclass.
 
     Each method runs one atomic script in one round trip: it takes effect completely or not at all.
     Methods that need several steps say so. All times come from the server's clock. Every argument
@@ -85,6 +93,28 @@ class AsyncRSMQ(OnlyAsyncWith):
     redis-py's own errors (ConnectionError, TimeoutError, AuthenticationError, ResponseError ...).
     """
 
+    @overload
+    def __init__(
+        self: AsyncRSMQ[str],
+        client: redis.asyncio.Redis | RedisCluster,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: TextCodec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        client: redis.asyncio.Redis | RedisCluster,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: Codec[E, B_co],
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+    ) -> None: ...
     @explain_arguments
     def __init__(
         self,
@@ -118,6 +148,32 @@ class AsyncRSMQ(OnlyAsyncWith):
         deadline = check_deadline(retry_deadline)
         self._use_caller(async_caller_from_client(client, self._namespace, deadline))
 
+    @overload
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: TextCodec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+        **options: Any,
+    ) -> AsyncRSMQ[str]: ...
+    @overload
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: Codec[E, D],
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+        **options: Any,
+    ) -> AsyncRSMQ[D]: ...
     @classmethod
     def from_url(
         cls,
@@ -129,7 +185,7 @@ class AsyncRSMQ(OnlyAsyncWith):
         strict_names: bool = True,
         retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
         **options: Any,
-    ) -> Self:
+    ) -> AsyncRSMQ[Any]:
         """
         Open connections that close() closes; one for each event loop.
 
@@ -170,7 +226,7 @@ class AsyncRSMQ(OnlyAsyncWith):
 
     def _configure(self, ns: str, codec: Codec, *, realtime: bool, strict_names: bool) -> None:
         self._namespace = Namespace(ns, strict_names)
-        self._codec = check_codec(codec)
+        self._codec: Codec[Any, B_co] = check_codec(codec)
         self._realtime = realtime
         self._closed = False
 
@@ -276,7 +332,7 @@ class AsyncRSMQ(OnlyAsyncWith):
         return self._namespace
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> Codec[Any, B_co]:
         """The codec of calls that don't pass one."""
         return self._codec
 
@@ -660,6 +716,24 @@ class AsyncRSMQ(OnlyAsyncWith):
             )
         )
 
+    @overload
+    async def receive_message(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> Message[B_co] | None: ...
+    @overload
+    async def receive_message(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> Message[D] | None: ...
     async def receive_message(
         self,
         qname: str,
@@ -712,6 +786,26 @@ class AsyncRSMQ(OnlyAsyncWith):
             wait,
         )
 
+    @overload
+    async def receive_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> list[Message[B_co]]: ...
+    @overload
+    async def receive_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> list[Message[D]]: ...
     async def receive_messages(
         self,
         qnames: str | Iterable[str],
@@ -855,6 +949,22 @@ class AsyncRSMQ(OnlyAsyncWith):
         delete = messages.delete_processed(self._namespace, message)
         return AsyncProcessing(message, lambda: self.run(delete), self.release_messages)
 
+    @overload
+    async def pop_message(
+        self,
+        qname: str,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> Message[B_co] | None: ...
+    @overload
+    async def pop_message(
+        self,
+        qname: str,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> Message[D] | None: ...
     async def pop_message(
         self, qname: str, *, wait: float | timedelta | None = 0, codec: Codec | None = None
     ) -> Message | None:
@@ -887,6 +997,24 @@ class AsyncRSMQ(OnlyAsyncWith):
             messages.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
         )
 
+    @overload
+    async def pop_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> list[Message[B_co]]: ...
+    @overload
+    async def pop_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> list[Message[D]]: ...
     async def pop_messages(
         self,
         qnames: str | Iterable[str],
@@ -1117,6 +1245,26 @@ class AsyncRSMQ(OnlyAsyncWith):
         """
         return await self.run_steps(recovery.release_all_messages(self._namespace, qname))
 
+    @overload
+    async def recover_messages(
+        self,
+        qname: str,
+        max_messages: int,
+        *,
+        idle: float | timedelta,
+        vt: float | timedelta | None = None,
+        codec: None = None,
+    ) -> list[Message[B_co]]: ...
+    @overload
+    async def recover_messages(
+        self,
+        qname: str,
+        max_messages: int,
+        *,
+        idle: float | timedelta,
+        vt: float | timedelta | None = None,
+        codec: Codec[E, D],
+    ) -> list[Message[D]]: ...
     async def recover_messages(
         self,
         qname: str,
@@ -1172,6 +1320,22 @@ class AsyncRSMQ(OnlyAsyncWith):
             )
         )
 
+    @overload
+    async def get_message(
+        self,
+        qname: str,
+        id: str,
+        *,
+        codec: None = None,
+    ) -> StoredMessage[B_co] | None: ...
+    @overload
+    async def get_message(
+        self,
+        qname: str,
+        id: str,
+        *,
+        codec: Codec[E, D],
+    ) -> StoredMessage[D] | None: ...
     async def get_message(
         self, qname: str, id: str, *, codec: Codec | None = None
     ) -> StoredMessage | None:
@@ -1195,6 +1359,26 @@ class AsyncRSMQ(OnlyAsyncWith):
             messages.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
         )
 
+    @overload
+    async def peek_messages(
+        self,
+        qname: str,
+        start: int = 0,
+        count: int = 10,
+        *,
+        state: State | None = None,
+        codec: None = None,
+    ) -> list[StoredMessage[B_co]]: ...
+    @overload
+    async def peek_messages(
+        self,
+        qname: str,
+        start: int = 0,
+        count: int = 10,
+        *,
+        state: State | None = None,
+        codec: Codec[E, D],
+    ) -> list[StoredMessage[D]]: ...
     async def peek_messages(
         self,
         qname: str,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from redis.exceptions import RedisError
 
@@ -22,6 +22,7 @@ from rsmq.operations.operation import Operation
 from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE_SECONDS, check_deadline
 from rsmq.transport.sync import Caller, caller_from_client, caller_from_url
 from rsmq.transport.url import MEMORY_SCHEME, check_url
+from rsmq.type_variables import B_co, D, E
 from rsmq.waiting.sync import Watcher, Watchers
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 from rsmq.wire.limits import (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import redis
     from redis.cluster import RedisCluster
 
+    from rsmq.codecs.formats import TextCodec
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
     from rsmq.operations.operation import Steps
@@ -46,9 +48,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class RSMQ(OnlyWith):
+class RSMQ(OnlyWith, Generic[B_co]):
     """
     A client for RSMQ queues on a Redis server.
+
+    Types: ``AsyncRSMQ[B]`` is a client whose codec decodes bodies as B: str without ``codec=``,
+    bytes with BYTES, Any with JSON and MSGPACK, the class with the codec of a class. ``codec=`` of
+    a call decides for its messages. ``AsyncRSMQ`` is ``AsyncRSMQ[Any]``. For type checkers,
+    ``from_url`` of a subclass returns AsyncRSMQ, because it chooses the type by the codec. At run
+    time it returns the subclass.
 
     Each method runs one atomic script in one round trip: it takes effect completely or not at all.
     Methods that need several steps say so. All times come from the server's clock. Every argument
@@ -83,6 +91,28 @@ class RSMQ(OnlyWith):
     redis-py's own errors (ConnectionError, TimeoutError, AuthenticationError, ResponseError ...).
     """
 
+    @overload
+    def __init__(
+        self: RSMQ[str],
+        client: redis.Redis | RedisCluster,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: TextCodec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        client: redis.Redis | RedisCluster,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: Codec[E, B_co],
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+    ) -> None: ...
     @explain_arguments
     def __init__(
         self,
@@ -116,6 +146,32 @@ class RSMQ(OnlyWith):
         deadline = check_deadline(retry_deadline)
         self._use_caller(caller_from_client(client, self._namespace, deadline))
 
+    @overload
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: TextCodec = TEXT,
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+        **options: Any,
+    ) -> RSMQ[str]: ...
+    @overload
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        ns: str = DEFAULT_NS,
+        codec: Codec[E, D],
+        realtime: bool = False,
+        strict_names: bool = True,
+        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+        **options: Any,
+    ) -> RSMQ[D]: ...
     @classmethod
     def from_url(
         cls,
@@ -127,7 +183,7 @@ class RSMQ(OnlyWith):
         strict_names: bool = True,
         retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
         **options: Any,
-    ) -> Self:
+    ) -> RSMQ[Any]:
         """
         Open connections that close() closes; one for each thread that makes calls.
 
@@ -167,7 +223,7 @@ class RSMQ(OnlyWith):
 
     def _configure(self, ns: str, codec: Codec, *, realtime: bool, strict_names: bool) -> None:
         self._namespace = Namespace(ns, strict_names)
-        self._codec = check_codec(codec)
+        self._codec: Codec[Any, B_co] = check_codec(codec)
         self._realtime = realtime
         self._closed = False
 
@@ -271,7 +327,7 @@ class RSMQ(OnlyWith):
         return self._namespace
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> Codec[Any, B_co]:
         """The codec of calls that don't pass one."""
         return self._codec
 
@@ -655,6 +711,24 @@ class RSMQ(OnlyWith):
             )
         )
 
+    @overload
+    def receive_message(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> Message[B_co] | None: ...
+    @overload
+    def receive_message(
+        self,
+        qname: str,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> Message[D] | None: ...
     def receive_message(
         self,
         qname: str,
@@ -709,6 +783,26 @@ class RSMQ(OnlyWith):
             wait,
         )
 
+    @overload
+    def receive_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> list[Message[B_co]]: ...
+    @overload
+    def receive_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        vt: float | timedelta | None = None,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> list[Message[D]]: ...
     def receive_messages(
         self,
         qnames: str | Iterable[str],
@@ -852,6 +946,22 @@ class RSMQ(OnlyWith):
         delete = messages.delete_processed(self._namespace, message)
         return Processing(message, lambda: self.run(delete), self.release_messages)
 
+    @overload
+    def pop_message(
+        self,
+        qname: str,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> Message[B_co] | None: ...
+    @overload
+    def pop_message(
+        self,
+        qname: str,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> Message[D] | None: ...
     def pop_message(
         self, qname: str, *, wait: float | timedelta | None = 0, codec: Codec | None = None
     ) -> Message | None:
@@ -884,6 +994,24 @@ class RSMQ(OnlyWith):
             messages.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
         )
 
+    @overload
+    def pop_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: None = None,
+    ) -> list[Message[B_co]]: ...
+    @overload
+    def pop_messages(
+        self,
+        qnames: str | Iterable[str],
+        max_messages: int,
+        *,
+        wait: float | timedelta | None = 0,
+        codec: Codec[E, D],
+    ) -> list[Message[D]]: ...
     def pop_messages(
         self,
         qnames: str | Iterable[str],
@@ -1106,6 +1234,26 @@ class RSMQ(OnlyWith):
         """
         return self.run_steps(recovery.release_all_messages(self._namespace, qname))
 
+    @overload
+    def recover_messages(
+        self,
+        qname: str,
+        max_messages: int,
+        *,
+        idle: float | timedelta,
+        vt: float | timedelta | None = None,
+        codec: None = None,
+    ) -> list[Message[B_co]]: ...
+    @overload
+    def recover_messages(
+        self,
+        qname: str,
+        max_messages: int,
+        *,
+        idle: float | timedelta,
+        vt: float | timedelta | None = None,
+        codec: Codec[E, D],
+    ) -> list[Message[D]]: ...
     def recover_messages(
         self,
         qname: str,
@@ -1161,6 +1309,22 @@ class RSMQ(OnlyWith):
             )
         )
 
+    @overload
+    def get_message(
+        self,
+        qname: str,
+        id: str,
+        *,
+        codec: None = None,
+    ) -> StoredMessage[B_co] | None: ...
+    @overload
+    def get_message(
+        self,
+        qname: str,
+        id: str,
+        *,
+        codec: Codec[E, D],
+    ) -> StoredMessage[D] | None: ...
     def get_message(
         self, qname: str, id: str, *, codec: Codec | None = None
     ) -> StoredMessage | None:
@@ -1184,6 +1348,26 @@ class RSMQ(OnlyWith):
             messages.get_message(self._namespace, qname, id, codec=self._codec_for(codec))
         )
 
+    @overload
+    def peek_messages(
+        self,
+        qname: str,
+        start: int = 0,
+        count: int = 10,
+        *,
+        state: State | None = None,
+        codec: None = None,
+    ) -> list[StoredMessage[B_co]]: ...
+    @overload
+    def peek_messages(
+        self,
+        qname: str,
+        start: int = 0,
+        count: int = 10,
+        *,
+        state: State | None = None,
+        codec: Codec[E, D],
+    ) -> list[StoredMessage[D]]: ...
     def peek_messages(
         self,
         qname: str,

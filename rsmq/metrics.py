@@ -18,9 +18,8 @@ from redis.exceptions import RedisError
 
 from rsmq.errors import MissingExtra, RSMQError
 from rsmq.gauges import FRESH_SECONDS, MAX_WALKED_MESSAGES, GaugeReader
-from rsmq.model import Message
 from rsmq.wire.limits import check_whole_number
-from rsmq.worker import Discard, Middleware
+from rsmq.worker import Delivery, Discard, Middleware
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -98,14 +97,14 @@ class Metrics(Middleware):
     def after_stop(self, worker: Worker) -> None:
         self._queues.remove(worker)
 
-    def after_receive(self, queue: str, messages: Sequence[Message]) -> None:
+    def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
         self._received.labels(queue).inc(len(messages))
 
-    def before_handle(self, message: Message) -> None:
+    def before_handle(self, message: Delivery) -> None:
         self._running.labels(message.queue).inc()
         self._counted_as_running.add(id(message))
 
-    def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
+    def after_handle(self, message: Delivery, error: BaseException | None, seconds: float) -> None:
         # It is missing if the before_handle of an earlier middleware raised.
         if id(message) in self._counted_as_running:
             self._counted_as_running.discard(id(message))
@@ -114,28 +113,28 @@ class Metrics(Middleware):
         if error is None:
             self._handled.labels(message.queue).inc()
 
-    def _count_failure(self, message: Message, error: BaseException) -> None:
+    def _count_failure(self, message: Delivery, error: BaseException) -> None:
         if not isinstance(error, Discard):
             self._failed.labels(message.queue, type(error).__name__).inc()
 
-    def after_retry(self, message: Message, after: float, error: BaseException) -> None:
+    def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         self._count_failure(message, error)
         self._retried.labels(message.queue).inc()
 
     def after_dead_letter(
-        self, message: Message, queue: str, reason: str, error: BaseException
+        self, message: Delivery, queue: str, reason: str, error: BaseException
     ) -> None:
         self._count_failure(message, error)
         self._dead_lettered.labels(message.queue, queue).inc()
 
-    def after_drop(self, message: Message, reason: str, error: BaseException) -> None:
+    def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
         self._count_failure(message, error)
         self._dropped.labels(message.queue).inc()
 
     def after_release(self, queue: str, count: int) -> None:
         self._released.labels(queue).inc(count)
 
-    def lease_lost(self, message: Message, reason: str) -> None:
+    def lease_lost(self, message: Delivery, reason: str) -> None:
         self._leases_lost.labels(message.queue).inc()
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, Literal
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from rsmq.codecs import TEXT, Codec
 from rsmq.errors import BodyNotDecodable
+from rsmq.type_variables import B_co
 from rsmq.wire.ids import parse_sent_us
 
 State = Literal["visible", "in_flight", "delayed"]
@@ -36,19 +38,33 @@ def _to_datetime(ms: float | None) -> datetime | None:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _MessageFields:
+class _MessageFields(Generic[B_co]):
     """The fields that received messages and stored messages have in common."""
+
+    if not TYPE_CHECKING:
+        # Before Python 3.13, Message[str](...) raises TypeError with the method of Generic: that
+        # sets an attribute, which a frozen dataclass with slots refuses with this error.
+        __class_getitem__ = classmethod(GenericAlias)
 
     queue: str
     id: str
     raw: bytes
     receive_count: int
     first_received_ms: int | None
-    _codec: Codec = field(default=TEXT, repr=False, compare=False)
-    _body: Any = field(default=_NOT_DECODED, init=False, repr=False, compare=False)
+    _codec: Codec[Any, B_co] = field(
+        default=TEXT,  # type: ignore[arg-type]
+        repr=False,
+        compare=False,
+    )
+    _body: B_co = field(  # type: ignore[assignment]
+        default=_NOT_DECODED,
+        init=False,
+        repr=False,
+        compare=False,
+    )
 
     @property
-    def body(self) -> Any:
+    def body(self) -> B_co:
         """
         The body, decoded by the codec on first access.
 
@@ -81,13 +97,15 @@ class _MessageFields:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Message(_MessageFields):
+class Message(_MessageFields[B_co]):
     """
     A received message, which is also its receipt.
 
     The pair ``(id, receive_count)`` is the receipt. Every receive, by any client, changes the
     count. A delete or a change of visibility with this object takes effect only while the stored
     count is still the same.
+
+    ``Message[Order]`` is a message whose body is an Order; ``Message`` is ``Message[Any]``.
 
     Attributes:
         queue: the name of the queue it was received from.
@@ -173,7 +191,7 @@ class DeadLetterReason:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StoredMessage(_MessageFields):
+class StoredMessage(_MessageFields[B_co]):
     """
     A message as it is stored in a queue, read without receiving it. It is not a receipt.
 

@@ -9,19 +9,20 @@ body as the inner codec wrote it.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Generic
 
 from opentelemetry import propagate
 from opentelemetry.context import Context
 
 from rsmq.codecs import Codec, check_codec
 from rsmq.model import Message, StoredMessage
+from rsmq.type_variables import In_contra, Out_co
 
 _PREFIX = "rsmq-trace:1 "
 _PREFIX_BYTES = _PREFIX.encode()
 
 
-class TracedCodec:
+class TracedCodec(Generic[In_contra, Out_co]):
     """
     A codec that writes the current trace context in front of the body that another codec encodes.
 
@@ -35,7 +36,7 @@ class TracedCodec:
 
     __slots__ = ("_codec",)
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec[In_contra, Out_co]) -> None:
         """
         Wrap a codec.
 
@@ -45,9 +46,9 @@ class TracedCodec:
         Raises:
             InvalidFormat: codec is not a codec.
         """
-        self._codec = check_codec(codec)
+        self._codec: Codec[In_contra, Out_co] = check_codec(codec)
 
-    def encode(self, body: Any) -> str | bytes:
+    def encode(self, body: In_contra) -> str | bytes:
         """Return the encoded body, after an envelope with the current context if there is one."""
         encoded = self._codec.encode(body)
         headers: dict[str, str] = {}
@@ -62,7 +63,7 @@ class TracedCodec:
             return _first_line(headers).encode() + encoded if is_needed else encoded
         return encoded  # the send refuses it
 
-    def decode(self, raw: bytes) -> Any:
+    def decode(self, raw: bytes) -> Out_co:
         """Return the body that the inner codec decodes from the bytes after the envelope."""
         _, encoded = _split(raw)
         return self._codec.decode(encoded)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message, fill_message
+from rsmq.type_variables import B_co
 
 
 class DeliveredLease(Protocol):
@@ -39,12 +40,14 @@ class DeliveredLease(Protocol):
     error: BaseException | None
 
 
-class Delivery(Message):
+class Delivery(Message[B_co]):
     """
     A message as a worker passes it to its handler: a ``Message``, so it is also a receipt.
 
     The worker extends its visibility timeout while the handler runs. If the handler returns, the
     worker deletes the message. If it raises, the worker hides the message until the next attempt.
+
+    ``Delivery[Order]`` is a delivery whose body is an Order; ``Delivery`` is ``Delivery[Any]``.
     """
 
     __slots__ = ("_lease",)

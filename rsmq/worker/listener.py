@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar
 
 from rsmq.codecs import Codec, check_codec
 from rsmq.errors import InvalidFormat, InvalidValue, show
@@ -19,7 +19,7 @@ from rsmq.wire.limits import (
     check_duration,
     check_whole_number,
 )
-from rsmq.worker.outcome import Policy, Unroutable, exponential, parse_backoff
+from rsmq.worker.outcome import Backoff, Policy, Unroutable, exponential, parse_backoff
 from rsmq.worker.routing import Route
 
 #: Retries if the listener sets a dead-letter queue or ``drop``, but not max_retries.
@@ -31,6 +31,38 @@ MIN_VT_SECONDS = 0.1
 MAX_CONCURRENCY = 10_000
 
 Handler = Callable[..., Any]
+
+Body = TypeVar("Body")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class HandlerDecorator(Protocol[Body]):
+    """
+    A decorator of handlers whose first parameter accepts a Body.
+
+    At run time it returns the handler itself. For type checkers, the first parameter of the result
+    has no name, because no type can express that the result is a handler of this kind, unchanged.
+    """
+
+    def __call__(
+        self, handler: Callable[Concatenate[Body, P], R], /
+    ) -> Callable[Concatenate[Body, P], R]: ...
+
+
+class ListenerOptions(TypedDict, total=False):
+    """The options that ``Worker.listener`` and ``Worker.router`` have in common."""
+
+    vt: float | None
+    concurrency: int | None
+    priority: int
+    max_retries: int | None
+    backoff: Backoff | Sequence[float] | float | None
+    no_retry: type[BaseException] | Iterable[type[BaseException]]
+    dead_letter_queue: str | None
+    drop: bool
+    max_runtime: float
+    create: bool
 
 
 @dataclass(slots=True)

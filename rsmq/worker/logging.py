@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rsmq.errors import BodyNotDecodable
-from rsmq.model import Message
+from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.outcome import (
     DeadLetter,
@@ -35,7 +35,7 @@ class Logging(Middleware):
     Records of the logger ``rsmq.worker`` have the fields ``queue`` and ``message_id``.
     """
 
-    def after_retry(self, message: Message, after: float, error: BaseException) -> None:
+    def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         _log.warning(
             "%s %s: attempt %d failed, next in %.3g s: %s",
             message.queue,
@@ -47,7 +47,7 @@ class Logging(Middleware):
         )
 
     def after_dead_letter(
-        self, message: Message, queue: str, reason: str, error: BaseException
+        self, message: Delivery, queue: str, reason: str, error: BaseException
     ) -> None:
         _log.error(
             "%s %s: to %s after attempt %d: %s",
@@ -60,7 +60,7 @@ class Logging(Middleware):
             exc_info=None if isinstance(error, SELF_EXPLAINING) else error,
         )
 
-    def after_drop(self, message: Message, reason: str, error: BaseException) -> None:
+    def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
         _log.warning(
             "%s %s: dropped after attempt %d: %s",
             message.queue,
@@ -71,7 +71,7 @@ class Logging(Middleware):
             exc_info=None if isinstance(error, SELF_EXPLAINING) else error,
         )
 
-    def lease_lost(self, message: Message, reason: str) -> None:
+    def lease_lost(self, message: Delivery, reason: str) -> None:
         _log.warning(
             "%s %s: lease lost: %s",
             message.queue,
@@ -87,10 +87,10 @@ class Logging(Middleware):
 class DetailedLogging(Middleware):
     """A middleware that logs each message that is received and handled, at level DEBUG."""
 
-    def after_receive(self, queue: str, messages: Sequence[Message]) -> None:
+    def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
         _log.debug("%s: %d messages received", queue, len(messages), extra={"queue": queue})
 
-    def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
+    def after_handle(self, message: Delivery, error: BaseException | None, seconds: float) -> None:
         state = "handled" if error is None else f"failed, {type(error).__name__},"
         _log.debug(
             "%s %s: %s in %.3f s",
@@ -102,7 +102,7 @@ class DetailedLogging(Middleware):
         )
 
 
-def message_fields(message: Message) -> dict[str, Any]:
+def message_fields(message: Delivery) -> dict[str, Any]:
     """Return the fields of a log record for a message."""
     return {"queue": message.queue, "message_id": message.id, "attempt": message.receive_count}
 

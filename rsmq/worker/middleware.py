@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rsmq.model import Message
+from rsmq.worker.delivery import Delivery
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -36,52 +36,52 @@ class Middleware:
     def before_receive(self, queues: Sequence[str]) -> None:
         """Run before a receive from queues, which may return nothing."""
 
-    def after_receive(self, queue: str, messages: Sequence[Message]) -> None:
+    def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
         """Run after messages were received, before their handlers are called."""
 
-    def before_handle(self, message: Message) -> None:
+    def before_handle(self, message: Delivery) -> None:
         """Run before the handler is called; for a batch once for each message."""
 
-    def after_handle(self, message: Message, error: BaseException | None, seconds: float) -> None:
+    def after_handle(self, message: Delivery, error: BaseException | None, seconds: float) -> None:
         """
         Run after the handler has ended, with the exception that it raised and its duration.
 
         It runs for every message for which ``before_handle`` was called, in any middleware.
         """
 
-    def before_retry(self, message: Message, after: float, error: BaseException) -> None:
+    def before_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         """Run before a message is hidden until its next attempt, for ``after`` seconds."""
 
-    def after_retry(self, message: Message, after: float, error: BaseException) -> None:
+    def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         """Run after a message was hidden until its next attempt."""
 
     def before_dead_letter(
-        self, message: Message, queue: str, reason: str, error: BaseException
+        self, message: Delivery, queue: str, reason: str, error: BaseException
     ) -> None:
         """
         Run before a message is moved to a dead-letter queue, or to the queue of unroutable ones.
         """
 
     def after_dead_letter(
-        self, message: Message, queue: str, reason: str, error: BaseException
+        self, message: Delivery, queue: str, reason: str, error: BaseException
     ) -> None:
         """
         Run after a message was moved to a dead-letter queue, or to the queue of unroutable ones.
         """
 
-    def before_delete(self, messages: Sequence[Message]) -> None:
+    def before_delete(self, messages: Sequence[Delivery]) -> None:
         """Run before messages of one queue are deleted that were handled, or dropped."""
 
-    def after_delete(self, messages: Sequence[Message]) -> None:
+    def after_delete(self, messages: Sequence[Delivery]) -> None:
         """Run after messages of one queue were deleted that were handled, or dropped."""
 
-    def after_drop(self, message: Message, reason: str, error: BaseException) -> None:
+    def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
         """Run after a message was deleted without having been handled."""
 
     def after_release(self, queue: str, count: int) -> None:
         """Run after ``count`` messages were released without having been handled."""
 
-    def lease_lost(self, message: Message, reason: str) -> None:
+    def lease_lost(self, message: Delivery, reason: str) -> None:
         """
         Run when a lease is lost: another consumer may have the message. Its handler may still run.
         """

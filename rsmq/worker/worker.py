@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
 
@@ -26,12 +26,15 @@ from rsmq.errors import InvalidFormat, QueueNotFound, RSMQError, show, show_type
 from rsmq.model import QueueAttributes
 from rsmq.operations.worker import Identity, list_in_flight, unregister_worker
 from rsmq.transport.process_identity import describe_process
+from rsmq.type_variables import B_co, D, E
 from rsmq.wire.limits import check_duration, check_whole_number
 from rsmq.worker.listener import (
     DEFAULT_MAX_RUNTIME_SECONDS,
     MAX_CONCURRENCY,
+    HandlerDecorator,
     Handlers,
     Listener,
+    ListenerOptions,
     check_vt,
     make_listener,
 )
@@ -53,7 +56,6 @@ from rsmq.worker.runtime.threads import Threads
 _log = logging.getLogger("rsmq.worker")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
 #: How long the end of a program waits for a worker that was not stopped.
 _AT_EXIT_SECONDS = 2.0
 #: Seconds between two checks whether the worker has ended.
@@ -64,7 +66,7 @@ _INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_HOST_CHARACTERS = 100
 
 
-class Worker:
+class Worker(Generic[B_co]):
     """
     Calls functions with the messages of queues.
 
@@ -77,6 +79,9 @@ class Worker:
     Plain functions run in threads, async ones as tasks of one event loop. One thread of the worker
     makes its calls to Redis. The worker's methods may be called from any thread.
 
+    Type checkers check that a handler accepts the bodies that its codec decodes: the codec of its
+    listener, otherwise that of the client. ``Worker[B]`` is the worker of an ``RSMQ[B]``.
+
     Attributes:
         rsmq: the client.
         name: its name; None until the worker starts if it was made without one.
@@ -86,7 +91,7 @@ class Worker:
 
     def __init__(
         self,
-        rsmq: RSMQ,
+        rsmq: RSMQ[B_co],
         *,
         name: str | None = None,
         concurrency: int = 8,
@@ -174,6 +179,60 @@ class Worker:
         """
         return any(isinstance(each, kind) for each in self._middleware)
 
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: None = None,
+        batch: None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[B_co]: ...
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: Codec[E, D],
+        batch: None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[D]: ...
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: Codec[E, D] | None,
+        batch: None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[B_co | D]: ...
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: None = None,
+        batch: int,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[list[B_co]]: ...
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: Codec[E, D],
+        batch: int,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[list[D]]: ...
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: Codec[E, D] | None,
+        batch: int,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[list[B_co | D]]: ...
     def listener(
         self,
         queue: str,
@@ -258,6 +317,36 @@ class Worker:
 
         return register
 
+    @overload
+    def router(
+        self,
+        queue: str,
+        *,
+        by: Callable[[B_co], tuple[str | None, Any]],
+        unroutable: str | None = None,
+        codec: None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> Router: ...
+    @overload
+    def router(
+        self,
+        queue: str,
+        *,
+        by: Callable[[D], tuple[str | None, Any]],
+        unroutable: str | None = None,
+        codec: Codec[E, D],
+        **options: Unpack[ListenerOptions],
+    ) -> Router: ...
+    @overload
+    def router(
+        self,
+        queue: str,
+        *,
+        by: Callable[[B_co | D], tuple[str | None, Any]],
+        unroutable: str | None = None,
+        codec: Codec[E, D] | None,
+        **options: Unpack[ListenerOptions],
+    ) -> Router: ...
     def router(
         self,
         queue: str,

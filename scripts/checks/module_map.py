@@ -18,6 +18,7 @@ _PACKAGES = (
     "cli/app", "cli/commands", "spark", "spark/pipelines", "opentelemetry", "worker",
     "worker/runtime", "migrate", "migrate/sources", "transfer", "doctor", "pyrsmq", "pyrsmq/cmd",
     ".", "consuming", "waiting", "transport", "operations", "operations/spark", "lua", "wire",
+    "codecs",
 )  # fmt: skip
 
 

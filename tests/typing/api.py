@@ -1,4 +1,4 @@
-"""The types of the public interface. mypy checks this file; it is never run."""
+"""The types of the public interface. mypy and pyright check this file; it is never run."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def synchronous(rsmq: RSMQ) -> None:
     assert_type(rsmq.redrive_messages("dead"), list[tuple[str, str]])
     assert_type(rsmq.move_messages(received, "p"), list[str])
     assert_type(rsmq.move_messages("q", "p", ["id"]), list[str])
-    rsmq.peek_messages("q", state="hidden")  # type: ignore[arg-type]
+    rsmq.peek_messages("q", state="hidden")  # type: ignore[call-overload]
     rsmq.delete_messages("q")  # type: ignore[arg-type]
     with RSMQ.from_url("memory://") as opened:
-        assert_type(opened, RSMQ)
+        assert_type(opened, RSMQ[str])
     minute = timedelta(minutes=1)
     assert_type(rsmq.send_message("q", "m", delay=minute), str)
     assert_type(rsmq.publish(["q"], "m", deliver_at=datetime.now(UTC)), dict[str, str])
@@ -77,7 +77,7 @@ async def asynchronous(rsmq: AsyncRSMQ) -> None:
     with rsmq.consume("q"):  # type: ignore[attr-defined]
         pass
     async with AsyncRSMQ.from_url("memory://") as opened:
-        assert_type(opened, AsyncRSMQ)
+        assert_type(opened, AsyncRSMQ[str])
 
 
 def workers(rsmq: RSMQ) -> None:
@@ -89,7 +89,7 @@ def workers(rsmq: RSMQ) -> None:
         assert_type(message.lease_lost, bool)
 
     called: Callable[[str, Delivery], None] = handle
-    handle(5)  # type: ignore[call-arg, arg-type]
+    handle(5)  # type: ignore[call-arg]
     called("m", "no message")  # type: ignore[arg-type]
     router = worker.router("p", by=event_payload, backoff=[1, 5, 30], max_retries=3, drop=True)
 

@@ -1,4 +1,4 @@
-"""The types of rsmq.opentelemetry. mypy checks this file; it is never run."""
+"""The types of rsmq.opentelemetry. mypy and pyright check this file; it is never run."""
 
 from __future__ import annotations
 

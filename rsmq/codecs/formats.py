@@ -1,58 +1,22 @@
 """
-Codecs, which convert bodies to bytes and back: TEXT, BYTES, JSON and MSGPACK.
-
-A codec is any object with the two methods of ``Codec``. This module does not depend on Redis or on
-queues. A codec is never chosen by the content of a message.
+The codecs of one format each: TEXT, BYTES, JSON and MSGPACK.
 """
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn
 
 import msgpack
 
-from rsmq.errors import InvalidFormat, show
+from rsmq.codecs.interface import CannotEncode
 
 
-@runtime_checkable
-class Codec(Protocol):
-    """The interface of codecs."""
-
-    def encode(self, body: Any) -> str | bytes:
-        """
-        Return the text or bytes to store for a body.
-
-        For a text, maxsize limits the number of UTF-16 code units, as in Node; for bytes, their
-        number. If this raises any exception, the send raises MessageNotString.
-        """
-
-    def decode(self, raw: bytes) -> Any:
-        """
-        Return the body that these stored bytes represent.
-
-        If this raises any exception, ``Message.body`` raises BodyNotDecodable.
-        """
-
-
-class CannotEncode(TypeError):
-    """
-    A codec of this library can't encode a body; the text does not contain the body.
-
-    Attributes:
-        hint: the remedy.
-    """
-
-    def __init__(self, codec: object, part: object, hint: str) -> None:
-        super().__init__(f"{codec} can't encode {type(part).__name__}")
-        self.hint = hint
-
-
-class _Text:
+class TextCodec:
     """A codec of str as UTF-8, the format of all other RSMQ clients."""
 
-    def encode(self, body: Any) -> str:
+    def encode(self, body: str) -> str:
         if not isinstance(body, str):
             raise CannotEncode(
                 "TEXT", body, "Pass a str, or use codec=BYTES, codec=JSON or codec=MSGPACK."
@@ -69,10 +33,10 @@ class _Text:
         return "TEXT"
 
 
-class _Bytes:
+class BytesCodec:
     """A codec that stores bytes unchanged."""
 
-    def encode(self, body: Any) -> bytes:
+    def encode(self, body: bytes | bytearray | memoryview) -> bytes:
         if not isinstance(body, bytes | bytearray | memoryview):
             raise CannotEncode("BYTES", body, "Pass bytes, bytearray or memoryview.")
         return bytes(body)
@@ -87,7 +51,7 @@ class _Bytes:
         return "BYTES"
 
 
-class _Json:
+class JsonCodec:
     """A codec of compact JSON text with a minimum of escapes; NaN and infinity are refused."""
 
     def encode(self, body: Any) -> str:
@@ -123,7 +87,7 @@ def _refuse_in_json(part: object) -> NoReturn:
     )
 
 
-class _Msgpack:
+class MsgpackCodec:
     """A codec of MessagePack. Aware datetimes use its timestamp type; tuples become lists."""
 
     def encode(self, body: Any) -> bytes:
@@ -149,24 +113,7 @@ def _refuse_in_msgpack(part: object) -> NoReturn:
     raise CannotEncode("MSGPACK", part, hint)
 
 
-TEXT = _Text()
-BYTES = _Bytes()
-JSON = _Json()
-MSGPACK = _Msgpack()
-
-
-def check_codec(codec: object) -> Codec:
-    """
-    Check a codec, and return it.
-
-    Raises:
-        InvalidFormat: it lacks ``encode`` or ``decode``.
-    """
-    if isinstance(codec, Codec) and not isinstance(codec, type):
-        return codec
-    raise InvalidFormat(
-        "codec",
-        value=show(codec),
-        hint="A codec is TEXT, BYTES, JSON, MSGPACK, or an object with encode(body) and "
-        "decode(raw).",
-    )
+TEXT = TextCodec()
+BYTES = BytesCodec()
+JSON = JsonCodec()
+MSGPACK = MsgpackCodec()
