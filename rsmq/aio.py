@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
-    import redis.asyncio
+    from redis.asyncio import Redis
     from redis.asyncio.cluster import RedisCluster
 
     from rsmq.codecs.formats import TextCodec
@@ -96,7 +96,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     @overload
     def __init__(
         self: AsyncRSMQ[str],
-        client: redis.asyncio.Redis | RedisCluster,
+        client: Redis | RedisCluster,
         *,
         ns: str = DEFAULT_NS,
         codec: TextCodec = TEXT,
@@ -107,7 +107,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     @overload
     def __init__(
         self,
-        client: redis.asyncio.Redis | RedisCluster,
+        client: Redis | RedisCluster,
         *,
         ns: str = DEFAULT_NS,
         codec: Codec[E, B_co],
@@ -118,7 +118,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     @explain_arguments
     def __init__(
         self,
-        client: redis.asyncio.Redis | RedisCluster,
+        client: Redis | RedisCluster,
         *,
         ns: str = DEFAULT_NS,
         codec: Codec = TEXT,

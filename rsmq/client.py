@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
-    import redis
+    from redis import Redis
     from redis.cluster import RedisCluster
 
     from rsmq.codecs.formats import TextCodec
@@ -94,7 +94,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
     @overload
     def __init__(
         self: RSMQ[str],
-        client: redis.Redis | RedisCluster,
+        client: Redis | RedisCluster,
         *,
         ns: str = DEFAULT_NS,
         codec: TextCodec = TEXT,
@@ -105,7 +105,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
     @overload
     def __init__(
         self,
-        client: redis.Redis | RedisCluster,
+        client: Redis | RedisCluster,
         *,
         ns: str = DEFAULT_NS,
         codec: Codec[E, B_co],
@@ -116,7 +116,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
     @explain_arguments
     def __init__(
         self,
-        client: redis.Redis | RedisCluster,
+        client: Redis | RedisCluster,
         *,
         ns: str = DEFAULT_NS,
         codec: Codec = TEXT,

@@ -73,7 +73,7 @@ class RSMQError(Exception):
         self.text = text
         self.value = value
         self.hint = hint
-        self.summary = summary or text
+        self.summary: str = summary or text
 
     def __str__(self) -> str:
         return join_sentences(self.summary, self.hint)

@@ -32,6 +32,7 @@ _FOLDER = Path(__file__).parent
 
 #: The backends of scripts/test --quick. The same tests run on other backends in the full run.
 _QUICK_BACKENDS = {None, "redis", "memory"}
+_SERVERLESS_FOLDERS = {"typing", "unit"}
 _SLOW_FOLDERS = {"workers/processes", "spark/session"}
 _SLOW_FILES = {
     "faults/test_servers.py",
@@ -44,14 +45,18 @@ _SLOW_FILES = {
     "transfer/test_kills.py",
 }
 _FOREIGN_FIXTURES = {"answering_rfq"}
-_FOREIGN_FILES = {"migrate/test_documents.py", "workers/processes/test_node.py"}
+_FOREIGN_FILES = {
+    "migrate/test_documents.py",
+    "typing/test_types.py",  # pyright downloads itself
+    "workers/processes/test_node.py",
+}
 
 
 def _marks(item):
     path = item.path.relative_to(_FOLDER)
     folder = path.parent.as_posix()
     backend = getattr(item, "callspec", None) and item.callspec.params.get("backend")
-    if folder != "unit" and backend != "memory":
+    if folder not in _SERVERLESS_FOLDERS and backend != "memory":
         yield "redis"
     is_slow = folder in _SLOW_FOLDERS or path.as_posix() in _SLOW_FILES
     if is_slow or backend not in _QUICK_BACKENDS:

@@ -73,7 +73,7 @@ class RedisSMQ:
         self._lock = threading.Lock()
         self._core: RSMQ | None = None
         try:
-            self.namespace = Namespace(self.options["ns"], strict_names=False)
+            self.namespace: Namespace = Namespace(self.options["ns"], strict_names=False)
         except RSMQError as error:
             raise InvalidParameterValue("ns", self.options["ns"], error.hint) from error
 

@@ -61,9 +61,9 @@ class Waiter:
     __slots__ = ("_wake", "empty_receives", "is_awake", "queues", "reason")
 
     def __init__(self, queues: tuple[bytes, ...], wake: Callable[[], object]) -> None:
-        self.queues = queues
-        self.is_awake = False
-        self.empty_receives = 0
+        self.queues: tuple[bytes, ...] = queues
+        self.is_awake: bool = False
+        self.empty_receives: int = 0
         self.reason: bytes | None = None
         self._wake = wake
 

@@ -44,7 +44,7 @@ class Retry(Exception):
         if isinstance(reason, int | float):
             raise InvalidFormat("reason", value=reason, hint=f"Use Retry(after={reason}).")
         super().__init__(reason)
-        self.after = None if after is None else check_duration("after", after)
+        self.after: float | None = None if after is None else check_duration("after", after)
 
 
 class Discard(Exception):

@@ -29,7 +29,7 @@ class SendMessageCommand(QueueCommand):
     in PyRSMQ; empty bodies are allowed.
     """
 
-    parameters = ("qname", "message", "delay", "encode", "quiet")
+    parameters: ClassVar[tuple[str, ...]] = ("qname", "message", "delay", "encode", "quiet")
     _required = ("qname", "message")
 
     def message(self, value: object) -> Self:
@@ -86,7 +86,7 @@ class ReceiveMessageCommand(_ReceivingCommand):
     first receive in Unix ms. A body that the client can't decode is returned as bytes.
     """
 
-    parameters = ("qname", "vt", "quiet")
+    parameters: ClassVar[tuple[str, ...]] = ("qname", "vt", "quiet")
 
     def vt(self, value: float) -> Self:
         """Set the visibility timeout, seconds, fractions allowed; default: the queue's vt."""
@@ -131,7 +131,7 @@ class ChangeMessageVisibilityCommand(_MessageCommand):
     It returns True, or raises NoMessageInQueue if the queue has no such message.
     """
 
-    parameters = ("qname", "id", "vt", "quiet")
+    parameters: ClassVar[tuple[str, ...]] = ("qname", "id", "vt", "quiet")
 
     def vt(self, value: float) -> Self:
         """Set the seconds from now, fractions allowed; default: the queue's vt."""

@@ -5,7 +5,7 @@ The commands for queues: create, delete, list, and their attributes.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rsmq.errors import RSMQError
 from rsmq.pyrsmq.cmd.base_command import Command, QueueCommand
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class _AttributesCommand(QueueCommand):
     """A command that has a queue's attributes as parameters."""
 
-    parameters = ("qname", "vt", "delay", "maxsize", "quiet")
+    parameters: ClassVar[tuple[str, ...]] = ("qname", "vt", "delay", "maxsize", "quiet")
 
     def vt(self, value: float) -> Self:
         """Set the visibility timeout, seconds. A new queue's default is 30."""
@@ -71,7 +71,7 @@ class DeleteQueueCommand(QueueCommand):
 class ListQueuesCommand(Command):
     """A command that returns the names of the queues of the namespace, as a set."""
 
-    parameters = ("quiet",)
+    parameters: ClassVar[tuple[str, ...]] = ("quiet",)
     _required = ()
 
     def _run(self) -> set[str | bytes]:
