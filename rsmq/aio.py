@@ -855,6 +855,26 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             wait,
         )
 
+    @overload
+    def consume(
+        self,
+        qnames: str | Iterable[str],
+        *,
+        wait: float | timedelta | None = None,
+        batch: int = 1,
+        vt: float | timedelta | None = None,
+        codec: None = None,
+    ) -> AsyncConsumer[B_co]: ...
+    @overload
+    def consume(
+        self,
+        qnames: str | Iterable[str],
+        *,
+        wait: float | timedelta | None = None,
+        batch: int = 1,
+        vt: float | timedelta | None = None,
+        codec: Codec[E, D],
+    ) -> AsyncConsumer[D]: ...
     def consume(
         self,
         qnames: str | Iterable[str],
@@ -863,7 +883,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         batch: int = 1,
         vt: float | timedelta | None = None,
         codec: Codec | None = None,
-    ) -> AsyncConsumer:
+    ) -> AsyncConsumer[Any]:
         """
         Return a context manager for a loop that receives messages.
 
@@ -914,7 +934,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     async def _receive_leased(self, receive: ReceiveInSteps, wait: float | None) -> LeasedMessages:
         return await self._receive(receive, wait)
 
-    def processing(self, message: Message) -> AsyncProcessing:
+    def processing(self, message: Message[D]) -> AsyncProcessing[D]:
         """
         Return a context manager that deletes a received message after its processing.
 

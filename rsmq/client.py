@@ -852,6 +852,26 @@ class RSMQ(OnlyWith, Generic[B_co]):
             wait,
         )
 
+    @overload
+    def consume(
+        self,
+        qnames: str | Iterable[str],
+        *,
+        wait: float | timedelta | None = None,
+        batch: int = 1,
+        vt: float | timedelta | None = None,
+        codec: None = None,
+    ) -> Consumer[B_co]: ...
+    @overload
+    def consume(
+        self,
+        qnames: str | Iterable[str],
+        *,
+        wait: float | timedelta | None = None,
+        batch: int = 1,
+        vt: float | timedelta | None = None,
+        codec: Codec[E, D],
+    ) -> Consumer[D]: ...
     def consume(
         self,
         qnames: str | Iterable[str],
@@ -860,7 +880,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         batch: int = 1,
         vt: float | timedelta | None = None,
         codec: Codec | None = None,
-    ) -> Consumer:
+    ) -> Consumer[Any]:
         """
         Return a context manager for a loop that receives messages.
 
@@ -911,7 +931,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
     def _receive_leased(self, receive: ReceiveInSteps, wait: float | None) -> LeasedMessages:
         return self._receive(receive, wait)
 
-    def processing(self, message: Message) -> Processing:
+    def processing(self, message: Message[D]) -> Processing[D]:
         """
         Return a context manager that deletes a received message after its processing.
 

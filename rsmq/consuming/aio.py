@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
 from redis.exceptions import RedisError
 
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.misuse import OnlyAsyncWith
+from rsmq.type_variables import B_co
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("rsmq.consuming")
 
 
-class AsyncConsumer(OnlyAsyncWith):
+class AsyncConsumer(OnlyAsyncWith, Generic[B_co]):
     """
     The messages of one queue or several, received when they are asked for: see ``consume``.
 
@@ -50,7 +51,7 @@ class AsyncConsumer(OnlyAsyncWith):
         """
         self._receive = receive
         self._release = release
-        self._prefetched: deque[Message] = deque()
+        self._prefetched: deque[Message[B_co]] = deque()
         self._lease_ends: dict[str, float] = {}
         self._is_open = False
 
@@ -86,7 +87,7 @@ class AsyncConsumer(OnlyAsyncWith):
             )
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[B_co]:
         self.__aiter__()
         while self._prefetched:
             message = self._prefetched.popleft()
@@ -101,12 +102,12 @@ class AsyncConsumer(OnlyAsyncWith):
         return self._prefetched.popleft()
 
 
-class AsyncProcessing(OnlyAsyncWith):
+class AsyncProcessing(OnlyAsyncWith, Generic[B_co]):
     """A block that processes a message, and then deletes or releases it: see ``processing``."""
 
     def __init__(
         self,
-        message: Message,
+        message: Message[B_co],
         delete: Callable[[], Awaitable[bool]],
         release: Release,
     ) -> None:
@@ -122,7 +123,7 @@ class AsyncProcessing(OnlyAsyncWith):
         self._delete = delete
         self._release = release
 
-    async def __aenter__(self) -> Message:
+    async def __aenter__(self) -> Message[B_co]:
         return self._message
 
     async def __aexit__(

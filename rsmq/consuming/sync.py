@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
 from redis.exceptions import RedisError
 
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.misuse import OnlyWith
+from rsmq.type_variables import B_co
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("rsmq.consuming")
 
 
-class Consumer(OnlyWith):
+class Consumer(OnlyWith, Generic[B_co]):
     """
     The messages of one queue or several, received when they are asked for: see ``consume``.
 
@@ -50,7 +51,7 @@ class Consumer(OnlyWith):
         """
         self._receive = receive
         self._release = release
-        self._prefetched: deque[Message] = deque()
+        self._prefetched: deque[Message[B_co]] = deque()
         self._lease_ends: dict[str, float] = {}
         self._is_open = False
 
@@ -86,7 +87,7 @@ class Consumer(OnlyWith):
             )
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> Message[B_co]:
         self.__iter__()
         while self._prefetched:
             message = self._prefetched.popleft()
@@ -101,12 +102,12 @@ class Consumer(OnlyWith):
         return self._prefetched.popleft()
 
 
-class Processing(OnlyWith):
+class Processing(OnlyWith, Generic[B_co]):
     """A block that processes a message, and then deletes or releases it: see ``processing``."""
 
     def __init__(
         self,
-        message: Message,
+        message: Message[B_co],
         delete: Callable[[], bool],
         release: Release,
     ) -> None:
@@ -122,7 +123,7 @@ class Processing(OnlyWith):
         self._delete = delete
         self._release = release
 
-    def __enter__(self) -> Message:
+    def __enter__(self) -> Message[B_co]:
         return self._message
 
     def __exit__(

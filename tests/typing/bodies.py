@@ -135,6 +135,22 @@ def the_codec_of_a_call(queues: RSMQ) -> None:
     queues.receive_message("q", codec="json")  # type: ignore[call-overload]
 
 
+def loops(queues: RSMQ[str], number: Codec[int] | None) -> None:
+    """Check consume and processing."""
+    with queues.consume("q") as texts:
+        for text in texts:
+            assert_type(text, Message[str])
+            with queues.processing(text) as same:
+                assert_type(same, Message[str])
+    with queues.consume(["q", "p"], batch=5, codec=OrderCodec()) as orders:
+        for order in orders:
+            assert_type(order, Message[Order])
+    with queues.consume("q", codec=number) as either:
+        for message in either:
+            assert_type(message.body, int | str)
+    queues.consume("q", codec="json")  # type: ignore[call-overload]
+
+
 async def the_asyncio_client(queues: AsyncRSMQ[str]) -> None:
     """Check the same of the asyncio client."""
     codec = OrderCodec()
@@ -147,6 +163,13 @@ async def the_asyncio_client(queues: AsyncRSMQ[str]) -> None:
     assert_type(await queues.recover_messages("q", 5, idle=1), list[Message[str]])
     assert_type(await queues.get_message("q", "id"), StoredMessage[str] | None)
     assert_type(await queues.peek_messages("q", codec=codec), list[StoredMessage[Order]])
+    async with queues.consume("q", codec=codec) as orders:
+        async for order in orders:
+            async with queues.processing(order) as same:
+                assert_type(same, Message[Order])
+    async with queues.consume("q") as texts:
+        async for text in texts:
+            assert_type(text.body, str)
     async with queues as entered:
         assert_type(entered, AsyncRSMQ[str])
 
