@@ -605,7 +605,7 @@ class Worker(Generic[B_co]):
             each,
             self.rsmq.namespace.queue(each.queue),
             check_vt(attributes.vt) if each.vt is None else each.vt,
-            each.codec or self.rsmq.codec,
+            self.rsmq.codec if each.codec is None else each.codec,
             min(each.concurrency or self.concurrency, self.concurrency),
             each.policy,
         )

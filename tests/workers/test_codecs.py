@@ -1,0 +1,114 @@
+"""Workers with the codecs of classes, and with codecs that count as false."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+
+import pytest
+from pydantic import BaseModel
+
+from rsmq import BYTES
+from rsmq.codecs import dataclass_codec, pydantic_codec
+from rsmq.worker import Middleware, Worker
+from rsmq.worker.listener import ListenerOptions
+from tests.workers.polling import wait_until
+
+
+class Invoice(BaseModel):
+    number: int
+
+
+@dataclass
+class Order:
+    number: int
+
+
+class Empty:
+    """A codec that counts as false, as one does that is a container without items."""
+
+    def __len__(self):
+        return 0
+
+    def encode(self, body):
+        return str(body)
+
+    def decode(self, raw):
+        return int(raw)
+
+
+@pytest.mark.parametrize(
+    ("codec", "cls"), [(pydantic_codec(Invoice), Invoice), (dataclass_codec(Order), Order)]
+)
+def test_a_handler_receives_objects_and_wrong_bodies_become_dead_letters(env, codec, cls):
+    env.create_queues("q", "dead")
+    worker = env.create_worker()
+    received = []
+    worker.listener("q", codec=codec, max_retries=0, dead_letter_queue="dead")(received.append)
+    env.rsmq.send_message("q", cls(number=5), codec=codec)
+    env.rsmq.send_message("q", b'{"number":"secret"}', codec=BYTES)
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 1 and worker.numbers.dead == 1)
+    worker.stop()
+
+    (dead,) = env.rsmq.peek_messages("dead", codec=BYTES)
+    assert received == [cls(number=5)]
+    assert type(received[0]) is cls
+    assert env.is_empty("q")
+    assert dead.body == b'{"number":"secret"}'
+    assert dead.reason.exception.startswith("CannotDecode: ")
+    assert "BodyNotDecodable" in dead.reason.traceback
+    assert "number" in dead.reason.exception
+    assert "secret" not in repr(dead.reason)
+
+
+def test_a_batch_of_objects(env):
+    env.create_queues("q")
+    worker = env.create_worker()
+    received = []
+    codec = dataclass_codec(Order)
+    worker.listener("q", codec=codec, batch=10)(received.extend)
+    env.rsmq.send_messages("q", [Order(1), Order(2)], codec=codec)
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 2)
+    worker.stop()
+
+    assert received == [Order(1), Order(2)]
+
+
+def test_a_codec_that_counts_as_false_is_used(env):
+    env.create_queues("q")
+    worker = env.create_worker()
+    received = []
+    worker.listener("q", codec=Empty())(received.append)
+    env.rsmq.send_message("q", "5")
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 1)
+    worker.stop()
+
+    assert received == [5]
+
+
+def test_hooks_get_deliveries_with_the_body_of_the_codec(env):
+    seen = []
+
+    class Seeing(Middleware):
+        def after_handle(self, message, error, seconds):
+            seen.append((type(message).__name__, message.body, message.attempt))
+
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Seeing()])
+    worker.listener("q", codec=dataclass_codec(Order))(lambda _order: None)
+    env.rsmq.send_message("q", '{"number":1}')
+    worker.start()
+    wait_until(lambda: seen)
+    worker.stop()
+
+    assert seen == [("Delivery", Order(1), 1)]
+
+
+@pytest.mark.parametrize("method", [Worker.listener, Worker.router])
+def test_the_types_of_the_options_list_all_options(method):
+    own = {"self", "queue", "codec", "batch", "by", "unroutable"}
+
+    assert set(inspect.signature(method).parameters) - own == set(ListenerOptions.__annotations__)
