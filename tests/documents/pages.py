@@ -23,7 +23,7 @@ README = ROOT / "README.md"
 #: The pages for users, in the order of the table of contents.
 TOPICS = (
     "start", "clients", "workers", "guarantees", "waiting", "durability", "security", "tracing",
-    "spark", "command-line", "doctor", "migration", "benchmarks", "reference", "faq",
+    "types", "spark", "command-line", "doctor", "migration", "benchmarks", "reference", "faq",
 )  # fmt: skip
 PAGES = {"README.md": README, **{f"{name}.md": DOCS / f"{name}.md" for name in TOPICS}}
 

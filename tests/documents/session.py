@@ -39,7 +39,7 @@ def run_blocks(answers) -> None:
         prints.clear()
         error = None
         try:
-            exec(compile(block["code"], block["name"], "exec"), names)
+            exec(compile(block["code"], block["name"], "exec", dont_inherit=True), names)
         except BaseException:  # noqa: BLE001 - the test reports it
             error = traceback.format_exc()
         answer = {"prints": prints, "output": output.getvalue(), "error": error}
