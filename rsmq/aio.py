@@ -52,12 +52,6 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     """
     An asyncio client for RSMQ queues on a Redis server.
 
-    Types: ``AsyncRSMQ[B]`` is a client whose codec decodes bodies as B: str without ``codec=``,
-    bytes with BYTES, Any with JSON and MSGPACK, the class with the codec of a class. ``codec=`` of
-    a call decides for its messages. ``AsyncRSMQ`` is ``AsyncRSMQ[Any]``. For type checkers,
-    ``from_url`` of a subclass returns AsyncRSMQ, because it chooses the type by the codec. At run
-    time it returns the subclass.
-
     Each method runs one atomic script in one round trip: it takes effect completely or not at all.
     Methods that need several steps say so. All times come from the server's clock. Every argument
     in seconds may also be a ``timedelta``.
@@ -88,6 +82,12 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
 
     Closing: ``close`` waits at most a second for running calls. A call that has not ended by then
     raises ClientClosed, and may have run. Every later call raises ClientClosed.
+
+    Types: the parameter B is the type of the bodies that the client's codec decodes: str without
+    ``codec=``, bytes with BYTES, Any with JSON and MSGPACK, the class with the codec of a class.
+    ``codec=`` of a call decides for the messages of this call. For type checkers, ``from_url`` of a
+    subclass returns this class, because it chooses B by the codec. At run time it returns the
+    subclass.
 
     Besides the errors that it names, each method may raise ClientClosed after close(), and
     redis-py's own errors (ConnectionError, TimeoutError, AuthenticationError, ResponseError ...).
