@@ -104,7 +104,7 @@ def test_messages_of_handlers_that_exceed_the_grace_period_are_released(
     if is_async:
         assert len(one.events("cancelled")) == 4
     assert raw.keys(f"{ns}:x:held:*") == []
-    assert "gives back 4 messages" in one.log()
+    assert "releases 4 messages" in one.log()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -180,7 +180,7 @@ def test_sigterm_while_redis_is_away(ns, rsmq, raw, start_program, own_server):
     # The time is what the test is about: the grace period is 0.5 seconds, and a call to a server
     # that does not answer takes 5.
     assert time.monotonic() - begin < 40
-    assert "could not give back" in one.log()
+    assert "could not release its messages" in one.log()
     own_server.start()
     again = start_program("one", listeners, url=own_server.url).wait_for("begin")
     assert [(event.id, event.count) for event in again] == [(id, 2)]
