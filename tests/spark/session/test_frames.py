@@ -173,7 +173,7 @@ def test_restore_writes_a_snapshot_back_unchanged(spark, rsmq, raw, ns, read, co
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"queue": "nowhere"}, "There is no queue 'nowhere'"),
+        ({"queue": "nowhere"}, "Queue not found: 'nowhere'"),
         ({"queue": "q", "colums": "id"}, "did you mean columns"),
         ({"queue": "q", "columns": "body"}, "Option columns: names some of"),
         ({"queue": "q", "password": "hunter2"}, "passwordEnv"),

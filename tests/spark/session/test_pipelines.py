@@ -323,7 +323,7 @@ def test_spark_submit_runs_a_job_with_json_output(server, ns, rsmq, raw, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "status", "text"),
     [
-        (["report", "--url", "redis://:secret@127.0.0.1:1/0"], 2, "holds a password"),
+        (["report", "--url", "redis://:secret@127.0.0.1:1/0"], 2, "has a password"),
         (["report", "--url", "http://127.0.0.1"], 2, "begins with redis://"),
         (["transform", "q", "no_such_module:f", "--checkpoint", "c"], 2, "can't be found"),
         (["transform", "q", "json", "--checkpoint", "c"], 2, "is module:function"),
