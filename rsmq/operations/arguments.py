@@ -4,12 +4,19 @@ Checks of arguments, and the conversion of arguments to those of scripts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 
 from rsmq.codecs import CannotEncode, Codec
-from rsmq.errors import InvalidFormat, InvalidValue, MessageNotString, MissingParameter, show
+from rsmq.errors import (
+    InvalidFormat,
+    InvalidValue,
+    MessageNotString,
+    MissingParameter,
+    show,
+    show_type,
+)
 from rsmq.model import Message, StoredMessage
 from rsmq.wire.ids import check_id, parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
@@ -292,11 +299,11 @@ def check_batch(item: str, values: Iterable[T] | None) -> list[T]:
     Return the values of a batch as a list.
 
     Raises:
-        InvalidFormat: it is not an iterable, or it is a str or bytes.
+        InvalidFormat: it is not an iterable, or it is a str, bytes or a mapping.
         InvalidValue: it has more values than a batch may have.
     """
-    if values is None or isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidFormat(item, value=show(values), hint="Pass a list.")
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidFormat(item, value=show_type(values), hint="Pass a list.")
     found = list(values)
     if len(found) > MAX_BATCH:
         raise InvalidValue(

@@ -188,6 +188,10 @@ MISTAKES = {
         lambda queues: queues.set_dead_letter_policy("q", "dead"),
         "Pass the number of receives after which a message is a dead letter, as in max_receives=3",
     ),
+    "a body in place of a list": (
+        lambda queues: queues.send_messages("q", {"number": 1}, codec=JSON),
+        "Invalid bodies format: dict object. Pass a list",
+    ),
     "a missing queue": (
         lambda queues: queues.send_message("nosuch", "m"),
         "Queue not found: 'nosuch' (namespace 'rsmq'). Create it with create_queue('nosuch')",
