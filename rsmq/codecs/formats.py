@@ -80,11 +80,10 @@ class JsonCodec:
 
 
 def _refuse_in_json(part: object) -> NoReturn:
-    raise CannotEncode(
-        "JSON",
-        part,
-        "Convert it to str, int, float, bool, None, list or dict, or use codec=MSGPACK.",
-    )
+    hint = "Convert it to str, int, float, bool, None, list or dict"
+    if isinstance(part, bytes) or (isinstance(part, datetime) and part.tzinfo is not None):
+        hint += ", or use codec=MSGPACK"
+    raise CannotEncode("JSON", part, f"{hint}.")
 
 
 class MsgpackCodec:

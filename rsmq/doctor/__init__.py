@@ -66,8 +66,31 @@ Faults marked "by hand" are for a person: ``Finding.remedy`` has the commands. E
     odd-field               N  by hand
 """
 
-from rsmq.doctor.examination import examine
-from rsmq.doctor.finding import Finding, Report
-from rsmq.doctor.repairer import Repair, repair
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rsmq.doctor.examination import examine
+    from rsmq.doctor.finding import Finding, Report
+    from rsmq.doctor.repairer import Repair, repair
+else:
+    # Imported at their first use: the program's completion needs only the catalogue.
+    _MODULES = {
+        "Finding": "rsmq.doctor.finding",
+        "Repair": "rsmq.doctor.repairer",
+        "Report": "rsmq.doctor.finding",
+        "examine": "rsmq.doctor.examination",
+        "repair": "rsmq.doctor.repairer",
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'rsmq.doctor' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULES})
+
 
 __all__ = ["Finding", "Repair", "Report", "examine", "repair"]

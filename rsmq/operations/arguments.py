@@ -21,7 +21,7 @@ from rsmq.model import Message, StoredMessage
 from rsmq.wire.ids import check_id, parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import MAX_BATCH, MAX_SECONDS, Seconds, to_milliseconds, utf16_length
-from rsmq.wire.names import encode_name, encode_names
+from rsmq.wire.names import NOT_ENCODABLE, encode_name, encode_names
 
 T = TypeVar("T")
 
@@ -137,6 +137,7 @@ def encode_body(body: object, codec: Codec) -> tuple[bytes, int]:
         raise MessageNotString(
             value=show(body),
             summary=f"{show(codec)} can't encode {type(body).__name__} ({type(error).__name__})",
+            hint=NOT_ENCODABLE if isinstance(error, UnicodeEncodeError) else None,
         ) from error
     raise MessageNotString(
         value=show(body),

@@ -177,8 +177,8 @@ def change_message_visibility(
     namespace: Namespace, message: Message | str, id: Any, vt: Seconds | None
 ) -> Operation[bool]:
     """Hide a message for vt seconds from now; the result is whether it was changed."""
-    if isinstance(message, Message) and vt is None:
-        id, vt = None, id  # the argument after a message is vt
+    if vt is None and (isinstance(message, Message) or not isinstance(id, str)):
+        id, vt = None, id  # the argument after a message, or after an id without its queue, is vt
     keys, raw_id, count = resolve_message(namespace, message, id)
     return Operation(
         load("change_message_visibility"),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -25,7 +24,11 @@ import redis.exceptions as redis_errors
 from rsmq.errors import RSMQError, show_all
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.backoff import exponential_seconds
-from rsmq.transport.failure_texts import advise_on_connection, advise_on_reply
+from rsmq.transport.failure_texts import (
+    advise_on_connection,
+    advise_on_reply,
+    remove_script_location,
+)
 from rsmq.wire.limits import check_duration, to_seconds
 from rsmq.wire.refusals import parse_refusal
 
@@ -63,13 +66,6 @@ _CODES_BY_TYPE: dict[type[Exception], str] = {
 }
 _NOTHING_RAN_CODES = {"LOADING", "READONLY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN", "BUSY"}
 
-# Redis 6.2 wraps the error of a command that a script called; 7.0 appends the script's name.
-_WRAPPED_ERROR = re.compile(
-    r"(?:ERR )?Error running script \(call to f_\w+\): @user_script:\s?\d+: "
-    r"(?:@user_script: \d+: )?-?(?P<error>.*)",
-    re.DOTALL,
-)
-
 # On READONLY, a Sentinel connection closes itself and raises a ConnectionError with this text.
 _DEMOTED_MASTER_TEXT = "The previous master is now a slave"
 
@@ -92,10 +88,7 @@ def code_of(error: BaseException) -> str:
     for error_type, code in _CODES_BY_TYPE.items():
         if isinstance(error, error_type):
             return code
-    text = str(error)
-    wrapped = _WRAPPED_ERROR.match(text)
-    if wrapped:
-        text = wrapped["error"]
+    text = remove_script_location(str(error)).lstrip()
     if text.startswith(_NOT_PERMITTED_TEXT):
         return "NOPERM"
     return text.partition(" ")[0]

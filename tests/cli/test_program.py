@@ -99,7 +99,7 @@ def test_commands_call_their_methods():
             text += inspect.getsource(importlib.import_module("rsmq.cli.commands.worker_control"))
         if name == "top":
             text += inspect.getsource(sys.modules["rsmq.cli.commands.figures"])
-            text += inspect.getsource(sys.modules["rsmq.gauges"])
+            text += inspect.getsource(importlib.import_module("rsmq.gauges"))
         for method in METHODS.get(name, ()):
             method_pattern = method.replace("message", "messages?").replace("ss?", "s")
             assert re.search(rf"rsmq\.{method_pattern}\b", text), (name, method)

@@ -63,7 +63,27 @@ def test_help_and_version_import_neither_redis_nor_rich(arguments):
     assert not {"redis", "importlib.metadata", "asyncio", "rich"} & imported(program)
 
 
-@pytest.mark.parametrize("words", ["rsmq ", "rsmq se", "rsmq send --de", "rsmq --pro"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "rsmq ",
+        "rsmq se",
+        "rsmq --pro",
+        "rsmq send --de",
+        "rsmq stats --",
+        "rsmq tail --",
+        "rsmq top --",
+        "rsmq rfq ",
+        "rsmq doctor --al",
+        "rsmq migrate --fr",
+        "rsmq bridge --",
+        "rsmq export --",
+        "rsmq import --",
+        "rsmq worker --",
+        "rsmq workers --",
+        "rsmq pipeline --",
+    ],
+)
 def test_completion_of_commands_and_options_does_not_import_redis(words):
     loaded = imported(
         "from rsmq.cli import main; main([])",

@@ -167,7 +167,3 @@ def test_pyrsmq_on_a_lower_path_entry_is_no_error(wheel, clean, tmp_path):
     program = f"import sys; sys.path.append({str(tmp_path / 'other')!r}); from rsmq import RSMQ"
 
     must(clean, "-W", "error", "-c", program, cwd=tmp_path)
-
-
-def test_there_is_a_python_to_test():
-    assert PYTHONS

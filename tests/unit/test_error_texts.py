@@ -153,6 +153,21 @@ MISTAKES = {
         lambda queues: queues.send_message("q", {"at": dt.datetime.now()}, codec=JSON),  # noqa: DTZ005
         "JSON can't encode datetime. Convert it to str",
     ),
+    "an aware datetime in JSON": (
+        lambda queues: queues.send_message("q", dt.datetime.now(dt.UTC), codec=JSON),
+        (
+            "JSON can't encode datetime. Convert it to str, int, float, bool, None, list or dict, "
+            "or use codec=MSGPACK"
+        ),
+    ),
+    "a lone surrogate": (
+        lambda queues: queues.send_message("q", "\ud800"),
+        "It contains a lone surrogate, which UTF-8 can't encode",
+    ),
+    "a visibility timeout without a queue": (
+        lambda queues: queues.change_message_visibility(queues.send_message("q", "m"), 5),
+        "Pass the Message that was received, or the name of the queue and the id: (qname, id)",
+    ),
     "a tuple as key in JSON": (
         lambda queues: queues.send_message("q", {(1, 2): 3}, codec=JSON),
         "JSON can't encode dict. keys must be str",

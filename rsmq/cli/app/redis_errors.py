@@ -21,12 +21,12 @@ def describe_redis_error(error: BaseException) -> tuple[Exit, str, str, str | No
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         if is_unauthenticated(error):
             text = "Redis: a password is needed"
-        hint = "The user and the password are in the URL: that of --url, RSMQ_URL or a profile."
+        hint = "Pass a URL with the user and the password: by --url, RSMQ_URL or a profile."
         return (Exit.REFUSED, "AUTH", text, hint)
     if isinstance(error, redis_errors.BusyLoadingError | redis_errors.ResponseError):
         code = code_of(error)
         return (Exit.REFUSED, code if code.isupper() else "ERR", text, hint)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
-        hint = "The URL is that of --url, RSMQ_URL or a profile, else redis://127.0.0.1:6379/0."
+        hint = "Another URL is passed by --url, RSMQ_URL or a profile."
         return (Exit.UNREACHABLE, "unreachable", text, hint)
     return (Exit.REFUSED, "redis", text, hint)

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,11 +22,13 @@ from rsmq.cli.commands.foreign_systems import (
     open_servers,
     parse_name,
 )
-from rsmq.migrate import Bridge, Inward, Outward, Server, ToList, ToRFQ
 from rsmq.wire.keys import Namespace
 
+if TYPE_CHECKING:
+    from rsmq.migrate import Bridge, Inward, Outward, Server
+
 #: The systems to which a bridge can move messages from a queue.
-_TARGET_TYPES: dict[str, Callable[[str], ToList | ToRFQ]] = {"list": ToList, "rfq": ToRFQ}
+_TARGET_KINDS = {"list", "rfq"}
 
 #: A line for people is written after so many messages.
 _MESSAGES_PER_NOTE = 10_000
@@ -72,6 +75,8 @@ def bridge(
     failure can duplicate a message that is moved to a list or a topic. Messages that are in flight
     in the source are not moved; rsmq migrate --in-flight moves them.
     """
+    from rsmq.migrate import Bridge, Inward  # noqa: PLC0415 - takes time
+
     with open_servers(call, other_url, other_ns) as (own, other):
         side = _make_side(call, origin, to, own, other, unwrap=unwrap)
         running = Bridge(side, _make_progress_callback(call))
@@ -88,6 +93,8 @@ def bridge(
 def _make_side(
     call: Call, origin: str, to: str, own: Server, other: Server, *, unwrap: bool
 ) -> Inward | Outward:
+    from rsmq.migrate import Inward, Outward, ToList, ToRFQ  # noqa: PLC0415 - takes time
+
     namespace = Namespace(call.location.ns, strict_names=not call.location.any_names)
     if _is_foreign(origin):
         if _is_foreign(to):
@@ -100,13 +107,13 @@ def _make_side(
         namespace.queue(to)
         return Inward(make_source(kind, other, SourceOptions(unwrap=unwrap)), queue, own, to)
     kind, _, name = to.partition(":")
-    if kind not in _TARGET_TYPES or not name:
+    if kind not in _TARGET_KINDS or not name:
         raise Failed(
             f"{to!r} is nothing that messages can go to from a queue",
             hint="These are list:KEY and rfq:TOPIC; or give --from another system.",
         )
     namespace.queue(origin)
-    return Outward(own, origin, other, _TARGET_TYPES[kind](name))
+    return Outward(own, origin, other, ToList(name) if kind == "list" else ToRFQ(name))
 
 
 def _is_foreign(name: str) -> bool:

@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,10 +16,12 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queues_argument, yes_option
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_text
-from rsmq.client import RSMQ
-from rsmq.doctor import Finding, Repair, Report, examine, repair
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.errors import QueueNotFound
+
+if TYPE_CHECKING:
+    from rsmq.client import RSMQ
+    from rsmq.doctor import Finding, Repair, Report
 
 #: A repair may reveal the next fault, so repairs are repeated: a restored body, a bad counter.
 _MAX_ROUNDS = 3
@@ -69,7 +71,8 @@ def doctor(
         report = _examine(call, rsmq, queues or None)
         if not call.as_json:
             call.out.result(None, _report_lines(report))
-        left, done = report, list[Repair]()
+        left: Report = report
+        done: list[Repair] = []
         if fix or also:
             left, done = _repair_in_rounds(call, rsmq, queues, report, also=also, fix=fix, yes=yes)
     if call.as_json:
@@ -78,6 +81,8 @@ def doctor(
 
 
 def _examine(call: Call, rsmq: RSMQ, queues: Sequence[str] | None) -> Report:
+    from rsmq.doctor import examine  # noqa: PLC0415 - takes time
+
     with call.out.progress("looking") as advance:
         return examine(rsmq, queues, progress=lambda _, number: advance(number))
 
@@ -127,6 +132,8 @@ def _repair_in_rounds(
 
 
 def _repair(call: Call, rsmq: RSMQ, chosen: list[Finding], also: Sequence[str]) -> list[Repair]:
+    from rsmq.doctor import repair  # noqa: PLC0415 - takes time
+
     reported: Counter[tuple[str, str | None]] = Counter()
     with call.out.progress("repairing", sum(each.number for each in chosen)) as advance:
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-
-from redis.exceptions import RedisError
+from typing import TYPE_CHECKING
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed, describe_error
-from rsmq.migrate import RFQ, Lists, Progress, Queues, RedisRQ, Rqueue, Server, Source
+
+if TYPE_CHECKING:
+    from rsmq.migrate import Progress, Server, Source
 
 #: The systems, and the term of each for a queue.
 KINDS = {
@@ -61,6 +62,8 @@ def parse_name(text: str) -> tuple[str, str | None]:
 
 def make_source(kind: str, server: Server, options: SourceOptions) -> Source:
     """Return a source for a system."""
+    from rsmq.migrate import RFQ, Lists, Queues, RedisRQ, Rqueue  # noqa: PLC0415 - takes time
+
     makers: dict[str, Callable[[], Source]] = {
         "rfq": lambda: RFQ(server),
         "list": lambda: Lists(server, processing=options.processing),
@@ -86,6 +89,10 @@ def open_servers(
     Yields:
         Both servers.
     """
+    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
+    from rsmq.migrate import Server  # noqa: PLC0415 - takes time
+
     location = call.location
     with (
         Server.from_url(location.url, ns=location.ns) as own,
@@ -99,7 +106,7 @@ def open_servers(
         yield own, other
 
 
-def _describe_other_server_error(error: RedisError, url: str | None) -> Exception:
+def _describe_other_server_error(error: Exception, url: str | None) -> Exception:
     report = describe_error(error)
     if url is None or report is None:
         return error

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,8 +22,10 @@ from rsmq.cli.commands.foreign_systems import (
     progress_bars,
 )
 from rsmq.errors import InvalidFormat, RSMQError
-from rsmq.migrate import Report, copy, move
 from rsmq.wire.keys import Namespace
+
+if TYPE_CHECKING:
+    from rsmq.migrate import Report
 
 
 @command(
@@ -97,6 +100,8 @@ def migrate(
         raise click.UsageError("Say --copy or --move; or --dry-run, to see what there is.")
     if in_flight and way == "copy":
         raise click.UsageError("--in-flight is for --move: a copy takes all along.")
+    from rsmq.migrate import copy, move  # noqa: PLC0415 - takes time
+
     if finish and way != "copy":
         raise click.UsageError("--finish is for --copy.")
     if kind == "list" and queue is None and not dry_run:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,14 +18,9 @@ from rsmq.cli.app.errors import Failed, translate_hint
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_count, format_text, to_json_value
 from rsmq.errors import InvalidExport
-from rsmq.transfer import (
-    Exported,
-    Imported,
-    ImportedQueue,
-    export_queues,
-    files,
-    import_queues,
-)
+
+if TYPE_CHECKING:
+    from rsmq.transfer import Exported, Imported, ImportedQueue
 
 _Bar = AbstractContextManager[Callable[[float], None]]
 
@@ -50,6 +46,8 @@ def export(call: Call, queues: tuple[str, ...], output: str | None) -> Exit:
     Nothing is changed, and producers and consumers can use the queues meanwhile. FILE is created or
     replaced only when the export is complete. The exit code is 1 if a listed queue can't be read.
     """
+    from rsmq.transfer import export_queues, files  # noqa: PLC0415 - takes time
+
     is_to_file = output not in {None, "-"}
     with call.open() as rsmq:
         total = sum(rsmq.get_queue_attributes(name).messages for name in queues)
@@ -107,6 +105,8 @@ def import_(
     code is 1 if something can't be kept, or if the file is truncated or was changed; its valid part
     is added.
     """
+    from rsmq.transfer import files, import_queues  # noqa: PLC0415 - takes time
+
     is_from_file = file not in {None, "-"}
     if not is_from_file and sys.stdin.isatty():
         raise click.UsageError("Give a file, or pipe one into the standard input.")
