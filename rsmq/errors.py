@@ -20,11 +20,12 @@ The exceptions of this library.
     ├── SourceNotFound        sourceNotFound
     ├── SourceChanged         sourceChanged
     ├── NotPossible           notPossible
+    │   └── RunReplaced       runReplaced
     ├── WorkerExists          workerExists
     └── WorkerReplaced        workerReplaced
 
 Only Spark raises InvalidOption, BatchLost and CheckpointSetBack; only an import raises
-InvalidExport; only a migration raises the next three; only workers raise the last two.
+InvalidExport; only a migration raises the next four; only workers raise the last two.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -315,6 +316,24 @@ class NotPossible(RSMQError):
     """A migration can't be run with these queues or options."""
 
     code = "notPossible"
+
+
+class RunReplaced(NotPossible):
+    """
+    Another run of the same move or copy has replaced this one; ``value`` is the key.
+
+    This run has not added the messages of its last step. The error is also raised if the target
+    queue was deleted during the run.
+    """
+
+    code = "runReplaced"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            "Another run of this migration has replaced this one, or the target queue was deleted",
+            value=key,
+            hint="Let that run end, or stop it; then run this one again.",
+        )
 
 
 class WorkerExists(RSMQError):

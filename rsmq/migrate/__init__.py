@@ -3,7 +3,7 @@ Migration of queues from other systems: rfq, BRPOPLPUSH lists, Rqueue, RedisRQ, 
 queues.
 """
 
-from rsmq.errors import NotPossible, SourceChanged, SourceNotFound
+from rsmq.errors import NotPossible, RunReplaced, SourceChanged, SourceNotFound
 from rsmq.migrate.bridge import Bridge, Inward, Outward, ToList, ToRFQ
 from rsmq.migrate.copier import copy
 from rsmq.migrate.mover import move
@@ -33,6 +33,7 @@ __all__ = [
     "RedisRQ",
     "Report",
     "Rqueue",
+    "RunReplaced",
     "Server",
     "Source",
     "SourceChanged",

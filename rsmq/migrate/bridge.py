@@ -155,22 +155,24 @@ class Inward:
         """
         refuse_same_queue(self._source, self._queue, self._target, self._to)
         refuse_open_copy(self._source, self._queue, self._target, self._to)
-        if self._mover is not None:
-            self._mover.release()
         try:
             found = self._source.look(self._queue)
         except SourceNotFound:  # it may be created later
             found = Found(self._queue, {})
         prepare(self._source, self._target, self._to, found, self.report)
-        self._mover = Mover(
-            self._source, self._queue, self._target, self._to, self.report, in_flight=False
-        )
+        if self._mover is None:
+            self._mover = Mover(
+                self._source, self._queue, self._target, self._to, self.report, in_flight=False
+            )
         self._mover.maxsize = self._target.rsmq.get_queue_attributes(self._to).maxsize
         self._mover.resume()
 
     def end(self) -> None:
         """Release the lock, so that another bridge or move can run."""
         if self._mover is not None:
+            if self._mover.is_at_end:
+                with suppress(RedisError, RSMQError):
+                    self._mover.complete()
             self._mover.release()
 
     def step(self) -> int:

@@ -8,7 +8,7 @@ import hashlib
 import time
 from collections.abc import Iterator
 
-from rsmq.errors import SourceChanged
+from rsmq.errors import RunReplaced, SourceChanged
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import CopyConverter, derive_numbered_id
 from rsmq.migrate.report import Report, display_name
@@ -16,7 +16,8 @@ from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import STATES, Item
 from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
-from rsmq.operations.migration import ADDED, IncomingMessage, open_copy
+from rsmq.operations.migration import ADDED, NO_CLAIM, IncomingMessage, RunClaim, open_copy
+from rsmq.wire.keys import COPY_BEGUN_FIELD
 
 _MODULUS = 1 << 128
 
@@ -59,6 +60,8 @@ def copy(
         NotPossible: the target queue is the source.
         SourceChanged: elements were added to or removed from a plain list, which has no ids, since
             the copy began.
+        RunReplaced: another run has finished the copy meanwhile (``finish``), or the target queue
+            was deleted.
     """
     began = time.monotonic()
     if not dry_run:
@@ -102,6 +105,7 @@ class _Copier:
         self._report_progress = report_progress
         self.keys = target.rsmq.namespace.queue(report.queue)
         self._is_open = False
+        self._claim = NO_CLAIM
         self.maxsize = -1
         self.total = 0
 
@@ -157,7 +161,7 @@ class _Copier:
             report.left_out += len(items) - len(messages)
             report.checksum = (report.checksum + target_queue.sum_checksums(messages)) % _MODULUS
             copied, new = self._split_copied(messages)
-            outcomes = target_queue.add_messages(self._target, self.keys, new)
+            outcomes = target_queue.add_messages(self._target, self.keys, new, self._claim)
             report.arrived += outcomes.count(ADDED)
             copied += [
                 each for each, outcome in zip(new, outcomes, strict=True) if outcome != ADDED
@@ -199,7 +203,7 @@ class _Copier:
         """
         if not self._report.dry_run:
             self._is_open = True
-            return self._target.rsmq.run(
+            begun_us, copied_digest = self._target.rsmq.run(
                 open_copy(
                     self.keys,
                     lifetime=target_queue.COPY_LIFETIME_SECONDS,
@@ -207,9 +211,14 @@ class _Copier:
                     list_digest=list_digest,
                 )
             )
+            claim = RunClaim(COPY_BEGUN_FIELD, b"%d" % begun_us)
+            if self._claim not in {NO_CLAIM, claim}:  # another run has finished the copy meanwhile
+                raise RunReplaced(self.keys.copied.decode("utf-8", "surrogateescape"))
+            self._claim = claim
+            return begun_us, copied_digest
         self._is_open = target_queue.has_copy_record(self._target, self.keys)
         found = self._target.raw.hmget(
-            self.keys.copied, "begun", target_queue.list_field(self._queue)
+            self.keys.copied, COPY_BEGUN_FIELD, target_queue.list_field(self._queue)
         )
         begun, stored_digest = found if self._is_open else (None, None)
         return int(begun or self._target.now_us()), stored_digest or list_digest

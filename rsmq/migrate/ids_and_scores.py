@@ -22,7 +22,7 @@ _TWO_DIGITS = ["".join(pair) for pair in product(_DIGITS, repeat=2)]
 # In the order in which ids sort.
 _CHARACTERS = "".join(sorted(ID_ALPHABET.decode()))
 _TWO_CHARACTERS = ["".join(pair) for pair in product(_CHARACTERS, repeat=2)]
-_NUMBER_LENGTH = 6
+_TIME_LENGTH, _NUMBER_LENGTH = 10, 6
 _LATEST_US = 36**10 - 1
 _CHARACTER_OF_BYTE = bytes(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in range(256))
 
@@ -87,6 +87,15 @@ class NumberedIds:
     def __init__(self) -> None:
         self._numbers = count()
 
+    def continue_after(self, id: str) -> None:
+        """
+        Continue with the number behind that of an id.
+
+        Args:
+            id: an id that another generator has made.
+        """
+        self._numbers = count(_decode_number(id[_TIME_LENGTH : _TIME_LENGTH + _NUMBER_LENGTH]) + 1)
+
     def make(self, us: int) -> str:
         """
         Return a new id.
@@ -103,6 +112,14 @@ def _encode_number(number: int) -> str:
     number, c = divmod(number, 3844)
     a, b = divmod(number, 3844)
     return _TWO_CHARACTERS[a] + _TWO_CHARACTERS[b] + _TWO_CHARACTERS[c]
+
+
+def _decode_number(characters: str) -> int:
+    """Return the number of six characters; 0 for the characters of an id without a number."""
+    number = 0
+    for each in characters:
+        number = number * len(_CHARACTERS) + _CHARACTERS.find(each)
+    return max(number, 0)
 
 
 class NewestFirst:
@@ -132,10 +149,15 @@ class NewestFirst:
 
 
 class OldestFirst:
-    """Scores of messages that are removed from the first to the last, in batches."""
+    """
+    Scores of messages that are removed from the first to the last, in batches.
+
+    Attributes:
+        last: the score and the id of the last message; None before the first one.
+    """
 
     def __init__(self) -> None:
-        self._last: tuple[int, str] | None = None
+        self.last: tuple[int, str] | None = None
 
     def scores(self, batch: Sequence[tuple[int, str]]) -> list[int]:
         """
@@ -151,11 +173,11 @@ class OldestFirst:
         backwards = NewestFirst()
         scores = [backwards.score(sent_ms, id) for sent_ms, id in reversed(batch)][::-1]
         for at, (_, id) in enumerate(batch):
-            if self._last is not None:
-                previous, previous_id = self._last
+            if self.last is not None:
+                previous, previous_id = self.last
                 lowest = previous if id > previous_id else previous + 1
                 scores[at] = max(scores[at], lowest)
-            self._last = scores[at], id
+            self.last = scores[at], id
         return scores
 
 
@@ -216,6 +238,38 @@ class MoveConverter:
         self._kind = kind
         self._ids = NumberedIds()
         self._order = OldestFirst()
+
+    @property
+    def watermark(self) -> bytes:
+        """The score and the id of the last message in order; empty before the first one."""
+        if self._order.last is None:
+            return b""
+        score, id = self._order.last
+        return f"{score} {id}".encode()
+
+    def continue_from(self, watermark: bytes) -> None:
+        """
+        Continue in the order of another run.
+
+        Args:
+            watermark: the watermark of that run; empty if there is none.
+        """
+        self._order.last = None
+        if watermark:
+            score, _, id = watermark.decode().partition(" ")
+            self.continue_after(int(score), id)
+
+    def continue_after(self, score: int, id: str) -> None:
+        """
+        Continue behind a message of another run, unless the converter is behind it already.
+
+        Args:
+            score: the score of the message.
+            id: its id.
+        """
+        if self._order.last is None or self._order.last < (score, id):
+            self._order.last = score, id
+            self._ids.continue_after(id)
 
     def convert(self, items: Sequence[Item], now_us: int) -> list[IncomingMessage]:
         """

@@ -6,29 +6,44 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from rsmq.errors import NotPossible
+from rsmq.errors import NotPossible, RunReplaced
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import MoveConverter, make_digest
+from rsmq.migrate.preview import preview_move
 from rsmq.migrate.report import Report
 from rsmq.migrate.run_lock import RunLock
 from rsmq.migrate.server import Server
-from rsmq.migrate.sources.base import PAGE_SIZE, Source
+from rsmq.migrate.set_aside import describe_target, refuse_other_target
+from rsmq.migrate.sources.base import PAGE_SIZE, Source, score_and_id
 from rsmq.migrate.sources.item import Item, ItemState
 from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
 from rsmq.operations.migration import (
     ADDED,
     ALREADY_COPIED,
+    CHANGED,
     CONFLICT,
     MOVED,
+    NO_CLAIM,
+    NO_WATERMARK,
     Destination,
     IncomingMessage,
+    RunClaim,
+    ToAside,
+    ToQueue,
     UncertainOutcomes,
+    Watermark,
+    begin_move,
     forget_copies,
 )
+from rsmq.wire.keys import order_field, run_field
 
 _MODULUS = 1 << 128
+
+# Seconds after which a run stores its claim again: it is kept for 30 days.
+_CLAIM_SECONDS = 86_400.0
 
 
 def move(
@@ -62,8 +77,9 @@ def move(
 
     Raises:
         SourceNotFound: there is no such queue at the source.
-        NotPossible: the target queue is the source; a copy of a list without ids to it is open; or
-            another run moves the same queue between two servers.
+        NotPossible: the target queue is the source; a copy of a list without ids to it is open;
+            another run moves the same queue between two servers; or messages were set aside for
+            another target queue.
     """
     began = time.monotonic()
     if not dry_run:
@@ -75,13 +91,14 @@ def move(
         report.note(note)
     if dry_run:
         maxsize = target_queue.read_maxsize(target, to, found)
-        _preview(source, queue, target, report, maxsize, in_flight=in_flight)
+        preview_move(source, queue, target, report, maxsize, in_flight=in_flight)
     else:
         target_queue.prepare(source, target, to, found, report)
         mover = Mover(source, queue, target, to, report, in_flight=in_flight)
         mover.maxsize = target_queue.read_maxsize(target, to, found)
         try:
             _move_all(mover, found.total, tell)
+            mover.complete()
         finally:
             mover.release()
         if not in_flight:
@@ -127,31 +144,6 @@ def refuse_open_copy(source: Source, queue: str, target: Server, to: str) -> Non
         )
 
 
-def _preview(
-    source: Source, queue: str, target: Server, report: Report, maxsize: int, *, in_flight: bool
-) -> None:
-    """Count what a run would do, without a change."""
-    keys = target.rsmq.namespace.queue(report.queue)
-    has_record = target_queue.has_copy_record(target, keys)
-    for messages in source.aside(queue):
-        report.arrived += len(messages)
-    for items in source.newest_first(queue):
-        for item in items:
-            report.found[item.state] += 1
-        movable = [
-            item for item in items if (in_flight or item.state != "in_flight") and not item.is_half
-        ]
-        bodies = [item for item in movable if item.body is not None]
-        digests = [make_digest(source.kind, item.identity) for item in bodies if item.identity]
-        copied = target.raw.hmget(keys.copied, digests) if has_record and digests else []
-        before = len(copied) - copied.count(None)
-        report.before += before
-        report.left += len(items) - len(movable)
-        report.left_out += len(movable) - len(bodies)
-        report.arrived += len(bodies) - before
-        report.note_items(movable, maxsize)
-
-
 class Mover:
     """
     A run of a move, which moves messages in batches.
@@ -161,6 +153,7 @@ class Mover:
         skipped: the number of messages that it has skipped since it last began at the first one:
             those in flight, and those whose send is not complete.
         maxsize: the maxsize of the target queue, for the report.
+        is_at_end: whether the last step found no message.
     """
 
     def __init__(
@@ -192,18 +185,22 @@ class Mover:
         self._in_flight = in_flight
         self._converter = MoveConverter(source.kind)
         self._is_atomic = source.can_be_atomic and target.is_also(source.server)
-        aside_key = source.aside_key(queue)
+        name = f"{source.kind}:{queue}"
+        self._order_field = order_field(name)
         # An atomic move needs no lock.
-        self._run_lock = (
-            RunLock(source.server, aside_key, f"{source.kind}:{queue}") if aside_key else None
+        self._run_lock = None if self._is_atomic else RunLock(source.server, name)
+        self._claim = (
+            NO_CLAIM if self._run_lock is None else RunClaim(run_field(name), self._run_lock.run)
         )
+        self._claimed_at = 0.0
+        self._target_name = b""
         # Messages in flight were received before those that are ready, so they come first.
         self._states: Sequence[ItemState] = (
             ("in_flight", "ready", "delayed") if in_flight else ("ready", "delayed")
         )
         self._skipped_by_state: dict[ItemState, int] = {}
         self._conflicts: set[str] = set()
-        self._is_at_end = False
+        self.is_at_end = False
         self.removed = self.skipped = 0
         self.maxsize = -1
 
@@ -222,9 +219,18 @@ class Mover:
         Raises:
             NotPossible: another run moves the same queue between two servers.
         """
-        self._acquire_lock()
-        if self._is_at_end:
-            self._is_at_end, self.skipped = False, 0
+        try:
+            return self._step(number, with_delayed=with_delayed)
+        except RunReplaced:
+            self._claimed_at, self.skipped = 0.0, 0
+            self.resume()  # fails if the other run has not ended
+            return self._step(number, with_delayed=with_delayed)
+
+    def _step(self, number: int, *, with_delayed: bool) -> int:
+        if not self._acquire():
+            self.resume()
+        if self.is_at_end:
+            self.is_at_end, self.skipped = False, 0
         for state in self._states:
             if state == "delayed" and not with_delayed:
                 continue
@@ -234,7 +240,7 @@ class Mover:
                 self._skipped_by_state[state] = skip + self._move(place, items)
                 return len(items)
         self._skipped_by_state.clear()
-        self._is_at_end = True
+        self.is_at_end = True
         return 0
 
     def resume(self) -> None:
@@ -242,11 +248,22 @@ class Mover:
         Continue what an earlier run began.
 
         Add the messages set aside to the target queue. Acknowledge those that are still at the
-        source although the target queue has them.
+        source although the target queue has them. Continue in the order of the last run.
+
+        Raises:
+            NotPossible: another run moves the same queue; or the messages were set aside for
+                another target queue.
         """
+        self._acquire()
+        self._skipped_by_state.clear()
+        self._read_watermark()
+        now_ms = self._target.now_us() // 1000
         for messages in self._source.aside(self._queue):
-            self._acquire_lock()
+            self._acquire()
             self._add_set_aside(messages)
+            # Those with a later score are delayed, and have no place in the order of the others.
+            if ready := [pair for pair in map(score_and_id, messages) if pair[0] <= now_ms]:
+                self._converter.continue_after(*max(ready))
         if not target_queue.has_copy_record(self._target, self._keys):
             return
         pending = [each for found in self._source.may_have_arrived(self._queue) for each in found]
@@ -257,14 +274,41 @@ class Mover:
                 [each for each, stored in zip(page, copied, strict=True) if stored is not None]
             )
 
+    def complete(self) -> None:
+        """Delete the facts about this run beside the target queue: there is nothing to continue."""
+        fields = [field for field in (self._claim.field, self._order_field) if field]
+        with suppress(RunReplaced):
+            self._target.rsmq.run(forget_copies(self._keys, fields, self._claim))
+
     def release(self) -> None:
         """Release the lock, so that another run can move the queue's messages."""
-        if self._run_lock is not None and not self._is_atomic:
+        if self._run_lock is not None:
             self._run_lock.release()
 
-    def _acquire_lock(self) -> None:
-        if self._run_lock is not None and not self._is_atomic:
-            self._run_lock.acquire()
+    def _acquire(self) -> bool:
+        """
+        Acquire the lock, or renew it; and the right to add messages.
+
+        Returns:
+            Whether this run had both since its last step: else another run may have begun since.
+        """
+        if self._run_lock is None:
+            return True
+        had_lock = self._run_lock.acquire()
+        is_recent = time.monotonic() < self._claimed_at + _CLAIM_SECONDS
+        if not had_lock or not is_recent or not self._claimed_at:
+            refuse_other_target(self._source, self._queue, self._target, self._keys)
+            self._target_name = describe_target(self._target, self._keys)
+            lifetime = target_queue.COPY_LIFETIME_SECONDS
+            self._target.rsmq.run(begin_move(self._keys, self._claim, lifetime=lifetime))
+            self._claimed_at = time.monotonic()
+        return had_lock
+
+    def _read_watermark(self) -> None:
+        stored: bytes | None = None
+        if target_queue.has_copy_record(self._target, self._keys):
+            stored = self._target.raw.hget(self._keys.copied, self._order_field)
+        self._converter.continue_from(stored or b"")
 
     def has_messages_aside(self) -> bool:
         """Return whether messages are set aside at the source."""
@@ -279,15 +323,16 @@ class Mover:
             for item in items
             if (self._in_flight or item.state != "in_flight") and not item.is_half
         ]
-        self.skipped += len(items) - len(movable)
+        before = self._converter.watermark
         batch = list(
             zip(movable, self._converter.convert(movable, self._target.now_us()), strict=True)
         )
-        if self._is_atomic:
-            to = Destination(self._keys, realtime=self._target.realtime)
-        else:
-            to = Destination(None, self._source.aside_key(self._queue))
-        outcomes = self._source.take(place, batch, to) if batch else b""
+        watermark = self._watermark(before)
+        outcomes = self._source.take(place, batch, self._destination(watermark)) if batch else b""
+        if CHANGED in outcomes:
+            self._read_watermark()
+            return 0
+        self.skipped += len(items) - len(movable)
         if isinstance(outcomes, UncertainOutcomes):
             report.note("a reply of Redis was lost: its messages are moved, but not counted here")
         pairs = list(zip(batch, outcomes, strict=True))
@@ -314,10 +359,26 @@ class Mover:
         if self._is_atomic:
             self._count_arrived(messages, len(messages))
         else:
-            self._add_set_aside(messages)
+            self._add_set_aside(messages, watermark)
             without_message = [message for _, message in moved if message.message is None]
             self._source.forget(self._queue, without_message)
         return len(items) - len(movable) + len(conflicts)
+
+    def _watermark(self, before: bytes) -> Watermark:
+        """Return the watermark behind the converted messages, if it is not the same as before."""
+        after = self._converter.watermark
+        return NO_WATERMARK if after == before else Watermark(self._order_field, after, before)
+
+    def _destination(self, watermark: Watermark) -> Destination:
+        if self._run_lock is None:
+            lifetime = target_queue.COPY_LIFETIME_SECONDS
+            return ToQueue(self._keys, self._target.realtime, watermark, lifetime)
+        return ToAside(
+            self._source.aside_key(self._queue),
+            self._run_lock.key,
+            self._run_lock.run,
+            self._target_name,
+        )
 
     def _note_conflicts(self, messages: list[IncomingMessage]) -> None:
         """Note messages that stay, as the target queue has another body under their id."""
@@ -327,10 +388,14 @@ class Mover:
         for id in ids:
             self._report.note("there is another body under its id: it stays", id)
 
-    def _add_set_aside(self, set_aside: list[IncomingMessage]) -> None:
+    def _add_set_aside(
+        self, set_aside: list[IncomingMessage], watermark: Watermark = NO_WATERMARK
+    ) -> None:
         """Add messages set aside to the target queue, compare them, and remove them from aside."""
         messages = [_with_digest(each) for each in set_aside]
-        outcomes = target_queue.add_messages(self._target, self._keys, messages)
+        outcomes = target_queue.add_messages(
+            self._target, self._keys, messages, self._claim, watermark
+        )
         _, wrong = target_queue.compare_bodies(self._target, self._keys, messages)
         self._note_conflicts(
             [each for each in messages if each.message is not None and each.message.id in wrong]
@@ -346,7 +411,7 @@ class Mover:
             self._source.forget(self._queue, arrived)
             # Only now: as long as a message is set aside, its digest prevents a second addition.
             digests = [each.digest for each in arrived if each.digest]
-            self._target.rsmq.run(forget_copies(self._keys, digests))
+            self._target.rsmq.run(forget_copies(self._keys, digests, self._claim))
 
     def _count_arrived(self, messages: list[IncomingMessage], added: int) -> None:
         """

@@ -5,8 +5,8 @@ The lock of a move between two servers: two runs at a time would move messages t
 from __future__ import annotations
 
 import json
+import secrets
 from contextlib import suppress
-from functools import cache
 
 from redis.exceptions import RedisError, WatchError
 
@@ -19,58 +19,86 @@ from rsmq.wire.keys import lock_of_aside
 #: died.
 _LOCK_SECONDS = 10.0
 
+_PROCESS_FIELDS = ("host", "pid", "place", "born")
 
-@cache
-def _own_identity() -> bytes:
-    return json.dumps(describe_process()).encode()
+#: The runs of this process that have acquired a lock and not released it.
+_own_runs: set[bytes] = set()
 
 
 class RunLock:
-    """A lock on the messages of a queue that are set aside. The holder is a process."""
+    """
+    A lock on the messages of a queue at its source. The holder is a run.
 
-    def __init__(self, server: Server, aside_key: bytes, source: str) -> None:
+    A run that is suspended for longer than the lock lives does not notice it. So scripts that add
+    messages at the target also check ``run``, which the holder stores there.
+
+    Attributes:
+        key: the key of the lock.
+        run: identifies this run, and its process.
+    """
+
+    def __init__(self, server: Server, source: str) -> None:
         """
         Prepare the lock without acquiring it.
 
         Args:
-            server: the server where the messages are set aside.
-            aside_key: the key of the hash of messages set aside.
-            source: the queue of the source, for the error.
+            server: the server of the source.
+            source: the queue of the source, as in ``rfq:ndvi``.
         """
         self._raw = server.raw
-        self._key = lock_of_aside(aside_key)
         self._source = source
+        self.key = lock_of_aside(server.rsmq.namespace.aside(source))
+        identity = {**describe_process(), "run": secrets.token_hex(8)}
+        self.run = json.dumps(identity).encode()
 
-    def acquire(self) -> None:
+    def acquire(self) -> bool:
         """
         Acquire the lock, or renew it.
 
         The lock of a process that has died on this machine is acquired at once; any other ends by
         itself when its holder stops renewing it.
 
+        Returns:
+            Whether this run held it already.
+
         Raises:
             NotPossible: another run holds the lock, and is not known to be dead.
         """
         while True:
             with self._raw.pipeline() as pipeline, suppress(WatchError):
-                pipeline.watch(self._key)
-                holder = pipeline.get(self._key)
-                if holder not in {None, _own_identity()} and not has_died(holder.decode()):
+                pipeline.watch(self.key)
+                holder = pipeline.get(self.key)
+                if holder not in {None, self.run} and not _has_ended(holder):
                     raise NotPossible(
                         f"Another run is moving {self._source}, of process {_describe(holder)}",
                         hint="Two at a time would copy messages twice. Stop it first; if it was "
                         f"killed, wait {_LOCK_SECONDS:g} seconds.",
                     )
                 pipeline.multi()
-                pipeline.set(self._key, _own_identity(), px=round(_LOCK_SECONDS * 1000))
+                pipeline.set(self.key, self.run, px=round(_LOCK_SECONDS * 1000))
                 pipeline.execute()
-                return
+                _own_runs.add(self.run)
+                return bool(holder == self.run)
 
     def release(self) -> None:
-        """Release the lock if this process holds it. Errors of Redis are ignored."""
+        """Release the lock if this run holds it. Errors of Redis are ignored."""
+        _own_runs.discard(self.run)
         with suppress(RedisError):
-            if self._raw.get(self._key) == _own_identity():
-                self._raw.delete(self._key)
+            if self._raw.get(self.key) == self.run:
+                self._raw.delete(self.key)
+
+
+def _has_ended(holder: bytes) -> bool:
+    """Return whether a run has certainly ended: its process has died, or it was one of this one."""
+    if has_died(holder.decode()):
+        return True
+    try:
+        info = json.loads(holder)
+        own = describe_process()
+        is_own = "run" in info and all(info[name] == own[name] for name in _PROCESS_FIELDS)
+    except (KeyError, TypeError, ValueError):
+        return False
+    return is_own and holder not in _own_runs
 
 
 def _describe(holder: bytes) -> str:

@@ -85,6 +85,15 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def address(self) -> str:
+        """The host and port, or the path of the socket, and the database: ``localhost:6379/0``."""
+        options = self.raw.connection_pool.connection_kwargs
+        location = options.get("path")
+        if location is None:
+            location = f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        return f"{location}/{options.get('db') or 0}"
+
     def now_us(self) -> int:
         """Return the server's time in Unix microseconds."""
         seconds, microseconds = self.raw.time()

@@ -14,7 +14,15 @@ from rsmq.migrate.report import Report
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import Found
-from rsmq.operations.migration import IncomingMessage, Outcomes, add_copies
+from rsmq.operations.migration import (
+    NO_CLAIM,
+    NO_WATERMARK,
+    IncomingMessage,
+    Outcomes,
+    RunClaim,
+    Watermark,
+    add_copies,
+)
 from rsmq.operations.restore import restore_totals
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import encode_name
@@ -138,12 +146,37 @@ def finish(target: Server, queue: str, found: Found) -> None:
         target.rsmq.run(restore_totals(keys, found.stored))
 
 
-def add_messages(target: Server, keys: QueueKeys, messages: Sequence[IncomingMessage]) -> Outcomes:
-    """Add messages that are not in the queue, and were not added before."""
+def add_messages(
+    target: Server,
+    keys: QueueKeys,
+    messages: Sequence[IncomingMessage],
+    claim: RunClaim = NO_CLAIM,
+    watermark: Watermark = NO_WATERMARK,
+) -> Outcomes:
+    """
+    Add messages that are not in the queue, and were not added before.
+
+    Args:
+        target: the target server.
+        keys: the keys of the queue.
+        messages: the messages.
+        claim: the right of the run to add messages.
+        watermark: the watermark of the source behind these messages.
+
+    Raises:
+        RunReplaced: another run has taken the right.
+    """
     if not messages:
         return b""
     return target.rsmq.run(
-        add_copies(keys, messages, realtime=target.realtime, lifetime=COPY_LIFETIME_SECONDS)
+        add_copies(
+            keys,
+            messages,
+            realtime=target.realtime,
+            lifetime=COPY_LIFETIME_SECONDS,
+            claim=claim,
+            watermark=watermark,
+        )
     )
 
 

@@ -36,6 +36,9 @@ PRESENT, ADDED, CONSUMED = b"0"[0], b"1"[0], b"2"[0]
 #: the source only; it stays, as its id has another body in the queue.
 MOVED, ALREADY_COPIED, CONFLICT = b"1"[0], b"2"[0], b"3"[0]
 
+#: The outcome of all messages of ``move_from_...`` if another run has changed the watermark.
+CHANGED = b"4"[0]
+
 _NO_MESSAGE = (b"", b"", b"", b"", b"")
 
 
@@ -60,19 +63,81 @@ class IncomingMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class Watermark:
     """
-    The place to which messages are moved: a queue, or a hash of messages set aside.
+    The score and the id of the last message that was added in the order of its source.
+
+    It is stored beside the target queue, so that a run continues in the order of the one before.
 
     Attributes:
-        keys: the keys of the queue; None if the messages are set aside first.
-        aside_key: the key of the hash of messages set aside; empty if there is a queue.
-        realtime: whether to publish the number of messages in the queue.
+        field: its field in the record of copies; empty to store none.
+        after: the watermark behind the messages of a call.
+        before: the watermark that was read before the call; empty for none.
     """
 
-    keys: QueueKeys | None
-    aside_key: bytes = b""
+    field: bytes = b""
+    after: bytes = b""
+    before: bytes = b""
+
+
+NO_WATERMARK = Watermark()
+
+
+@dataclass(frozen=True, slots=True)
+class RunClaim:
+    """
+    The right of a run to add messages to a queue, which a later run takes from it.
+
+    Attributes:
+        field: its field in the record of copies; empty if no right is needed.
+        run: the value of that field while the run has the right.
+    """
+
+    field: bytes = b""
+    run: bytes = b""
+
+
+NO_CLAIM = RunClaim()
+
+
+@dataclass(frozen=True, slots=True)
+class ToQueue:
+    """
+    A queue to which messages are moved.
+
+    Attributes:
+        keys: the keys of the queue.
+        realtime: whether to publish the number of messages in the queue.
+        watermark: the watermark of the source. If another run has changed it, nothing is moved.
+        lifetime: seconds for which the watermark is kept.
+    """
+
+    keys: QueueKeys
     realtime: bool = False
+    watermark: Watermark = NO_WATERMARK
+    lifetime: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToAside:
+    """
+    A hash in which messages are set aside, on their way to another server.
+
+    Attributes:
+        key: the key of the hash.
+        lock_key: the key of the lock of the run.
+        run: the value of the lock.
+        target: the target queue, as the hash names it.
+    """
+
+    key: bytes
+    lock_key: bytes
+    run: bytes
+    target: bytes
+
+
+#: Where messages are moved to.
+Destination: TypeAlias = ToQueue | ToAside
 
 
 def move_from_list(
@@ -132,7 +197,7 @@ def move_from_queue(
     Raises:
         NotPossible: the destination is the source.
     """
-    if to.keys is not None and source_zset == to.keys.zset:
+    if isinstance(to, ToQueue) and source_zset == to.keys.zset:
         raise NotPossible(
             f"The queue {to.keys.name!r} is the source and the target", hint="Give another one."
         )
@@ -151,18 +216,26 @@ def _move(
     extra: tuple[bytes, ...],
     rows: list[bytes],
 ) -> Operation[Outcomes]:
-    queue = to.keys
-    target = (to.aside_key,) * 3 if queue is None else (queue.hash, queue.zset, queue.copied)
-    channel = b"" if queue is None or not to.realtime else queue.channel
+    target: tuple[bytes, bytes, bytes]
+    header: tuple[bytes, ...]
+    queues: tuple[str, ...]
+    if isinstance(to, ToQueue):
+        mark, channel = to.watermark, to.keys.channel if to.realtime else b""
+        target, queues = (to.keys.hash, to.keys.zset, to.keys.copied), (to.keys.name,)
+        lifetime = digits(round(to.lifetime * 1000))
+        header = b"queue", channel, mark.before, mark.after, mark.field, lifetime
+    else:
+        target, queues = (to.lock_key, to.key, to.key), ()
+        header = b"aside", b"", to.run, to.target, b"", b""
     return Operation(
         script,
         (*target, *keys),
-        (b"aside" if queue is None else b"queue", *extra, channel, *rows),
+        (*header, *extra, *rows),
         bytes,
         # A second run does not find the messages at the source. Equal elements of a list stay there
         # if the first run has added their ids to the target.
         Retry.ALWAYS,
-        () if queue is None else (queue.name,),
+        queues,
         parse_retried=UncertainOutcomes,
     )
 
@@ -192,19 +265,56 @@ def open_copy(
     )
 
 
-def forget_copies(keys: QueueKeys, digests: Sequence[bytes]) -> Operation[int]:
+def begin_move(keys: QueueKeys, claim: RunClaim, *, lifetime: float) -> Operation[None]:
     """
-    Delete the digests of messages that can't be added a second time.
+    Give a run of a move the right to add messages. The run that had it loses it.
 
-    The result is the number of fields that are left in the record of the copy; 0 if it was deleted.
+    Args:
+        keys: the keys of the queue.
+        claim: the right of the run.
+        lifetime: seconds for which it is kept.
     """
     return Operation(
-        load("forget_copies"), (keys.copied,), tuple(digests), int, Retry.ALWAYS, (keys.name,)
+        load("begin_move"),
+        (keys.hash, keys.copied),
+        (claim.field, claim.run, digits(round(lifetime * 1000))),
+        lambda _: None,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def forget_copies(
+    keys: QueueKeys, fields: Sequence[bytes], claim: RunClaim = NO_CLAIM
+) -> Operation[int]:
+    """
+    Delete the digests of messages that can't be added a second time, or facts about a run.
+
+    The result is the number of fields that are left in the record of the copy; 0 if it was deleted.
+
+    Args:
+        keys: the keys of the queue.
+        fields: the digests, and the names of other fields.
+        claim: the right of the run. Without it nothing is deleted.
+    """
+    return Operation(
+        load("forget_copies"),
+        (keys.hash, keys.copied),
+        (claim.field, claim.run, *fields),
+        int,
+        Retry.ALWAYS,
+        (keys.name,),
     )
 
 
 def add_copies(
-    keys: QueueKeys, messages: Sequence[IncomingMessage], *, realtime: bool, lifetime: float
+    keys: QueueKeys,
+    messages: Sequence[IncomingMessage],
+    *,
+    realtime: bool,
+    lifetime: float,
+    claim: RunClaim = NO_CLAIM,
+    watermark: Watermark = NO_WATERMARK,
 ) -> Operation[Outcomes]:
     """
     Add messages to a queue, each once, even if it was consumed since. Atomic.
@@ -214,6 +324,8 @@ def add_copies(
         messages: the messages, each with a digest.
         realtime: whether to publish the number of messages in the queue.
         lifetime: seconds for which the digests are kept.
+        claim: the right of the run. Without it nothing is added.
+        watermark: the watermark of the source, which is stored.
     """
     return Operation(
         load("add_copies"),
@@ -221,11 +333,32 @@ def add_copies(
         (
             keys.channel if realtime else b"",
             digits(round(lifetime * 1000)),
+            claim.field,
+            claim.run,
+            watermark.field,
+            watermark.after,
             *(value for message in messages for value in message.row()),
         ),
         bytes,
         Retry.ALWAYS,
         (keys.name,),
+    )
+
+
+def forget_set_aside(aside_key: bytes, ids: Sequence[str]) -> Operation[int]:
+    """
+    Delete messages that were set aside. The result is the number of messages that are left.
+
+    Args:
+        aside_key: the key of the hash of messages set aside.
+        ids: their ids.
+    """
+    return Operation(
+        load("forget_set_aside"),
+        (aside_key,),
+        tuple(id.encode() for id in ids),
+        int,
+        Retry.ALWAYS,
     )
 
 

@@ -25,6 +25,12 @@ _EXTENSION = ":x:"
 _ASIDE_PREFIX = "x:aside:"
 _LOCK_SUFFIX = ":held"
 
+#: The field that names the target queue, in a hash of messages that were set aside.
+TARGET_FIELD = b""
+
+#: The field of the time when a copy was opened, in the record of copies.
+COPY_BEGUN_FIELD = b"begun"
+
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
 _NAME_RULE = "A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -"
 _WORKER_RULE = "A worker's name has 1 to 160 characters of A-Z a-z 0-9 _ -"
@@ -297,6 +303,23 @@ def classify_key(namespace: str, key: bytes) -> tuple[KeyKind, str]:
 def copied_key(zset: bytes) -> bytes:
     """Return the key of the digests of copied messages, for a queue's sorted set."""
     return zset + _EXTENSION.encode() + b"copied"
+
+
+def order_field(source: str) -> bytes:
+    """
+    Return the field of the watermark of a source, in the record of copies.
+
+    It has a colon, so it differs from the digest of any message.
+
+    Args:
+        source: the source, as in ``rfq:ndvi``.
+    """
+    return b"order:" + encode_name(source)
+
+
+def run_field(source: str) -> bytes:
+    """Return the field, in the record of copies, of the run that may add messages of a source."""
+    return b"run:" + encode_name(source)
 
 
 def lock_of_aside(aside: bytes) -> bytes:

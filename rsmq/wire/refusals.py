@@ -13,6 +13,7 @@ from rsmq.errors import (
     MessageTooLong,
     QueueNotFound,
     RSMQError,
+    RunReplaced,
     WorkerReplaced,
     show,
     show_all,
@@ -26,6 +27,7 @@ INVALID_VALUE = "INVALIDVALUE"
 DEAD_LETTER_CYCLE = "DEADLETTERCYCLE"
 WORKER_REPLACED = "WORKERREPLACED"
 BATCH_ACKNOWLEDGED = "BATCHACKNOWLEDGED"
+RUN_REPLACED = "RUNREPLACED"
 
 
 def parse_refusal(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
@@ -101,4 +103,5 @@ _REFUSALS: dict[str, Callable[[str, tuple[str, ...]], RSMQError]] = {
     DEAD_LETTER_CYCLE: _dead_letter_cycle,
     WORKER_REPLACED: lambda key, _: WorkerReplaced(key),
     BATCH_ACKNOWLEDGED: _batch_acknowledged,
+    RUN_REPLACED: lambda key, _: RunReplaced(key),
 }

@@ -75,12 +75,13 @@ class RedisRQ:
 
     Attributes:
         keys: the stored values: a Queue, or the bytes of a string.
+        executing: the lock that is held while a command is executed.
     """
 
     def __init__(self):
         self.keys: dict[bytes, Queue | bytes] = {}
-        self._lock = threading.RLock()
-        self._pushed = threading.Condition(self._lock)
+        self.executing = threading.RLock()
+        self._pushed = threading.Condition(self.executing)
         self._connections: set[Connection] = set()
         self._drops: list[tuple[str, bool]] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -101,7 +102,7 @@ class RedisRQ:
 
     def kill_connections(self):
         """Disconnect all clients; they may connect again. This loses no message."""
-        with self._lock:
+        with self.executing:
             for connection in list(self._connections):
                 connection.disconnect()
             self._pushed.notify_all()
@@ -111,12 +112,12 @@ class RedisRQ:
         Disconnect the next client that sends this command, before it is executed or before the
         reply.
         """
-        with self._lock:
+        with self.executing:
             self._drops.append((command.upper(), executed))
 
     def advance_time(self, key, seconds):
         """Make delivered messages older by this many seconds."""
-        with self._lock:
+        with self.executing:
             for message in self.keys[key.encode()].delivered:
                 message.delivered_ms -= round(seconds * 1000)
 
@@ -127,16 +128,16 @@ class RedisRQ:
             except OSError:
                 return
             connection = Connection(self, client)
-            with self._lock:
+            with self.executing:
                 self._connections.add(connection)
             connection.start()
 
     def remove_connection(self, connection):
-        with self._lock:
+        with self.executing:
             self._connections.discard(connection)
 
     def consume_drop(self, command, *, executed):
-        with self._lock:
+        with self.executing:
             if (command, executed) in self._drops:
                 self._drops.remove((command, executed))
                 return True
@@ -147,7 +148,7 @@ class RedisRQ:
         method = getattr(self, "do_" + command.lower().replace(".", "_"), None)
         if method is None:
             raise Refused(f"ERR unknown command `{command}`")
-        with self._lock:
+        with self.executing:
             try:
                 return method(connection, *args)
             except (TypeError, ValueError) as error:
@@ -317,7 +318,11 @@ class RedisRQ:
     def do_exists(self, _, *keys):
         return sum(key in self.keys for key in keys)
 
-    def do_set(self, _, key, value):
+    def do_get(self, _, key):
+        return self.keys.get(key)
+
+    def do_set(self, _, key, value, *expiry):
+        del expiry  # no test runs for so long
         self.keys[key] = value
         return Status("OK")
 
@@ -334,6 +339,7 @@ class Connection(threading.Thread):
         self._client = client
         self._input = client.makefile("rb")
         self._queued = None  # the commands between MULTI and EXEC
+        self._watched = {}  # the values of keys at WATCH
 
     def run(self):
         try:
@@ -378,12 +384,19 @@ class Connection(threading.Thread):
         return self._input.read(size + 2)[:-2]
 
     def _reply(self, name, args):
+        if name in {"WATCH", "UNWATCH"}:
+            self._watched = {key: self._server.keys.get(key) for key in args}
+            return encode(Status("OK"))
         if name == "MULTI":
             self._queued = []
             return encode(Status("OK"))
         if name == "EXEC":
             queued, self._queued = self._queued or [], None
-            return b"*%d\r\n" % len(queued) + b"".join(self._execute(*each) for each in queued)
+            watched, self._watched = self._watched, {}
+            with self._server.executing:
+                if any(self._server.keys.get(key) != value for key, value in watched.items()):
+                    return b"*-1\r\n"
+                return b"*%d\r\n" % len(queued) + b"".join(self._execute(*each) for each in queued)
         if self._queued is not None:
             self._queued.append((name, args))
             return encode(Status("QUEUED"))

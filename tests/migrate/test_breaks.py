@@ -8,25 +8,20 @@ uninterrupted run.
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 import redis.exceptions as redis_errors
 
-from rsmq.migrate import (
-    RFQ,
-    Lists,
-    Queues,
-    RedisRQ,
-    Rqueue,
-    Server,
-    SourceNotFound,
-    copy,
-    move,
-)  # fmt: skip
-from rsmq.migrate.sources.rfq import make_uuid
+from rsmq.migrate import NotPossible, RedisRQ, Server, SourceNotFound, copy, move
 from tests.migrate.break_point import BreakingProxy, BreakPoint
-from tests.migrate.rqueue_states import fill_queue
+from tests.migrate.source_systems import (
+    SourceSystems,
+    create_source,
+    fill_in_odd_order,
+    remaining_keys,
+)
 from tests.migrate.stored import dump_keys, read_bodies
 from tests.scale import scaled
 
@@ -48,78 +43,6 @@ def small_pages(monkeypatch):
         "mover.PAGE_SIZE",
     ):
         monkeypatch.setattr(f"rsmq.migrate.{name}", 2)
-
-
-class SourceSystems:
-    """
-    The systems to migrate from. Each method fills a namespace and returns the expected bodies.
-    """
-
-    def __init__(self, raw, ns, create_rqueue):
-        self.raw = raw
-        self.ns = ns
-        self.create_rqueue = create_rqueue
-
-    def rfq(self):
-        for number in range(5):
-            id = make_uuid(1_700_000_000_000_000 + number).hex
-            self.raw.hset(f"rfq:{self.ns}:message:{id}", "n", number)
-            self.raw.lpush(f"rfq:{self.ns}:backlog", id)
-        self.raw.lmove(f"rfq:{self.ns}:backlog", f"rfq:{self.ns}:nextlog", "RIGHT", "LEFT")
-        return [b'{"n": "%d"}' % number for number in range(5)]
-
-    def list(self):
-        self.raw.lpush(f"{self.ns}-work", "a", "same", "same", "b", "same")
-        self.raw.lpush(f"{self.ns}-w1", "held")
-        return [b"a", b"same", b"same", b"b", b"same", b"held"]
-
-    def rsmq(self):
-        with Server.from_url(self.url, ns=f"{self.ns}-old") as old:
-            old.rsmq.create_queue(self.ns)
-            old.rsmq.send_messages(self.ns, ["0", "1", "2", "3"])
-            old.rsmq.receive_message(self.ns, vt=500)
-            old.rsmq.send_message(self.ns, "4", delay=500)
-        return [b"0", b"1", b"2", b"3", b"4"]
-
-    def rqueue_queue(self):
-        state = fill_queue(self.create_rqueue(), self.ns)
-        return [
-            each.fields["message"].encode()
-            for each in (*state.ready, state.failed, state.later, state.periodic, state.processing)
-        ]
-
-    @property
-    def url(self):
-        options = self.raw.connection_pool.connection_kwargs
-        return f"redis://127.0.0.1:{options['port']}/0"
-
-    def clear(self):
-        keys = [
-            key for pattern in (f"*{self.ns}*", "__rq::*") for key in self.raw.scan_iter(pattern)
-        ]
-        if keys:
-            self.raw.unlink(*keys)
-
-
-def create_source(kind, server, ns):
-    return {
-        "rfq": lambda: RFQ(server),
-        "list": lambda: Lists(server, processing=[f"{ns}-w[0-9]"]),
-        "rsmq": lambda: Queues(server),
-        "rqueue": lambda: Rqueue(server),
-    }[kind]()
-
-
-def remaining_keys(kind, raw, ns):
-    """Return the keys of the source's remaining messages."""
-    patterns = {
-        "rfq": [f"rfq:{ns}:*"],
-        "list": [f"{ns}-*"],
-        "rsmq": [f"{ns}-old:{ns}"],
-        "rqueue": [f"__rq::?queue::{{{ns}}}", f"__rq::queue::{{{ns}}}"],
-    }[kind]
-    keys = [key for pattern in [*patterns, "*:x:aside:*"] for key in raw.keys(pattern)]
-    return [key for key in keys if not key.endswith(b":held")]  # the lock expires by itself
 
 
 @pytest.mark.parametrize("kind", ["rfq", "list", "rsmq", "rqueue"])
@@ -160,7 +83,7 @@ def test_migration_interrupted_at_any_request_loses_and_duplicates_nothing(
     def run_with_break(break_point):
         systems.clear()
         target_raw.unlink(*(target_raw.keys(f"{ns}:*") or ["none"]))
-        expected = sorted(getattr(systems, {"rqueue": "rqueue_queue"}.get(kind, kind))())
+        expected = sorted(systems.fill(kind))
         before = source_keys(raw, ns)
         if not run(break_point):
             assert run(BreakPoint())
@@ -231,3 +154,112 @@ def test_move_from_redisrq_interrupted_at_any_request_loses_nothing(server, redi
     for executed in (False, True):
         for request in chance.sample(range(1, requests + 1), min(BREAKS, requests)):
             run_with_break(BreakPoint(request, executed=executed), f"q{request}-{executed}")
+
+
+@pytest.mark.parametrize("kind", ["rfq", "list", "rqueue"])
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_move_interrupted_at_any_request_keeps_the_order(
+    server, other_server, raw, ns, create_rqueue, kind, is_remote
+):
+    """The next run continues behind the last message of the one before."""
+    systems = SourceSystems(raw, ns, create_rqueue)
+    queue = f"{ns}-work" if kind == "list" else ns
+    target_server = other_server if is_remote else server
+    target_raw = target_server.raw()
+
+    def run(break_point):
+        proxies = (
+            BreakingProxy(server.port, break_point),
+            BreakingProxy(target_server.port, break_point),
+        )
+        source_server, target = (each.connect(ns) for each in proxies)
+        try:
+            assert move(create_source(kind, source_server, ns), queue, target, "to").verified
+        except CONNECTION_ERRORS:
+            return False
+        except SourceNotFound:
+            pass
+        finally:
+            for each in (source_server, target, *proxies):
+                each.close()
+        return True
+
+    def run_with_break(break_point):
+        systems.clear()
+        target_raw.unlink(*(target_raw.keys(f"{ns}:*") or ["none"]))
+        expected = fill_in_odd_order(kind, raw, ns)
+        if not run(break_point):
+            assert run(BreakPoint())
+        assert read_bodies(target_raw, ns, "to") == expected
+        return break_point.count
+
+    run_with_break(BreakPoint())
+    requests = run_with_break(BreakPoint())
+    assert not target_raw.exists(f"{ns}:to:x:copied")
+    for executed in (False, True):
+        for request in range(1, requests + 1):
+            run_with_break(BreakPoint(request, executed=executed))
+    systems.clear()
+    target_raw.close()
+
+
+@pytest.mark.parametrize("kind", ["rfq", "list", "rsmq", "rqueue"])
+def test_messages_set_aside_for_one_queue_are_not_moved_to_another(
+    server, other_server, remote, raw, ns, create_rqueue, kind
+):
+    """Some of them may be in the first queue already: both would have them."""
+    systems = SourceSystems(raw, ns, create_rqueue)
+    expected = sorted(systems.fill(kind))
+    queue = f"{ns}-work" if kind == "list" else ns
+    with Server.from_url(server.url, ns=f"{ns}-old" if kind == "rsmq" else ns) as source_server:
+        source = create_source(kind, source_server, ns)
+        aside_key = source.aside_key(queue)
+
+        def break_off(*_):
+            raise redis_errors.ConnectionError
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("rsmq.migrate.target.compare_bodies", break_off)
+            with pytest.raises(redis_errors.ConnectionError):
+                move(source, queue, remote, "to", in_flight=True)
+        assert raw.exists(aside_key)
+        assert remote.raw.zcard(f"{ns}:to") > 0
+        before = dump_keys(raw)
+        for dry_run in (True, False):
+            with pytest.raises(NotPossible, match=f"on their way to another queue, {ns}:to on "):
+                move(source, queue, remote, "other", in_flight=True, dry_run=dry_run)
+            without_lock = {
+                key: each for key, each in dump_keys(raw).items() if b":held" not in key
+            }
+            assert without_lock == before
+        assert remote.raw.zcard(f"{ns}:other") == 0
+
+        assert move(source, queue, remote, "to", in_flight=True).verified
+        assert sorted(read_bodies(remote.raw, ns, "to")) == expected
+        assert not raw.exists(aside_key)
+
+
+def test_messages_set_aside_for_a_queue_that_is_gone_can_be_moved(server, remote, raw, ns):
+    """The error says which field to delete."""
+    raw.lpush(f"{ns}-work", "a", "b")
+    with Server.from_url(server.url, ns=ns) as local:
+        source = create_source("list", local, ns)
+        aside_key = source.aside_key(f"{ns}-work")
+        target = {"queue": f"{ns}:gone", "created": "5", "server": "elsewhere:6379/0"}
+        raw.hset(aside_key, mapping={"": json.dumps(target), "1" * 10 + "x" * 22: "5 0   aside"})
+        with pytest.raises(NotPossible, match=f"field '' of the hash {aside_key.decode()} "):
+            move(source, f"{ns}-work", remote, "to")
+        raw.hdel(aside_key, "")
+
+        assert move(source, f"{ns}-work", remote, "to").verified
+        assert sorted(read_bodies(remote.raw, ns, "to")) == [b"a", b"aside", b"b"]
+
+
+def test_messages_set_aside_by_the_first_release_are_moved(server, remote, raw, ns):
+    """Their hash names no target."""
+    with Server.from_url(server.url, ns=ns) as local:
+        source = create_source("list", local, ns)
+        raw.hset(source.aside_key(f"{ns}-work"), "1" * 10 + "x" * 22, "5 0   aside")
+
+        assert move(source, f"{ns}-work", remote, "to").arrived == 1
+        assert read_bodies(remote.raw, ns, "to") == [b"aside"]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rsmq.migrate import RFQ, Queues, Rqueue, Server, copy, move
+from rsmq.migrate import RFQ, Queues, Rqueue, RunReplaced, Server, copy, move
 from rsmq.migrate.target import COPY_LIFETIME_SECONDS
 from tests.migrate.rqueue_states import fill_queue
 from tests.migrate.stored import dump_keys, predicted_figures, read_bodies, read_messages
@@ -97,6 +97,25 @@ def test_finish_deletes_the_index(source, target, topic, ns):
     # The derived id is the same each time.
     assert [each.id for each in read_messages(target.raw, ns, "to")] == [each.id for each in before]
     assert (report.arrived, report.before) == (1, 4)
+
+
+def test_copy_that_another_run_has_finished_adds_nothing_more(source, target, topic, ns):
+    """Without the record it would bring consumed messages back."""
+    runs = []
+
+    def finish_meanwhile(_):
+        if not runs:
+            runs.append(copy(source, topic, target, "to", finish=True))
+            target.rsmq.delete_messages(
+                "to", [each.id for each in read_messages(target.raw, ns, "to")]
+            )
+
+    with pytest.raises(RunReplaced):
+        copy(source, topic, target, "to", tell=finish_meanwhile)
+    assert runs[0].verified
+    assert read_messages(target.raw, ns, "to") == []
+    # It may have opened the record again, but has added nothing.
+    assert target.raw.hkeys(f"{ns}:to:x:copied") in ([], [b"created", b"begun"])
 
 
 def test_unverified_copy_is_not_finished(source, local, topic, raw, ns):

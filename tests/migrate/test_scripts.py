@@ -6,13 +6,19 @@ import pytest
 import redis.exceptions as redis_errors
 
 from rsmq import QueueNotFound
+from rsmq.errors import RunReplaced
 from rsmq.migrate import Server
 from rsmq.operations.migration import (
-    Destination,
     IncomingMessage,
     OutgoingMessage,
+    RunClaim,
+    ToAside,
+    ToQueue,
+    Watermark,
     add_copies,
+    begin_move,
     forget_copies,
+    forget_set_aside,
     forward_messages,
     move_from_list,
     move_from_queue,
@@ -120,12 +126,16 @@ def keys(rsmq):
 
 @pytest.fixture
 def to(keys):
-    return Destination(keys)
+    return ToQueue(keys)
+
+
+def aside_of(key):
+    return ToAside(key.encode(), f"{key}:held".encode(), b"run", b"target")
 
 
 @pytest.fixture
 def aside(ns):
-    return Destination(None, f"{ns}:x:aside:test".encode())
+    return aside_of(f"{ns}:x:aside:test")
 
 
 def test_take_moves_a_message_unchanged(source, rsmq, raw, ns, to):
@@ -154,9 +164,10 @@ def test_take_to_staging_keeps_all_fields(source, rsmq, raw, aside):
     arrivals = [arrival(1, body=b" a b\0 ", count=3, first=6000), arrival(2, score=None, body=b"")]
 
     assert rsmq.run(source.take(aside, *arrivals)) == b"11"
-    assert raw.hgetall(aside.aside_key) == {
+    assert raw.hgetall(aside.key) == {
         arrivals[0].message.id.encode(): b"5000 3 6000 digest 1  a b\0 ",
         arrivals[1].message.id.encode(): b"   digest 2 ",
+        b"": b"target",
     }
     assert source.remaining() == []
 
@@ -176,7 +187,7 @@ def test_item_without_message_is_only_removed(source, rsmq, raw, ns, to, aside):
     if source.kind == "queue":
         source.make_ghost(1)
     assert rsmq.run(source.take(aside, arrival_without_message(1))) == b"1"
-    assert not raw.exists(aside.aside_key)
+    assert not raw.exists(aside.key)
 
 
 def test_missing_element_is_not_taken(source, rsmq, raw, ns, to):
@@ -228,7 +239,7 @@ def test_take_of_more_elements_than_lua_unpacks(source, rsmq, raw, ns, to, aside
         source.fill(*numbers)
         results = rsmq.run(source.take(where, *map(arrival, numbers)))
         assert results == b"1" * 4100
-    assert raw.zcard(f"{ns}:q") == raw.hlen(aside.aside_key) == 4100
+    assert raw.zcard(f"{ns}:q") == raw.hlen(aside.key) - 1 == 4100
     assert raw.hget(f"{ns}:q:Q", "totalsent") == b"4100"
     assert not raw.exists(source.key)
 
@@ -238,7 +249,7 @@ def test_take_to_a_missing_queue_changes_nothing(source, rsmq, raw):
     before = dump_keys(raw)
 
     with pytest.raises(QueueNotFound):
-        rsmq.run(source.take(Destination(rsmq.namespace.queue("none")), arrival(1)))
+        rsmq.run(source.take(ToQueue(rsmq.namespace.queue("none")), arrival(1)))
     assert dump_keys(raw) == before
 
 
@@ -252,7 +263,7 @@ def test_take_with_a_key_of_wrong_type_changes_nothing(source, rsmq, raw, ns, to
         "hash": to.keys.hash,
         "zset": to.keys.zset,
         "copied": to.keys.copied,
-        "aside": aside.aside_key,
+        "aside": aside.key,
     }[wrong]
     raw.unlink(key)
     raw.set(key, "text")
@@ -275,13 +286,13 @@ def test_invalid_totals_do_not_prevent_a_take(source, rsmq, raw, ns, to):
 def test_batch_is_published_once_with_the_number_of_messages(source, rsmq, raw, ns, keys):
     rsmq.send_message("q", "before")
     source.fill(1, 2, 3, 4)
-    to = Destination(keys, realtime=True)
+    to = ToQueue(keys, realtime=True)
     with raw.pubsub(ignore_subscribe_messages=True) as subscription:
         subscription.subscribe(f"{ns}:rt:q")
         subscription.get_message(timeout=5)
         rsmq.run(source.take(to, arrival(1), arrival(2), arrival(3)))
         rsmq.run(source.take(to, arrival_without_message(1)))  # not stored any more
-        rsmq.run(source.take(Destination(keys), arrival(4)))
+        rsmq.run(source.take(ToQueue(keys), arrival(4)))
         raw.publish(f"{ns}:rt:q", "end")
         published = []
         while published[-1:] != [b"end"]:
@@ -311,7 +322,7 @@ def test_equal_elements_of_a_list_are_identified_by_their_new_ids(rsmq, raw, ns,
         assert rsmq.run(take_equal(where, 4, 5, 6)) == b"110"
         assert not raw.exists(source.key)
     assert read_bodies(raw, ns, "q") == [b"same"] * 5
-    assert raw.hlen(aside.aside_key) == 5
+    assert raw.hlen(aside.key) == 5 + 1
     assert raw.hget(f"{ns}:q:Q", "totalsent") == b"5"
 
 
@@ -401,11 +412,108 @@ def test_take_with_queue_keys_of_wrong_type_changes_nothing(rsmq, raw, ns, to, e
     raw.unlink(source.key, source.key + b":Q", source.key + b":x:copied")
 
 
+# The watermark of a source, and the right of a run.
+
+FIELD = b"order:test"
+
+
+def with_watermark(keys, before, after):
+    return ToQueue(keys, watermark=Watermark(FIELD, after, before), lifetime=60.0)
+
+
+def test_move_stores_its_watermark_unless_another_run_has_changed_it(source, rsmq, raw, ns, keys):
+    source.fill(1, 2, 3, 4)
+    first = source.take(with_watermark(keys, b"", b"10 a"), arrival(1))
+    assert rsmq.run(first) == b"1"
+    assert raw.hgetall(keys.copied) == {b"created": raw.hget(keys.hash, "created"), FIELD: b"10 a"}
+    assert 0 < raw.pttl(keys.copied) <= 60_000
+
+    assert rsmq.run(source.take(with_watermark(keys, b"", b"9 b"), arrival(2), arrival(3))) == b"44"
+    assert source.remaining() == [2, 3, 4]
+    assert read_bodies(raw, ns, "q") == [b"body 1"]
+    assert rsmq.run(first) == b"0"  # its own watermark: an earlier attempt has run
+
+    assert rsmq.run(source.take(with_watermark(keys, b"10 a", b"20 c"), arrival(2))) == b"1"
+    assert raw.hget(keys.copied, FIELD) == b"20 c"
+
+
+def test_watermark_of_a_deleted_queue_is_void(source, rsmq, raw, keys):
+    source.fill(1, 2)
+    rsmq.run(source.take(with_watermark(keys, b"", b"10 a"), arrival(1)))
+    raw.hset(keys.hash, "created", 5)
+
+    assert rsmq.run(source.take(with_watermark(keys, b"", b"11 b"), arrival(2))) == b"1"
+    assert raw.hgetall(keys.copied) == {b"created": b"5", FIELD: b"11 b"}
+
+
+def test_run_sets_nothing_aside_while_another_has_the_lock(source, rsmq, raw, aside):
+    source.fill(1, 2)
+    raw.set(aside.lock_key, "other run")
+    with pytest.raises(RunReplaced):
+        rsmq.run(source.take(aside, arrival(1)))
+    assert source.remaining() == [1, 2]
+    assert not raw.exists(aside.key)
+
+    for lock in ("run", None):  # its own, or one that has expired
+        raw.delete(aside.lock_key)
+        if lock:
+            raw.set(aside.lock_key, lock)
+        number = 1 if lock else 2
+        assert rsmq.run(source.take(aside, arrival(number))) == b"1"
+    raw.delete(aside.lock_key, aside.key)
+
+
+def test_only_the_latest_run_adds_and_forgets(rsmq, raw, ns, keys):
+    first, second = RunClaim(b"run:test", b"1"), RunClaim(b"run:test", b"2")
+    with pytest.raises(RunReplaced):
+        rsmq.run(land(keys, arrival(1), claim=first))
+    assert not raw.exists(keys.copied)
+
+    rsmq.run(begin_move(keys, first, lifetime=60))
+    assert rsmq.run(land(keys, arrival(1), claim=first)) == b"1"
+    rsmq.run(begin_move(keys, second, lifetime=60))
+    before = dump_keys(raw)
+    with pytest.raises(RunReplaced):
+        rsmq.run(land(keys, arrival(2), claim=first))
+    with pytest.raises(RunReplaced):
+        rsmq.run(forget_copies(keys, [b"digest 1"], first))
+    assert dump_keys(raw) == before
+
+    watermark = Watermark(FIELD, b"10 a")
+    assert rsmq.run(land(keys, arrival(2), claim=second, watermark=watermark)) == b"1"
+    assert raw.hget(keys.copied, FIELD) == b"10 a"
+    fields = [b"digest 1", b"digest 2", b"run:test", FIELD]
+    assert rsmq.run(forget_copies(keys, fields, second)) == 0
+    assert not raw.exists(keys.copied)
+    assert read_bodies(raw, ns, "q") == [b"body 1", b"body 2"]
+
+
+def test_run_has_no_right_to_a_queue_that_was_created_again(rsmq, raw, keys):
+    claim = RunClaim(b"run:test", b"1")
+    rsmq.run(begin_move(keys, claim, lifetime=60))
+    raw.hset(keys.hash, "created", 5)
+
+    with pytest.raises(RunReplaced):
+        rsmq.run(land(keys, arrival(1), claim=claim))
+    rsmq.run(begin_move(keys, claim, lifetime=60))
+    assert rsmq.run(land(keys, arrival(1), claim=claim)) == b"1"
+
+
+def test_set_aside_hash_is_deleted_with_its_last_message(rsmq, raw, aside):
+    raw.hset(aside.key, mapping={"a": "1", "b": "2", "": "target"})
+
+    assert rsmq.run(forget_set_aside(aside.key, ["a", "none"])) == 1
+    assert raw.hgetall(aside.key) == {b"b": b"2", b"": b"target"}
+    assert rsmq.run(forget_set_aside(aside.key, ["b"])) == 0
+    assert not raw.exists(aside.key)
+    assert rsmq.run(forget_set_aside(aside.key, ["b"])) == 0
+
+
 # Copies.
 
 
-def land(keys, *arrivals, lifetime=60.0, realtime=False):
-    return add_copies(keys, arrivals, realtime=realtime, lifetime=lifetime)
+def land(keys, *arrivals, lifetime=60.0, realtime=False, **options):
+    return add_copies(keys, arrivals, realtime=realtime, lifetime=lifetime, **options)
 
 
 def test_copy_is_added_once_even_if_consumed(rsmq, raw, ns, keys):
@@ -638,14 +746,14 @@ def test_take_works_on_a_full_server(full_server, kind):
         local.rsmq.create_queue("q")
         source = SourceKind(kind, local.raw, "full")
         source.fill(1, 2)
-        to = Destination(local.rsmq.namespace.queue("q"))
-        aside = Destination(None, b"full:x:aside:test")
+        to = ToQueue(local.rsmq.namespace.queue("q"))
+        aside = aside_of("full:x:aside:test")
         local.raw.config_set("maxmemory", 1)
 
         assert local.rsmq.run(source.take(to, arrival(1))) == b"1"
         assert local.rsmq.run(source.take(aside, arrival(2))) == b"1"
         assert read_bodies(local.raw, "full", "q") == [b"body 1"]
-        assert local.raw.hkeys(aside.aside_key) == [arrival(2).message.id.encode()]
+        assert local.raw.hkeys(aside.key) == [arrival(2).message.id.encode(), b""]
         assert source.remaining() == []
         local.raw.config_set("maxmemory", 0)
 
@@ -684,9 +792,9 @@ def test_take_with_a_missing_right_loses_and_duplicates_nothing(
         raw.hset(other, "a", "b")
     user = f"{ns}-user"
     raw.execute_command("ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all", f"-{missing}")
-    to = Destination(keys, realtime=True)
+    to = ToQueue(keys, realtime=True)
     take = source.take(to, arrival(1), arrival(2), other_keys=other_keys)
-    aside = Destination(None, f"{ns}:x:aside:test".encode())
+    aside = aside_of(f"{ns}:x:aside:test")
     url = f"redis://{user}:secret@127.0.0.1:{server.port}/0"
     with Server.from_url(url, ns=ns) as local:
         is_done = _run_if_allowed(local, take)
@@ -697,7 +805,7 @@ def test_take_with_a_missing_right_loses_and_duplicates_nothing(
             is_done = _run_if_allowed(
                 local, source.take(aside, arrival(1), arrival(2), other_keys=other_keys)
             )
-            assert (raw.hlen(aside.aside_key), source.remaining()) in ((2, []), (0, [1, 2]))
+            assert (raw.hlen(aside.key), source.remaining()) in ((2 + 1, []), (0, [1, 2]))
             assert is_done or source.remaining()
         elif source.kind in {"left", "right"} and missing != "unlink":
             assert not raw.exists(*other_keys)

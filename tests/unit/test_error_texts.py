@@ -82,6 +82,13 @@ TEXTS = [
     (errors.SourceChanged("It was changed", value="q"), "It was changed"),
     (errors.NotPossible("It is itself", hint="Use another."), "It is itself. Use another"),
     (
+        errors.RunReplaced("rsmq:q:x:copied"),
+        (
+            "Another run of this migration has replaced this one, or the target queue was deleted. "
+            "Let that run end, or stop it; then run this one again"
+        ),
+    ),
+    (
         errors.WorkerExists("w", "host h, process 5"),
         (
             "A worker named 'w' is running. It runs on host h, process 5. Stop it, or give this "

@@ -39,6 +39,11 @@ EXAMPLES = [
     (errors.SourceNotFound("There is no q", value="q"), "sourceNotFound", "There is no q"),
     (errors.SourceChanged("It was touched", value="q"), "sourceChanged", "It was touched"),
     (errors.NotPossible("It is itself", hint="h"), "notPossible", "It is itself"),
+    (
+        errors.RunReplaced("k"),
+        "runReplaced",
+        "Another run of this migration has replaced this one, or the target queue was deleted",
+    ),
     (errors.WorkerExists("w", "h"), "workerExists", "A worker named 'w' is running"),
     (errors.WorkerReplaced("k"), "workerReplaced", "Another worker took over this worker's name"),
 ]

@@ -52,7 +52,9 @@ WITHOUT_METHOD = {
     "decide_write",
     "extend_leased",
     "finish_write",
+    "begin_move",
     "forget_copies",
+    "forget_set_aside",
     "delete_expired_leases",
     "get_messages",
     "acquire_lease",
@@ -151,6 +153,7 @@ def test_errors_in_the_header_are_those_in_the_code(name):
         "queue_not_found(": {"QUEUENOTFOUND"},
         "no_number(": {"INVALIDVALUE"},
         "due_in_order(": {"QUEUENOTFOUND"},
+        "check_destination(": {"QUEUENOTFOUND", "RUNREPLACED"},
         "stored_ms(of.vt)": {"INVALIDVALUE"},
         "sendable(": {"QUEUENOTFOUND", "INVALIDVALUE", "MESSAGETOOLONG"},
     }

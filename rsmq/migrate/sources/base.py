@@ -17,12 +17,13 @@ from rsmq.operations.migration import (
     Destination,
     IncomingMessage,
     Outcomes,
+    forget_set_aside,
     move_from_list,
     move_from_queue,
     move_from_sorted_set,
     parse_set_aside,
 )
-from rsmq.wire.keys import copied_key
+from rsmq.wire.keys import TARGET_FIELD, copied_key
 
 #: The largest number of messages of a page, and about how many bytes it may have.
 PAGE_SIZE, PAGE_BYTES = 1000, 4_000_000
@@ -47,6 +48,12 @@ def next_page_size(page_size: int, number: int, size: int) -> int:
         size: the bytes of its messages.
     """
     return max(1, min(PAGE_SIZE, 4 * page_size, PAGE_BYTES * number // max(size, 1)))
+
+
+def score_and_id(message: IncomingMessage) -> tuple[int, str]:
+    """Return the score and the id of a message that was set aside, by which queues are sorted."""
+    assert message.message is not None  # noqa: S101 - only messages are set aside
+    return message.message.visible_at_ms or 0, message.message.id
 
 
 class Source(Protocol):
@@ -291,10 +298,11 @@ class KeyedSource(ABC):
         cursor = 0
         while True:
             cursor, found = self.server.raw.hscan(key, cursor, count=PAGE_SIZE)
+            found.pop(TARGET_FIELD, None)
             if found:
                 yield sorted(
                     (parse_set_aside(id, value) for id, value in found.items()),
-                    key=lambda message: message.row()[3:0:-2],
+                    key=score_and_id,
                 )
             if cursor == 0:
                 return
@@ -306,7 +314,7 @@ class KeyedSource(ABC):
     def forget(self, queue: str, arrived: Sequence[IncomingMessage]) -> None:
         """See ``Source``."""
         if ids := [each.message.id for each in arrived if each.message is not None]:
-            self.server.raw.hdel(self.aside_key(queue), *ids)
+            self.server.rsmq.run(forget_set_aside(self.aside_key(queue), ids))
 
     def scan(self, pattern: bytes, kind: str | None = None) -> Iterator[bytes]:
         """Yield the keys that match a pattern, of one type or of any; each at least once."""

@@ -1,0 +1,66 @@
+"""
+The target queue of messages that were set aside: another target would get some of them twice.
+"""
+
+from __future__ import annotations
+
+import json
+
+from rsmq.errors import NotPossible
+from rsmq.migrate.server import Server
+from rsmq.migrate.sources.base import Source
+from rsmq.printable import escape_unprintable
+from rsmq.wire.keys import TARGET_FIELD, QueueKeys
+
+
+def describe_target(target: Server, keys: QueueKeys) -> bytes:
+    """
+    Return the text by which a hash of messages set aside names its target queue.
+
+    Args:
+        target: the target server.
+        keys: the keys of the target queue.
+    """
+    created = target.raw.hget(keys.hash, "created") or b""
+    return json.dumps(
+        {
+            "queue": keys.zset.decode("utf-8", "surrogateescape"),
+            "created": created.decode("utf-8", "surrogateescape"),
+            "server": target.address,
+        }
+    ).encode()
+
+
+def refuse_other_target(source: Source, queue: str, target: Server, keys: QueueKeys) -> None:
+    """
+    Refuse a target queue that is not the one for which messages were set aside.
+
+    It is the same queue if its key is the same, and its server or the time when it was created.
+
+    Args:
+        source: the source.
+        queue: the name of the queue at the source.
+        target: the target server.
+        keys: the keys of the target queue.
+
+    Raises:
+        NotPossible: the messages were set aside for another queue. Some of them may be there.
+    """
+    key = source.aside_key(queue)
+    stored = source.server.raw.hget(key, TARGET_FIELD) if key else None
+    if not stored:
+        return
+    earlier, own = json.loads(stored), json.loads(describe_target(target, keys))
+    is_same_server = earlier["server"] == own["server"]
+    is_as_old = bool(own["created"]) and earlier["created"] == own["created"]
+    if earlier["queue"] == own["queue"] and (is_same_server or is_as_old):
+        return
+    number = source.server.raw.hlen(key) - 1
+    earlier_queue = escape_unprintable(earlier["queue"])
+    raise NotPossible(
+        f"{number} messages of {source.kind}:{queue} are on their way to another queue, "
+        f"{earlier_queue} on {earlier['server']}",
+        hint="Some of them may be there already. Run the move to that queue again first. If it is "
+        f"gone for good, delete the field '' of the hash {escape_unprintable(key.decode())} on "
+        "the server of the source (HDEL), and run this move again.",
+    )
