@@ -91,6 +91,20 @@ def _rebuild(kind: type[RSMQError], args: tuple[Any, ...], state: dict[str, Any]
     return error
 
 
+def add_remedy(error: Exception, text: str) -> None:
+    """
+    Add what was done before an error, and what to do now.
+
+    Args:
+        error: an error of this library, which gets a longer hint; or another, which gets a note.
+        text: one sentence or two, with full stops.
+    """
+    if isinstance(error, RSMQError):
+        error.hint = f"{error.hint or ''} {text}".strip()
+    else:
+        error.add_note(text)
+
+
 def join_sentences(summary: str, hint: str | None) -> str:
     """Return a fault and its remedy in one line, without a full stop at the end."""
     if not hint:

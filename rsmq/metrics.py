@@ -1,5 +1,6 @@
 """
-Metrics for Prometheus: a middleware with counters of workers, and gauges of queues.
+Metrics for Prometheus: a middleware with counters of workers, gauges of queues, and metrics of
+bridges.
 
     from rsmq.metrics import Metrics
     worker = Worker(queues, middleware=[Metrics()])
@@ -24,12 +25,13 @@ from rsmq.worker import Delivery, Discard, Middleware
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client import start_http_server as _start
-    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 except ImportError as error:
     raise MissingExtra("metrics", "rsmq.metrics") from error
 
 if TYPE_CHECKING:
     from rsmq.client import RSMQ
+    from rsmq.migrate import Bridge
     from rsmq.worker import Worker
 
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600)
@@ -207,6 +209,62 @@ def _read_gauges(rsmq: RSMQ, queue: str) -> Iterator[dict[str, float]]:
     except (RedisError, RSMQError, OSError):
         return
     yield figures
+
+
+class BridgeMetrics:
+    """
+    The metrics of a bridge, which are read from it when Prometheus asks for them.
+
+    Counters: ``rsmq_bridge_moved_total``, ``rsmq_bridge_reconnects_total``. Gauges:
+    ``rsmq_bridge_waiting`` (messages that can be moved now; missing while the server is away) and
+    ``rsmq_bridge_last_move_timestamp_seconds`` (Unix seconds; 0 before the first message). Labels:
+    ``source`` and ``target``.
+    """
+
+    def __init__(
+        self, bridge: Bridge, source: str, target: str, registry: CollectorRegistry = REGISTRY
+    ) -> None:
+        """
+        Register the metrics of a bridge.
+
+        Args:
+            bridge: the bridge.
+            source: the name of its source, for the label.
+            target: the name of its target, for the label.
+            registry: the registry to register them in.
+        """
+        self._bridge = bridge
+        self._labels = {"source": source, "target": target}
+        registry.register(self)
+
+    def describe(self) -> list[Any]:
+        """Return no metrics, so that registering does not read from Redis."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Return the metrics."""
+        bridge = self._bridge
+        for kind, name, text, value in (
+            (CounterMetricFamily, "moved", "Messages moved", bridge.moved),
+            (CounterMetricFamily, "reconnects", "Connections that broke", bridge.reconnects),
+            (
+                GaugeMetricFamily,
+                "last_move_timestamp_seconds",
+                "When a message was last moved",
+                bridge.moved_at,
+            ),
+            (GaugeMetricFamily, "waiting", "Messages that can be moved now", self._count_waiting()),
+        ):
+            if value is not None:
+                family = kind(f"rsmq_bridge_{name}", text, labels=list(self._labels))
+                family.add_metric(list(self._labels.values()), value)
+                yield family
+
+    def _count_waiting(self) -> int | None:
+        try:
+            return self._bridge.count_waiting()
+        except (RedisError, RSMQError, OSError):
+            return None
 
 
 def serve(port: int, host: str = "127.0.0.1") -> None:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import redis
@@ -18,11 +19,12 @@ ROOT = Path(__file__).parents[1]
 def free_port() -> int:
     """Return an unused port that leaves room for a cluster bus port, which is 10000 higher."""
     while True:
-        with socket.socket() as probe:
+        with socket.socket() as probe, socket.socket() as bus_probe, suppress(OSError):
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        if port < 55000:
-            return port
+            bus_probe.bind(("127.0.0.1", min(port + 10000, 65535)))
+            if port < 55000:
+                return port
 
 
 def redis_7() -> str:

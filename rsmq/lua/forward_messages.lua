@@ -1,12 +1,14 @@
--- Removes received messages from a queue and pushes them onto the left end of another system's list,
--- each if its receive is still the latest.
+-- Removes received messages from a queue and pushes them onto the left end of another system's list, or
+-- onto a stream, each if its receive is still the latest.
 --
--- KEYS[1] hash         hash        the queue's attributes, bodies and counters
--- KEYS[2] zset         sorted set  the queue's message ids
--- KEYS[3] list         list        the target
--- KEYS[4...] own_keys  hash        a hash of each message, written with it; or none for all of them
--- ARGV[1...] messages  strings     for each message its id, its receive count, the element, the number of
---                                  values for its hash, and these: names and values in turn
+-- KEYS[1] hash         hash          the queue's attributes, bodies and counters
+-- KEYS[2] zset         sorted set    the queue's message ids
+-- KEYS[3] target       list, stream  the target
+-- KEYS[4...] own_keys  hash          a hash of each message, written with it; or none for all of them
+-- ARGV[1] shape        string        'list' or 'stream'
+-- ARGV[2...] messages  strings       for each message its id, its receive count, the element of the list, the
+--                                    number of values for its hash or for its entry in the stream, and
+--                                    these: names and values in turn
 --
 -- returns a digit for each message: 1 it was forwarded, 0 it is not in the queue, 2 it was received again
 --         since
@@ -15,14 +17,19 @@
 -- @include full.lua
 -- @include variadic.lua
 
-local hash, zset, list = KEYS[1], KEYS[2], KEYS[3]
+local hash, zset, target = KEYS[1], KEYS[2], KEYS[3]
 local own_keys = KEYS
+local shape = ARGV[1]
 local messages = ARGV
 
 allow_removal(zset, hash) -- also fails on a key of another type
-redis.call('LTRIM', list, '0', '-1')
+if shape == 'list' then
+  redis.call('LTRIM', target, '0', '-1')
+else
+  redis.call('XTRIM', target, 'MAXLEN', '9007199254740991')
+end
 
-local outcomes, ids, fields, elements, at = {}, {}, {}, {}, 1
+local outcomes, ids, fields, elements, at = {}, {}, {}, {}, 2
 while at <= #messages do
   local id, number = messages[at], tonumber(messages[at + 3])
   local present = redis.call('ZSCORE', zset, id)
@@ -32,17 +39,21 @@ while at <= #messages do
     for _, name in ipairs({'', ':rc', ':fr', ':meta'}) do
       fields[#fields + 1] = id .. name
     end
-    elements[#elements + 1] = messages[at + 2]
     local values = {}
     for each = 1, number do
       values[each] = messages[at + 3 + each]
     end
-    variadic('HSET', own_keys[4 + #outcomes], values)
+    if shape == 'stream' then
+      redis.call('XADD', target, '*', unpack(values))
+    else
+      elements[#elements + 1] = messages[at + 2]
+      variadic('HSET', own_keys[4 + #outcomes], values)
+    end
   end
   outcomes[#outcomes + 1] = latest and '1' or present and '2' or '0'
   at = at + 4 + number
 end
-variadic('LPUSH', list, elements)
+variadic('LPUSH', target, elements)
 variadic('ZREM', zset, ids)
 variadic('HDEL', hash, fields)
 return table.concat(outcomes)

@@ -4,9 +4,10 @@ queues.
 """
 
 from rsmq.errors import NotPossible, RunReplaced, SourceChanged, SourceNotFound
-from rsmq.migrate.bridge import Bridge, Inward, Outward, ToList, ToRFQ
+from rsmq.migrate.bridge import Bridge, Inward
 from rsmq.migrate.copier import copy
 from rsmq.migrate.mover import move
+from rsmq.migrate.outward import Outward, ToList, ToRFQ, ToStream
 from rsmq.migrate.report import Note, Report
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
@@ -17,6 +18,7 @@ from rsmq.migrate.sources.rfq import RFQ
 from rsmq.migrate.sources.rqueue import Rqueue
 from rsmq.migrate.sources.rsmq import Queues
 from rsmq.migrate.target import Progress
+from rsmq.migrate.verification import verify
 
 __all__ = [
     "RFQ",
@@ -40,6 +42,8 @@ __all__ = [
     "SourceNotFound",
     "ToList",
     "ToRFQ",
+    "ToStream",
     "copy",
     "move",
+    "verify",
 ]

@@ -8,10 +8,12 @@ import hashlib
 import time
 from collections.abc import Iterator
 
-from rsmq.errors import RunReplaced, SourceChanged
+from redis.exceptions import RedisError
+
+from rsmq.errors import RSMQError, RunReplaced, SourceChanged
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import CopyConverter, derive_numbered_id
-from rsmq.migrate.report import Report, display_name
+from rsmq.migrate.report import Report, add_progress, display_name, format_messages
 from rsmq.migrate.server import Server
 from rsmq.migrate.sources.base import Source
 from rsmq.migrate.sources.item import STATES, Item
@@ -72,14 +74,18 @@ def copy(
         report.note(note)
     if finish:
         report.note("--finish closes the copy: another one, or a move, would bring all of it again")
-    copier = _Copier(source, queue, target, report, tell)
+    copier = Copier(source, queue, target, report, tell)
     copier.maxsize = target_queue.read_maxsize(target, to, found)
     copier.total = found.total
     if dry_run:
         copier.preview()
     else:
         target_queue.prepare(source, target, to, found, report)
-        copier.run()
+        try:
+            copier.run()
+        except (RedisError, RSMQError) as error:
+            add_progress(error, copier.added, copier.describe_progress())
+            raise
         target_queue.finish(target, to, found)
         if finish and report.verified:
             target.raw.unlink(copier.keys.copied)
@@ -87,8 +93,16 @@ def copy(
     return report
 
 
-class _Copier:
-    """One run of a copy."""
+class Copier:
+    """
+    One run of a copy.
+
+    Attributes:
+        keys: the keys of the target queue.
+        maxsize: the maxsize of the target queue, for the report.
+        total: the number of messages when the run began.
+        added: the number of messages that it has added.
+    """
 
     def __init__(
         self,
@@ -108,6 +122,7 @@ class _Copier:
         self._claim = NO_CLAIM
         self.maxsize = -1
         self.total = 0
+        self.added = 0
 
     def run(self) -> None:
         """Read the source again and again until a pass finds nothing new."""
@@ -124,6 +139,11 @@ class _Copier:
             report.note("messages keep coming: run it again when no program sends them there")
         report.verified = report.arrived == 0 and report.missing == 0
         report.arrived, report.before = arrived, before_run
+
+    def describe_progress(self) -> str:
+        """Return what was done before an error."""
+        name = f"{self._source.kind}:{self._queue}"
+        return f"{format_messages(self.added)} of {name} copied before."
 
     def preview(self) -> None:
         """Count what a run would do: read the source, the record of the copy, and the queue."""
@@ -163,6 +183,7 @@ class _Copier:
             copied, new = self._split_copied(messages)
             outcomes = target_queue.add_messages(self._target, self.keys, new, self._claim)
             report.arrived += outcomes.count(ADDED)
+            self.added += outcomes.count(ADDED)
             copied += [
                 each for each, outcome in zip(new, outcomes, strict=True) if outcome != ADDED
             ]

@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from rsmq.errors import NotPossible, RunReplaced
+from redis.exceptions import RedisError
+
+from rsmq.errors import NotPossible, RSMQError, RunReplaced
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import MoveConverter, make_digest
 from rsmq.migrate.preview import preview_move
-from rsmq.migrate.report import Report
+from rsmq.migrate.report import Report, add_progress, format_messages
 from rsmq.migrate.run_lock import RunLock
 from rsmq.migrate.server import Server
-from rsmq.migrate.set_aside import describe_target, refuse_other_target
+from rsmq.migrate.set_aside import count_set_aside, describe_target, refuse_other_target
 from rsmq.migrate.sources.base import PAGE_SIZE, Source, score_and_id
 from rsmq.migrate.sources.item import Item, ItemState
 from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
@@ -99,6 +101,9 @@ def move(
         try:
             _move_all(mover, found.total, tell)
             mover.complete()
+        except (RedisError, RSMQError) as error:
+            add_progress(error, report.arrived, mover.describe_progress())
+            raise
         finally:
             mover.release()
         if not in_flight:
@@ -312,8 +317,21 @@ class Mover:
 
     def has_messages_aside(self) -> bool:
         """Return whether messages are set aside at the source."""
-        key = self._source.aside_key(self._queue)
-        return bool(key and self._source.server.raw.exists(key))
+        return self._count_aside() > 0
+
+    def _count_aside(self) -> int:
+        return count_set_aside(self._source, self._queue)
+
+    def describe_progress(self) -> str:
+        """Return what was done before an error."""
+        name = f"{self._source.kind}:{self._queue}"
+        parts = [f"{format_messages(self._report.arrived)} of {name} moved before"]
+        with suppress(RedisError, RSMQError):  # it may be out of reach
+            if aside := self._count_aside():
+                parts.append(f"{format_messages(aside)} set aside at the source")
+        if not self._source.aside_key(self._queue):
+            parts.append("those of the last step are in flight at the source")
+        return f"{'; '.join(parts)}."
 
     def _move(self, place: object, items: list[Item]) -> int:
         """Move messages. Return how many stay where they are."""

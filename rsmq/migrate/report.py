@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from rsmq.errors import RSMQError, add_remedy
 from rsmq.migrate.sources.item import STATES, Item, ItemState
 from rsmq.printable import escape_unprintable
 
-Way: TypeAlias = Literal["copy", "move"]
+Way: TypeAlias = Literal["copy", "move", "verify"]
 
 _MAX_EXAMPLES = 5
 
@@ -41,7 +42,7 @@ class Report:
     Attributes:
         source: the queue of the source, as in ``rfq:ndvi``.
         queue: the target queue.
-        way: copy or move.
+        way: copy, move, or verify, which changes nothing.
         dry_run: whether this was a dry run, which changes nothing.
         found: the number of messages of the source, by state.
         arrived: the number of messages that this run added to the target; of a dry run, that it
@@ -53,6 +54,7 @@ class Report:
         left: the number of messages that stay at the source, as they are in flight.
         left_out: the number of messages that are not added; the notes say why.
         missing: the number of messages whose id has another body in the target.
+        aside: of a verification, the number of messages that are set aside at the source.
         checksum: the sum of the hashes of bodies, in any order: of a copy, of all messages of the
             source that can be copied; of a move, of those that this run moved.
         created: whether the target queue was created.
@@ -72,6 +74,7 @@ class Report:
     left: int = 0
     left_out: int = 0
     missing: int = 0
+    aside: int = 0
     checksum: int = 0
     created: bool = False
     verified: bool = False
@@ -102,8 +105,8 @@ class Report:
 
     @property
     def done(self) -> bool:
-        """Return whether the run is verified, or was a dry run."""
-        return self.dry_run or self.verified
+        """Return whether the run is verified, or was the dry run of a copy or a move."""
+        return self.verified or (self.dry_run and self.way != "verify")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as it is written in JSON."""
@@ -120,6 +123,7 @@ class Report:
             "left": self.left,
             "left_out": self.left_out,
             "missing": self.missing,
+            "aside": self.aside,
             "checksum": f"{self.checksum:032x}",
             "verified": self.verified,
             "seconds": round(self.seconds, 3),
@@ -135,7 +139,7 @@ class Report:
 
     def as_bridge_text(self) -> list[str]:
         """Return the lines for people on what a bridge has moved, with the notes."""
-        lines = [f"{self.arrived:,} messages moved", *_number_lines(self), *_note_lines(self)]
+        lines = [f"{format_messages(self.arrived)} moved", *_number_lines(self), *_note_lines(self)]
         return list(map(escape_unprintable, lines))
 
 
@@ -143,6 +147,9 @@ def _lines(report: Report) -> Iterable[str]:
     states = ", ".join(f"{n:,} {s.replace('_', ' ')}" for s, n in report.found.items() if n)
     yield f"{report.source} -> {report.queue}: {states or 'no messages'}"
     verb = "copied" if report.way == "copy" else "moved"
+    if report.way == "verify":
+        yield from _verification_lines(report)
+        return
     if report.dry_run:
         yield f"  would be {verb}: {report.arrived:,}"
     else:
@@ -158,6 +165,21 @@ def _lines(report: Report) -> Iterable[str]:
             if any(report.found.values())
             else f"  {verdict}"
         )
+
+
+def _verification_lines(report: Report) -> Iterable[str]:
+    for number, text in (
+        (report.before, "in the queue, with the same bodies"),
+        (report.consumed, "copied before and consumed since"),
+        (report.arrived, "NOT IN THE QUEUE"),
+        (report.missing, "IN THE QUEUE WITH ANOTHER BODY"),
+        (report.aside, "SET ASIDE by a move that was interrupted: run it again"),
+        (report.left_out, "that a copy leaves out, as noted below"),
+    ):
+        if number:
+            yield f"  {number:,} {text}"
+    yield from _note_lines(report)
+    yield "  verified" if report.verified else "  NOT VERIFIED"
 
 
 def _number_lines(report: Report) -> Iterable[str]:
@@ -183,6 +205,27 @@ def _note_lines(report: Report) -> Iterable[str]:
 
 def _ellipsis(note: Note) -> str:
     return ", ..." if note.number > len(note.examples) else ""
+
+
+def add_progress(error: Exception, number: int, text: str) -> None:
+    """
+    Add to an error what a run had done before it, and the advice to run it again.
+
+    Args:
+        error: an error of Redis, or one of this library, which may have its own advice.
+        number: the number of messages that the run had added. If it is 0, only an error of Redis
+            gets the text.
+        text: what the run had done, with a full stop.
+    """
+    own_advice = error.hint if isinstance(error, RSMQError) else None
+    if number or not isinstance(error, RSMQError):
+        advice = "" if own_advice else " Run it again: it continues."
+        add_remedy(error, text + advice)
+
+
+def format_messages(number: int) -> str:
+    """Return a number of messages for people: ``1 message``, ``1,234 messages``."""
+    return f"{number:,} message{'' if number == 1 else 's'}"
 
 
 def display_name(item: Item) -> str:

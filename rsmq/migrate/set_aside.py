@@ -31,6 +31,15 @@ def describe_target(target: Server, keys: QueueKeys) -> bytes:
     ).encode()
 
 
+def count_set_aside(source: Source, queue: str) -> int:
+    """Return the number of messages that are set aside at the source."""
+    key = source.aside_key(queue)
+    if not key:
+        return 0
+    raw = source.server.raw
+    return int(raw.hlen(key)) - int(raw.hexists(key, TARGET_FIELD))
+
+
 def refuse_other_target(source: Source, queue: str, target: Server, keys: QueueKeys) -> None:
     """
     Refuse a target queue that is not the one for which messages were set aside.
@@ -55,7 +64,7 @@ def refuse_other_target(source: Source, queue: str, target: Server, keys: QueueK
     is_as_old = bool(own["created"]) and earlier["created"] == own["created"]
     if earlier["queue"] == own["queue"] and (is_same_server or is_as_old):
         return
-    number = source.server.raw.hlen(key) - 1
+    number = count_set_aside(source, queue)
     earlier_queue = escape_unprintable(earlier["queue"])
     raise NotPossible(
         f"{number} messages of {source.kind}:{queue} are on their way to another queue, "

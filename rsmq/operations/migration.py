@@ -377,6 +377,10 @@ def parse_set_aside(id: bytes, value: bytes) -> IncomingMessage:
     )
 
 
+#: The type of key onto which messages are pushed.
+TargetShape: TypeAlias = Literal["list", "stream"]
+
+
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
     """
@@ -384,9 +388,9 @@ class OutgoingMessage:
 
     Attributes:
         message: the received message, as its receipt.
-        element: the element that is pushed onto the list.
+        element: the element that is pushed onto the list; empty for a stream.
         key: the key of the hash that is written with it; empty for none.
-        fields: the fields of that hash.
+        fields: the fields of that hash, or of the entry of the stream.
     """
 
     message: Message
@@ -406,17 +410,23 @@ class OutgoingMessage:
 
 
 def forward_messages(
-    keys: QueueKeys, list_key: bytes, messages: Sequence[OutgoingMessage]
+    keys: QueueKeys, shape: TargetShape, target: bytes, messages: Sequence[OutgoingMessage]
 ) -> Operation[Outcomes]:
     """
-    Push received messages onto a list, and delete them from their queue. Atomic.
+    Push received messages onto a list or a stream, and delete them from their queue. Atomic.
 
     A message is left out if it was deleted, or received again since.
+
+    Args:
+        keys: the keys of the queue.
+        shape: whether the target is a list or a stream.
+        target: the key of the list or the stream.
+        messages: the messages.
     """
     return Operation(
         load("forward_messages"),
-        (keys.hash, keys.zset, list_key, *(each.key for each in messages if each.key)),
-        tuple(value for each in messages for value in each.row()),
+        (keys.hash, keys.zset, target, *(each.key for each in messages if each.key)),
+        (shape.encode(), *(value for each in messages for value in each.row())),
         bytes,
         Retry.ALWAYS,
         (keys.name,),

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from redis.exceptions import RedisError
 
 from rsmq.client import RSMQ
-from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, show
+from rsmq.errors import InvalidExport, QueueNotFound, RSMQError, add_remedy, show
 from rsmq.model import QueueAttributes
 from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals
 from rsmq.operations.sending import send_raws
@@ -197,11 +197,9 @@ def import_queues(
     try:
         return importer.run(lines.Reader(file))
     except (RSMQError, RedisError) as error:
-        before = f"Messages that were added before: {importer.added}."
-        if isinstance(error, RSMQError):
-            error.hint = f"{error.hint or ''} {before}".strip()
-        else:
-            error.add_note(before)
+        can_continue = isinstance(error, RedisError) and not new_ids and not dry_run
+        advice = " Run it again: it adds those that are missing." if can_continue else ""
+        add_remedy(error, f"Messages that were added before: {importer.added}.{advice}")
         raise
 
 

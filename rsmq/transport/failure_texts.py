@@ -19,9 +19,9 @@ _SCRIPT_LOCATION = re.compile(
 )
 
 _ADVICE_BY_CODE = {
-    "WRONGTYPE": "A key of queue {queue} has another type, so another program uses it. Nothing was "
-    "changed. Use another queue name or namespace, or remove the key",
-    "OOM": "Redis has reached maxmemory and refuses to store more. Nothing was changed. "
+    "WRONGTYPE": "A key of queue {queue} has another type, so another program uses it. This step "
+    "changed nothing. Use another queue name or namespace, or remove the key",
+    "OOM": "Redis has reached maxmemory and refuses to store more. This step changed nothing. "
     "Receiving and deleting still work, and free memory",
     "NOPERM": "This Redis user does not have all rights on the keys of queue {queue}. "
     "docs/security.md lists the commands that a producer, a consumer and an administrator need",
@@ -29,8 +29,8 @@ _ADVICE_BY_CODE = {
     "hash tag, as in ns='{{rsmq}}'",
     "MOVED": "This is a node of a Redis Cluster that does not have queue {queue}. "
     "Use redis.RedisCluster and a namespace with a hash tag, as in ns='{{rsmq}}'",
-    "MISCONF": "Redis can't save to disk and refuses to store more. Nothing was changed",
-    "NOREPLICAS": "Redis has fewer replicas than min-replicas-to-write. Nothing was changed",
+    "MISCONF": "Redis can't save to disk and refuses to store more. This step changed nothing",
+    "NOREPLICAS": "Redis has fewer replicas than min-replicas-to-write. This step changed nothing",
 }
 
 _UNAUTHENTICATED_TEXTS = ("Authentication required", "HELLO must be called")

@@ -47,6 +47,7 @@ PUBLIC_NAMES = {
     "rsmq/migrate/bridge.py": {"tell"},
     "rsmq/migrate/copier.py": {"tell"},
     "rsmq/migrate/mover.py": {"tell"},
+    "rsmq/migrate/verification.py": {"tell"},
     "rsmq/migrate/sources/base.py": {"given"},
     "rsmq/migrate/sources/redisrq.py": {"given"},
     "rsmq/spark/pipelines/archive.py": {"tell"},

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
+import urllib.request
 
 import pexpect
 import pytest
 
-from tests.servers import free_port
+from tests.servers import Server as RedisServer
+from tests.servers import free_port, redis_7
 from tests.workers.polling import wait_until
 
 
@@ -53,7 +56,10 @@ def test_dry_run_changes_nothing_and_needs_neither_copy_nor_move(cli, raw, ns, w
 @pytest.mark.parametrize(
     ("arguments", "error_start"),
     [
-        (("--from", "list:w"), "Say --copy or --move; or --dry-run, to see what there is."),
+        (
+            ("--from", "list:w"),
+            "Say --copy or --move; --dry-run, to see what there is; or --verify, to compare.",
+        ),
         (
             ("--from", "kafka:w", "--move"),
             "'kafka:w' is not a queue of another system. These are: ",
@@ -176,7 +182,11 @@ def test_bridge_from_a_queue_to_a_list(processes, raw, rsmq, ns):
 @pytest.mark.parametrize(
     ("origin", "to", "error_start"),
     [
-        ("q", "p", "'p' is nothing that messages can go to from a queue. These are list:KEY and "),
+        (
+            "q",
+            "p",
+            "'p' is nothing that messages can go to from a queue. These are list:KEY, rfq:TOPIC ",
+        ),
         ("q", "rqueue:p", "'rqueue:p' is nothing that messages can go to from a queue. "),
         (
             "rfq:t",
@@ -198,3 +208,152 @@ def test_bridge_from_a_missing_queue_is_an_error(cli, ns):
 
     assert cli("bridge", "--from", "q", "--to", f"list:{ns}:work").code == 3
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_verify_reports_and_has_an_exit_code(cli, raw, ns):
+    raw.hset(f"rfq:{ns}:message:m1", "n", "1")
+    raw.lpush(f"rfq:{ns}:backlog", "m1")
+    arguments = ("migrate", "--from", f"rfq:{ns}", "--to", "q", "--verify")
+    assert cli(*arguments).code == 3  # there is no queue
+    cli("create", "q")
+    missing = cli(*arguments)
+    assert (missing.code, missing.lines[1:]) == (1, ["  1 NOT IN THE QUEUE", "  NOT VERIFIED"])
+    cli("migrate", "--from", f"rfq:{ns}", "--to", "q", "--copy")
+    verified = cli(*arguments)
+    assert (verified.code, verified.lines) == (
+        0,
+        [f"rfq:{ns} -> q: 1 ready", "  1 in the queue, with the same bodies", "  verified"],
+    )
+    raw.unlink(f"rfq:{ns}:message:m1", f"rfq:{ns}:backlog")
+
+
+@pytest.mark.parametrize("option", ["--copy", "--move", "--dry-run", "--in-flight"])
+def test_verify_goes_alone(cli, option):
+    result = cli("migrate", "--from", "rfq:x", "--verify", option)
+
+    assert result.code == 2
+    assert result.error.startswith("--verify changes nothing, so it goes without --copy and ")
+
+
+@pytest.fixture
+def own_server():
+    """A server for one test."""
+    started = RedisServer(redis_7())
+    yield started
+    started.stop()
+
+
+def fill_memory_after(raw, key, number):
+    """Let Redis refuse to store more as soon as a sorted set has so many members."""
+    wait_until(lambda: raw.zcard(key) >= number)
+    raw.config_set("maxmemory", 1)
+
+
+@pytest.mark.parametrize("way", ["--copy", "--move"])
+def test_migration_on_a_full_server_says_what_was_done(cli, own_server, raw, ns, way):
+    """It stops half-way, in the second queue, and continues when there is memory again."""
+    for topic, count in ((f"{ns}-a", 3), (f"{ns}-b", 4000)):
+        for number in range(count):
+            raw.hset(f"rfq:{topic}:message:m{number}", "n", number)
+            raw.lpush(f"rfq:{topic}:backlog", f"m{number}")
+    arguments = (
+        "migrate", "--from", "rfq", way, "--from-url", f"redis://127.0.0.1:{port_of(raw)}/0",
+        "--url", own_server.url,
+    )  # fmt: skip
+    with own_server.raw() as target_raw:
+        filling = threading.Thread(target=fill_memory_after, args=(target_raw, f"{ns}:{ns}-b", 1))
+        filling.start()
+        result = cli(*arguments)
+        filling.join()
+        target_raw.config_set("maxmemory", 0)
+        there = target_raw.zcard(f"{ns}:{ns}-b")
+
+        assert 0 < there < 4000
+        assert result.code == 5
+        assert result.lines[0] == f"rfq:{ns}-a -> {ns}-a: 3 ready"
+        assert "Nothing was changed" not in result.error
+        verb = "copied" if way == "--copy" else "moved"
+        assert f"{there:,} messages of rfq:{ns}-b {verb} before" in result.error
+        if way == "--move":
+            aside = raw.hlen(f"{ns}:x:aside:rfq:{ns}-b") - 1
+            assert (
+                f"{aside:,} message{'s' if aside > 1 else ''} set aside at the source."
+                in result.error
+            )
+            assert aside > 0
+        assert result.error.endswith("Run it again: it continues.")
+        assert cli(*arguments).code == 0
+        assert target_raw.zcard(f"{ns}:{ns}-b") == 4000
+    for key in raw.scan_iter(f"rfq:{ns}-*"):
+        raw.unlink(key)
+
+
+def port_of(raw):
+    return raw.connection_pool.connection_kwargs["port"]
+
+
+def test_bridge_waits_for_servers_that_start_later(cli, raw, ns, work_list, own_server):
+    own_server.kill()
+    starting = threading.Timer(1.0, own_server.start)
+    starting.start()
+    result = cli(
+        "bridge", "--from", f"list:{work_list}", "--to", "q", "--limit", "3",
+        "--url", own_server.url,
+        "--other-url", f"redis://127.0.0.1:{port_of(raw)}/0",
+    )  # fmt: skip
+    starting.join()
+    with own_server.raw() as own_raw:
+        assert bodies(own_raw, ns, "q") == [b"a", b"b", b"c"]
+
+    assert (result.code, result.out) == (0, "3 messages moved\n")
+    assert "Waiting for up to 60 seconds." in result.stderr
+
+
+def test_bridge_waits_no_longer_than_it_should(cli, ns, work_list):
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    arguments = ("bridge", "--from", f"list:{work_list}", "--to", "q", "--wait-for-redis")
+    at_once = cli(*arguments, "0", "--url", url)
+    assert (at_once.code, "Waiting" in at_once.stderr) == (4, False)
+    later = cli(*arguments, "0.6", "--other-url", url)
+    assert later.code == 4
+    assert later.stderr.count("Waiting for up to 0.6 seconds.") == 1
+    assert later.stderr.splitlines()[-1].startswith("rsmq: The other server: ")
+
+
+def test_bridge_does_not_wait_for_a_right_password(cli, work_list, own_server):
+    with own_server.raw() as own_raw:
+        own_raw.config_set("requirepass", "right")
+    url = own_server.url.replace("redis://", "redis://:wrong@")
+    result = cli("bridge", "--from", f"list:{work_list}", "--to", "q", "--url", url)
+
+    assert result.code == 5
+    assert "Waiting" not in result.stderr
+
+
+def test_bridge_serves_metrics(cli, raw, ns, work_list):
+    port = free_port()
+    texts = []
+    label = f'{{source="list:{work_list}",target="q"}}'
+
+    def scrape():
+        def read():
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
+                    texts.append(reply.read().decode())
+            except OSError:
+                return False
+            return f"rsmq_bridge_moved_total{label} 3.0" in texts[-1]
+
+        wait_until(read)
+        raw.lpush(work_list, "d")
+
+    scraping = threading.Thread(target=scrape)
+    scraping.start()
+    result = cli(
+        "bridge", "--from", f"list:{work_list}", "--to", "q", "--limit", "4",
+        "--metrics-port", f"{port}",
+    )  # fmt: skip
+    scraping.join()
+
+    assert (result.code, result.out) == (0, "4 messages moved\n")
+    assert f"rsmq_bridge_waiting{label} 0.0" in texts[-1]

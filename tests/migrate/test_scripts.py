@@ -669,7 +669,7 @@ def test_hand_over_pushes_elements_left_and_writes_their_hashes(rsmq, raw, ns, k
     raw.lpush(list_key, "before")
     messages = rsmq.receive_messages("q", 2)
 
-    assert rsmq.run(forward_messages(keys, list_key, departures(messages, ns))) == b"11"
+    assert rsmq.run(forward_messages(keys, "list", list_key, departures(messages, ns))) == b"11"
     assert raw.lrange(list_key, 0, -1) == [b"element b", b"element a", b"before"]
     for body in (b"a", b"b"):
         assert raw.hgetall(f"{ns}-hash-{body.decode()}") == {b"body": body, b"\0": b""}
@@ -683,7 +683,7 @@ def test_message_received_again_or_deleted_is_not_handed_over(rsmq, raw, ns, key
     rsmq.receive_message("q")
     rsmq.delete_message(deleted)
     results = rsmq.run(
-        forward_messages(keys, list_key, departures([received_again, deleted, latest], ns))
+        forward_messages(keys, "list", list_key, departures([received_again, deleted, latest], ns))
     )
 
     assert results == b"201"
@@ -694,7 +694,9 @@ def test_message_received_again_or_deleted_is_not_handed_over(rsmq, raw, ns, key
 
 def test_repeated_hand_over_after_a_lost_reply_changes_nothing(rsmq, raw, ns, keys, list_key):
     rsmq.send_message("q", "a")
-    operation = forward_messages(keys, list_key, departures(rsmq.receive_messages("q", 1), ns))
+    operation = forward_messages(
+        keys, "list", list_key, departures(rsmq.receive_messages("q", 1), ns)
+    )
     assert rsmq.run(operation) == b"1"
     before = dump_keys(raw)
 
@@ -708,7 +710,7 @@ def test_hand_over_of_more_fields_than_lua_unpacks(rsmq, raw, ns, keys, list_key
     fields = {b"%d" % number: b"x" for number in range(9000)}
     departure = OutgoingMessage(message, b"id", f"{ns}-hash".encode(), fields)
 
-    assert rsmq.run(forward_messages(keys, list_key, [departure])) == b"1"
+    assert rsmq.run(forward_messages(keys, "list", list_key, [departure])) == b"1"
     assert raw.hgetall(f"{ns}-hash") == fields
 
 
@@ -722,7 +724,7 @@ def test_hand_over_with_a_key_of_wrong_type_changes_nothing(rsmq, raw, ns, keys,
     before = dump_keys(raw)
 
     with pytest.raises(redis_errors.ResponseError, match=WRONG_TYPE):
-        rsmq.run(forward_messages(keys, list_key, departures_to_send))
+        rsmq.run(forward_messages(keys, "list", list_key, departures_to_send))
     assert dump_keys(raw) == before
 
 
@@ -772,7 +774,10 @@ def test_full_server_refuses_a_copy_and_allows_a_hand_over(full_server):
         with pytest.raises(redis_errors.ResponseError, match=OUT_OF_MEMORY):
             local.rsmq.run(land(keys, arrival(1)))
         assert dump_keys(local.raw) == before
-        assert local.rsmq.run(forward_messages(keys, b"list", departures(messages, "full"))) == b"1"
+        assert (
+            local.rsmq.run(forward_messages(keys, "list", b"list", departures(messages, "full")))
+            == b"1"
+        )
         assert local.raw.lrange("list", 0, -1) == [b"element a"]
         local.raw.config_set("maxmemory", 0)
 
@@ -836,7 +841,7 @@ def test_hand_over_with_a_missing_right_changes_nothing(
         Server.from_url(url, ns=ns) as local,
         pytest.raises(redis_errors.ResponseError, match=NO_PERMISSION),
     ):
-        local.rsmq.run(forward_messages(keys, list_key, departures_to_send))
+        local.rsmq.run(forward_messages(keys, "list", list_key, departures_to_send))
 
     assert not raw.exists(list_key)
     assert read_bodies(raw, ns, "q") == [b"a"]

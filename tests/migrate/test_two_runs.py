@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(scaled(60, 600))
 KINDS = ["rfq", "list", "rsmq", "rqueue", "redisrq"]
 
 #: How many moments of a suspension are tested, of all possible ones.
-MOMENTS = scaled(6, 10_000)
+MOMENTS = scaled(4, 10_000)
 
 
 @pytest.fixture(autouse=True)

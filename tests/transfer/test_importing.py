@@ -356,5 +356,7 @@ def test_error_reports_the_number_of_imported_messages(rsmq, export_bytes, impor
         import_bytes(data)
     other.run = run
 
-    assert caught.value.__notes__ == ["Messages that were added before: 2000."]
+    assert caught.value.__notes__ == [
+        "Messages that were added before: 2000. Run it again: it adds those that are missing."
+    ]
     assert import_bytes(data).added == 500

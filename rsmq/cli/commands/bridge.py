@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rsmq.migrate import Bridge, Inward, Outward, Server
 
 #: The systems to which a bridge can move messages from a queue.
-_TARGET_KINDS = {"list", "rfq"}
+_TARGET_KINDS = ("list", "rfq", "stream")
 
 #: A line for people is written after so many messages.
 _MESSAGES_PER_NOTE = 10_000
@@ -38,6 +38,7 @@ _MESSAGES_PER_NOTE = 10_000
     "bridge",
     "rsmq bridge --from rfq:ndvi --to ndvi",
     "rsmq bridge --from orders --to list:work",
+    "rsmq bridge --from orders --to stream:events --rate 100",
 )
 @click.option(
     "--from", "origin", required=True, metavar="NAME",
@@ -48,7 +49,8 @@ _MESSAGES_PER_NOTE = 10_000
     "--to",
     required=True,
     metavar="NAME",
-    help="The target: a queue; or, if the source is a queue, rfq:TOPIC or list:KEY.",
+    help="The target: a queue; or, if the source is a queue, rfq:TOPIC, list:KEY or stream:KEY "
+    "of Redis Streams.",
 )
 @click.option(
     "--other-url", metavar="URL",
@@ -62,38 +64,89 @@ _MESSAGES_PER_NOTE = 10_000
 @click.option(
     "--unwrap", is_flag=True, help="For rqueue: take msg as the body, without the Java class."
 )
+@click.option(
+    "--rate",
+    type=float,
+    metavar="N",
+    help="Move N messages in a second at most; by default as many as possible.",
+)
+@click.option("--limit", type=int, metavar="N", help="End after N messages.")
+@click.option(
+    "--wait-for-redis", default=60.0, show_default=True, metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="Wait so long at the start for a server that is away. Later the bridge waits forever.",
+)  # fmt: skip
+@click.option(
+    "--metrics-port", type=int, metavar="PORT",
+    help="Serve metrics for Prometheus on this port (needs the extra metrics).",
+)  # fmt: skip
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    show_default=True,
+    help="Serve metrics on this address.",
+)
 @click.pass_obj
 def bridge(
-    call: Call, origin: str, to: str, other_url: str | None, other_ns: str | None, *, unwrap: bool
-) -> None:
+    call: Call, /, *, origin: str, to: str, other_url: str | None, other_ns: str | None,
+    unwrap: bool, rate: float | None, limit: int | None, wait_for_redis: float,
+    metrics_port: int | None, metrics_host: str,
+) -> None:  # fmt: skip
     """
     Move new messages from or to another system until stopped.
 
     With a bridge, producers can use the old system while consumers use RSMQ queues, or the other
     way round. The bridge runs until Ctrl-C or SIGTERM; a second signal ends it at once. If it is
     killed at any moment, no message is lost, and the next run continues. Between two servers, a
-    failure can duplicate a message that is moved to a list or a topic. Messages that are in flight
-    in the source are not moved; rsmq migrate --in-flight moves them.
+    failure can duplicate a message that is moved to a list, a topic or a stream. Messages that are
+    in flight in the source are not moved; rsmq migrate --in-flight moves them. An entry of a stream
+    has the fields body, id, sent_ms and receive_count.
     """
     from rsmq.migrate import Bridge, Inward  # noqa: PLC0415 - takes time
+    from rsmq.migrate.report import format_messages  # noqa: PLC0415 - takes time
 
-    with open_servers(call, other_url, other_ns) as (own, other):
+    with open_servers(call, other_url, other_ns, wait=wait_for_redis) as (own, other):
         side = _make_side(call, origin, to, own, other, unwrap=unwrap)
-        running = Bridge(side, _make_progress_callback(call))
-        with _stop_on_signals(running):
-            call.out.note(f"{origin} -> {to}: Ctrl-C ends it")
-            moved = running.run()
-    if isinstance(side, Inward):
-        report = side.report
-        call.out.result({"moved": report.arrived, **report.as_dict()}, report.as_bridge_text())
-    else:
-        call.out.result({"from": origin, "to": to, "moved": moved}, f"{moved:,} messages moved")
+        running = Bridge(side, _make_progress_callback(call), rate=rate, limit=limit)
+        if metrics_port is not None:
+            _serve_metrics(running, origin, to, metrics_port, metrics_host)
+        is_done = False
+        try:
+            with _stop_on_signals(running):
+                call.out.note(f"{origin} -> {to}: Ctrl-C ends it")
+                running.run()
+            is_done = True
+        finally:
+            if is_done or running.moved:
+                if isinstance(side, Inward):
+                    report, moved = side.report, side.report.arrived
+                    call.out.result({"moved": moved, **report.as_dict()}, report.as_bridge_text())
+                else:
+                    result = {"from": origin, "to": to, "moved": running.moved}
+                    call.out.result(result, f"{format_messages(running.moved)} moved")
+
+
+def _serve_metrics(running: Bridge, origin: str, to: str, port: int, host: str) -> None:
+    from rsmq.metrics import BridgeMetrics, serve  # noqa: PLC0415 - needs an extra
+
+    BridgeMetrics(running, origin, to)
+    try:
+        serve(port, host)
+    except OSError as error:
+        raise Failed(f"port {port}: {error.strerror}") from None
 
 
 def _make_side(
     call: Call, origin: str, to: str, own: Server, other: Server, *, unwrap: bool
 ) -> Inward | Outward:
-    from rsmq.migrate import Inward, Outward, ToList, ToRFQ  # noqa: PLC0415 - takes time
+    from rsmq.migrate import (  # noqa: PLC0415 - takes time
+        Inward,
+        Outward,
+        ToList,
+        ToRFQ,
+        ToStream,
+    )
 
     namespace = Namespace(call.location.ns, strict_names=not call.location.any_names)
     if _is_foreign(origin):
@@ -110,24 +163,31 @@ def _make_side(
     if kind not in _TARGET_KINDS or not name:
         raise Failed(
             f"{to!r} is nothing that messages can go to from a queue",
-            hint="These are list:KEY and rfq:TOPIC; or give --from another system.",
+            hint="These are list:KEY, rfq:TOPIC and stream:KEY; or give --from another system.",
         )
     namespace.queue(origin)
-    return Outward(own, origin, other, ToList(name) if kind == "list" else ToRFQ(name))
+    makers: dict[str, Callable[[str], ToList | ToRFQ | ToStream]] = {
+        "list": ToList,
+        "rfq": ToRFQ,
+        "stream": ToStream,
+    }
+    return Outward(own, origin, other, makers[kind](name))
 
 
 def _is_foreign(name: str) -> bool:
-    return name.partition(":")[0] in KINDS and ":" in name
+    return name.partition(":")[0] in {*KINDS, "stream"} and ":" in name
 
 
 def _make_progress_callback(call: Call) -> Callable[[int], None]:
+    from rsmq.migrate.report import format_messages  # noqa: PLC0415 - takes time
+
     last_noted = 0
 
     def note_progress(moved: int) -> None:
         nonlocal last_noted
         if moved >= last_noted + _MESSAGES_PER_NOTE or last_noted == 0:
             last_noted = moved
-            call.out.note(f"{moved:,} messages moved")
+            call.out.note(f"{format_messages(moved)} moved")
 
     return note_progress
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed, describe_error
+from rsmq.cli.app.wait_for_redis import wait_for_redis
 
 if TYPE_CHECKING:
     from rsmq.migrate import Progress, Server, Source
@@ -76,7 +77,7 @@ def make_source(kind: str, server: Server, options: SourceOptions) -> Source:
 
 @contextmanager
 def open_servers(
-    call: Call, other_url: str | None, other_ns: str | None
+    call: Call, other_url: str | None, other_ns: str | None, *, wait: float = 0
 ) -> Iterator[tuple[Server, Server]]:
     """
     Connect to the server of the queues and to that of the other system.
@@ -85,6 +86,7 @@ def open_servers(
         call: the call, which has the location of the queues.
         other_url: the URL of the other server; None for the same server.
         other_ns: the namespace of the other system; None for the same namespace.
+        wait: seconds to wait at most until both servers answer.
 
     Yields:
         Both servers.
@@ -98,9 +100,9 @@ def open_servers(
         Server.from_url(location.url, ns=location.ns) as own,
         Server.from_url(other_url or location.url, ns=other_ns or location.ns) as other,
     ):
-        own.raw.ping()
+        wait_for_redis(own.raw.ping, wait, call.out.note)
         try:
-            other.raw.ping()
+            wait_for_redis(other.raw.ping, wait, call.out.note)
         except RedisError as error:
             raise _describe_other_server_error(error, other_url) from None
         yield own, other

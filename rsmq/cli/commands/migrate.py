@@ -5,8 +5,9 @@ The command migrate.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
@@ -25,7 +26,9 @@ from rsmq.errors import InvalidFormat, RSMQError
 from rsmq.wire.keys import Namespace
 
 if TYPE_CHECKING:
-    from rsmq.migrate import Report
+    from rsmq.migrate import Report, Server, Source
+
+_Migration: TypeAlias = "Callable[..., Report]"
 
 
 @command(
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     "rsmq migrate --from rfq:ndvi --copy",
     "rsmq migrate --from list:work --to jobs --move --processing 'w*-queue' --in-flight",
     "rsmq migrate --from rsmq:orders --from-url redis://old/0 --move",
+    "rsmq migrate --from rfq:ndvi --verify",
 )
 @click.option(
     "--from", "origin", required=True, metavar="SYSTEM[:NAME]",
@@ -56,6 +60,11 @@ if TYPE_CHECKING:
     help="For a copy: delete its record if it is verified. A later copy copies all again.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, and report what would happen.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Change nothing, and compare the messages of the source with those of the target queue.",
+)
 @click.option(
     "--from-url", metavar="URL", help="The URL of Redis for the source; that of --url by default."
 )
@@ -84,7 +93,7 @@ if TYPE_CHECKING:
 def migrate(
     call: Call, /, *, origin: str, to: str | None, way: str | None, from_url: str | None,
     from_ns: str | None, processing: tuple[str, ...], in_flight: bool, finish: bool,
-    dry_run: bool, unwrap: bool, no_colon: bool, milliseconds: bool,
+    dry_run: bool, verify: bool, unwrap: bool, no_colon: bool, milliseconds: bool,
 ) -> Exit:  # fmt: skip
     """
     Copy or move queues of another system.
@@ -96,12 +105,54 @@ def migrate(
     if there is no queue, a queue fails, or the check after the run does not find every message.
     """
     kind, queue = parse_name(origin)
-    if way is None and not dry_run:
-        raise click.UsageError("Say --copy or --move; or --dry-run, to see what there is.")
+    _check_options(
+        kind, queue, to, way, in_flight=in_flight, finish=finish, dry_run=dry_run, verify=verify
+    )
+    from rsmq.migrate import copy, move  # noqa: PLC0415 - takes time
+    from rsmq.migrate import verify as check  # noqa: PLC0415 - takes time
+
+    options = SourceOptions(processing, unwrap, not no_colon, milliseconds)
+    run: _Migration
+    if verify:
+        run = check
+    elif way == "copy":
+        run = partial(copy, finish=finish, dry_run=dry_run)
+    else:
+        run = partial(move, in_flight=in_flight, dry_run=dry_run)
+    with open_servers(call, from_url, from_ns) as (own, other):
+        source = make_source(kind, other, options)
+        names = source.queues() if queue is None else [queue]
+        migrated = _migrate_all(call, run, source, names, own, to=to)
+    if queue is not None and migrated.failures:
+        raise migrated.failures[0][1]
+    lines = [line for each in migrated.reports for line in each.as_text().splitlines()]
+    failures = [_describe_failure(*each) for each in migrated.failures]
+    lines += [f"{kind}:{name}: {line}" for name, line in failures]
+    result = {
+        "queues": [each.as_dict() for each in migrated.reports],
+        "failed": dict(failures),
+    }
+    if lines or migrated.ending is None:
+        call.out.result(result, lines or f"{kind}: no queues with messages")
+    if migrated.ending is not None:
+        raise migrated.ending
+    is_done = bool(migrated.reports) and all(each.done for each in migrated.reports)
+    return Exit.DONE if is_done and not failures else Exit.NOT_ALL
+
+
+def _check_options(
+    kind: str, queue: str | None, to: str | None, way: str | None, *, in_flight: bool,
+    finish: bool, dry_run: bool, verify: bool,
+) -> None:  # fmt: skip
+    """Raise a usage error if options contradict each other."""
+    if verify and (way is not None or in_flight or dry_run):
+        raise click.UsageError("--verify changes nothing, so it goes without --copy and --move.")
+    if way is None and not dry_run and not verify:
+        raise click.UsageError(
+            "Say --copy or --move; --dry-run, to see what there is; or --verify, to compare."
+        )
     if in_flight and way == "copy":
         raise click.UsageError("--in-flight is for --move: a copy takes all along.")
-    from rsmq.migrate import copy, move  # noqa: PLC0415 - takes time
-
     if finish and way != "copy":
         raise click.UsageError("--finish is for --copy.")
     if kind == "list" and queue is None and not dry_run:
@@ -111,41 +162,49 @@ def migrate(
         )
     if to is not None and queue is None:
         raise click.UsageError(f"--to is for one queue: name it, as in {kind}:NAME.")
-    options = SourceOptions(processing, unwrap, not no_colon, milliseconds)
-    run: Callable[..., Report] = (
-        partial(copy, finish=finish) if way == "copy" else partial(move, in_flight=in_flight)
-    )
-    with open_servers(call, from_url, from_ns) as (own, other):
-        source = make_source(kind, other, options)
-        names = source.queues() if queue is None else [queue]
-        reports, failures = [], []
-        for name in names:
-            try:
-                _check_name(call, to or name)
-                with progress_bars(call) as report_progress:
-                    reports.append(
-                        run(source, name, own, to or name, dry_run=dry_run, tell=report_progress)
-                    )
-            except RSMQError as error:
-                if queue is not None:
-                    raise
-                failures.append((name, error))
-            except KeyboardInterrupt:
-                raise Failed(
-                    f"Interrupted, within {kind}:{name}",
-                    exit=Exit.INTERRUPTED,
-                    code="interrupted",
-                    hint="Nothing is lost: the same command continues.",
-                ) from None
-    result = {
-        "queues": [each.as_dict() for each in reports],
-        "failed": dict(map(_describe_failure, failures)),
-    }
-    lines = [line for each in reports for line in each.as_text().splitlines()]
-    lines += [f"{kind}:{name}: {line}" for name, line in map(_describe_failure, failures)]
-    call.out.result(result, lines or f"{kind}: no queues with messages")
-    done = not failures and bool(reports) and all(each.done for each in reports)
-    return Exit.DONE if done else Exit.NOT_ALL
+
+
+@dataclass(slots=True)
+class _Migrated:
+    """
+    The results of the migration of several queues.
+
+    Attributes:
+        reports: the reports of queues that were migrated.
+        failures: the queues that can't be migrated, and why.
+        ending: the error of Redis that ended the run before the last queue.
+    """
+
+    reports: list[Report] = field(default_factory=list)
+    failures: list[tuple[str, RSMQError]] = field(default_factory=list)
+    ending: Exception | None = None
+
+
+def _migrate_all(
+    call: Call, run: _Migration, source: Source, names: list[str], own: Server, *, to: str | None
+) -> _Migrated:
+    """Migrate queues, one after the other, until all are done or Redis fails."""
+    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
+    migrated = _Migrated()
+    for name in names:
+        try:
+            _check_name(call, to or name)
+            with progress_bars(call) as report_progress:
+                migrated.reports.append(run(source, name, own, to or name, tell=report_progress))
+        except RSMQError as error:
+            migrated.failures.append((name, error))
+        except RedisError as error:
+            migrated.ending = error
+            break
+        except KeyboardInterrupt:
+            raise Failed(
+                f"Interrupted, within {source.kind}:{name}",
+                exit=Exit.INTERRUPTED,
+                code="interrupted",
+                hint="Nothing is lost: the same command continues.",
+            ) from None
+    return migrated
 
 
 def _check_name(call: Call, name: str) -> None:
@@ -161,8 +220,7 @@ def _check_name(call: Call, name: str) -> None:
         ) from error
 
 
-def _describe_failure(failed: tuple[str, RSMQError]) -> tuple[str, str]:
-    name, error = failed
+def _describe_failure(name: str, error: RSMQError) -> tuple[str, str]:
     report = describe_error(error)
     assert report is not None  # noqa: S101 - the library's errors are foreseen
     return name, report.line(as_json=False).removeprefix("rsmq: ")

@@ -1,0 +1,46 @@
+"""
+The wait at the start of a program for a Redis that is away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+#: Seconds between two attempts.
+_PAUSE_SECONDS = 0.5
+
+
+def wait_for_redis(ping: Callable[[], object], seconds: float, note: Callable[[str], None]) -> None:
+    """
+    Wait until Redis answers.
+
+    Args:
+        ping: sends a command to Redis.
+        seconds: how long to wait for it at most; 0 tries once.
+        note: is called once with a line for people, if Redis is away.
+
+    Raises:
+        redis.exceptions.ConnectionError: Redis did not answer in time.
+        redis.exceptions.RedisError: Redis has refused the command, for example because of a wrong
+            password; a longer wait would not help.
+    """
+    from redis import exceptions as redis_errors  # noqa: PLC0415 - takes time
+
+    deadline = time.monotonic() + seconds
+    is_first = True
+    while True:
+        try:
+            ping()
+        except (redis_errors.AuthenticationError, redis_errors.AuthorizationError):
+            raise
+        except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise
+            if is_first:
+                note(f"{error}. Waiting for up to {seconds:g} seconds.")
+                is_first = False
+            time.sleep(min(_PAUSE_SECONDS, remaining))
+        else:
+            return
