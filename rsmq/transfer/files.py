@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BUFFER_BYTES = 1024 * 1024
@@ -122,30 +122,31 @@ def reading(
 def _decompressing(
     raw: BinaryIO, report_progress: Callable[[int], None] | None
 ) -> Iterator[BinaryIO]:
-    buffered = io.BufferedReader(
-        _ProgressReader(raw, report_progress or (lambda _: None)), _BUFFER_BYTES
-    )
+    buffered = io.BufferedReader(_Reader(raw, report_progress), _BUFFER_BYTES)
     if buffered.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
         yield buffered
         return
     with gzip.GzipFile(fileobj=buffered, mode="rb") as decompressed:
-        yield cast("BinaryIO", io.BufferedReader(decompressed, _BUFFER_BYTES))
+        yield io.BufferedReader(_Reader(decompressed), _BUFFER_BYTES)
 
 
-class _ProgressReader(io.RawIOBase):
-    """A reader of a file that reports the number of bytes of each read."""
+class _Reader(io.RawIOBase):
+    """
+    A reader that returns the bytes that are there, instead of waiting until the buffer is full.
 
-    def __init__(self, raw: BinaryIO, report_progress: Callable[[int], None]) -> None:
+    So it returns what a pipe has already, and what can be decompressed of a truncated file.
+    """
+
+    def __init__(self, raw: Any, report_progress: Callable[[int], None] | None = None) -> None:
         super().__init__()
         self._raw = raw
-        self._report_progress = report_progress
+        self._report_progress = report_progress or (lambda _: None)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        # Returns what a pipe has already, instead of waiting until the buffer is full.
-        data = self._raw.read1(len(buffer))  # type: ignore[attr-defined]
+        data = self._raw.read1(len(buffer))
         buffer[: len(data)] = data
         self._report_progress(len(data))
         return len(data)

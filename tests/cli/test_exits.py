@@ -34,7 +34,7 @@ def subclasses(error_class):
         (errors.QueueExists("q"), Exit.QUEUE, "queueExists"),
         (errors.NoAttributeSupplied(), Exit.USAGE, "noAttributeSupplied"),
         (KeyboardInterrupt(), Exit.INTERRUPTED, "interrupted"),
-        (FileNotFoundError(2, "No such file", "x"), Exit.USAGE, "file"),
+        (FileNotFoundError(2, "No such file", "x"), Exit.NOT_ALL, "file"),
         (Failed("x", exit=Exit.NOT_ALL, code="y"), Exit.NOT_ALL, "y"),
     ],
 )

@@ -146,10 +146,10 @@ def test_errors_are_one_line(cli, rsmq, tmp_path):
     assert missing.error.startswith("Queue not found: 'nothing' (namespace ")
 
     no_folder = cli("export", "-o", tmp_path / "no" / "f")
-    assert no_folder.code == 2
+    assert no_folder.code == 1
     assert "No such file or directory" in no_folder.error
     no_file = cli("import", path)
-    assert no_file.code == 2
+    assert no_file.code == 1
     assert str(path) in no_file.error
     odd = cli("import", "--queue", "q=a b", stdin=cli("export").raw)
     assert odd.code == 2

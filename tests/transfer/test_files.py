@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,26 @@ def test_missing_folder_is_an_error(tmp_path):
 
 def gzip_file(data):
     return gzip.GzipFile(fileobj=io.BytesIO(data), mode="rb")
+
+
+def test_each_whole_line_of_a_truncated_gzip_file_is_read(tmp_path):
+    path = tmp_path / "export.jsonl.gz"
+    with files.writing(str(path)) as file:
+        writer = lines.Writer(file)
+        writer.write({"type": "export", "format": 1})
+        for _ in range(30_000):  # more than the buffers hold
+            writer.write({"type": "queue", "queue": os.urandom(30).hex()})
+        writer.end(30_000, 0)
+    data = path.read_bytes()
+    for size in (len(data) * 2 // 3, len(data) // 3, 2000):
+        path.write_bytes(data[:size])
+        readable = zlib.decompressobj(31).decompress(data[:size])
+        with files.reading(str(path)) as file:
+            reader = lines.Reader(file)
+            number = len(list(reader))
+
+        assert number == readable.count(b"\n")
+        assert reader.fault == "it has no end"
 
 
 def test_truncated_gzip_is_an_incomplete_file():

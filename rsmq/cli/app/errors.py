@@ -99,7 +99,7 @@ def describe_error(error: BaseException) -> ErrorReport | None:
             return ErrorReport(*described)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
-        return ErrorReport(Exit.USAGE, "file", f"{name}{error.strerror or error}", None)
+        return ErrorReport(Exit.NOT_ALL, "file", f"{name}{error.strerror or error}", None)
     return None
 
 

@@ -23,7 +23,7 @@ class Exit(IntEnum):
 MEANINGS: dict[Exit, str] = {
     Exit.DONE: "done",
     Exit.NOT_ALL: "done, but not all; or there was nothing: an empty queue, an id that is not "
-    "there, a fault that was found",
+    "there, a fault that was found; or a file can't be read or written",
     Exit.USAGE: "wrong usage, or a value out of its range",
     Exit.QUEUE: "there is no such queue, or there is one already",
     Exit.UNREACHABLE: "Redis can't be reached",

@@ -65,7 +65,7 @@ class Output:
             self.write(json.dumps(to_json_value(value)).encode() + b"\n")
         else:
             for line in [lines] if isinstance(lines, str) else lines:
-                self.write(_encode(line) + b"\n")
+                self.write(self.encode(line) + b"\n")
 
     @contextmanager
     def list_writer(self) -> Iterator[Callable[[Iterable[str]], None]]:
@@ -86,7 +86,7 @@ class Output:
                     self.write(separator + json.dumps(text).encode())
                     separator = b", "
                 else:
-                    self.write(_encode(text) + b"\n")
+                    self.write(self.encode(text) + b"\n")
             self.flush()
 
         try:
@@ -100,6 +100,11 @@ class Output:
         if not self.as_json:
             sys.stdout.flush()
             print(text, file=sys.stderr, flush=True)
+
+    @staticmethod
+    def encode(line: str) -> bytes:
+        """Return a text for people in the encoding of the standard output."""
+        return line.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
 
     def write(self, data: bytes) -> None:
         """Write bytes unchanged."""
@@ -133,10 +138,6 @@ class Output:
 
         with show_bar(label, total, unit) as advance:
             yield advance
-
-
-def _encode(line: str) -> bytes:
-    return line.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
 
 
 def format_text(text: str) -> str:

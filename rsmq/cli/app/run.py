@@ -40,7 +40,7 @@ def run_program(name: str, call: Callable[[], int], *, as_json: Callable[[], boo
 def _report_error(error: BaseException, name: str, *, as_json: bool) -> int:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         _discard_output()
     report = describe_error(error)
     if report is None:

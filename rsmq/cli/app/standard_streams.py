@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.exit_codes import Exit
 
 
 class _ClosedInput(io.RawIOBase):
@@ -19,7 +20,12 @@ class _ClosedInput(io.RawIOBase):
         return True
 
     def readinto(self, _: Any) -> int:
-        raise Failed("The standard input is closed", code="file", hint="Give a file, or a pipe.")
+        raise Failed(
+            "The standard input is closed",
+            exit=Exit.NOT_ALL,
+            code="file",
+            hint="Give a file, or a pipe.",
+        )
 
 
 def complete_streams() -> None:
@@ -44,7 +50,10 @@ def complete_streams() -> None:
         sys.stderr = _open_null_output()
     if output is None:
         raise Failed(
-            "The standard output is closed", code="file", hint="Nothing was done. > /dev/null does."
+            "The standard output is closed",
+            exit=Exit.NOT_ALL,
+            code="file",
+            hint="Nothing was done. > /dev/null discards the output.",
         )
 
 

@@ -21,6 +21,7 @@ from rsmq.cli.app.command import (
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_table, format_text, format_time, truncate
 from rsmq.model import Message, StoredMessage
+from rsmq.wire.limits import MAX_BATCH, check_whole_number
 
 _FOREVER = "forever"
 
@@ -83,6 +84,10 @@ def receive(
     return write_messages(call, messages, terminator, has_queue_column=len(queues) > 1)
 
 
+#: The number of messages that pop removes at a time: so many can be lost if a write fails.
+_POP_BATCH = 10
+
+
 @command("pop", "rsmq pop orders", "rsmq pop orders -n 100 --raw > lines")
 @queues_argument()
 @number_option(1, "The highest number of messages, 1 to 10,000.")
@@ -95,14 +100,28 @@ def pop(
     """
     Receive messages and delete them at once.
 
-    Delivery is at most once: if the program can't write a popped message, the message is lost. With
-    rsmq receive no message is lost. Of several queues the first has precedence. The exit code is 1
-    if no message is visible within --wait.
+    Delivery is at most once: if the program can't write a popped message, the message is lost. So
+    it pops ten messages at a time, and writes them before it pops the next. With rsmq receive no
+    message is lost. Of several queues the first has precedence. The exit code is 1 if no message is
+    visible within --wait, and if a message can't be written; the error has the number of these.
     """
+    from rsmq.cli.commands.popped import PoppedWriter  # noqa: PLC0415 - imports this module
+
     terminator = body_terminator(call, raw=raw, null=null)
+    check_whole_number("max_messages", number, 1, MAX_BATCH)
+    writer = PoppedWriter(call, terminator, has_queue_column=len(queues) > 1)
     with call.open() as rsmq:
-        messages = rsmq.pop_messages(queues, number, wait=wait)
-    return write_messages(call, messages, terminator, has_queue_column=len(queues) > 1)
+        while writer.number < number:
+            size = min(number - writer.number, _POP_BATCH)
+            messages = rsmq.pop_messages(queues, size, wait=0 if writer.number else wait)
+            writer.write(messages)
+            if len(messages) < size:
+                break
+    writer.end()
+    if writer.number == 0:
+        call.out.note("no message")
+        return Exit.NOT_ALL
+    return None
 
 
 @command("recover", "rsmq recover orders --idle 3600")

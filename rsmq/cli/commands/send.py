@@ -18,6 +18,7 @@ import click
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import SECONDS, Decorator, command, queue_argument, queues_argument
 from rsmq.cli.app.errors import Failed, describe_error
+from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_count, format_text
 from rsmq.cli.commands.input_batches import Batch, read_batches
 from rsmq.errors import MessageTooLong
@@ -121,7 +122,16 @@ def _send_file(
                 ids = send_batch(batch.bodies)
             except BaseException as error:  # noqa: BLE001 - raised unchanged if it is not expected
                 raise _add_sent_count(error, batch) from None
-            write_texts(ids)
+            try:
+                write_texts(ids)
+            except OSError as error:
+                raise Failed(
+                    f"The ids can't be written: {error.strerror}",
+                    exit=Exit.NOT_ALL,
+                    code="file",
+                    hint=f"Sent before: {format_count(batch.first - 1 + len(batch.bodies))}; those "
+                    "after them were not.",
+                ) from None
             advance(batch.size)
 
 
