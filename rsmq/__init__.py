@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import os.path
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+# Type checkers treat a name like this as true. The import of typing would double the time of the
+# import of this package.
+TYPE_CHECKING = False
 
 __version__ = "0.1.0"
 

@@ -51,6 +51,11 @@ def is_unauthenticated(error: Exception) -> bool:
     return any(text in str(error) for text in _UNAUTHENTICATED_TEXTS)
 
 
+def has_too_many_clients(error: BaseException) -> bool:
+    """Return whether Redis has refused a connection because it has too many clients."""
+    return "max number of clients reached" in str(error)
+
+
 def describe_address(connection_options: Mapping[str, Any]) -> str:
     """Return the address of a server: host and port, or the path of a socket."""
     if connection_options.get("path"):
@@ -97,6 +102,12 @@ def advise_on_connection(error: Exception, address: Callable[[], str], *, is_sen
         return
     elif isinstance(error, redis_errors.MaxConnectionsError):
         _append(error, "All connections of the pool are in use: raise max_connections")
+    elif has_too_many_clients(error):
+        _append(
+            error,
+            f"Redis at {address()} has as many clients as its setting maxclients allows. Close "
+            "connections that are not used, or raise maxclients",
+        )
     elif isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError):
         if is_sent:
             _append(error, f"Redis at {address()} may have run the call, or not")

@@ -84,6 +84,11 @@ class Call:
         """Return whether the output is JSON, for a program."""
         return bool(self.options.get("json"))
 
+    @property
+    def realtime(self) -> bool:
+        """Return whether to publish the number of messages after each send."""
+        return bool(self.options.get("realtime"))
+
     @cached_property
     def out(self) -> Output:
         """The standard output. Read it only after all options were parsed."""
@@ -165,6 +170,7 @@ class Call:
             "codec": BODY_CODEC,
             "strict_names": not location.any_names,
             "retry_deadline": RETRY_DEADLINE_SECONDS,
+            "realtime": self.realtime,
             **(client_options or {}),
         }
         from rsmq.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none

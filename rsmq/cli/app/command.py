@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from rsmq.cli.app import command_table
 from rsmq.cli.app.call import Call
+from rsmq.cli.app.durations import parse_duration
 from rsmq.cli.app.exit_codes import MEANINGS
 
 
@@ -61,6 +62,11 @@ def _common_options() -> list[click.Parameter]:
         _CommonOption("--json", is_flag=True, is_eager=True, help="Write JSON, for programs."),
         _CommonOption(
             "--any-names", is_flag=True, help="Allow queue names that the Node client refuses."
+        ),
+        _CommonOption(
+            "--realtime",
+            is_flag=True,
+            help="Publish the number of messages after each send, as Node does with realtime.",
         ),
     ]
 
@@ -117,10 +123,14 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            similar = difflib.get_close_matches(args[0], self.all_names(ctx), n=3)
+            similar = self.suggest(ctx, args[0])
             suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
             ctx.fail(f"There is no command {args[0]!r}.{suggestion}")
         return super().resolve_command(ctx, args)
+
+    def suggest(self, ctx: click.Context, word: str) -> list[str]:
+        """Return the names of commands that were probably meant."""
+        return difflib.get_close_matches(word, self.all_names(ctx), n=3)
 
     def all_names(self, ctx: click.Context) -> list[str]:
         """Return all names by which a command can be called."""
@@ -146,6 +156,16 @@ class Root(Group):
 
     def all_names(self, ctx: click.Context) -> list[str]:
         return [*self.list_commands(ctx), *command_table.ALIASES]
+
+    def suggest(self, ctx: click.Context, word: str) -> list[str]:
+        other_terms = command_table.OTHER_TERMS.get(word.lower())
+        return list(other_terms) if other_terms else super().suggest(ctx, word)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. ``help COMMAND`` is the same as ``COMMAND --help``."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, args)
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         entry = command_table.COMMANDS.get(command_table.ALIASES.get(cmd_name, cmd_name))
@@ -228,16 +248,23 @@ def command(
     return click.command(name, cls=Command, examples=examples, **attributes)
 
 
-def SECONDS(text: str | float) -> float:  # noqa: N802 - a type, as click has them
-    """Parse a number of seconds, as int or float. The library checks its range."""
-    if isinstance(text, str):
-        for kind in (int, float):
+class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.3
+    """A duration, as int or float seconds. The library checks its range."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, str):
             try:
-                return kind(text)
-            except ValueError:
-                continue
-        raise click.BadParameter(f"{text!r} is not a number of seconds.")
-    return text
+                return parse_duration(value)
+            except ValueError as error:
+                self.fail(str(error), param, ctx)
+        return float(value) if isinstance(value, float) else int(value)
+
+
+DURATION = _Duration()
 
 
 def queue_argument(name: str = "queue", **attributes: Any) -> Decorator:
@@ -259,7 +286,7 @@ def ids_argument(*, required: bool = True) -> Decorator:
 
 def vt_option(help: str = "How long to hide the messages; the queue's vt by default.") -> Decorator:
     """Return an option that is a visibility timeout."""
-    return click.option("--vt", type=SECONDS, metavar="SECONDS", help=help)
+    return click.option("--vt", type=DURATION, metavar="DURATION", help=help)
 
 
 def yes_option() -> Decorator:

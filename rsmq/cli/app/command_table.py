@@ -153,6 +153,50 @@ ALIASES: dict[str, str] = {
 }
 
 
+#: Terms of other systems and programs, and the commands for them.
+OTHER_TERMS: dict[str, tuple[str, ...]] = {
+    "ack": ("delete",),
+    "acknowledge": ("delete",),
+    "add": ("send", "create"),
+    "clear": ("purge",),
+    "config": ("attributes",),
+    "consume": ("receive", "pop"),
+    "del": ("delete", "delete-queue"),
+    "dequeue": ("pop", "receive"),
+    "depth": ("stats",),
+    "dlq": ("dead-letter", "redrive"),
+    "drop": ("delete-queue",),
+    "dump": ("export",),
+    "enqueue": ("send",),
+    "extend": ("visibility",),
+    "fetch": ("receive",),
+    "flush": ("purge",),
+    "info": ("attributes", "stats"),
+    "len": ("stats",),
+    "length": ("stats",),
+    "load": ("import",),
+    "mv": ("move",),
+    "nack": ("release",),
+    "new": ("create",),
+    "produce": ("send",),
+    "push": ("send",),
+    "put": ("send",),
+    "queues": ("list",),
+    "read": ("receive", "peek"),
+    "reject": ("release",),
+    "remove": ("delete", "delete-queue"),
+    "requeue": ("release", "redrive"),
+    "restore": ("import",),
+    "retry": ("redrive", "release"),
+    "set": ("attributes",),
+    "show": ("peek", "attributes"),
+    "size": ("stats",),
+    "status": ("stats", "top"),
+    "touch": ("visibility",),
+    "watch": ("top", "tail"),
+}
+
+
 def is_available(entry: Entry) -> bool:
     """Return whether the module of a command exists."""
     return find_spec(entry.module) is not None

@@ -44,6 +44,10 @@ COMPLETION_VARIABLE = "_RSMQ_COMPLETE"
 _HELP = """
 RSMQ queues on Redis.
 
+rsmq help COMMAND shows the options of a command. Where a command takes several queues, a name may
+be a pattern: 'orders*' in quotes. A duration is a number of seconds, or has units: 500ms, 30s, 10m,
+2h, 7d, 1h30m.
+
 The server and the namespace are those of --url and --ns, else of RSMQ_URL and RSMQ_NS, else of a
 profile (--profile, RSMQ_PROFILE, or the default profile) of the configuration file, which is
 RSMQ_CONFIG or ~/.config/rsmq/config.toml. A profile of --profile has precedence over RSMQ_URL and

@@ -7,7 +7,11 @@ from __future__ import annotations
 from redis import exceptions as redis_errors
 
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.transport.failure_texts import is_unauthenticated, remove_script_location
+from rsmq.transport.failure_texts import (
+    has_too_many_clients,
+    is_unauthenticated,
+    remove_script_location,
+)
 from rsmq.transport.retry import code_of
 
 
@@ -26,6 +30,8 @@ def describe_redis_error(error: BaseException) -> tuple[Exit, str, str, str | No
     if isinstance(error, redis_errors.BusyLoadingError | redis_errors.ResponseError):
         code = code_of(error)
         return (Exit.REFUSED, code if code.isupper() else "ERR", text, hint)
+    if has_too_many_clients(error):
+        return (Exit.REFUSED, "MAXCLIENTS", text, hint)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
         hint = "Another URL is passed by --url, RSMQ_URL or a profile."
         return (Exit.UNREACHABLE, "unreachable", text, hint)

@@ -11,13 +11,15 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import command
+from rsmq.cli.app.command import command, complete_queues
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.commands.foreign_systems import (
     KINDS,
     SourceOptions,
+    complete_systems,
     make_source,
     open_servers,
     parse_name,
@@ -34,6 +36,17 @@ _TARGET_KINDS = ("list", "rfq", "stream")
 _MESSAGES_PER_NOTE = 10_000
 
 
+def complete_bridge_ends(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the systems and the queues of the namespace, for the shell."""
+    kinds = _TARGET_KINDS if param.name == "to" else tuple(KINDS)
+    return [
+        *complete_systems(ctx, param, incomplete, kinds),
+        *complete_queues(ctx, param, incomplete),
+    ]
+
+
 @command(
     "bridge",
     "rsmq bridge --from rfq:ndvi --to ndvi",
@@ -41,7 +54,7 @@ _MESSAGES_PER_NOTE = 10_000
     "rsmq bridge --from orders --to stream:events --rate 100",
 )
 @click.option(
-    "--from", "origin", required=True, metavar="NAME",
+    "--from", "origin", required=True, metavar="NAME", shell_complete=complete_bridge_ends,
     help="The source: a queue, or rfq:TOPIC, list:KEY, rqueue:QUEUE, redisrq:KEY or rsmq:QUEUE of "
     "another system.",
 )  # fmt: skip
@@ -49,6 +62,7 @@ _MESSAGES_PER_NOTE = 10_000
     "--to",
     required=True,
     metavar="NAME",
+    shell_complete=complete_bridge_ends,
     help="The target: a queue; or, if the source is a queue, rfq:TOPIC, list:KEY or stream:KEY "
     "of Redis Streams.",
 )
@@ -72,7 +86,7 @@ _MESSAGES_PER_NOTE = 10_000
 )
 @click.option("--limit", type=int, metavar="N", help="End after N messages.")
 @click.option(
-    "--wait-for-redis", default=60.0, show_default=True, metavar="SECONDS",
+    "--wait-for-redis", default=60.0, show_default=True, metavar="DURATION",
     type=click.FloatRange(min=0),
     help="Wait so long at the start for a server that is away. Later the bridge waits forever.",
 )  # fmt: skip

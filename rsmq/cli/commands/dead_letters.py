@@ -61,17 +61,25 @@ def dead_letter(
     help="The highest number of messages, 1 to 10,000.",
 )  # fmt: skip
 @click.pass_obj
-def sweep(call: Call, queue: str, number: int) -> None:
+def sweep(call: Call, queue: str, number: int) -> Exit | None:
     """
     Move messages that were received too often.
 
     They are moved to the dead-letter queue. Use it for queues whose consumers do not apply
     dead-letter policies. It prints the ids of the moved messages. Messages that are in flight are
-    not moved.
+    not moved. The exit code is 1 if the queue has no dead-letter policy.
     """
     with call.open() as rsmq:
         ids = rsmq.sweep_dead_letters(queue, number)
+        has_policy = bool(ids) or rsmq.get_queue_attributes(queue).dead_letter_queue is not None
     call.out.result(ids, map(format_text, ids))
+    if has_policy:
+        return None
+    call.out.note(
+        f"{format_text(queue)}: no dead-letter policy, so nothing is moved. rsmq dead-letter sets "
+        "one."
+    )
+    return Exit.NOT_ALL
 
 
 @command("redrive", "rsmq redrive orders-dead", "rsmq redrive orders-dead --to orders -n 100")

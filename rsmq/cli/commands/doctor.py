@@ -16,6 +16,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queues_argument, yes_option
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_text
+from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.errors import QueueNotFound
 
@@ -68,6 +69,7 @@ def doctor(
     The exit code is 1 if errors or warnings remain. Notes are not faults.
     """
     with call.open() as rsmq:
+        queues = expand_patterns(rsmq, queues)
         report = _examine(call, rsmq, queues or None)
         if not call.as_json:
             call.out.result(None, _report_lines(report))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from rsmq.cli.app.errors import explain_unreadable
+from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.errors import QueueNotFound, RSMQError
 from rsmq.model import QueueAttributes
 
@@ -62,7 +63,8 @@ class FiguresReader:
 
         Args:
             rsmq: the client.
-            queues: the names of the queues. If empty, each reading reads all listed queues.
+            queues: names of queues, and patterns as of a shell. Each reading reads the listed
+                queues that match a pattern then. If empty, it reads all listed queues.
         """
         from rsmq.gauges import GaugeReader  # noqa: PLC0415 - takes time
 
@@ -82,9 +84,9 @@ class FiguresReader:
         """
         attributes_by_queue: dict[str, QueueAttributes | None] = {}
         self.unreadable = {}
-        for queue in self._queues or self._rsmq.list_queues():
+        for queue in expand_patterns(self._rsmq, self._queues) or self._rsmq.list_queues():
             attributes = self._read_attributes(attributes_by_queue, queue)
-            if attributes is None and self._queues:
+            if attributes is None and queue in self._queues:
                 raise QueueNotFound(queue, self._rsmq.namespace.name)
         return [
             self._make_figures(attributes_by_queue, queue, each)

@@ -9,6 +9,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
+from click.shell_completion import CompletionItem
+
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.wait_for_redis import wait_for_redis
@@ -24,6 +27,17 @@ KINDS = {
     "redisrq": "a key",
     "rsmq": "a queue",
 }
+
+
+def complete_systems(
+    _: click.Context, __: click.Parameter, incomplete: str, kinds: Sequence[str] = tuple(KINDS)
+) -> list[CompletionItem]:
+    """Return the systems that begin with the incomplete word, for the shell."""
+    return [
+        CompletionItem(f"{kind}:", help=KINDS.get(kind))
+        for kind in kinds
+        if f"{kind}:".startswith(incomplete)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +111,7 @@ def open_servers(
 
     location = call.location
     with (
-        Server.from_url(location.url, ns=location.ns) as own,
+        Server.from_url(location.url, ns=location.ns, realtime=call.realtime) as own,
         Server.from_url(other_url or location.url, ns=other_ns or location.ns) as other,
     ):
         wait_for_redis(own.raw.ping, wait, call.out.note)

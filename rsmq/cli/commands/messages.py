@@ -10,10 +10,10 @@ from typing import Any, get_args
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import SECONDS, command, ids_argument, queue_argument
+from rsmq.cli.app.command import DURATION, command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_text
-from rsmq.cli.commands.receive import body_terminator, raw_options, write_messages
+from rsmq.cli.commands.receive import BodyFormat, raw_options, write_messages
 from rsmq.model import State
 from rsmq.wire.limits import MAX_BATCH
 
@@ -37,7 +37,7 @@ def delete(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
 @queue_argument()
 @ids_argument()
 @click.option(
-    "--vt", type=SECONDS, required=True, metavar="SECONDS",
+    "--vt", type=DURATION, required=True, metavar="DURATION",
     help="How long to hide them from now on, 0 to 9,999,999; 0 makes them visible.",
 )  # fmt: skip
 @click.pass_obj
@@ -112,18 +112,17 @@ def run_on_ids(
 @ids_argument()
 @raw_options
 @click.pass_obj
-def get(call: Call, queue: str, ids: tuple[str, ...], *, raw: bool, null: bool) -> Exit | None:
+def get(call: Call, queue: str, ids: tuple[str, ...], *, bodies: BodyFormat | None) -> Exit | None:
     """
     Show messages by their ids.
 
     Nothing is changed. The exit code is 1 if a message is not in the queue.
     """
-    end = body_terminator(call, raw=raw, null=null)
     with call.open() as rsmq:
         found = {id: rsmq.get_message(queue, id) for id in ids}
     existing = [message for message in found.values() if message is not None]
     if existing or call.as_json:
-        write_messages(call, existing, end)
+        write_messages(call, existing, bodies)
     for id, message in found.items():
         if message is None:
             call.out.note(f"{format_text(id)}: not there")
@@ -153,7 +152,13 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, raw: bool, null: bool) 
 @raw_options
 @click.pass_obj
 def peek(
-    call: Call, queue: str, start: int, count: int, state: Any, *, raw: bool, null: bool
+    call: Call,
+    queue: str,
+    start: int,
+    count: int,
+    state: Any,
+    *,
+    bodies: BodyFormat | None,
 ) -> Exit | None:
     """
     Show messages by their positions in the queue.
@@ -162,7 +167,6 @@ def peek(
     a dead letter says why a worker has dead-lettered it. On a terminal long bodies are cut off;
     rsmq get shows them in full. The exit code is 1 if there are no messages.
     """
-    end = body_terminator(call, raw=raw, null=null)
     with call.open() as rsmq:
         messages = rsmq.peek_messages(queue, start, count, state=state)
-    return write_messages(call, messages, end, width=call.out.width)
+    return write_messages(call, messages, bodies, width=call.out.width)

@@ -17,6 +17,7 @@ from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.commands.foreign_systems import (
     SourceOptions,
+    complete_systems,
     make_source,
     open_servers,
     parse_name,
@@ -40,7 +41,7 @@ _Migration: TypeAlias = "Callable[..., Report]"
     "rsmq migrate --from rfq:ndvi --verify",
 )
 @click.option(
-    "--from", "origin", required=True, metavar="SYSTEM[:NAME]",
+    "--from", "origin", required=True, metavar="SYSTEM[:NAME]", shell_complete=complete_systems,
     help="The source: rfq:TOPIC, list:KEY, rqueue:QUEUE, redisrq:KEY or rsmq:QUEUE; without a "
     "name, all queues of the system.",
 )  # fmt: skip

@@ -8,6 +8,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from rsmq.cli.app.argument_parser import RedactingParser
+
 _DESCRIPTION = (
     "Run a job on RSMQ queues with Spark, on the processors of this machine. On a cluster: "
     'spark-submit "$(rsmq-pipeline --file)" COMMAND ...'
@@ -16,7 +18,7 @@ _DESCRIPTION = (
 
 def make_parser(name: str = "rsmq-pipeline") -> argparse.ArgumentParser:
     """Return the parser of the arguments, under a name of the program."""
-    root = argparse.ArgumentParser(name, description=_DESCRIPTION)
+    root = RedactingParser(name, description=_DESCRIPTION)
     root.add_argument(
         "--file",
         action="version",

@@ -11,7 +11,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_count, to_json_value
-from rsmq.cli.commands.receive import format_messages
+from rsmq.cli.commands.receive import BodyFormat, format_messages
 from rsmq.model import Message
 
 
@@ -23,17 +23,17 @@ class PoppedWriter:
         number: the number of messages that were written.
     """
 
-    def __init__(self, call: Call, terminator: bytes | None, *, has_queue_column: bool) -> None:
+    def __init__(self, call: Call, bodies: BodyFormat | None, *, has_queue_column: bool) -> None:
         """
         Create a writer.
 
         Args:
             call: the call of the program.
-            terminator: the bytes after each body, if only bodies are written; else None.
+            bodies: the format, if only bodies are written; else None.
             has_queue_column: whether the table has a column with the name of the queue.
         """
         self._call = call
-        self._terminator = terminator
+        self._bodies = bodies
         self._has_queue_column = has_queue_column
         self.number = 0
 
@@ -71,9 +71,13 @@ class PoppedWriter:
 
     def _encode(self, messages: Sequence[Message]) -> Iterator[bytes]:
         """Yield the output of each message."""
-        if self._terminator is not None:
-            for message in messages:
-                yield message.raw + self._terminator
+        if self._bodies is not None:
+            separator = self._bodies.separator
+            for place, message in enumerate(messages, self.number):
+                if self._bodies.ends_with_it:
+                    yield message.raw + separator
+                else:
+                    yield separator * (place > 0) + message.raw
         elif self._call.as_json:
             for place, message in enumerate(messages, self.number):
                 yield (b", " if place else b"[") + json.dumps(to_json_value(message)).encode()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import SECONDS, command, queue_argument, queues_argument, yes_option
+from rsmq.cli.app.command import DURATION, command, queue_argument, queues_argument, yes_option
 from rsmq.cli.app.errors import explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import (
@@ -21,6 +21,7 @@ from rsmq.cli.app.output import (
     format_time,
     to_json_value,
 )
+from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.errors import RSMQError
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 @command("create", "rsmq create orders --vt 60", "rsmq create orders --exist-ok")
 @queue_argument()
 @click.option(
-    "--vt", type=SECONDS, default=DEFAULT_VT, show_default=True, metavar="SECONDS",
+    "--vt", type=DURATION, default=DEFAULT_VT, show_default=True, metavar="DURATION",
     help="How long a received message is hidden, 0 to 9,999,999.",
 )  # fmt: skip
 @click.option(
-    "--delay", type=SECONDS, default=DEFAULT_DELAY, show_default=True, metavar="SECONDS",
+    "--delay", type=DURATION, default=DEFAULT_DELAY, show_default=True, metavar="DURATION",
     help="How long a new message is hidden, 0 to 9,999,999.",
 )  # fmt: skip
 @click.option(
@@ -80,11 +81,11 @@ def list_(call: Call) -> None:
 @command("attributes", "rsmq attributes orders", "rsmq attributes orders --vt 120")
 @queue_argument()
 @click.option(
-    "--vt", type=SECONDS, metavar="SECONDS",
+    "--vt", type=DURATION, metavar="DURATION",
     help="How long a received message is hidden, 0 to 9,999,999.",
 )  # fmt: skip
 @click.option(
-    "--delay", type=SECONDS, metavar="SECONDS",
+    "--delay", type=DURATION, metavar="DURATION",
     help="How long a new message is hidden, 0 to 9,999,999.",
 )  # fmt: skip
 @click.option("--maxsize", type=int, metavar="N", help="The largest body, 1024 to 65,536, or -1.")
@@ -133,7 +134,7 @@ def stats(call: Call, queues: tuple[str, ...]) -> Exit | None:
     counted: list[dict[str, Any]] = []
     unreadable: dict[str, str] = {}
     with call.open() as rsmq:
-        for queue in queues or rsmq.list_queues():
+        for queue in expand_patterns(rsmq, queues) or rsmq.list_queues():
             try:
                 attributes, counts = rsmq.get_queue_attributes(queue), rsmq.count_messages(queue)
             except (RSMQError, RedisError) as error:
@@ -202,6 +203,7 @@ def purge(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
     stay. It asks first.
     """
     with call.open() as rsmq:
+        queues = expand_patterns(rsmq, queues)
         call.confirm(f"Remove {_contents(rsmq, queues)}?", yes=yes)
 
         def act(queue: str) -> tuple[dict[str, Any], str]:
@@ -222,6 +224,7 @@ def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
     Messages that are in flight are deleted too. It asks first, once for all queues.
     """
     with call.open() as rsmq:
+        queues = expand_patterns(rsmq, queues)
         call.confirm(f"Delete {_contents(rsmq, queues)}, and the queues?", yes=yes)
 
         def act(queue: str) -> tuple[dict[str, Any], str]:

@@ -4,14 +4,16 @@ The commands receive, pop and recover.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import (
-    SECONDS,
+    DURATION,
     Decorator,
     command,
     queue_argument,
@@ -20,6 +22,7 @@ from rsmq.cli.app.command import (
 )
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_table, format_text, format_time, truncate
+from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.model import Message, StoredMessage
 from rsmq.wire.limits import MAX_BATCH, check_whole_number
 
@@ -33,24 +36,58 @@ def number_option(default: int, help: str) -> Decorator:
     )
 
 
-def raw_options(function: Any) -> Any:
-    """Add the options ``--raw`` and ``--null``, which write only bodies, as bytes."""
-    function = click.option(
-        "--null", "-0", "null", is_flag=True, help="Like --raw, with a NUL byte after each body."
-    )(function)
-    return click.option(
-        "--raw", is_flag=True, help="Write only the bodies, unchanged, with a line end after "
-        "each body."
-    )(function)  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class BodyFormat:
+    """
+    The format of an output of bodies only.
+
+    Attributes:
+        separator: the bytes after each body.
+        ends_with_it: whether they also follow the last body.
+    """
+
+    separator: bytes
+    ends_with_it: bool = True
+
+
+def raw_options(function: Callable[..., Any]) -> Any:
+    """
+    Add the options ``--raw``, ``--no-newline`` and ``--null``, which write only bodies.
+
+    The function gets their effect as ``bodies``: a BodyFormat, or None without these options.
+    """
+
+    @wraps(function)
+    def with_format(*arguments: Any, raw: bool, no_newline: bool, null: bool, **others: Any) -> Any:
+        bodies = _body_format(raw=raw, no_newline=no_newline, null=null)
+        return function(*arguments, bodies=bodies, **others)
+
+    for names, help in (
+        (("--null", "-0", "null"), "Like --raw, with a NUL byte after each body."),
+        (("--no-newline",), "Like --raw, without the line end after the last body."),
+        (("--raw",), "Write only the bodies, unchanged, with a line end after each body."),
+    ):
+        with_format = click.option(*names, is_flag=True, help=help)(with_format)
+    return with_format
+
+
+def _body_format(*, raw: bool, no_newline: bool, null: bool) -> BodyFormat | None:
+    if null and no_newline:
+        raise click.UsageError("--null and --no-newline exclude each other.")
+    if not (raw or null or no_newline):
+        return None
+    if click.get_current_context().ensure_object(Call).as_json:
+        raise click.UsageError("--raw and --json exclude each other.")
+    return BodyFormat(b"\0") if null else BodyFormat(b"\n", not no_newline)
 
 
 def _parse_wait(text: str | float) -> float | None:
-    return None if text == _FOREVER else SECONDS(text)
+    return None if text == _FOREVER else DURATION.convert(text, None, None)
 
 
 def _wait_option() -> Decorator:
     return click.option(
-        "--wait", type=_parse_wait, default=0, metavar="SECONDS",
+        "--wait", type=_parse_wait, default=0, metavar="DURATION",
         help=f"How long to wait for the first message, or {_FOREVER}.  [default: 0]",
     )  # fmt: skip
 
@@ -69,7 +106,7 @@ def _wait_option() -> Decorator:
 @click.pass_obj
 def receive(
     call: Call, queues: tuple[str, ...], number: int, vt: float | None, wait: float | None,
-    *, raw: bool, null: bool,
+    *, bodies: BodyFormat | None,
 ) -> Exit | None:  # fmt: skip
     """
     Receive messages and hide them from others.
@@ -78,10 +115,10 @@ def receive(
     and rsmq visibility extends the timeout. Of several queues the first has precedence. The exit
     code is 1 if no message is visible within --wait.
     """
-    terminator = body_terminator(call, raw=raw, null=null)
     with call.open() as rsmq:
+        queues = expand_patterns(rsmq, queues)
         messages = rsmq.receive_messages(queues, number, vt=vt, wait=wait)
-    return write_messages(call, messages, terminator, has_queue_column=len(queues) > 1)
+    return write_messages(call, messages, bodies, has_queue_column=len(queues) > 1)
 
 
 #: The number of messages that pop removes at a time: so many can be lost if a write fails.
@@ -95,7 +132,12 @@ _POP_BATCH = 10
 @raw_options
 @click.pass_obj
 def pop(
-    call: Call, queues: tuple[str, ...], number: int, wait: float | None, *, raw: bool, null: bool
+    call: Call,
+    queues: tuple[str, ...],
+    number: int,
+    wait: float | None,
+    *,
+    bodies: BodyFormat | None,
 ) -> Exit | None:
     """
     Receive messages and delete them at once.
@@ -107,10 +149,10 @@ def pop(
     """
     from rsmq.cli.commands.popped import PoppedWriter  # noqa: PLC0415 - imports this module
 
-    terminator = body_terminator(call, raw=raw, null=null)
     check_whole_number("max_messages", number, 1, MAX_BATCH)
-    writer = PoppedWriter(call, terminator, has_queue_column=len(queues) > 1)
     with call.open() as rsmq:
+        queues = expand_patterns(rsmq, queues)
+        writer = PoppedWriter(call, bodies, has_queue_column=len(queues) > 1)
         while writer.number < number:
             size = min(number - writer.number, _POP_BATCH)
             messages = rsmq.pop_messages(queues, size, wait=0 if writer.number else wait)
@@ -127,7 +169,7 @@ def pop(
 @command("recover", "rsmq recover orders --idle 3600")
 @queue_argument()
 @click.option(
-    "--idle", type=SECONDS, required=True, metavar="SECONDS",
+    "--idle", type=DURATION, required=True, metavar="DURATION",
     help="Only messages that were last received so long ago, 0 to 9,999,999; 0 for all.",
 )  # fmt: skip
 @number_option(10, "The highest number of messages, 1 to 10,000.")
@@ -135,7 +177,13 @@ def pop(
 @raw_options
 @click.pass_obj
 def recover(
-    call: Call, queue: str, idle: float, number: int, vt: float | None, *, raw: bool, null: bool
+    call: Call,
+    queue: str,
+    idle: float,
+    number: int,
+    vt: float | None,
+    *,
+    bodies: BodyFormat | None,
 ) -> Exit | None:
     """
     Receive abandoned messages again.
@@ -144,23 +192,15 @@ def recover(
     counts rise by one, so that the earlier consumers can no longer delete or extend them. The exit
     code is 1 if there are none.
     """
-    terminator = body_terminator(call, raw=raw, null=null)
     with call.open() as rsmq:
         messages = rsmq.recover_messages(queue, number, idle=idle, vt=vt)
-    return write_messages(call, messages, terminator)
-
-
-def body_terminator(call: Call, *, raw: bool, null: bool) -> bytes | None:
-    """Return the bytes after each body with ``--raw`` or ``--null``; None without these options."""
-    if (raw or null) and call.as_json:
-        raise click.UsageError("--raw and --json exclude each other.")
-    return b"\0" if null else b"\n" if raw else None
+    return write_messages(call, messages, bodies)
 
 
 def write_messages(
     call: Call,
     messages: Sequence[Message | StoredMessage],
-    terminator: bytes | None,
+    bodies: BodyFormat | None,
     *,
     has_queue_column: bool = False,
     width: int | None = None,
@@ -171,16 +211,18 @@ def write_messages(
     Args:
         call: the call of the program.
         messages: the messages.
-        terminator: the bytes after each body, if only bodies are written; else None.
+        bodies: the format, if only bodies are written; else None.
         has_queue_column: whether the table has a column with the name of the queue.
         width: the columns of the terminal; with None long bodies are not cut off.
 
     Returns:
         The exit code: None for 0; NOT_ALL if there are no messages.
     """
-    if terminator is not None:
-        for message in messages:
-            call.out.write(message.raw + terminator)
+    if bodies is not None:
+        for message in messages[:-1]:
+            call.out.write(message.raw + bodies.separator)
+        for message in messages[-1:]:
+            call.out.write(message.raw + bodies.separator * bodies.ends_with_it)
     elif messages or call.as_json:
         call.out.result(
             list(messages),

@@ -24,7 +24,7 @@ import click
 
 from rsmq import __version__
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import SECONDS, Decorator, Group, command, complete_queues, yes_option
+from rsmq.cli.app.command import DURATION, Decorator, Group, command, complete_queues, yes_option
 from rsmq.cli.app.errors import Failed, explain_unreadable
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_count, format_text
@@ -244,7 +244,7 @@ def publish(call: Call, topic: str, text: str, *, front: bool) -> None:
     "--keep", is_flag=True, help="Leave the message in the nextlog, and print its id before it."
 )
 @click.option(
-    "--vt", type=SECONDS, default=_DAY_SECONDS, show_default=True, metavar="SECONDS",
+    "--vt", type=DURATION, default=_DAY_SECONDS, show_default=True, metavar="DURATION",
     help="How long it stays in the nextlog; then it is in the backlog again.",
 )  # fmt: skip
 @click.pass_obj

@@ -16,10 +16,11 @@ from typing import Any, cast
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import SECONDS, Decorator, command, queue_argument, queues_argument
+from rsmq.cli.app.command import DURATION, Decorator, command, queue_argument, queues_argument
 from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_count, format_text
+from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.cli.commands.input_batches import Batch, read_batches
 from rsmq.errors import MessageTooLong
 from rsmq.wire.limits import MAX_BATCH, MAX_BATCH_BYTES, utf16_length
@@ -32,7 +33,7 @@ def _file_option(help: str) -> Decorator:
 
 def _delay_option() -> Decorator:
     return click.option(
-        "--delay", type=SECONDS, metavar="SECONDS",
+        "--delay", type=DURATION, metavar="DURATION",
         help="How long the messages are hidden, 0 to 9,999,999; the queue's delay by default.",
     )  # fmt: skip
 
@@ -227,5 +228,5 @@ def publish(
     else:
         raise click.UsageError("Give --body or --file, one of them.")
     with call.open() as rsmq:
-        ids = rsmq.publish(queues, raw, delay=delay)
+        ids = rsmq.publish(expand_patterns(rsmq, queues), raw, delay=delay)
     call.out.result(ids, [f"{format_text(queue)}  {id}" for queue, id in ids.items()])

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from rsmq.cli.app.call import BODY_CODEC, Call
-from rsmq.cli.app.command import SECONDS, command, queues_argument
+from rsmq.cli.app.command import DURATION, command, queues_argument
 from rsmq.cli.app.errors import describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_body, format_text, format_time, to_json_value, truncate
+from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.model import StoredMessage
 from rsmq.operations.inspection import new_messages, start_position
 from rsmq.operations.walk import Position
@@ -47,7 +48,7 @@ _MAX_PAUSE_SECONDS = 2.0
 )
 @click.option("--from-start", is_flag=True, help="Begin with all messages of the queue.")
 @click.option(
-    "--interval", type=SECONDS, default=0.1, show_default=True, metavar="SECONDS",
+    "--interval", type=DURATION, default=0.1, show_default=True, metavar="DURATION",
     help="The time between two polls; more than 0.",
 )  # fmt: skip
 @click.pass_obj
@@ -69,7 +70,7 @@ def tail(
         raise click.UsageError("--interval is more than 0.")
     with call.open() as rsmq:
         try:
-            followed = [_FollowedQueue(rsmq, queue) for queue in dict.fromkeys(queues)]
+            followed = [_FollowedQueue(rsmq, queue) for queue in expand_patterns(rsmq, queues)]
             for each in followed:
                 each.start(number, all_of_them=from_start)
             _follow(call, followed, interval)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.command import SECONDS, command, queues_argument
+from rsmq.cli.app.command import DURATION, command, queues_argument
 from rsmq.cli.app.errors import ErrorReport, describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text, to_json_value
@@ -21,10 +21,10 @@ from rsmq.cli.commands.figures import SORTS, Figures, FiguresReader, sort_figure
 from rsmq.cli.commands.queues import note_unreadable_queues
 
 
-@command("top", "rsmq top", "rsmq top orders --interval 5", "rsmq top --once --sort visible")
+@command("top", "rsmq top", "rsmq top 'orders*' --interval 5s", "rsmq top --once --sort visible")
 @queues_argument(required=False)
 @click.option(
-    "--interval", type=SECONDS, default=1, show_default=True, metavar="SECONDS",
+    "--interval", type=DURATION, default=1, show_default=True, metavar="DURATION",
     help="The time between two readings; more than 0.",
 )  # fmt: skip
 @click.option("--sort", "by", type=click.Choice(SORTS), default="queue", show_default=True)
@@ -36,7 +36,8 @@ def top(
     """
     Watch queues: counts, rates and the oldest message.
 
-    Without a QUEUE it shows all listed queues. The key q quits, and s sorts by the next column. The
+    Without a QUEUE it shows all listed queues; a pattern shows those that match it. A narrow
+    terminal shows fewer columns. The key q quits, and s sorts by the next column. The
     column "dead" has the number of messages in the dead-letter queue of the queue. A number after ~
     is an estimate, for a queue of more than 10,000 messages: all hidden messages count as in
     flight, and the message that is received next counts as the oldest. If the output is not a
@@ -61,15 +62,21 @@ def top(
 
 
 def _write_figures(call: Call, figures: list[Figures], unreadable: Mapping[str, str]) -> None:
-    from rsmq.cli.commands.top_screen import HEADINGS, format_rows  # noqa: PLC0415 - rich takes time to import
-
-    lines = (
-        []
-        if call.as_json
-        else format_table(
-            tuple(HEADINGS.values()), format_rows(figures), number_columns=range(1, 8)
-        )
+    from rsmq.cli.commands.top_screen import (  # noqa: PLC0415 - rich takes time to import
+        HEADINGS,
+        fit_columns,
+        format_rows,
     )
+
+    lines: list[str] = []
+    if not call.as_json:
+        rows = format_rows(figures)
+        names = fit_columns(rows, call.out.width)
+        lines = format_table(
+            [HEADINGS[name] for name in names],
+            [row[: len(names)] for row in rows],
+            number_columns=range(1, 8),
+        )
     call.out.result(_document(figures, unreadable), lines)
     call.out.flush()
 

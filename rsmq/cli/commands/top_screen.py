@@ -18,6 +18,9 @@ from rich.text import Text
 from rsmq.cli.app.output import format_text
 from rsmq.cli.commands.figures import Figures, sum_figures
 
+#: The spaces between two columns.
+_GAP = 2
+
 HEADINGS = {
     "queue": "queue",
     "visible": "visible",
@@ -28,6 +31,26 @@ HEADINGS = {
     "received_per_second": "received/s",
     "oldest_seconds": "oldest",
 }
+
+
+def fit_columns(rows: list[list[str]], width: int | None) -> list[str]:
+    """
+    Return the names of the columns that fit into a width: without the last ones, if it is narrow.
+
+    The names of the queues are always there.
+
+    Args:
+        rows: the texts of the table.
+        width: the columns of the terminal; with None all fit.
+    """
+    names = list(HEADINGS)
+    used = 0
+    for place, name in enumerate(names):
+        used += max(len(text) for text in (HEADINGS[name], *(row[place] for row in rows)))
+        if width is not None and place > 0 and used > width:
+            return names[:place]
+        used += _GAP
+    return names
 
 
 def format_rows(figures: list[Figures]) -> list[list[str]]:
@@ -106,15 +129,17 @@ class Screen:
             sort_by: the name of the figure by which they are sorted; its heading is marked.
             error: a line that replaces the line about keys: an error, or queues that can't be read.
         """
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for name, heading in HEADINGS.items():
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+        rows = format_rows(figures)
+        names = fit_columns(rows, self._live.console.width)
+        for name in names:
+            heading = HEADINGS[name]
             style = "reverse" if name == sort_by else "bold"
             justify = "left" if name == "queue" else "right"
             table.add_column(Text(heading, style), justify=justify, no_wrap=True)  # type: ignore[arg-type]
-        rows = format_rows(figures)
         for index, row in enumerate(rows):
             is_total = len(rows) > len(figures) and index == len(rows) - 1
-            table.add_row(*map(Text, row), style="bold" if is_total else "")
+            table.add_row(*map(Text, row[: len(names)]), style="bold" if is_total else "")
         footer = Text(error, "red") if error else Text("q quits, s sorts", "dim")
         parts: list[RenderableType] = [table, Text(""), footer]
         self._live.update(Group(*parts), refresh=True)

@@ -17,6 +17,7 @@ from rsmq.cli.app.command import command, queues_argument
 from rsmq.cli.app.errors import Failed, translate_hint
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_count, format_text, to_json_value
+from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.errors import InvalidExport
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def export(call: Call, queues: tuple[str, ...], output: str | None) -> Exit:
 
     is_to_file = output not in {None, "-"}
     with call.open() as rsmq:
+        queues = expand_patterns(rsmq, queues)
         total = sum(rsmq.get_queue_attributes(name).messages for name in queues)
         bar: _Bar = nullcontext(lambda _: None)
         if is_to_file or not sys.stdout.isatty():

@@ -11,10 +11,13 @@ import importlib
 import logging
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
+from rsmq.cli.app.argument_parser import RedactingParser
 from rsmq.cli.app.call import Call
+from rsmq.cli.app.durations import duration_argument
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.run import run_program
@@ -79,7 +82,7 @@ def run(call: Call, args: argparse.Namespace) -> int:
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = RedactingParser(
         prog=name,
         description="Run the worker NAME of a module, which is in the working folder or installed. "
         "SIGTERM or Ctrl-C shuts it down gracefully; a second signal ends it at once.",
@@ -102,7 +105,10 @@ def _parser(name: str) -> argparse.ArgumentParser:
         "--concurrency", type=int, metavar="N", help="the most handlers that run at the same time"
     )
     parser.add_argument(
-        "--grace", type=float, metavar="SECONDS", help="how long handlers may still run at shutdown"
+        "--grace",
+        type=duration_argument,
+        metavar="DURATION",
+        help="how long handlers may still run at shutdown, as in 30, 30s or 2m",
     )
     parser.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"],
@@ -134,13 +140,21 @@ def _parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
+class _TextLines(logging.Formatter):
+    """Lines with times in UTC, in the format of all programs, to the millisecond."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+
 def _log_to_standard_error(level: str, *, as_json: bool) -> None:
     handler = logging.StreamHandler()
     handler.addFilter(MessageFilter())
     if as_json:
         handler.setFormatter(JSONLines())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(_TextLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 

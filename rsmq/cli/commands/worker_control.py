@@ -6,17 +6,18 @@ This module needs nothing but the core: ``rsmq-worker`` runs without the extra `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.output import format_table, format_text, format_time
+from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.worker.registry import WorkerInfo, list_workers
 
 _HEADINGS = ("name", "alive", "since", "last seen", "host", "process", "holds", "handled", "failed")
 
 
-def pause_queues(call: Call, queues: Iterable[str]) -> None:
+def pause_queues(call: Call, queues: Sequence[str]) -> None:
     """
     Pause queues for workers, one after the other.
 
@@ -24,10 +25,10 @@ def pause_queues(call: Call, queues: Iterable[str]) -> None:
         QueueNotFound: a queue does not exist; earlier ones are paused.
     """
     with call.open() as rsmq:
-        _switch(call, queues, rsmq.pause_queue, "paused")
+        _switch(call, expand_patterns(rsmq, queues), rsmq.pause_queue, "paused")
 
 
-def resume_queues(call: Call, queues: Iterable[str]) -> None:
+def resume_queues(call: Call, queues: Sequence[str]) -> None:
     """
     Resume queues for workers, one after the other.
 
@@ -35,7 +36,7 @@ def resume_queues(call: Call, queues: Iterable[str]) -> None:
         QueueNotFound: a queue does not exist; earlier ones are resumed.
     """
     with call.open() as rsmq:
-        _switch(call, queues, rsmq.resume_queue, "resumed")
+        _switch(call, expand_patterns(rsmq, queues), rsmq.resume_queue, "resumed")
 
 
 def _switch(call: Call, queues: Iterable[str], method: Callable[[str], bool], word: str) -> None:
