@@ -13,7 +13,7 @@ from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import DURATION, command, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_text
-from rsmq.cli.commands.receive import BodyFormat, raw_options, write_messages
+from rsmq.cli.commands.message_output import BodyFormat, raw_options, write_messages
 from rsmq.model import State
 from rsmq.wire.limits import MAX_BATCH
 
