@@ -183,15 +183,15 @@ def _verification_lines(report: Report) -> Iterable[str]:
 
 
 def _number_lines(report: Report) -> Iterable[str]:
-    earlier = "there from an earlier run"
+    earlier = "in the queue from an earlier run"
     if report.way == "move":
-        earlier = "were here before, by a copy or a broken-off run: only taken from the source"
+        earlier = "in the queue before, by a copy or an interrupted run: only removed from the source"
     for number, text in (
         (report.before, earlier),
         (report.consumed, "copied before and consumed since"),
-        (report.left, "in flight: left at the source; --in-flight takes them too"),
+        (report.left, "in flight: left at the source; --in-flight moves them too"),
         (report.left_out, "left out, as noted below"),
-        (report.missing, "NOT FOUND AGAIN as they were"),
+        (report.missing, "IN THE QUEUE WITH ANOTHER BODY"),
     ):
         if number:
             yield f"  {number:,} {text}"

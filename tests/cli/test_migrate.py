@@ -58,7 +58,7 @@ def test_dry_run_changes_nothing_and_needs_neither_copy_nor_move(cli, raw, ns, w
     [
         (
             ("--from", "list:w"),
-            "Say --copy or --move; --dry-run, to see what there is; or --verify, to compare.",
+            "Give --copy or --move; --dry-run, to see what there is; or --verify, to compare.",
         ),
         (
             ("--from", "kafka:w", "--move"),

@@ -235,7 +235,7 @@ def test_the_report_is_text_and_json(local, topic, filled, raw, ns):
     assert text[1].startswith("  moved: 3 in 0.")
     assert text[1].endswith(" s; the queue was created")
     assert text[2:] == [
-        "  1 in flight: left at the source; --in-flight takes them too",
+        "  1 in flight: left at the source; --in-flight moves them too",
         "  1 left out, as noted below",
         f"  note: an id without its hash: there is no message (1: {filled[2]})",
         f"  verified, checksum {report.checksum:032x}",

@@ -114,7 +114,8 @@ def bridge(
     way round. The bridge runs until Ctrl-C or SIGTERM; a second signal ends it at once. If it is
     killed at any moment, no message is lost, and the next run continues. Between two servers, a
     failure can duplicate a message that is moved to a list, a topic or a stream. Messages that are
-    in flight in the source are not moved; rsmq migrate --in-flight moves them. An entry of a stream
+    in flight at the source, so that a consumer has received them and not yet deleted them, are not
+    moved; rsmq migrate --in-flight moves them. An entry of a stream
     has the fields body, id, sent_ms and receive_count.
     """
     from rsmq.migrate import Bridge, Inward  # noqa: PLC0415 - takes time

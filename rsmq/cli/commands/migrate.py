@@ -58,7 +58,8 @@ _Migration: TypeAlias = "Callable[..., Report]"
 @click.option(
     "--finish",
     is_flag=True,
-    help="For a copy: delete its record if it is verified. A later copy copies all again.",
+    help="For a copy: delete the record of copied messages, if all were found in the queue. A later "
+    "copy adds all messages again.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, and report what would happen.")
 @click.option(
@@ -99,11 +100,21 @@ def migrate(
     """
     Copy or move queues of another system.
 
-    A copy can be repeated: each run adds the new messages, and none that was already consumed. Use
-    --finish in the last run. A move begins with the message that is received next. Both can be
-    interrupted at any moment, and the next run continues. Bodies, order, sent times, receive counts
-    and due times are kept. The report names properties that a queue can't store. The exit code is 1
-    if there is no queue, a queue fails, or the check after the run does not find every message.
+    A message is in flight if a consumer has received it, and has not yet deleted or acknowledged
+    it.
+
+    A copy does not change the source. It can be repeated: a record of the copied messages, beside
+    the target queue and for 30 days, prevents that a message is added twice, or again after it was
+    consumed. Use --finish in the last run: it deletes the record.
+
+    A move removes messages from the source, and begins with the one that is received next. Between
+    two servers, messages are set aside first: they are in a hash on the server of the source until
+    they are in the target queue.
+
+    Both can be interrupted at any moment, and the next run continues. Bodies, order, sent times,
+    receive counts and due times are kept. The report names properties that a queue can't store. The
+    exit code is 1 if there is no queue, a queue fails, or the check after the run does not find
+    every message.
     """
     kind, queue = parse_name(origin)
     _check_options(
@@ -150,15 +161,15 @@ def _check_options(
         raise click.UsageError("--verify changes nothing, so it goes without --copy and --move.")
     if way is None and not dry_run and not verify:
         raise click.UsageError(
-            "Say --copy or --move; --dry-run, to see what there is; or --verify, to compare."
+            "Give --copy or --move; --dry-run, to see what there is; or --verify, to compare."
         )
     if in_flight and way == "copy":
-        raise click.UsageError("--in-flight is for --move: a copy takes all along.")
+        raise click.UsageError("--in-flight is for --move: a copy has all messages.")
     if finish and way != "copy":
         raise click.UsageError("--finish is for --copy.")
     if kind == "list" and queue is None and not dry_run:
         raise click.UsageError(
-            "Name the list, as in list:work: which lists are queues, only you know. --dry-run "
+            "Name the list, as in list:work: rsmq can't know which lists are queues. --dry-run "
             "shows all."
         )
     if to is not None and queue is None:
