@@ -185,7 +185,7 @@ def _verification_lines(report: Report) -> Iterable[str]:
 def _number_lines(report: Report) -> Iterable[str]:
     earlier = "in the queue from an earlier run"
     if report.way == "move":
-        earlier = "in the queue before, by a copy or an interrupted run: only removed from the source"
+        earlier = "in the queue before, by a copy or another run: only removed from the source"
     for number, text in (
         (report.before, earlier),
         (report.consumed, "copied before and consumed since"),

@@ -7,10 +7,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pexpect
 import pytest
+
+from tests.servers import Server, redis_7
+from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -136,6 +140,39 @@ def test_incomplete_files_are_reported(cli, rsmq, target):
     not_an_export = cli("import", "--json", *where, stdin=b'{"hello": 1}\n')
     assert not_an_export.code == 2
     assert json.loads(not_an_export.stderr)["error"] == "invalidExport"
+
+
+def test_import_on_a_full_server_says_what_was_done(cli, rsmq, ns):
+    """It can be run again when there is memory."""
+    rsmq.create_queue("q", vt=7)
+    for _ in range(4):
+        rsmq.send_messages("q", ["x"] * 10_000)
+    data = cli("export").raw
+    own = Server(redis_7())
+    with own.raw() as raw:
+
+        def fill():
+            wait_until(lambda: raw.zcard(f"{ns}:q") > 0)
+            raw.config_set("maxmemory", 1)
+
+        filling = threading.Thread(target=fill)
+        filling.start()
+        result = cli("import", "--url", own.url, stdin=data)
+        filling.join()
+        raw.config_set("maxmemory", 0)
+        added = raw.zcard(f"{ns}:q")
+
+        assert 0 < added < 40_000
+        assert result.code == 5
+        assert "Nothing was changed" not in result.error
+        assert result.error.endswith(
+            f"Messages that were added before: {added}. Run it again: it adds those that are "
+            "missing."
+        )
+        again = cli("import", "--url", own.url, stdin=data)
+        assert again.code == 0
+        assert raw.zcard(f"{ns}:q") == 40_000
+    own.stop()
 
 
 def test_errors_are_one_line(cli, rsmq, tmp_path):

@@ -58,8 +58,8 @@ _Migration: TypeAlias = "Callable[..., Report]"
 @click.option(
     "--finish",
     is_flag=True,
-    help="For a copy: delete the record of copied messages, if all were found in the queue. A later "
-    "copy adds all messages again.",
+    help="For a copy: delete the record of copied messages, if all were found in the queue. A "
+    "later copy adds all messages again.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, and report what would happen.")
 @click.option(
