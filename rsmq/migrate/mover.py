@@ -14,11 +14,11 @@ from redis.exceptions import RedisError
 from rsmq.errors import NotPossible, RSMQError, RunReplaced
 from rsmq.migrate import target as target_queue
 from rsmq.migrate.ids_and_scores import MoveConverter, make_digest
+from rsmq.migrate.move_run import MoveRun
 from rsmq.migrate.preview import preview_move
 from rsmq.migrate.report import Report, add_progress, format_messages
-from rsmq.migrate.run_lock import RunLock
 from rsmq.migrate.server import Server
-from rsmq.migrate.set_aside import count_set_aside, describe_target, refuse_other_target
+from rsmq.migrate.set_aside import count_set_aside
 from rsmq.migrate.sources.base import PAGE_SIZE, Source, score_and_id
 from rsmq.migrate.sources.item import Item, ItemState
 from rsmq.migrate.target import Progress, ProgressCallback, ignore_progress
@@ -28,24 +28,17 @@ from rsmq.operations.migration import (
     CHANGED,
     CONFLICT,
     MOVED,
-    NO_CLAIM,
     NO_WATERMARK,
     Destination,
     IncomingMessage,
-    RunClaim,
-    ToAside,
     ToQueue,
     UncertainOutcomes,
     Watermark,
-    begin_move,
     forget_copies,
 )
-from rsmq.wire.keys import order_field, run_field
+from rsmq.wire.keys import order_field
 
 _MODULUS = 1 << 128
-
-# Seconds after which a run stores its claim again: it is kept for 30 days.
-_CLAIM_SECONDS = 86_400.0
 
 
 def move(
@@ -190,15 +183,8 @@ class Mover:
         self._in_flight = in_flight
         self._converter = MoveConverter(source.kind)
         self._is_atomic = source.can_be_atomic and target.is_also(source.server)
-        name = f"{source.kind}:{queue}"
-        self._order_field = order_field(name)
-        # An atomic move needs no lock.
-        self._run_lock = None if self._is_atomic else RunLock(source.server, name)
-        self._claim = (
-            NO_CLAIM if self._run_lock is None else RunClaim(run_field(name), self._run_lock.run)
-        )
-        self._claimed_at = 0.0
-        self._target_name = b""
+        self._order_field = order_field(f"{source.kind}:{queue}")
+        self._run = MoveRun(source, queue, target, self._keys, is_atomic=self._is_atomic)
         # Messages in flight were received before those that are ready, so they come first.
         self._states: Sequence[ItemState] = (
             ("in_flight", "ready", "delayed") if in_flight else ("ready", "delayed")
@@ -227,12 +213,13 @@ class Mover:
         try:
             return self._step(number, with_delayed=with_delayed)
         except RunReplaced:
-            self._claimed_at, self.skipped = 0.0, 0
+            self._run.lose_claim()
+            self.skipped = 0
             self.resume()  # fails if the other run has not ended
             return self._step(number, with_delayed=with_delayed)
 
     def _step(self, number: int, *, with_delayed: bool) -> int:
-        if not self._acquire():
+        if not self._run.acquire():
             self.resume()
         if self.is_at_end:
             self.is_at_end, self.skipped = False, 0
@@ -259,18 +246,28 @@ class Mover:
             NotPossible: another run moves the same queue; or the messages were set aside for
                 another target queue.
         """
-        self._acquire()
+        self._run.acquire()
+        while not self._resume():
+            pass
+
+    def _resume(self) -> bool:
+        """Continue what an earlier run began. Return False if another run may have done so."""
         self._skipped_by_state.clear()
         self._read_watermark()
         now_ms = self._target.now_us() // 1000
         for messages in self._source.aside(self._queue):
-            self._acquire()
+            if not self._run.acquire():
+                return False  # another run may have moved these messages since they were read
             self._add_set_aside(messages)
             # Those with a later score are delayed, and have no place in the order of the others.
             if ready := [pair for pair in map(score_and_id, messages) if pair[0] <= now_ms]:
                 self._converter.continue_after(*max(ready))
-        if not target_queue.has_copy_record(self._target, self._keys):
-            return
+        if target_queue.has_copy_record(self._target, self._keys):
+            self._acknowledge_copied()
+        return True
+
+    def _acknowledge_copied(self) -> None:
+        """Remove messages from the source that the target queue has, or had."""
         pending = [each for found in self._source.may_have_arrived(self._queue) for each in found]
         for at in range(0, len(pending), PAGE_SIZE):
             page = pending[at : at + PAGE_SIZE]
@@ -281,33 +278,11 @@ class Mover:
 
     def complete(self) -> None:
         """Delete the facts about this run beside the target queue: there is nothing to continue."""
-        fields = [field for field in (self._claim.field, self._order_field) if field]
-        with suppress(RunReplaced):
-            self._target.rsmq.run(forget_copies(self._keys, fields, self._claim))
+        self._run.complete([self._order_field])
 
     def release(self) -> None:
         """Release the lock, so that another run can move the queue's messages."""
-        if self._run_lock is not None:
-            self._run_lock.release()
-
-    def _acquire(self) -> bool:
-        """
-        Acquire the lock, or renew it; and the right to add messages.
-
-        Returns:
-            Whether this run had both since its last step: else another run may have begun since.
-        """
-        if self._run_lock is None:
-            return True
-        had_lock = self._run_lock.acquire()
-        is_recent = time.monotonic() < self._claimed_at + _CLAIM_SECONDS
-        if not had_lock or not is_recent or not self._claimed_at:
-            refuse_other_target(self._source, self._queue, self._target, self._keys)
-            self._target_name = describe_target(self._target, self._keys)
-            lifetime = target_queue.COPY_LIFETIME_SECONDS
-            self._target.rsmq.run(begin_move(self._keys, self._claim, lifetime=lifetime))
-            self._claimed_at = time.monotonic()
-        return had_lock
+        self._run.release()
 
     def _read_watermark(self) -> None:
         stored: bytes | None = None
@@ -388,14 +363,9 @@ class Mover:
         return NO_WATERMARK if after == before else Watermark(self._order_field, after, before)
 
     def _destination(self, watermark: Watermark) -> Destination:
-        if self._run_lock is None:
-            lifetime = target_queue.COPY_LIFETIME_SECONDS
-            return ToQueue(self._keys, self._target.realtime, watermark, lifetime)
-        return ToAside(
-            self._source.aside_key(self._queue),
-            self._run_lock.key,
-            self._run_lock.run,
-            self._target_name,
+        lifetime = target_queue.COPY_LIFETIME_SECONDS
+        return self._run.destination() or ToQueue(
+            self._keys, self._target.realtime, watermark, lifetime
         )
 
     def _note_conflicts(self, messages: list[IncomingMessage]) -> None:
@@ -412,7 +382,7 @@ class Mover:
         """Add messages set aside to the target queue, compare them, and remove them from aside."""
         messages = [_with_digest(each) for each in set_aside]
         outcomes = target_queue.add_messages(
-            self._target, self._keys, messages, self._claim, watermark
+            self._target, self._keys, messages, self._run.claim, watermark
         )
         _, wrong = target_queue.compare_bodies(self._target, self._keys, messages)
         self._note_conflicts(
@@ -429,7 +399,7 @@ class Mover:
             self._source.forget(self._queue, arrived)
             # Only now: as long as a message is set aside, its digest prevents a second addition.
             digests = [each.digest for each in arrived if each.digest]
-            self._target.rsmq.run(forget_copies(self._keys, digests, self._claim))
+            self._target.rsmq.run(forget_copies(self._keys, digests, self._run.claim))
 
     def _count_arrived(self, messages: list[IncomingMessage], added: int) -> None:
         """
