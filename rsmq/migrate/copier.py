@@ -78,6 +78,7 @@ def copy(
     copier.maxsize = target_queue.read_maxsize(target, to, found)
     copier.total = found.total
     if dry_run:
+        target_queue.pause_like_source(target, to, found, report, dry_run=True)
         copier.preview()
     else:
         target_queue.prepare(source, target, to, found, report)

@@ -79,7 +79,8 @@ def prepare(source: Source, target: Server, queue: str, found: Found, report: Re
     """
     Create the target queue if it is missing, with the attributes and the policy of its source.
 
-    An existing queue keeps its own. The report notes each difference.
+    An existing queue keeps its own. The report notes each difference. A queue to which nothing was
+    sent yet is paused if its source is.
 
     Args:
         source: the source.
@@ -92,14 +93,44 @@ def prepare(source: Source, target: Server, queue: str, found: Found, report: Re
         stored = target.rsmq.get_queue_attributes(queue)
     except QueueNotFound:
         report.created = target.rsmq.create_queue(queue, **found.attributes, exist_ok=True)
+        pause_like_source(target, queue, found, report)
         _copy_policy(source, target, queue, found, report)
         return
+    pause_like_source(target, queue, found, report)
     for name, value in found.attributes.items():
         if (own_value := getattr(stored, name)) != value:
             report.note(f"its {name} of {value}: the queue has {own_value:g}")
     policy = _policy_of(found)
     if policy and policy != (stored.dead_letter_queue, stored.max_receives):
         report.note(f"{_describe(policy)}: the queue keeps its own, or none")
+
+
+def pause_like_source(
+    target: Server, queue: str, found: Found, report: Report, *, dry_run: bool = False
+) -> None:
+    """
+    Pause the target queue for workers if its source is paused and nothing was sent to it yet.
+
+    A queue that was used keeps its state. The report notes the result.
+
+    Args:
+        target: the target server.
+        queue: the name of the target queue.
+        found: the queue at the source.
+        report: the report of the run.
+        dry_run: True only notes the result.
+    """
+    if not found.is_paused:
+        return
+    try:
+        stored = target.rsmq.get_queue_attributes(queue)
+        is_paused, is_unused = stored.paused, not (stored.total_sent or stored.messages)
+    except QueueNotFound:
+        is_paused, is_unused = False, True
+    if is_unused and not dry_run:
+        target.rsmq.pause_queue(queue)
+    is_too = is_paused or is_unused
+    report.note(f"it is paused for workers: the queue is {'too' if is_too else 'not'}")
 
 
 def _policy_of(found: Found) -> tuple[str, int] | None:

@@ -234,6 +234,11 @@ def _name_error(qname: object) -> MissingParameter | InvalidFormat:
     )
 
 
+def escape_pattern(key: bytes) -> bytes:
+    """Return the pattern for SCAN that matches exactly these bytes."""
+    return re.sub(rb"([*?\[\]\\])", rb"\\\1", key)
+
+
 @dataclass(frozen=True, slots=True)
 class PrefixKeys:
     """
@@ -253,8 +258,7 @@ class PrefixKeys:
     @property
     def hash_pattern(self) -> bytes:
         """The pattern for SCAN that matches the hash of every queue."""
-        escaped = re.sub(rb"([*?\[\]\\])", rb"\\\1", self.prefix)
-        return escaped + b"*" + _HASH_SUFFIX.encode()
+        return escape_pattern(self.prefix) + b"*" + _HASH_SUFFIX.encode()
 
     def zset(self, name: str) -> bytes:
         """Return the key of a queue's sorted set."""

@@ -357,3 +357,20 @@ def test_bridge_serves_metrics(cli, raw, ns, work_list):
 
     assert (result.code, result.out) == (0, "4 messages moved\n")
     assert f"rsmq_bridge_waiting{label} 0.0" in texts[-1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("migrate", "--from", "rqueue", "--prefix", "{prefix}", "--move"),
+        ("bridge", "--from", "rqueue:{q}", "--to", "{q}", "--prefix", "{prefix}", "--limit", "1"),
+    ],
+)
+def test_prefix_of_rqueue(cli, raw, ns, arguments):
+    prefix, queue = f"{ns}-app::", f"{ns}-q"
+    raw.rpush(f"{prefix}queue::{{{queue}}}", "m")
+    result = cli(*(each.format(prefix=prefix, q=queue) for each in arguments))
+
+    assert result.code == 0
+    assert bodies(raw, ns, queue) == [b"m"]
+    assert not raw.exists(f"{prefix}queue::{{{queue}}}")

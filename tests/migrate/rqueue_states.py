@@ -1,10 +1,11 @@
 """
-The keys of Rqueue (Java) in Redis, written as Rqueue 3 and 4 write them, in layouts 1 and 2.
+The keys of Rqueue (Java) in Redis, written as Rqueue 2.0, 3 and 4 write them, in layouts 1 and 2.
 
 No Java runs here. The layouts, names and fields are those of Rqueue's sources at version 4.0.0 (a
-message of version 3 has its fields in another order). Each method leaves the keys as Rqueue leaves
-them after the action that the method is named after. Rqueue has no namespace: the fixture
-``create_rqueue`` of conftest.py removes all of its keys.
+message of version 3 has its fields in another order), and for release 2 those of 2.0.1: fewer
+fields, dead letters at the other end, metadata without the queue's name in its key. Each method
+leaves the keys as Rqueue leaves them after the action that the method is named after. Rqueue has no
+namespace: the fixture ``create_rqueue`` of conftest.py removes all of its keys.
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ PREFIX = "__rq::"
 _MESSAGE = "com.github.sonus21.rqueue.core.RqueueMessage"
 _DB = "com.github.sonus21.rqueue.models.db."
 
-#: The fields of a message as Jackson 2 (Rqueue 3) and Jackson 3 (Rqueue 4) order them.
+#: The fields of a message as Jackson 2 (Rqueue 2 and 3) and Jackson 3 (Rqueue 4) order them.
 ORDERS = {
+    2: (
+        "id", "queueName", "message", "retryCount", "queuedTime", "processAt", "reEnqueuedAt",
+        "failureCount",
+    ),
     3: (
         "failureCount", "id", "queueName", "message", "retryCount", "queuedTime", "processAt",
         "reEnqueuedAt", "sourceQueueFailureCount", "sourceQueueName", "period",
@@ -67,14 +72,20 @@ class Rqueue:
         version: version of the key layout: 2, or the older 1.
         tagged: whether the keys of queues have hash tags. They have unless ``rqueue.cluster.mode``
             is switched off; layout 1 has none.
-        release: release of Rqueue, 3 or 4, which decides the order of a message's fields.
+        release: release of Rqueue, 3 or 4, which decides the order of a message's fields; or 2 for
+            2.0.x.
+        prefix: the setting ``rqueue.key.prefix``.
+        kinds: the settings ``rqueue.simple.queue.prefix`` and the like, by their default values.
     """
 
-    def __init__(self, raw, *, version=2, tagged=True, release=4):
+    def __init__(self, raw, *, version=2, tagged=True, release=4, prefix=PREFIX, kinds=()):
         self.raw = raw
         self.version = version
         self.tagged = tagged
         self.release = release
+        self.prefix = prefix
+        self._kinds = dict(kinds)
+        self._parents = {}
         self._nanos = 86_400_000_000_000  # nanoseconds since the machine was started, not a date
         raw.set(f"{PREFIX}version", version)
 
@@ -93,13 +104,17 @@ class Rqueue:
         return self._key("c-queue::", "rqueue-completed::", queue)
 
     def _key(self, kind, old, queue):
+        if queue in self._parents:  # the keys of a priority are those of the queue and a suffix
+            parent = self._parents[queue]
+            return self._key(kind, old, parent) + queue.removeprefix(parent)
         if self.version == 1:
             return old + queue
         has_tag = self.tagged and "{" not in queue
-        return PREFIX + kind + (f"{{{queue}}}" if has_tag else queue)
+        return self.prefix + self._kinds.get(kind, kind) + (f"{{{queue}}}" if has_tag else queue)
 
     def metadata(self, queue, id):
-        return f"{PREFIX}m-mdata::{queue}::{id}"
+        """Return the key of metadata: its prefix is not a setting."""
+        return f"{PREFIX}m-mdata::{id}" if self.release == 2 else f"{PREFIX}m-mdata::{queue}::{id}"
 
     # Events of queues.
 
@@ -112,7 +127,7 @@ class Rqueue:
         now_ms = self.now_ms()
         config = {
             "@class": f"{_DB}QueueConfig",
-            "id": f"{PREFIX}q-config::{queue}",
+            "id": f"{self.prefix}q-config::{queue}",
             "name": queue,
             "queueName": self.ready(queue),
             "completedQueueName": self.completed(queue),
@@ -137,12 +152,18 @@ class Rqueue:
                 "consumerEnabled": dead_letter_listener,
             }
             config["deadLetterQueuesV2"] = ["java.util.LinkedList", [letters]]
+        if self.release == 2:
+            config["delayedQueueName"] = config.pop("scheduledQueueName")
+            for name in ("completedQueueName", "paused", "systemGenerated", "priority"):
+                del config[name]
+            if config.pop("deadLetterQueuesV2", None):
+                config["deadLetterQueues"] = ["java.util.LinkedHashSet", [dead_letter_queue]]
         config |= values
         if self.release == 4:
             config = {"@class": config.pop("@class"), **dict(sorted(config.items()))}
         self.raw.set(config["id"], to_json(config))
-        if self.release == 3:
-            self.raw.sadd(f"{PREFIX}queues", queue)
+        if self.release < 4:
+            self.raw.sadd(f"{self.prefix}queues", queue)
         return config
 
     def prioritize(self, queue, **levels):
@@ -154,6 +175,7 @@ class Rqueue:
         self.configure(queue, priority=levels_with_class, priorityGroup=queue)
         names = [f"{queue}_{level}" for level in levels]
         for name in names:
+            self._parents[name] = queue
             self.configure(name, systemGenerated=True, priorityGroup=queue)
         return names
 
@@ -161,14 +183,14 @@ class Rqueue:
         """Write statistics, a job and a worker of a queue for the dashboard: nothing to migrate."""
         job, worker = uuid.uuid4(), uuid.uuid4()
         self.raw.set(
-            f"{PREFIX}q-stat::{queue}",
-            to_json({"@class": f"{_DB}QueueStatistics", "id": f"{PREFIX}q-stat::{queue}"}),
+            f"{self.prefix}q-stat::{queue}",
+            to_json({"@class": f"{_DB}QueueStatistics", "id": f"{self.prefix}q-stat::{queue}"}),
         )
-        self.raw.set(f"{PREFIX}job::{job}", to_json({"@class": f"{_DB}RqueueJob"}), ex=1800)
-        self.raw.rpush(f"{PREFIX}jobs::{message.id}", f"{PREFIX}job::{job}")
-        self.raw.set(f"{PREFIX}worker::{worker}", to_json({"id": str(worker)}), ex=300)
-        self.raw.hset(f"{PREFIX}q-pollers::{{{queue}}}", str(worker), to_json({"host": "h"}))
-        self.raw.set(f"{PREFIX}lock::{message.id}", str(worker), ex=60)
+        self.raw.set(f"{self.prefix}job::{job}", to_json({"@class": f"{_DB}RqueueJob"}), ex=1800)
+        self.raw.rpush(f"{self.prefix}jobs::{message.id}", f"{self.prefix}job::{job}")
+        self.raw.set(f"{self.prefix}worker::{worker}", to_json({"id": str(worker)}), ex=300)
+        self.raw.hset(f"{self.prefix}q-pollers::{{{queue}}}", str(worker), to_json({"host": "h"}))
+        self.raw.set(f"{self.prefix}lock::{message.id}", str(worker), ex=60)
 
     # Events of messages.
 
@@ -201,6 +223,10 @@ class Rqueue:
             "updatedOn": self.now_ms(),
             **values,
         }
+        if self.release == 2:
+            for name in ("rqueueMessage", "status", "updatedOn"):
+                del metadata[name]
+            metadata["messageId"] = message.id
         self.raw.set(key, to_json(metadata), ex=ttl)
 
     def enqueue(self, queue, body, **fields):
@@ -249,8 +275,9 @@ class Rqueue:
         """
         Dead-letter a message whose processing failed too often.
 
-        Without a listener, dead letters are in a list of exactly that name, newest first. With a
-        listener they are scheduled in that queue, at a score that is the delay itself (in 1970).
+        Without a listener, dead letters are in a list of exactly that name, newest first, or with
+        Rqueue 2.0 to 2.3 oldest first. With a listener they are scheduled in that queue, at a score
+        that is the delay itself (in 1970).
         """
         queue, now = received.fields["queueName"], self.now_ms()
         fields = {**received.fields, "failureCount": failures, "reEnqueuedAt": now}
@@ -264,6 +291,8 @@ class Rqueue:
         dead = self._stored(fields)
         if listener:
             self.raw.zadd(self.scheduled(dead_letter_queue), {dead.raw: 5000})
+        elif self.release == 2:
+            self.raw.rpush(dead_letter_queue, dead.raw)
         else:
             self.raw.lpush(dead_letter_queue, dead.raw)
         self.raw.zrem(self.processing(queue), received.raw)

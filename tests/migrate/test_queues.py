@@ -195,13 +195,14 @@ def test_dead_letter_policy_without_a_queue_is_reported(other_namespace, local, 
     assert raw.hmget(f"{ns}:q:Q", "x:dlq", "x:max") == [None, None]
 
 
-def test_paused_queue_is_reported(other_namespace, local):
+def test_pause_is_carried_over_to_a_new_queue(other_namespace, local, raw, ns):
     other_namespace.rsmq.create_queue("q")
     other_namespace.raw.hset(f"{other_namespace.ns}:q:Q", "x:paused", "1")
 
     assert list(move(Queues(other_namespace.server), "q", local, "q").notes) == [
-        "it is paused for workers: pause it there too"
+        "it is paused for workers: the queue is too"
     ]
+    assert raw.hexists(f"{ns}:q:Q", "x:paused")
 
 
 @pytest.mark.parametrize("in_flight", [False, True])

@@ -18,6 +18,7 @@ from rsmq.cli.app.command import command, complete_queues
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.commands.foreign_systems import (
     KINDS,
+    RQUEUE_PREFIX,
     SourceOptions,
     complete_systems,
     make_source,
@@ -79,6 +80,10 @@ def complete_bridge_ends(
     "--unwrap", is_flag=True, help="For rqueue: take msg as the body, without the Java class."
 )
 @click.option(
+    "--prefix", default=RQUEUE_PREFIX, show_default=True, metavar="TEXT",
+    help="For rqueue: the setting rqueue.key.prefix, if it was changed.",
+)  # fmt: skip
+@click.option(
     "--rate",
     type=float,
     metavar="N",
@@ -104,7 +109,7 @@ def complete_bridge_ends(
 @click.pass_obj
 def bridge(
     call: Call, /, *, origin: str, to: str, other_url: str | None, other_ns: str | None,
-    unwrap: bool, rate: float | None, limit: int | None, wait_for_redis: float,
+    unwrap: bool, prefix: str, rate: float | None, limit: int | None, wait_for_redis: float,
     metrics_port: int | None, metrics_host: str,
 ) -> None:  # fmt: skip
     """
@@ -122,7 +127,8 @@ def bridge(
     from rsmq.migrate.report import format_messages  # noqa: PLC0415 - takes time
 
     with open_servers(call, other_url, other_ns, wait=wait_for_redis) as (own, other):
-        side = _make_side(call, origin, to, own, other, unwrap=unwrap)
+        options = SourceOptions(unwrap=unwrap, prefix=prefix)
+        side = _make_side(call, origin, to, own, other, options=options)
         running = Bridge(side, _make_progress_callback(call), rate=rate, limit=limit)
         if metrics_port is not None:
             _serve_metrics(running, origin, to, metrics_port, metrics_host)
@@ -153,7 +159,7 @@ def _serve_metrics(running: Bridge, origin: str, to: str, port: int, host: str) 
 
 
 def _make_side(
-    call: Call, origin: str, to: str, own: Server, other: Server, *, unwrap: bool
+    call: Call, origin: str, to: str, own: Server, other: Server, *, options: SourceOptions
 ) -> Inward | Outward:
     from rsmq.migrate import (  # noqa: PLC0415 - takes time
         Inward,
@@ -173,7 +179,7 @@ def _make_side(
         if queue is None:
             raise Failed(f"{origin!r} names no queue", hint=f"Name it, as in {kind}:NAME.")
         namespace.queue(to)
-        return Inward(make_source(kind, other, SourceOptions(unwrap=unwrap)), queue, own, to)
+        return Inward(make_source(kind, other, options), queue, own, to)
     kind, _, name = to.partition(":")
     if kind not in _TARGET_KINDS or not name:
         raise Failed(

@@ -19,6 +19,9 @@ from rsmq.cli.app.wait_for_redis import wait_for_redis
 if TYPE_CHECKING:
     from rsmq.migrate import Progress, Server, Source
 
+#: The prefix of Rqueue's keys, unless its setting rqueue.key.prefix was changed.
+RQUEUE_PREFIX = "__rq::"
+
 #: The systems, and the term of each for a queue.
 KINDS = {
     "rfq": "a topic",
@@ -48,12 +51,14 @@ class SourceOptions:
     Attributes:
         processing: for lists: patterns of the keys of processing lists.
         unwrap: for Rqueue: whether to take the body out of the JSON object of its converter.
+        prefix: for Rqueue: its setting rqueue.key.prefix.
         colon: for RSMQ: whether keys have a colon after the namespace.
         milliseconds: for RSMQ: whether vt and delay are stored in ms.
     """
 
     processing: Sequence[str] = ()
     unwrap: bool = False
+    prefix: str = RQUEUE_PREFIX
     colon: bool = True
     milliseconds: bool = False
 
@@ -82,7 +87,7 @@ def make_source(kind: str, server: Server, options: SourceOptions) -> Source:
     makers: dict[str, Callable[[], Source]] = {
         "rfq": lambda: RFQ(server),
         "list": lambda: Lists(server, processing=options.processing),
-        "rqueue": lambda: Rqueue(server, unwrap=options.unwrap),
+        "rqueue": lambda: Rqueue(server, unwrap=options.unwrap, prefix=options.prefix),
         "redisrq": lambda: RedisRQ(server),
         "rsmq": lambda: Queues(server, colon=options.colon, milliseconds=options.milliseconds),
     }

@@ -16,6 +16,7 @@ from rsmq.cli.app.command import command
 from rsmq.cli.app.errors import Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.commands.foreign_systems import (
+    RQUEUE_PREFIX,
     SourceOptions,
     complete_systems,
     make_source,
@@ -83,6 +84,10 @@ _Migration: TypeAlias = "Callable[..., Report]"
     "--unwrap", is_flag=True, help="For rqueue: take msg as the body, without the Java class."
 )
 @click.option(
+    "--prefix", default=RQUEUE_PREFIX, show_default=True, metavar="TEXT",
+    help="For rqueue: the setting rqueue.key.prefix, if it was changed.",
+)  # fmt: skip
+@click.option(
     "--no-colon", is_flag=True,
     help="For rsmq: queues of rsmq_async before 10.0, whose keys have no colon after the "
     "namespace.",
@@ -95,7 +100,7 @@ _Migration: TypeAlias = "Callable[..., Report]"
 def migrate(
     call: Call, /, *, origin: str, to: str | None, way: str | None, from_url: str | None,
     from_ns: str | None, processing: tuple[str, ...], in_flight: bool, finish: bool,
-    dry_run: bool, verify: bool, unwrap: bool, no_colon: bool, milliseconds: bool,
+    dry_run: bool, verify: bool, unwrap: bool, prefix: str, no_colon: bool, milliseconds: bool,
 ) -> Exit:  # fmt: skip
     """
     Copy or move queues of another system.
@@ -123,7 +128,7 @@ def migrate(
     from rsmq.migrate import copy, move  # noqa: PLC0415 - takes time
     from rsmq.migrate import verify as check  # noqa: PLC0415 - takes time
 
-    options = SourceOptions(processing, unwrap, not no_colon, milliseconds)
+    options = SourceOptions(processing, unwrap, prefix, not no_colon, milliseconds)
     run: _Migration
     if verify:
         run = check

@@ -99,6 +99,7 @@ class Found:
         attributes: the settings that a queue of RSMQ has too: vt and delay in seconds, maxsize.
         notes: its properties that a queue of RSMQ can't store.
         stored: all attributes, if it is an RSMQ queue.
+        is_paused: whether its workers do not receive.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Found:
     attributes: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     stored: QueueAttributes | None = None
+    is_paused: bool = False
 
     @property
     def total(self) -> int:

@@ -108,8 +108,6 @@ class Queues(KeyedSource):
         vt, delay = (min(math.ceil(each), MAX_SECONDS) for each in (stored.vt, stored.delay))
         maxsize = stored.maxsize if stored.maxsize == -1 else min(max(stored.maxsize, 1024), 65536)
         notes = []
-        if stored.paused:
-            notes.append("it is paused for workers: pause it there too")
         attributes = {"vt": vt, "delay": delay, "maxsize": maxsize}
         for name, new_value in attributes.items():
             if (value := getattr(stored, name)) != new_value:
@@ -124,6 +122,7 @@ class Queues(KeyedSource):
             attributes,
             tuple(notes),
             stored,
+            is_paused=stored.paused,
         )
 
     def _read_attributes(self, queue: str) -> QueueAttributes | None:
