@@ -32,6 +32,7 @@ Faults marked "by hand" are for a person: ``Finding.remedy`` has the commands. E
     wrong-type              E  by hand
     reserved-name           E  by hand
     unusable-name           E  by hand
+    empty-name              W  safe: removed from the list
     expiring                E  safe: the time to live is removed
     half-queue              E  safe: completed with defaults, and listed
     messages-without-queue  E  asked for: becomes a queue with the defaults
@@ -43,9 +44,12 @@ Faults marked "by hand" are for a person: ``Finding.remedy`` has the commands. E
     of attributes
     bad-attribute           W  safe: a whole number within the limits, or the default
     large-maxsize           N  asked for: 65536
-    milliseconds            W  asked for: divided by 1000 (N below ten thousand)
+    milliseconds            W  asked for: divided by 1000, once only (N below ten thousand)
     bad-total               E  safe: the number of ids (totalsent), or 0 (totalrecv)
+    negative-total          W  safe: the number of ids (totalsent), or 0 (totalrecv)
     strange-time            W  safe: Unix seconds
+    modified-in-future      W  safe: the time of the repair
+    created-in-future       W  asked for: the time of the repair
     bad-policy              E  by hand
     dead-letter-gone        E  asked for: the queue is created
     dead-letter-cycle       W  by hand
@@ -58,6 +62,7 @@ Faults marked "by hand" are for a person: ``Finding.remedy`` has the commands. E
     bad-counter             E  safe: 1, and the time of the repair
     count-without-time      N  safe: the time of the repair
     odd-first-received      N  safe: milliseconds
+    first-received-in-future  N  safe: the time of the repair
     undeletable-id          W  asked for: a new id, unless the message is in flight
     microseconds-score      E  asked for: milliseconds
     seconds-score           E  asked for: milliseconds

@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import TypeAlias
 
 from rsmq.doctor.finding import Finding, make_finding
+from rsmq.doctor.message_faults import CLOCK_TOLERANCE_MS
 from rsmq.operations.doctor import NOW_S, Change, QueueFacts
-from rsmq.wire.fields import TOTAL_RECEIVED, TOTAL_SENT
+from rsmq.wire.fields import DIVIDED, TOTAL_RECEIVED, TOTAL_SENT
 from rsmq.wire.limits import (
     DEFAULT_DELAY,
     DEFAULT_VT,
@@ -27,7 +28,8 @@ from rsmq.wire.stored import parse_maxsize, parse_number
 REQUIRED_ATTRIBUTES = ("vt", "delay", "maxsize")
 
 _WHOLE_NUMBER = re.compile(rb"[0-9]{1,16}")
-_TOTAL = re.compile(rb"-?[0-9]{1,18}")
+_TOTAL = re.compile(rb"[0-9]{1,18}")
+_NEGATIVE_TOTAL = re.compile(rb"-[0-9]{1,18}")
 _MAX_UNIX_SECONDS = 10**11  # larger times are ms
 _MAX_UNIX_MS = 10**14  # larger times are us
 
@@ -52,7 +54,7 @@ def find_attribute_faults(facts: QueueFacts) -> Iterator[AttributeFault]:
     yield from _find_bad_totals(facts)
     # The repair of an incomplete queue adds the missing times too.
     is_complete = not find_missing_attributes(facts)
-    yield from _find_bad_times(facts.fields, report_missing=is_complete)
+    yield from _find_bad_times(facts, report_missing=is_complete)
 
 
 def make_attribute_findings(ns: str, facts: QueueFacts) -> list[Finding]:
@@ -106,25 +108,38 @@ def _find_milliseconds(fields: dict[str, bytes]) -> Iterator[AttributeFault]:
     # send and totalrecv with the first receive.
     if TOTAL_SENT not in fields or TOTAL_RECEIVED not in fields:
         return
-    vt, delay = (parse_number(fields.get(name)) for name in ("vt", "delay"))
-    if not vt or vt < _MS_PER_SECOND or vt % _MS_PER_SECOND:
+    divided = _parse_divided(fields)
+    numbers = {
+        name: parse_number(fields.get(name))
+        for name in ("vt", "delay")
+        if name not in divided or divided[name] != fields.get(name)
+    }
+    if any(number is None or number % _MS_PER_SECOND for number in numbers.values()):
         return
-    if delay is None or delay % _MS_PER_SECOND:
+    if "vt" in numbers and (numbers["vt"] or 0) < _MS_PER_SECOND:
         return
-    for name, number in (("vt", vt), ("delay", delay)):
+    for name, number in numbers.items():
         if number:
             new = int(number) // _MS_PER_SECOND
             yield "milliseconds", f"{name} {int(number)}", _make_change(name, fields, new)
+
+
+def _parse_divided(fields: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the vt and the delay that the doctor has stored in seconds, if it has."""
+    vt, _, delay = fields.get(DIVIDED, b"").partition(b" ")
+    return {"vt": vt, "delay": delay} if vt else {}
 
 
 def _find_bad_totals(facts: QueueFacts) -> Iterator[AttributeFault]:
     for name, new in ((TOTAL_SENT, facts.id_count), (TOTAL_RECEIVED, 0)):
         raw = facts.fields.get(name)
         if raw is not None and not _TOTAL.fullmatch(raw):
-            yield "bad-total", _describe(name, raw), _make_change(name, facts.fields, new)
+            code = "negative-total" if _NEGATIVE_TOTAL.fullmatch(raw) else "bad-total"
+            yield code, _describe(name, raw), _make_change(name, facts.fields, new)
 
 
-def _find_bad_times(fields: dict[str, bytes], *, report_missing: bool) -> Iterator[AttributeFault]:
+def _find_bad_times(facts: QueueFacts, *, report_missing: bool) -> Iterator[AttributeFault]:
+    fields, latest = facts.fields, (facts.now_ms + CLOCK_TOLERANCE_MS) // _MS_PER_SECOND
     for name in ("created", "modified"):
         raw = fields.get(name)
         if raw is None:
@@ -133,6 +148,9 @@ def _find_bad_times(fields: dict[str, bytes], *, report_missing: bool) -> Iterat
         elif not (_WHOLE_NUMBER.fullmatch(raw) and int(raw) <= _MAX_UNIX_SECONDS):
             change = _make_change(name, fields, _to_unix_seconds(raw))
             yield "strange-time", _describe(name, raw), change
+        elif int(raw) > latest:
+            seconds = int(raw) - facts.now_ms // _MS_PER_SECOND
+            yield f"{name}-in-future", str(seconds), _make_change(name, fields, NOW_S)
 
 
 def _to_unix_seconds(raw: bytes) -> int | bytes:

@@ -178,6 +178,14 @@ _QUEUES = {
         "redis-cli RENAMENX to a name without ':x:' that does not end in ':Q', redis-cli SREM "
         "{ns}:QUEUES for the old name, and rsmq doctor --fix, which lists the new one.",
     ),
+    "empty-name": Fault(
+        "warning",
+        "the list of queues has an empty name",
+        "a program that accepts any name",
+        "Programs that use list_queues fail on it.",
+        "Removes the empty name from the list.",
+        safe=True,
+    ),
     "expiring": Fault(
         "error",
         "{detail} expires in {number} s",
@@ -264,8 +272,9 @@ _ATTRIBUTES = {
         "{detail} look like milliseconds",
         "rsmq_async 8 and later (Rust)",
         "Other clients read them as seconds: messages are hidden a thousand times too long.",
-        "Divides them by 1000; do it when no such Rust program is left, and give vt and delay in "
-        "each call until then. Leave them if they are seconds.",
+        "Divides them by 1000, and notes it in the queue, so that no later run divides them again. "
+        "Do it when no such Rust program is left, and give vt and delay in each call until then. "
+        "Leave them if they are seconds.",
         ways=("milliseconds",),
     ),
     "bad-total": Fault(
@@ -277,6 +286,14 @@ _ATTRIBUTES = {
         "Stores the number of messages in the queue (totalsent), or 0 (totalrecv).",
         safe=True,
     ),
+    "negative-total": Fault(
+        "warning",
+        "{detail}",
+        "a program that wrote over it",
+        "Programs that compute rates from it show nonsense; some clients refuse to read it.",
+        "Stores the number of messages in the queue (totalsent), or 0 (totalrecv).",
+        safe=True,
+    ),
     "strange-time": Fault(
         "warning",
         "{detail}",
@@ -285,6 +302,23 @@ _ATTRIBUTES = {
         "Stores Unix seconds; the time of the repair where there was none. Where created changes, "
         "names of sends with dedup_id are forgotten.",
         safe=True,
+    ),
+    "modified-in-future": Fault(
+        "warning",
+        "modified is {detail} s later than now",
+        "the server's clock was set back; a program that wrote over it",
+        "Other clients show a wrong date.",
+        "Stores the time of the repair.",
+        safe=True,
+    ),
+    "created-in-future": Fault(
+        "warning",
+        "created is {detail} s later than now",
+        "the server's clock was set back; a program that wrote over it",
+        "Other clients show a wrong date.",
+        "Stores the time of the repair. Names of sends with dedup_id and the record of a copy "
+        "(rsmq migrate --copy) are forgotten: another copy copies all again.",
+        ways=("created-in-future",),
     ),
     "bad-policy": Fault(
         "error",
@@ -372,6 +406,14 @@ _MESSAGES = {
         "rsmq_async 7, and 16 and later with break-js-comp",
         "Other clients show a wrong date.",
         "Makes them milliseconds.",
+        safe=True,
+    ),
+    "first-received-in-future": Fault(
+        "note",
+        "times of a first receive that are later than now: {number}",
+        "the server's clock was set back; a client with a clock of its own that is ahead",
+        "Other clients show a wrong date.",
+        "Stores the time of the repair.",
         safe=True,
     ),
     "undeletable-id": Fault(

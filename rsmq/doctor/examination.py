@@ -21,7 +21,13 @@ from rsmq.doctor.message_faults import (
 from rsmq.doctor.queue_faults import find_queue_faults, read_queue_facts, scan_names
 from rsmq.doctor.server_faults import find_missing_rights, find_server_faults
 from rsmq.errors import QueueNotFound
-from rsmq.operations.doctor import IndexFacts, QueueFacts, examine_index, examine_messages
+from rsmq.operations.doctor import (
+    FIRST_STEP,
+    IndexFacts,
+    QueueFacts,
+    examine_index,
+    examine_messages,
+)
 from rsmq.operations.queues import list_queues
 from rsmq.transport.retry import code_of
 from rsmq.wire.keys import RESERVED_NAME, Namespace
@@ -47,8 +53,8 @@ def examine(
     another client is reported only if a second check, a quarter of a second later, finds it again.
 
     Cost, in round trips: one for each 1,000 keys of the database (only without ``queues``), and for
-    each queue one, one for each 1,000 ids, and one for each 1,000 fields of its hash (for fewer
-    fields if bodies are large).
+    each queue one, one for each 100 ids, and one for each 100 fields of its hash (for fewer fields
+    if bodies are large). Other clients wait for one step at most.
 
     Args:
         rsmq: a client of the namespace, with or without strict_names.
@@ -110,11 +116,18 @@ class _Examination:
 
     def _find_unusable_names(self) -> list[Finding]:
         """Return a finding for each listed name that a queue can't have."""
-        return [
-            make_finding("unusable-name", self._ns, detail=name)
-            for name in sorted(self._list_queues())
-            if name not in {"", RESERVED_NAME} and self._read_facts(name) is None
-        ]
+        findings = []
+        for name in sorted(self._list_queues()):
+            if name != RESERVED_NAME and self._read_facts(name) is None:
+                is_empty = not name and not self._has_nameless_queue()
+                code = "empty-name" if is_empty else "unusable-name"
+                findings.append(make_finding(code, self._ns, detail=name))
+        return findings
+
+    def _has_nameless_queue(self) -> bool:
+        """Return whether there are keys of a queue whose name is the empty text."""
+        keys = self._namespace.nameless_queue
+        return any(self._read_kind(key) != "none" for key in keys)
 
     def _list_queues(self) -> list[str]:
         return self._rsmq.run(list_queues(self._namespace))
@@ -133,10 +146,9 @@ class _Examination:
         """
         Return whether a sorted set without a hash has ids of messages.
 
-        If none of its first 1,000 members looks like an id, it belongs to another program.
+        If none of its first 100 members looks like an id, it belongs to another program.
         """
-        first_step = examine_messages(facts.keys, (b"-inf", b"0"))
-        _, _, entries = self._rsmq.run(first_step)
+        _, _, entries = self._rsmq.run(examine_messages(facts.keys, FIRST_STEP))
         return any(looks_like_id(entry.id) for entry in entries)
 
     def _read_facts(self, name: str) -> QueueFacts | None:

@@ -1,9 +1,9 @@
 """
 Faults of messages: ids in the queue, and fields that belong to no message.
 
-The checks are pure functions. A walk reads about 1,000 ids or fields in each round trip, while
-other programs continue. Each step is atomic, so it sees none of their scripts or transactions half
-done.
+The checks are pure functions. A walk reads at most 100 ids, or about 100 fields, in each round
+trip, while other programs continue. Each step is atomic, so it sees none of their scripts or
+transactions half done.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from rsmq.client import RSMQ
 from rsmq.doctor.finding import MAX_EXAMPLES, Finding, make_finding
 from rsmq.operations.doctor import (
     EXAMINED_FIELDS,
+    FIRST_STEP,
+    EntryPosition,
     OrphanField,
     QueueEntry,
     QueueFacts,
     examine_fields,
     examine_messages,
 )
-from rsmq.operations.walk import Position
 from rsmq.wire.ids import is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.limits import MAX_SECONDS
@@ -45,6 +46,9 @@ _ATTRIBUTES = frozenset(name.encode() for name in EXAMINED_FIELDS)
 #: Some clients read the clock once for the id, and again for the score.
 _SCORE_TOLERANCE_MS = 1000
 
+#: The clock of a client may be ahead by so much.
+CLOCK_TOLERANCE_MS = 60_000
+
 _MAX_HIDDEN_MS = MAX_SECONDS * 1000
 #: A time from _MIN_UNIX_SECONDS to below UNIX_SECONDS_LIMIT is in seconds, not in ms.
 _MIN_UNIX_SECONDS = 1_262_304_000  # 2010-01-01: older than RSMQ
@@ -52,10 +56,10 @@ UNIX_SECONDS_LIMIT = 10**11
 _MIN_UNIX_US = 10**15
 
 #: How many fields the first step of a walk reads, and any later step at most.
-_FIRST_STEP_FIELDS = 100
-_MAX_STEP_FIELDS = 1000
+_FIRST_STEP_FIELDS = 10
+_MAX_STEP_FIELDS = 100
 #: How many bytes a step should read, about.
-_STEP_BYTES = 1 << 20
+_STEP_BYTES = 1 << 18
 
 #: How many ids with a fault are kept in memory at most, for a second check or for the repair.
 MAX_REMEMBERED_IDS = 100_000
@@ -84,10 +88,10 @@ def find_entry_faults(entry: QueueEntry, now_ms: int, delay_ms: float) -> Iterat
         yield score_fault
     elif _is_sent_in_future(entry, now_ms, delay_ms):
         yield "sent-in-future"
-    yield from _find_counter_faults(entry)
+    yield from _find_counter_faults(entry, now_ms)
 
 
-def _find_counter_faults(entry: QueueEntry) -> Iterator[str]:
+def _find_counter_faults(entry: QueueEntry, now_ms: int) -> Iterator[str]:
     count, time = entry.receive_count, entry.first_received
     if (count is not None and not is_receive_count(count)) or (
         time is not None and not is_time(time)
@@ -97,6 +101,8 @@ def _find_counter_faults(entry: QueueEntry) -> Iterator[str]:
         yield "count-without-time"
     elif time is not None and _is_odd_time(int(time)):
         yield "odd-first-received"
+    elif time is not None and int(time) > now_ms + CLOCK_TOLERANCE_MS:
+        yield "first-received-in-future"
 
 
 def _is_sent_in_future(entry: QueueEntry, now_ms: int, delay_ms: float) -> bool:
@@ -196,7 +202,7 @@ def walk_entries(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, QueueEntry]
 
     If its score changes during the walk, an id may be yielded twice, or not.
     """
-    position: Position | None = (b"-inf", b"0")
+    position: EntryPosition | None = FIRST_STEP
     while position:
         position, now, entries = rsmq.run(examine_messages(keys, position))
         for entry in entries:
@@ -217,7 +223,7 @@ def walk_orphan_fields(rsmq: RSMQ, keys: QueueKeys) -> Iterator[tuple[int, Orpha
         if cursor == b"0":
             return
         # Large bodies make steps smaller: the server answers other clients only between steps.
-        count = min(max(count * _STEP_BYTES // max(size, 1), 10), _MAX_STEP_FIELDS)
+        count = min(max(count * _STEP_BYTES // max(size, 1), 1), _MAX_STEP_FIELDS)
 
 
 class Tally:

@@ -1,7 +1,7 @@
 """
 ``repair``: safe repairs, and those that the caller has chosen by name.
 
-Each step is an atomic script for about 1,000 ids. It checks each fault again before the change.
+Each step is an atomic script for at most 100 ids. It checks each fault again before the change.
 Other programs run between the steps. An interrupted repair is continued by running it again.
 """
 
@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from redis.exceptions import RedisError, ResponseError
 
 from rsmq.client import RSMQ
 from rsmq.doctor.attribute_faults import find_attribute_faults
@@ -38,7 +40,10 @@ from rsmq.operations.doctor import (
     NOW_MS,
     Change,
     QueueEntry,
+    QueueFacts,
+    divide_milliseconds,
     persist_keys,
+    remove_empty_name,
     remove_extensions,
     remove_ghost_ids,
     remove_orphan_fields,
@@ -50,11 +55,13 @@ from rsmq.operations.doctor import (
 )
 from rsmq.operations.operation import Operation
 from rsmq.operations.queues import create_queue
+from rsmq.transport.retry import Failure, classify
 from rsmq.wire.fields import DEAD_LETTER_QUEUE, first_received_field, receive_count_field
 from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from rsmq.wire.names import decode_name
+from rsmq.wire.stored import parse_number
 
 T = TypeVar("T")
 
@@ -62,15 +69,19 @@ T = TypeVar("T")
 #: them. Milliseconds are divided before bad attributes: a vt in ms may also be too large a number
 #: of seconds, and would be lowered to the limit.
 _REPAIR_ORDER = (
-    "expiring", "half-queue", "messages-without-queue", "unlisted-queue", "milliseconds",
-    "bad-attribute", "large-maxsize", "bad-total", "strange-time", "dead-letter-gone",
-    "ids-without-queue", "attribute-id", "ghost", "bad-counter", "count-without-time",
-    "odd-first-received", "microseconds-score", "seconds-score", "far-future", "sent-in-future",
-    "orphan-body", "left-over-counter", "undeletable-id", "left-over-extension",
+    "empty-name", "expiring", "half-queue", "messages-without-queue", "unlisted-queue",
+    "milliseconds", "bad-attribute", "large-maxsize", "bad-total", "negative-total", "strange-time",
+    "modified-in-future", "created-in-future", "dead-letter-gone", "ids-without-queue",
+    "attribute-id", "ghost", "bad-counter", "count-without-time", "odd-first-received",
+    "first-received-in-future", "microseconds-score", "seconds-score", "far-future",
+    "sent-in-future", "orphan-body", "left-over-counter", "undeletable-id", "left-over-extension",
     "listed-without-queue",
 )  # fmt: skip
 
-_IDS_PER_STEP = 1000
+_IDS_PER_STEP = 100
+
+#: How often attributes are read and repaired, if other programs change them in between.
+_ATTRIBUTE_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +92,15 @@ class Repair:
     Attributes:
         finding: the finding.
         number: the number of repaired keys, ids, fields or bodies. Less than the finding's if some
-            no longer had the fault, or if a message is in flight.
+            no longer had the fault, if a message is in flight, or after an error.
+        error: the error of Redis that ended this repair; None if there was none. A lost connection,
+            or a server that refuses all calls, is also the error of all repairs after it, which
+            were not tried.
     """
 
     finding: Finding
     number: int
+    error: RedisError | None = None
 
 
 def repair(
@@ -97,6 +112,8 @@ def repair(
 ) -> list[Repair]:
     """
     Repair the faults that an examination found. Idempotent; may be interrupted at any point.
+
+    If Redis refuses the repair of one finding, the others are still repaired.
 
     A repair may make other faults visible: a restored body may have a bad counter. Another
     examination finds these.
@@ -114,7 +131,7 @@ def repair(
             repaired ids or fields.
 
     Returns:
-        The results, in the order of the repairs.
+        The results, in the order of the repairs. ``Repair.error`` says which of them failed.
 
     Raises:
         InvalidFormat: a repair with this name does not exist, or two of them exclude one another.
@@ -124,7 +141,7 @@ def repair(
     chosen = [finding for finding in findings if finding.safe or set(finding.ways) & set(also)]
     chosen = [finding for finding in chosen if finding.code in _REPAIR_ORDER]
     chosen.sort(key=lambda finding: _REPAIR_ORDER.index(finding.code))
-    return [Repair(finding, repairer.repair(finding)) for finding in chosen]
+    return [repairer.repair(finding) for finding in chosen]
 
 
 def _check_repair_names(also: Collection[str]) -> None:
@@ -153,18 +170,33 @@ class _Repairer:
         self._namespace = Namespace(rsmq.namespace.name, strict_names=False)
         self._also = set(also)
         self._progress = progress
+        # The number of ids or fields that the current repair has repaired so far.
+        self._done = 0
+        # The error after which no further repair is tried.
+        self._final_error: RedisError | None = None
 
-    def repair(self, finding: Finding) -> int:
-        """Repair one finding, and return the number of repaired keys, ids, fields or bodies."""
+    def repair(self, finding: Finding) -> Repair:
+        """Repair one finding."""
+        self._done = 0
+        if self._final_error is not None:
+            return Repair(finding, 0, self._final_error)
         try:
-            return self._repair(finding)
+            return Repair(finding, self._repair(finding))
         except QueueNotFound:  # deleted since the examination
-            return 0
+            return Repair(finding, self._done)
+        except RedisError as error:
+            if _concerns_all_calls(error):
+                self._final_error = error
+            return Repair(finding, self._done, error)
 
     def _repair(self, finding: Finding) -> int:
         if finding.queue is None:
-            # The one repair for a namespace: its index expires.
-            return self._rsmq.run(persist_keys([self._namespace.queues], ()))
+            # The repairs for a namespace: its index expires, or contains an empty name.
+            return self._rsmq.run(
+                remove_empty_name(self._namespace)
+                if finding.code == "empty-name"
+                else persist_keys([self._namespace.queues], ())
+            )
         keys = self._namespace.queue(finding.queue)
         operation = self._make_queue_repair(finding, keys)
         if operation is not None:
@@ -191,15 +223,26 @@ class _Repairer:
         return None
 
     def _repair_attributes(self, finding: Finding, keys: QueueKeys) -> int:
-        facts = read_queue_facts(self._rsmq, self._namespace, keys.name)
-        if facts is None or facts.hash_kind != "hash":
-            return 0
-        if finding.code == "dead-letter-gone":
-            return self._create_dead_letter_queue(facts.fields.get(DEAD_LETTER_QUEUE))
-        changes = [
-            change for code, _, change in find_attribute_faults(facts) if code == finding.code
-        ]
-        return self._rsmq.run(repair_fields(keys, changes)) if changes else 0
+        done = 0
+        for _ in range(_ATTRIBUTE_ATTEMPTS):
+            facts = read_queue_facts(self._rsmq, self._namespace, keys.name)
+            if facts is None or facts.hash_kind != "hash":
+                return done
+            if finding.code == "dead-letter-gone":
+                return self._create_dead_letter_queue(facts.fields.get(DEAD_LETTER_QUEUE))
+            changes = [
+                change for code, _, change in find_attribute_faults(facts) if code == finding.code
+            ]
+            if not changes:
+                return done
+            if finding.code == "milliseconds":
+                number = len(changes) * self._rsmq.run(_divide(keys, facts, changes))
+            else:
+                number = self._rsmq.run(repair_fields(keys, changes))
+            done += number
+            if number == len(changes):
+                return done
+        return done
 
     def _create_dead_letter_queue(self, target: bytes | None) -> int:
         if target is None:
@@ -297,8 +340,25 @@ class _Repairer:
         return None
 
     def _report_progress(self, finding: Finding, done: int) -> None:
+        self._done = done
         if self._progress:
             self._progress(finding, done)
+
+
+def _concerns_all_calls(error: RedisError) -> bool:
+    """Return whether further calls would fail too: a lost connection, or a read-only server."""
+    is_refusal = isinstance(error, ResponseError)
+    return not is_refusal or classify(error, is_sent=False) is Failure.NOTHING_RAN
+
+
+def _divide(keys: QueueKeys, facts: QueueFacts, changes: list[Change]) -> Operation[int]:
+    """Return the operation that stores vt and delay in seconds, of which some are in ms."""
+    new = {field: value for field, _, value in changes}
+    vt, delay = (
+        int(parse_number(new.get(name) or facts.fields[name.decode()]) or 0)
+        for name in (b"vt", b"delay")
+    )
+    return divide_milliseconds(keys, facts.fields, vt, delay)
 
 
 def _parse_sent_ms(id: bytes) -> int | None:
@@ -345,6 +405,10 @@ def _choose_first_received(entry: QueueEntry, _now: int) -> list[Change]:
     return [(first_received_field(entry.id), entry.first_received, b"%d" % new)]
 
 
+def _choose_first_received_now(entry: QueueEntry, _now: int) -> list[Change]:
+    return [(first_received_field(entry.id), entry.first_received, NOW_MS)]
+
+
 def _choose_visible_now(entry: QueueEntry, _now: int) -> tuple[bytes, bytes, None]:
     return entry.id, entry.score, None
 
@@ -372,6 +436,7 @@ _ENTRY_REPAIRS: dict[
     "bad-counter": (_choose_counters, _repair_counters),
     "count-without-time": (_choose_counters, _repair_counters),
     "odd-first-received": (_choose_first_received, _repair_counters),
+    "first-received-in-future": (_choose_first_received_now, _repair_counters),
     "microseconds-score": (_choose_score_from_us, repair_scores),
     "seconds-score": (_choose_score_from_seconds, repair_scores),
     "far-future": (_choose_visible_now, repair_scores),

@@ -13,6 +13,8 @@
 local hash, zset, queues, nothing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local name = ARGV[1]
 
+-- No queue, no message and no field has this name. A set of names or a hash may have an empty one.
+local absent = nothing
 local refused = {}
 local function try(command, ...)
   local answer = redis.pcall(command, ...)
@@ -29,18 +31,18 @@ try('TIME')
 try('HSCAN', nothing, '0')
 try('PEXPIRE', nothing, '1')
 for _, command in ipairs({'HMGET', 'HGET', 'HDEL', 'HEXISTS'}) do
-  try(command, hash, '')
+  try(command, hash, absent)
 end
 try('HSET', hash, 'a', 'b', 'c') -- fails: a value is missing
-try('HINCRBY', hash, '', 'no number')
-try('ZADD', zset, 'XX', '0', '') -- an id is never empty
-try('ZREM', zset, '')
-try('ZSCORE', zset, '')
+try('HINCRBY', hash, absent, 'no number')
+try('ZADD', zset, 'XX', '0', absent)
+try('ZREM', zset, absent)
+try('ZSCORE', zset, absent)
 try('ZRANGEBYSCORE', zset, '0', '0', 'LIMIT', '0', '1')
 try('ZCARD', zset)
 try('ZCOUNT', zset, '0', '0')
 try('ZRANGE', zset, '0', '0')
-try('SREM', queues, '')
+try('SREM', queues, absent)
 if try('SISMEMBER', queues, name) == 1 then
   try('SADD', queues, name)
 end

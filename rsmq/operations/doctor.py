@@ -1,21 +1,21 @@
 """
 Operations of the doctor: the steps of an examination, and repairs.
 
-An ``examine_`` step reads about 1,000 keys, ids or fields, and changes nothing. A repair checks the
-faults again in the script that changes them. It is idempotent: a second run changes nothing more.
+An ``examine_`` step reads at most 100 ids, about 100 fields or about 1,000 keys, and changes
+nothing. A repair checks the faults again in the script that changes them. It is idempotent: a
+second run changes nothing more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
-from rsmq.operations.walk import Position, parse_next_position, walk_step
-from rsmq.wire.fields import ATTRIBUTE_FIELDS
+from rsmq.wire.fields import ATTRIBUTE_FIELDS, DIVIDED
 from rsmq.wire.ids import make_id_suffix
 from rsmq.wire.keys import Namespace, QueueKeys, unused_key
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
@@ -26,7 +26,12 @@ FOREIGN_FIELDS = ("createdby", "msgs", "hiddenmsgs")
 
 #: The fields of a queue's hash that are not part of a message: those of this library and of Node,
 #: and those of other clients.
-EXAMINED_FIELDS = (*ATTRIBUTE_FIELDS, *FOREIGN_FIELDS)
+EXAMINED_FIELDS = (*ATTRIBUTE_FIELDS, DIVIDED, *FOREIGN_FIELDS)
+
+#: A position in a walk through the ids of a queue: the score and the id that were read last.
+EntryPosition: TypeAlias = tuple[bytes, bytes]
+
+FIRST_STEP: EntryPosition = (b"", b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,18 +184,21 @@ def examine_queue(namespace: Namespace, qname: str) -> Operation[QueueFacts]:
 
 
 def examine_messages(
-    keys: QueueKeys, position: Position
-) -> Operation[tuple[Position | None, int, list[QueueEntry]]]:
+    keys: QueueKeys, position: EntryPosition
+) -> Operation[tuple[EntryPosition | None, int, list[QueueEntry]]]:
     """
-    Read the ids of a queue from a position on, with the data stored for each.
+    Read the ids of a queue behind a position, with the data stored for each.
+
+    Args:
+        keys: the queue's keys.
+        position: the score and the id that were read last; ``FIRST_STEP`` at the beginning.
 
     Returns:
-        The position of the next step (None at the end), the server's time in ms, and at most 1,000
+        The position of the next step (None at the end), the server's time in ms, and at most 100
         entries.
     """
-    read = walk_step("examine_messages", keys, position)
 
-    def parse(reply: Any) -> tuple[Position | None, int, list[QueueEntry]]:
+    def parse(reply: Any) -> tuple[EntryPosition | None, int, list[QueueEntry]]:
         values = reply[3]
         entries = [
             QueueEntry(
@@ -202,9 +210,17 @@ def examine_messages(
             )
             for first in range(0, len(values), 5)
         ]
-        return parse_next_position(reply), int(reply[2]), entries
+        next_position = None if reply[0] is None else (reply[0], reply[1])
+        return next_position, int(reply[2]), entries
 
-    return Operation(read.script, read.keys, read.args, parse, Retry.ALWAYS, read.queues)
+    return Operation(
+        load("examine_messages"),
+        (keys.hash, keys.zset),
+        position,
+        parse,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
 
 
 def examine_fields(
@@ -246,6 +262,33 @@ def examine_rights(namespace: Namespace, qname: str) -> Operation[set[str]]:
         lambda reply: {command.decode().lower() for command in reply},
         Retry.ALWAYS,
         (keys.name,),
+    )
+
+
+def divide_milliseconds(
+    keys: QueueKeys, fields: Mapping[str, bytes], vt: int, delay: int
+) -> Operation[int]:
+    """
+    Store vt and delay in seconds, if they and the values of the last division did not change.
+
+    Args:
+        keys: the queue's keys.
+        fields: the attribute fields as they were read.
+        vt: the new vt, seconds.
+        delay: the new delay, seconds.
+
+    Returns:
+        1 if they were stored, else 0.
+    """
+    return _repair(
+        "divide_milliseconds",
+        (keys.hash,),
+        keys,
+        [
+            *(fields.get(name, b"") for name in ("vt", "delay", DIVIDED)),
+            digits(vt),
+            digits(delay),
+        ],
     )
 
 
@@ -312,6 +355,23 @@ def repair_listing(namespace: Namespace, qname: str, *, create: bool) -> Operati
         (keys.hash, keys.zset, namespace.queues),
         keys,
         [encode_name(keys.name), b"1" if create else b"0", *map(digits, defaults)],
+    )
+
+
+def remove_empty_name(namespace: Namespace) -> Operation[int]:
+    """
+    Remove the empty name from the index of queues, unless there are keys of such a queue.
+
+    Returns:
+        1 if anything changed, else 0.
+    """
+    defaults = DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE
+    return Operation(
+        load("repair_listing"),
+        (*namespace.nameless_queue, namespace.queues),
+        (b"", b"0", *map(digits, defaults)),
+        int,
+        Retry.ALWAYS,
     )
 
 

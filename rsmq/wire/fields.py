@@ -22,6 +22,9 @@ DEAD_LETTER_QUEUE = "x:dlq"
 MAX_RECEIVES = "x:max"
 PAUSED = "x:paused"
 
+#: The vt and the delay that the doctor stored when it divided them by 1000, separated by a blank.
+DIVIDED = "x:divided"
+
 #: The attribute fields, in the order in which scripts return them.
 ATTRIBUTE_FIELDS = (
     "vt",

@@ -129,6 +129,11 @@ class Namespace:
         return encode_name(f"{self.name}:{RESERVED_NAME}{_HASH_SUFFIX}")
 
     @property
+    def nameless_queue(self) -> tuple[bytes, bytes]:
+        """The hash and the sorted set of a queue with an empty name, which no queue may have."""
+        return encode_name(f"{self.name}:{_HASH_SUFFIX}"), encode_name(f"{self.name}:")
+
+    @property
     def index_without_colon(self) -> bytes:
         """The index of queues that clients create which omit the colon of the prefix."""
         return encode_name(f"{self.name}{RESERVED_NAME}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rsmq.doctor import repair, repairer
+
 
 def store_and_examine(namespace, raw, **fields):
     raw.hset(namespace.hash(), mapping=fields)
@@ -75,6 +77,98 @@ def test_milliseconds_are_divided_only_on_request(namespace, raw):
     assert namespace.find_codes() == []
 
 
+def store_milliseconds(namespace, raw, **fields):
+    """Store vt and delay as rsmq_async does; both are so large that in seconds they look so too."""
+    values = {"vt": 9_000_000, "delay": 2_000_000, "totalsent": 0, "totalrecv": 0}
+    raw.hset(namespace.hash(), mapping={**values, **fields})
+
+
+def read_vt_and_delay(namespace):
+    return [int(namespace.read_fields()[name]) for name in ("vt", "delay")]
+
+
+def test_milliseconds_are_divided_once_only(namespace, raw):
+    store_milliseconds(namespace, raw)
+    report = namespace.examine()
+
+    assert namespace.repair("milliseconds") == [("milliseconds", "q", 2)]
+    assert read_vt_and_delay(namespace) == [9000, 2000]
+    assert namespace.read_fields()["x:divided"] == "9000 2000"
+    # Another run, one with the findings of before, and one after all other repairs.
+    assert namespace.find_codes() == []
+    assert [done.number for done in repair(namespace.rsmq, report, also=["milliseconds"])] == [0]
+    raw.hset(namespace.hash(), "created", "2026-11-20T18:37:58Z")
+    assert namespace.repair("milliseconds") == [("strange-time", "q", 1)]
+    assert namespace.repair("milliseconds") == []
+    assert read_vt_and_delay(namespace) == [9000, 2000]
+
+
+def test_two_runs_at_once_divide_milliseconds_once(namespace, raw, monkeypatch):
+    """The other run divides after this one has read the attributes."""
+    store_milliseconds(namespace, raw)
+    report = namespace.examine()
+    read = repairer.read_queue_facts
+    other_results = []
+
+    def read_before_the_other_run(*arguments):
+        facts = read(*arguments)
+        monkeypatch.setattr(repairer, "read_queue_facts", read)
+        other_results.extend(repair(namespace.rsmq, report, also=["milliseconds"]))
+        return facts
+
+    monkeypatch.setattr(repairer, "read_queue_facts", read_before_the_other_run)
+    (result,) = repair(namespace.rsmq, report, also=["milliseconds"])
+
+    assert (result.number, [each.number for each in other_results]) == (0, [2])
+    assert read_vt_and_delay(namespace) == [9000, 2000]
+
+
+def test_purge_keeps_the_record_of_the_division(namespace, raw, rsmq):
+    store_milliseconds(namespace, raw)
+    namespace.repair("milliseconds")
+    rsmq.purge_queue("q")
+
+    assert namespace.repair("milliseconds") == []
+    assert read_vt_and_delay(namespace) == [9000, 2000]
+
+
+def test_milliseconds_that_are_set_after_the_division_are_divided(namespace, raw):
+    store_milliseconds(namespace, raw)
+    namespace.repair("milliseconds")
+    raw.hset(namespace.hash(), "vt", 60_000)
+
+    assert namespace.find_codes() == [("milliseconds", "q", 1)]
+    assert namespace.repair("milliseconds") == [("milliseconds", "q", 1)]
+    assert read_vt_and_delay(namespace) == [60, 2000]
+    assert namespace.repair("milliseconds") == []
+
+
+def test_new_queue_of_the_same_name_has_no_record_of_a_division(namespace, raw, rsmq):
+    store_milliseconds(namespace, raw)
+    namespace.repair("milliseconds")
+    rsmq.delete_queue("q")
+    rsmq.create_queue("q")
+    store_milliseconds(namespace, raw, vt=30_000, delay=0)
+
+    assert namespace.repair("milliseconds") == [("milliseconds", "q", 1)]
+    assert read_vt_and_delay(namespace) == [30, 0]
+
+
+@pytest.mark.parametrize("changed", ["vt", "delay", "x:divided"])
+def test_division_changes_nothing_if_a_value_has_changed(namespace, raw, rsmq, changed):
+    from rsmq.operations.doctor import divide_milliseconds
+
+    store_milliseconds(namespace, raw)
+    operation = divide_milliseconds(
+        rsmq.namespace.queue("q"), {"vt": b"9000000", "delay": b"2000000"}, 9000, 2000
+    )
+    raw.hset(namespace.hash(), changed, "7")
+    before = namespace.read_fields()
+
+    assert rsmq.run(operation) == 0
+    assert namespace.read_fields() == before
+
+
 def test_milliseconds_below_ten_thousand_are_a_note(namespace, raw):
     store_and_examine(namespace, raw, vt=4000, totalsent=0, totalrecv=0)
 
@@ -105,6 +199,69 @@ def test_total_that_redis_cannot_increment_is_replaced(namespace, raw, rsmq):
     assert {namespace.read_fields()[name] for name in ("totalsent", "totalrecv")} == {"2", "0"}
     rsmq.send_message("q", "c")
     assert namespace.find_codes() == []
+
+
+def test_negative_totals_are_replaced(namespace, raw, rsmq):
+    rsmq.send_messages("q", ["a", "b"])
+
+    assert store_and_examine(namespace, raw, totalsent="-7", totalrecv="-1") == [
+        ("negative-total", "q", 2)
+    ]
+    (finding,) = namespace.examine()
+    assert (finding.severity, finding.text) == (
+        "warning", "totalsent is '-7' and totalrecv is '-1'",
+    )  # fmt: skip
+    assert namespace.repair() == [("negative-total", "q", 2)]
+    assert {namespace.read_fields()[name] for name in ("totalsent", "totalrecv")} == {"2", "0"}
+    assert namespace.find_codes() == []
+
+
+def test_negative_total_of_a_queue_in_use_is_replaced(namespace, raw, rsmq, monkeypatch):
+    """A send between the read and the repair changes the total, so both are tried again."""
+    raw.hset(namespace.hash(), "totalsent", -7)
+    read = repairer.read_queue_facts
+
+    def read_before_a_send(*arguments):
+        facts = read(*arguments)
+        monkeypatch.setattr(repairer, "read_queue_facts", read)
+        rsmq.send_message("q", "a")
+        return facts
+
+    monkeypatch.setattr(repairer, "read_queue_facts", read_before_a_send)
+
+    assert namespace.repair() == [("negative-total", "q", 1)]
+    assert namespace.read_fields()["totalsent"] == "1"
+
+
+def test_modified_in_the_future_becomes_time_of_repair(namespace, raw):
+    now = namespace.now_ms() // 1000
+    raw.hset(namespace.hash(), "modified", now + 3600)
+
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.severity, finding.safe) == ("modified-in-future", "warning", True)
+    assert finding.text in {f"modified is {late} s later than now" for late in (3599, 3600)}
+    created = namespace.read_fields()["created"]
+    assert namespace.repair() == [("modified-in-future", "q", 1)]
+    assert now <= int(namespace.read_fields()["modified"]) <= now + 60
+    assert namespace.read_fields()["created"] == created
+    assert namespace.find_codes() == []
+
+
+def test_created_in_the_future_is_changed_only_on_request(namespace, raw):
+    """Extension data belong to the queue of a certain created time: they would be forgotten."""
+    now = namespace.now_ms() // 1000
+    raw.hset(namespace.hash(), "created", now + 3600)
+
+    assert namespace.find_codes() == [("created-in-future", "q", 1)]
+    assert namespace.repair() == []
+    assert namespace.repair("created-in-future") == [("created-in-future", "q", 1)]
+    assert now <= int(namespace.read_fields()["created"]) <= now + 60
+
+
+def test_clock_of_a_client_may_be_a_little_ahead(namespace, raw):
+    now = namespace.now_ms() // 1000
+
+    assert store_and_examine(namespace, raw, created=now + 30, modified=now + 30) == []
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
-from rsmq import cli
+from rsmq import RSMQ, cli
 from tests.doctor.conftest import NamespaceUnderTest
 from tests.servers import Server, redis_7
 
@@ -28,8 +30,6 @@ def clean_server():
 @pytest.fixture
 def faulty(clean_server, ns, monkeypatch, tmp_path):
     """A queue that is not listed, with a ghost id and an orphan body."""
-    from rsmq import RSMQ
-
     monkeypatch.setenv("RSMQ_URL", clean_server.url)
     monkeypatch.setenv("RSMQ_NS", ns)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -53,6 +53,20 @@ def run_doctor(capsys):
         return code, out, err
 
     return call
+
+
+def refuse_scripts(monkeypatch, name, error, *, until_end=False):
+    """Let a script fail; ``until_end`` lets all scripts after it fail too."""
+    run = RSMQ.run
+    has_failed = []
+
+    def fail(self, operation):
+        if operation.script.name == name or (has_failed and until_end):
+            has_failed.append(True)
+            raise error
+        return run(self, operation)
+
+    monkeypatch.setattr(RSMQ, "run", fail)
 
 
 def test_examination_prints_findings_and_changes_nothing(faulty, run_doctor):
@@ -136,7 +150,7 @@ def test_also_without_fix_makes_only_that_repair(faulty, run_doctor):
     assert faulty.read_scores().keys() == {GHOST}
 
 
-def test_also_repairs_a_fault_only_once_in_a_call(faulty, run_doctor):
+def test_milliseconds_are_divided_once(faulty, run_doctor):
     faulty.rsmq.create_queue("m")
     fields = {"vt": 30_000_000, "delay": 5_000_000, "totalsent": 0, "totalrecv": 0}
     faulty.raw.hset(faulty.hash("m"), mapping=fields)
@@ -147,9 +161,79 @@ def test_also_repairs_a_fault_only_once_in_a_call(faulty, run_doctor):
         "repaired m: 2 of 2  [milliseconds]",
         "repaired m: 0 of 1  [bad-attribute]",
     ]
-    # These may be milliseconds or seconds: a person must decide.
+    assert code == 0
+    # In another call too, although they still look like milliseconds.
+    code, out, _ = run_doctor("m", "--also", "milliseconds", "--yes")
+    assert (code, out.splitlines()[-1]) == (0, "Nothing to do.")
+    assert faulty.read_fields("m")["vt"] == "30000"
+
+
+def test_refused_repair_does_not_stop_the_others(faulty, run_doctor):
+    """The list of queues is a key of another type: no queue can be listed."""
+    faulty.raw.delete(faulty.index)
+    faulty.raw.set(faulty.index, "another program")
+    code, out, err = run_doctor("--fix", "--also", "orphan-body:remove", "--yes")
+    lines = out.splitlines()
+
+    assert (code, err) == (1, "")
+    (failed,) = [line for line in lines if line.startswith("failed")]
+    assert failed.startswith("failed   q: Redis: WRONGTYPE ")
+    assert failed.endswith("  [unlisted-queue]")
+    assert "repaired q: 1 of 1  [ghost]" in lines
+    assert "repaired q: 1 of 1  [orphan-body]" in lines
+    assert lines[-1].endswith("; repairs that failed: 1")
+    assert faulty.read_scores() == {}
+    assert BODY not in faulty.read_fields()
+
+
+def test_refused_repair_of_a_note_has_an_exit_code(faulty, run_doctor, monkeypatch):
+    """Without faults that remain, the exit code says that a repair failed."""
+    faulty.raw.flushdb()
+    faulty.rsmq.create_queue("q")
+    faulty.raw.hset(faulty.hash(), mapping={BODY: "kept", f"{BODY}:rc": 1})
+    faulty.raw.zadd(faulty.zset(), {BODY: 1795264742384})
+    refuse_scripts(monkeypatch, "repair_fields", ResponseError("NOPERM no right"))
+    code, out, _ = run_doctor("--fix", "--yes", "--json")
+    document = json.loads(out)
+
     assert code == 1
-    assert "left     m: [milliseconds]" in out.splitlines()
+    assert [each["code"] for each in document["left"]] == ["count-without-time"]
+    (done,) = document["repairs"]
+    assert (done["code"], done["number"]) == ("count-without-time", 0)
+    assert done["error"].startswith("Redis: NOPERM")
+
+
+def test_lost_connection_ends_the_run_after_a_report(faulty, run_doctor, monkeypatch):
+    refuse_scripts(monkeypatch, "remove_ghost_ids", RedisConnectionError("gone"), until_end=True)
+    arguments = ("--fix", "--also", "orphan-body:remove", "--yes")
+    code, out, err = run_doctor(*arguments)
+    lines = [
+        line.replace("orphan-body", "o...")
+        for line in out.splitlines()
+        if line.startswith(("repaired", "failed"))
+    ]
+
+    assert code == 4
+    assert lines == [
+        "repaired q: done  [unlisted-queue]",
+        "failed   q: Redis: gone. Another URL is passed by --url, RSMQ_URL or a profile.  [ghost]",
+        "failed   q: Redis: gone. Another URL is passed by --url, RSMQ_URL or a profile.  [o...]",
+    ]
+    assert err.startswith("rsmq: Redis: gone.")
+    assert BODY in faulty.read_fields()
+
+
+def test_lost_connection_ends_the_run_with_a_document(faulty, run_doctor, monkeypatch):
+    refuse_scripts(monkeypatch, "remove_ghost_ids", RedisConnectionError("gone"), until_end=True)
+    code, out, err = run_doctor("--fix", "--yes", "--json")
+    document = json.loads(out)
+
+    assert code == 4
+    assert [(each["code"], each["number"]) for each in document["repairs"]] == [
+        ("unlisted-queue", 1), ("ghost", 0),
+    ]  # fmt: skip
+    assert document["left"] is None
+    assert json.loads(err)["error"] == "unreachable"
 
 
 def test_repairs_of_a_queue_as_a_whole_print_no_numbers(faulty, run_doctor):

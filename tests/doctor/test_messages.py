@@ -341,6 +341,21 @@ def test_score_that_changed_since_examination_is_kept(namespace, raw, rsmq):
     assert (done.number, namespace.read_scores()) == (0, in_flight)
 
 
+def test_first_received_in_the_future_becomes_time_of_repair(namespace, raw):
+    now = namespace.now_ms()
+    store(namespace, raw, rc=3, fr=now + 3_600_000)
+    store(namespace, raw, RUST.replace("y", "Y"), rc=1, fr=now + 30_000)  # a clock that is ahead
+
+    (finding,) = [each for each in namespace.examine() if each.code != "undeletable-id"]
+    assert (finding.code, finding.severity) == ("first-received-in-future", "note")
+    assert finding.examples == (NODE,)
+    assert ("first-received-in-future", "q", 1) in namespace.repair()
+    fields = read_message_fields(namespace)
+    assert now <= int(fields[f"{NODE}:fr"]) <= now + 60_000
+    assert fields[f"{NODE}:rc"] == "3"
+    assert "first-received-in-future" not in {code for code, *_ in namespace.find_codes()}
+
+
 def test_undeletable_ids_are_replaced_only_on_request(namespace, raw, rsmq):
     store(namespace, raw, RUST, "rust", score=SENT, rc=2, fr=SENT)
     store(namespace, raw, RUBY, "ruby", score=SENT + 5)
@@ -395,6 +410,7 @@ def test_odd_fields_are_a_note_and_kept(namespace, raw):
     (finding,) = namespace.examine()
     assert (finding.code, finding.number, finding.severity) == ("odd-field", 3, "note")
     assert namespace.repair() == []
+    assert namespace.read_fields().keys() >= {"note", "createdby", "msgs", "", "a b" * 10}
 
 
 def test_deep_queues_are_repaired_in_steps(namespace, raw, rsmq):
@@ -410,8 +426,10 @@ def test_deep_queues_are_repaired_in_steps(namespace, raw, rsmq):
     findings = namespace.examine()
     repair(rsmq, findings, also=["orphan-body:restore"],
            progress=lambda finding, done: steps.append((finding.code, done)))  # fmt: skip
-    assert steps == [("ghost", 1000), ("ghost", 2000), ("ghost", 2300), ("orphan-body", 1000),
-                    ("orphan-body", 1200)]  # fmt: skip
+    assert steps == [
+        *(("ghost", done) for done in range(100, 2400, 100)),
+        *(("orphan-body", done) for done in range(100, 1300, 100)),
+    ]
     assert namespace.find_codes() == []
     assert namespace.read_scores().keys() == {*good, *orphans}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rsmq import RSMQ
+from rsmq.doctor import repair
 
 ID = "hod98j94h7HkqVvzKrlMYXegVzlPtuLy"
 
@@ -208,6 +209,36 @@ def test_unusable_name_is_reported_with_a_remedy_that_works(namespace, raw, rsmq
     assert namespace.repair() == [("unlisted-queue", "new", 1)]
     assert namespace.examine() == []
     assert rsmq.receive_message("new").body == "kept"
+
+
+def test_empty_name_is_removed_from_the_index(namespace, raw):
+    raw.sadd(namespace.index, "")
+
+    (finding,) = namespace.examine()
+    assert (finding.code, finding.queue, finding.severity) == ("empty-name", None, "warning")
+    assert namespace.repair() == [("empty-name", None, 1)]
+    assert namespace.read_listed() == {"q"}
+    assert namespace.examine() == []
+
+
+@pytest.mark.parametrize("kind", ["hash", "zset"])
+def test_queue_with_an_empty_name_is_kept(namespace, raw, kind):
+    """Its keys are found by the examination, or by the repair if they are newer."""
+    raw.sadd(namespace.index, "")
+    findings = namespace.examine()
+    if kind == "hash":
+        raw.hset(f"{namespace.ns}::Q", mapping={"vt": 30, "delay": 0, "maxsize": 65536})
+    else:
+        raw.zadd(f"{namespace.ns}:", {ID: 5})
+    before = namespace.dump()
+
+    (result,) = repair(namespace.rsmq, findings)
+    assert (result.finding.code, result.number) == ("empty-name", 0)
+    assert namespace.dump() == before
+    (finding,) = namespace.examine()
+    assert finding.code == "unusable-name"
+    assert f" {namespace.ns}::Q and {namespace.ns}:, " in finding.remedy
+    assert is_unchanged_by_repair(namespace)
 
 
 def test_index_of_an_old_rust_client_is_reported(namespace, raw):

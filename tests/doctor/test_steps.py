@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.operations.doctor import (
+    FIRST_STEP,
     NOW_MS,
+    examine_messages,
     remove_extensions,
     remove_ghost_ids,
     remove_orphan_fields,
@@ -127,6 +130,106 @@ def test_id_that_ends_like_a_counter_is_an_id(namespace, raw):
         raw.zadd(namespace.zset(), {id: SCORE})
 
     assert namespace.find_codes() == [("undeletable-id", "q", 2)]
+
+
+@pytest.fixture
+def recorded_steps(rsmq, monkeypatch):
+    """The scripts that run, each with its number of arguments and the number of ids it returns."""
+    steps = []
+    run = type(rsmq).run
+
+    def record(self, operation):
+        result = run(self, operation)
+        size = len(result[2]) if operation.script.name == "examine_messages" else 0
+        steps.append((operation.script.name, len(operation.args), size))
+        return result
+
+    monkeypatch.setattr(type(rsmq), "run", record)
+    return steps
+
+
+@pytest.mark.parametrize("is_same_score", [True, False])
+def test_examination_reads_every_id_once_in_short_steps(
+    namespace, raw, recorded_steps, is_same_score
+):
+    ids = {f"{number:032d}": SCORE + (0 if is_same_score else number) for number in range(1001)}
+    raw.zadd(namespace.zset(), ids)
+    raw.hset(namespace.hash(), mapping=dict.fromkeys(ids, "m"))
+
+    assert namespace.find_codes() == []
+    sizes = [size for name, _, size in recorded_steps if name == "examine_messages"]
+    assert sizes == [100] * 10 + [1]
+
+
+@pytest.mark.parametrize("change", ["deleted", "hidden", "neighbours"])
+def test_examination_continues_behind_an_id_that_is_gone(namespace, raw, rsmq, keys, change):
+    """The walk continues at the place of the last id, also if other programs change the queue."""
+    ids = [f"{number:032d}" for number in range(600)]
+    raw.zadd(namespace.zset(), dict.fromkeys(ids, SCORE))
+    position, _, entries = rsmq.run(examine_messages(keys, FIRST_STEP))
+    if change == "deleted":
+        raw.zrem(namespace.zset(), *ids[50:100])
+    elif change == "hidden":
+        raw.zadd(namespace.zset(), {ids[99]: SCORE + 5000})
+    else:
+        raw.zrem(namespace.zset(), *ids[:3])
+        raw.zadd(namespace.zset(), {"0": SCORE - 1, f"{ids[50]}x": SCORE})
+    read = [entry.id.decode() for entry in entries]
+    while position is not None:
+        position, _, entries = rsmq.run(examine_messages(keys, position))
+        read += [entry.id.decode() for entry in entries]
+
+    # An id whose score changes may be read twice.
+    assert read == ids + ([ids[99]] if change == "hidden" else [])
+
+
+def test_examination_continues_between_ids_of_any_bytes(namespace, raw, rsmq, keys):
+    """Redis orders ids by their bytes, not by the locale of the server."""
+    ids = sorted(bytes([first, second]) for first in range(256) for second in (0, 65, 97, 255))
+    raw.zadd(namespace.zset(), dict.fromkeys(ids, SCORE))
+    for last in (ids[0], ids[500], ids[501], ids[-1]):
+        raw.zrem(namespace.zset(), last)
+        behind = [id for id in ids if id > last]
+        _, _, entries = rsmq.run(examine_messages(keys, (b"%d" % SCORE, last)))
+        raw.zadd(namespace.zset(), {last: SCORE})
+
+        assert [entry.id for entry in entries] == behind[:100]
+
+
+def test_repairs_change_few_messages_in_a_step(namespace, raw, recorded_steps):
+    ids = [f"{number:031d}_" for number in range(300)]
+    raw.zadd(namespace.zset(), dict.fromkeys(ids, 5))
+    raw.hset(
+        namespace.hash(),
+        mapping={field: "x" for id in ids[:200] for field in (id, f"{id}:rc", f"{id}:fr")},
+    )
+    namespace.repair(*(way for way in OPT_IN_REPAIRS if way != "orphan-body:remove"))
+
+    arguments_of_one = {"remove_ghost_ids": 2, "replace_ids": 3, "repair_fields": 6}
+    numbers = {
+        name: arguments // arguments_of_one[name]
+        for name, arguments, _ in recorded_steps
+        if name in arguments_of_one
+    }
+    assert numbers.keys() == arguments_of_one.keys()
+    assert max(numbers.values()) <= 100
+
+
+def test_examination_of_fields_reads_few_in_a_step(namespace, raw, rsmq, monkeypatch):
+    raw.hset(namespace.hash(), mapping={f"{number:032d}": "x" * 1000 for number in range(2000)})
+    counts = []
+    run = type(rsmq).run
+
+    def record(self, operation):
+        if operation.script.name == "examine_fields":
+            counts.append(int(operation.args[1]))
+        return run(self, operation)
+
+    monkeypatch.setattr(type(rsmq), "run", record)
+    namespace.find_codes()
+
+    assert counts[0] == 10
+    assert max(counts) <= 100
 
 
 def test_fault_that_the_second_check_does_not_find_is_not_reported(namespace, raw, monkeypatch):

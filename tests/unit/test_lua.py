@@ -37,6 +37,7 @@ WITHOUT_METHOD = {
     "send_heartbeat",
     "record_quarantine_run",
     "dead_letter_messages",
+    "divide_milliseconds",
     "register_worker",
     "forward_messages",
     "list_in_flight",
@@ -233,7 +234,7 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     keys = Namespace("ns").queue("q")
     names = {key.removeprefix(keys.zset) for key in (keys.hash, *keys.extensions)}
     names |= {*fields.MESSAGE_SUFFIXES, fields.EXTENSION_PREFIX}
-    names |= {name.encode() for name in fields.ATTRIBUTE_FIELDS}
+    names |= {name.encode() for name in (*fields.ATTRIBUTE_FIELDS, fields.DIVIDED)}
     code = "".join(
         line.partition("--")[0] + "\n"
         for path in FOLDER.glob("**/*.lua")

@@ -5,15 +5,18 @@ The command doctor.
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, queues_argument, yes_option
+from rsmq.cli.app.errors import describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_text
 from rsmq.cli.app.queue_names import expand_patterns
@@ -32,8 +35,8 @@ _MAX_QUEUES_NAMED = 5
 
 #: Faults that are repaired as a whole, so the number of the finding is not the number repaired.
 _REPAIRED_AS_A_WHOLE = {
-    "expiring", "half-queue", "messages-without-queue", "unlisted-queue", "listed-without-queue",
-    "dead-letter-gone",
+    "empty-name", "expiring", "half-queue", "messages-without-queue", "unlisted-queue",
+    "listed-without-queue", "dead-letter-gone",
 }  # fmt: skip
 
 _WIDTH = 100
@@ -66,20 +69,24 @@ def doctor(
     --fix or --also nothing is changed; both ask first. A safe repair removes no message, no body
     and no valid receive count. Other programs can use the queues meanwhile.
 
-    The exit code is 1 if errors or warnings remain. Notes are not faults.
+    If Redis refuses a repair, the others are still made. The exit code is 1 if errors or warnings
+    remain, or if a repair failed. Notes are not faults.
     """
     with call.open() as rsmq:
         queues = expand_patterns(rsmq, queues)
         report = _examine(call, rsmq, queues or None)
         if not call.as_json:
             call.out.result(None, _report_lines(report))
-        left: Report = report
-        done: list[Repair] = []
-        if fix or also:
-            left, done = _repair_in_rounds(call, rsmq, queues, report, also=also, fix=fix, yes=yes)
-    if call.as_json:
-        call.out.result(_as_document(report, done, left), ())
-    return Exit.NOT_ALL if left.faults else None
+        repairs = _Repairs(report)
+        try:
+            if fix or also:
+                repairs.run(call, rsmq, queues, also=also, fix=fix, yes=yes)
+        finally:
+            # Also if the connection is lost: it says what was done.
+            if call.as_json and (repairs.done or sys.exception() is None):
+                call.out.result(_as_document(report, repairs), ())
+    left = repairs.left
+    return Exit.NOT_ALL if left is None or left.faults or repairs.failed else None
 
 
 def _examine(call: Call, rsmq: RSMQ, queues: Sequence[str] | None) -> Report:
@@ -99,38 +106,62 @@ def _examine_again(call: Call, rsmq: RSMQ, queues: Sequence[str]) -> Report:
             existing.remove(str(error.value))
 
 
-def _repair_in_rounds(
-    call: Call, rsmq: RSMQ, queues: Sequence[str], report: Report, *,
-    also: Sequence[str], fix: bool, yes: bool,
-) -> tuple[Report, list[Repair]]:  # fmt: skip
-    """Repair in rounds until nothing more is repaired; return the last report and the repairs."""
-    done: list[Repair] = []
-    left = report
-    # Each of them once in a call: a value that was divided by 1000 may still look too large.
-    requested: set[tuple[str, str | None]] = set()
-    for _ in range(_MAX_ROUNDS):
-        chosen_by_option = [
-            each
-            for each in left.findings
-            if set(each.ways) & set(also) and (each.code, each.queue) not in requested
-        ]
-        requested |= {(each.code, each.queue) for each in chosen_by_option}
-        chosen = [each for each in left.findings if (fix and each.safe) or each in chosen_by_option]
-        if not chosen:
-            break
-        if not done:
-            codes = ", ".join(dict.fromkeys(each.code for each in chosen))
-            call.confirm(f"Repair {codes}?", yes=yes)
-        repairs = _repair(call, rsmq, chosen, also)
-        done += repairs
+@dataclass(slots=True)
+class _Repairs:
+    """
+    The repairs of one call.
+
+    Attributes:
+        left: the last examination; None if the examination after a repair failed.
+        done: the repairs, also those that failed.
+    """
+
+    left: Report | None
+    done: list[Repair] = field(default_factory=list)
+
+    @property
+    def failed(self) -> list[Repair]:
+        """The repairs that Redis refused."""
+        return [each for each in self.done if each.error is not None]
+
+    def run(
+        self, call: Call, rsmq: RSMQ, queues: Sequence[str], *,
+        also: Sequence[str], fix: bool, yes: bool,
+    ) -> None:  # fmt: skip
+        """Repair in rounds until nothing more is repaired."""
+        for _ in range(_MAX_ROUNDS):
+            chosen = self._choose(also, fix=fix)
+            if not chosen:
+                break
+            if not self.done:
+                codes = ", ".join(dict.fromkeys(each.code for each in chosen))
+                call.confirm(f"Repair {codes}?", yes=yes)
+            repairs = _repair(call, rsmq, chosen, also)
+            self.done += repairs
+            if not call.as_json:
+                call.out.result(None, map(_repair_line, repairs))
+            self.left = None
+            self.left = _examine_again(call, rsmq, queues)
+            if not any(each.number for each in repairs):
+                break
         if not call.as_json:
-            call.out.result(None, map(_repair_line, repairs))
-        left = _examine_again(call, rsmq, queues)
-        if not any(each.number for each in repairs):
-            break
-    if not call.as_json:
-        call.out.result(None, _remaining_lines(left) if done else ["Nothing to do."])
-    return left, done
+            call.out.result(None, self._remaining_lines() if self.done else ["Nothing to do."])
+
+    def _choose(self, also: Sequence[str], *, fix: bool) -> list[Finding]:
+        """Return the findings to repair: not those whose repair has failed in this call."""
+        failed = {(each.finding.code, each.finding.queue) for each in self.failed}
+        return [
+            each
+            for each in (self.left.findings if self.left else ())
+            if ((fix and each.safe) or set(each.ways) & set(also))
+            and (each.code, each.queue) not in failed
+        ]
+
+    def _remaining_lines(self) -> Iterator[str]:
+        if self.left is not None:
+            failures = f"; repairs that failed: {len(self.failed)}" if self.failed else ""
+            yield from _remaining_lines(self.left)
+            yield f"After repairs, {_summary(self.left)}{failures}"
 
 
 def _repair(call: Call, rsmq: RSMQ, chosen: list[Finding], also: Sequence[str]) -> list[Repair]:
@@ -147,19 +178,31 @@ def _repair(call: Call, rsmq: RSMQ, chosen: list[Finding], also: Sequence[str]) 
         return repair(rsmq, chosen, also=also, progress=report_progress)
 
 
-def _as_document(report: Report, done: list[Repair], left: Report) -> dict[str, Any]:
-    repairs = [
-        {"code": each.finding.code, "queue": each.finding.queue, "number": each.number}
-        for each in done
+def _as_document(report: Report, repairs: _Repairs) -> dict[str, Any]:
+    documents = [
+        {
+            "code": each.finding.code,
+            "queue": each.finding.queue,
+            "number": each.number,
+            "error": None if each.error is None else _describe(each.error),
+        }
+        for each in repairs.done
     ]
+    left = repairs.left if repairs.done else None
     return {
         "ns": report.ns,
         "queues": report.queues,
         "messages": report.messages,
         "findings": [each.as_dict() for each in report.findings],
-        "repairs": repairs,
-        "left": [each.as_dict() for each in left.findings] if done else None,
+        "repairs": documents,
+        "left": None if left is None else [each.as_dict() for each in left.findings],
     }
+
+
+def _describe(error: Exception) -> str:
+    report = describe_error(error)
+    assert report is not None  # noqa: S101 - errors of redis-py are foreseen
+    return report.line(as_json=False).removeprefix("rsmq: ")
 
 
 def _report_lines(report: Report) -> Iterator[str]:
@@ -203,6 +246,9 @@ def _summary(report: Report) -> str:
 def _repair_line(done: Repair) -> str:
     finding = done.finding
     prefix = "" if finding.queue is None else f"{format_text(finding.queue)}: "
+    if done.error is not None:
+        partly = f"{done.number} of {finding.number}, then " if done.number else ""
+        return f"failed   {prefix}{partly}{_describe(done.error)}  [{finding.code}]"
     if finding.code not in _REPAIRED_AS_A_WHOLE:
         return f"repaired {prefix}{done.number} of {finding.number}  [{finding.code}]"
     line = f"repaired {prefix}done" if done.number else f"repaired {prefix}in order by then"
@@ -221,4 +267,3 @@ def _remaining_lines(left: Report) -> Iterator[str]:
             f" and {len(names) - _MAX_QUEUES_NAMED} more" if len(names) > _MAX_QUEUES_NAMED else ""
         )
         yield f"left     {names_shown}{more}{': ' if names_shown else ''}[{code}]"
-    yield "After repairs, " + _summary(left)
