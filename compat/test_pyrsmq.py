@@ -74,6 +74,26 @@ INVALID_CALLS = [
 ]
 
 
+#: Values out of range as keywords: PyRSMQ ignores them.
+IGNORED_KEYWORDS = [
+    ("createQueue", {"qname": "q", "vt": -1, "delay": 10000000, "maxsize": 2048}),
+    ("getQueueAttributes", {"qname": "q"}),
+    ("setQueueAttributes", {"qname": "q", "vt": 20, "delay": 0, "maxsize": 4096}),
+    ("setQueueAttributes", {"qname": "q", "vt": -3, "delay": -1, "maxsize": -2}),
+    ("setQueueAttributes", {"qname": "q", "vt": "abc", "delay": 10000000, "maxsize": 1023}),
+    ("setQueueAttributes", {"qname": "q", "vt": 25, "delay": "", "maxsize": 65566}),
+    ("createQueue", {"qname": "other", "vt": "x", "delay": -1, "maxsize": -1}),
+    ("getQueueAttributes", {"qname": "other"}),
+    ("sendMessage", {"qname": "q", "message": "m", "delay": -1}),
+    ("receiveMessage", {"qname": "q", "vt": -2}),
+    ("receiveMessage", {"qname": "q", "vt": 5}),
+    ("changeMessageVisibility", {"qname": "q", "id": "$", "vt": 10000000}),
+    ("popMessage", {"qname": "q"}),
+    ("changeMessageVisibility", {"qname": "q", "id": "$", "vt": 0}),
+    ("popMessage", {"qname": "q"}),
+]
+
+
 def run_session(peer, ns, calls, *, fluent):
     """Return the result of every call, without times and ids."""
     peer.ns = ns
@@ -119,6 +139,14 @@ def test_invalid_value_is_refused_as_by_pyrsmq(peers, ns, keys):
     assert keys.list_keys() == []
 
 
+def test_values_out_of_range_are_ignored_as_by_pyrsmq(peers, ns, keys):
+    pyrsmq_results = run_session(peers(PyRSMQ), ns, IGNORED_KEYWORDS, fluent=False)
+    keys.raw.delete(*keys.list_keys())
+    our_results = run_session(peers(Shim), ns, IGNORED_KEYWORDS, fluent=False)
+
+    assert pyrsmq_results == our_results
+
+
 def test_examples_print_the_same_with_both(server, tmp_path):
     output_lines = {}
     for python, module in ((PYRSMQ_PYTHON, "rsmq"), (sys.executable, "rsmq.pyrsmq")):
@@ -140,3 +168,20 @@ def test_examples_print_the_same_with_both(server, tmp_path):
     assert output_lines["rsmq.pyrsmq"][:5] == [f"sent order {number}" for number in range(1, 6)]
     assert "order 3 is done, try 2" in output_lines["rsmq.pyrsmq"]
     assert output_lines["rsmq.pyrsmq"][-1] == "messages left: 0"
+
+
+def test_own_tests_of_pyrsmq_pass(tmp_path):
+    """With changed imports, and with the largest maxsize of other clients instead of 65565."""
+    (site_packages,) = PYRSMQ_PYTHON.parents[1].glob("lib/python*/site-packages")
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    for path in (site_packages / "tests").glob("*.py"):
+        text = re.sub(r"^from rsmq\b", "from rsmq.pyrsmq", path.read_text(), flags=re.MULTILINE)
+        (folder / path.name).write_text(text.replace("65565", "65536"))
+    result = subprocess.run(
+        [sys.executable, "-m", "unittest", "tests.test_rsmq", "tests.test_utils"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=50,
+    )  # fmt: skip
+
+    assert result.returncode == 0, result.stderr
+    assert re.search("^Ran 21 tests", result.stderr, re.MULTILINE)

@@ -191,29 +191,87 @@ def test_exceptions_are_switched_for_all_commands_or_one(smq, queue):
         smq.receiveMessage().execute()
 
 
+@pytest.mark.parametrize("value", ["", 5, "a:b", "x" * 65, "QUEUES", "\ud800"])
+def test_invalid_name_raises_from_its_call_or_on_execute(smq, raw, value):
+    with pytest.raises(InvalidParameterValue) as caught:
+        smq.createQueue().qname(value)
+    assert str(caught.value) == f"Value '{str(value)[:80]}' is not valid for parameter 'qname'"
+    assert caught.value.__notes__
+    command = smq.createQueue(qname=value)
+    assert not command.ready()
+    with pytest.raises(InvalidParameterValue):
+        command.execute()
+    assert smq.createQueue(qname=value, quiet=True).exceptions(False).execute() is False
+    assert smq.createQueue(quiet=True).exceptions(False).qname(value).execute() is False
+    assert raw.keys("p:*") == []
+
+
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("qname", ["", 5, "a:b", "x" * 65, "QUEUES", "\ud800"]),
         ("vt", [-1, "abc", 10_000_000, float("nan"), float("inf"), []]),
         ("delay", [-1, "abc", 10_000_000, {}]),
         ("maxsize", [0, -2, 1023, 65566, "big", None.__class__]),
     ],
 )
-def test_invalid_value_raises_from_its_call_or_on_execute(smq, raw, name, values):
+def test_invalid_number_raises_from_its_call_or_is_ignored(smq, raw, caplog, name, values):
+    """As in PyRSMQ: a call raises, unless exceptions are off; a keyword never does."""
+    smq.createQueue(vt=7, delay=8, maxsize=2048).execute()
+    before = fields(raw)
     for value in values:
+        text = f"Value '{str(value)[:80]}' is not valid for parameter '{name}'"
+        command = smq.setQueueAttributes()
         with pytest.raises(InvalidParameterValue) as caught:
-            getattr(smq.createQueue(), name)(value)
-        assert str(caught.value) == f"Value '{str(value)[:80]}' is not valid for parameter '{name}'"
+            getattr(command, name)(value)
+        assert str(caught.value) == text
         assert caught.value.__notes__
-        command = smq.createQueue(**{name: value})
-        assert not command.ready()
-        with pytest.raises(InvalidParameterValue):
-            command.execute()
-        assert smq.createQueue(**{name: value}, quiet=True).exceptions(False).execute() is False
-        quiet = smq.createQueue(quiet=True).exceptions(False)
-        assert getattr(quiet, name)(value).execute() is False
-    assert raw.keys("p:*") == []
+        assert caplog.text == ""
+        for build in (
+            lambda value=value: smq.setQueueAttributes(**{name: value}),
+            lambda value=value: getattr(smq.setQueueAttributes().exceptions(False), name)(value),
+        ):
+            assert build().ready()
+            assert build().execute()["vt"] == 7.0
+            (record,) = caplog.records
+            assert record.name == "rsmq.cmd.SetQueueAttributesCommand"
+            assert record.levelname == "WARNING"
+            assert record.message == f"Ignored: {text} {caught.value.__notes__[0]}"
+            caplog.clear()
+            assert build().quiet().execute()["vt"] == 7.0
+            assert caplog.text == ""
+    assert fields(raw) == before
+
+
+def test_set_queue_attributes_ignores_each_value_out_of_range(smq, raw, caplog):
+    smq.createQueue(vt=15, delay=10).execute()
+    before = fields(raw)
+
+    attributes = smq.setQueueAttributes(vt=-3, maxsize=-2, delay=-1).execute()
+    assert attributes == smq.getQueueAttributes().execute()
+    assert fields(raw) == before
+    assert [record.message.partition("parameter")[::2] for record in caplog.records] == [
+        ("Ignored: Value '-3' is not valid for ", " 'vt' Seconds from 0 to 9999999."),
+        (
+            "Ignored: Value '-2' is not valid for ",
+            " 'maxsize' A size from 1024 to 65536, or -1 for unlimited.",
+        ),
+        ("Ignored: Value '-1' is not valid for ", " 'delay' Seconds from 0 to 9999999."),
+    ]
+    assert smq.setQueueAttributes(vt=-3, delay=4).execute()["delay"] == 4.0
+    assert fields(raw)[b"vt"] == b"15"
+
+
+def test_values_out_of_range_are_replaced_by_defaults(server, raw):
+    smq = RedisSMQ(port=server.port, ns="p", qname="q", vt=-5)
+    smq.createQueue(delay=-1, maxsize=1).execute()
+    assert [fields(raw)[name] for name in (b"vt", b"delay", b"maxsize")] == [b"30", b"0", b"65536"]
+    id = smq.sendMessage(message="m", delay="soon").execute()
+    assert scores(raw)[id.encode()] == int(id[:10], 36) // 1000
+    message = smq.receiveMessage().execute()
+    assert scores(raw)[id.encode()] == message["ts"] + 30_000
+    assert smq.changeMessageVisibility(id=id, vt=10**7).execute() is True
+    assert 30_000 <= scores(raw)[id.encode()] - message["ts"] < 35_000
+    smq.quit()
 
 
 def test_error_names_missing_parameter(server, raw):
@@ -552,3 +610,25 @@ def test_bodies_are_converted_to_values_and_back():
 def test_an_invalid_id_is_refused(server, raw, id):
     with pytest.raises(InvalidParameterValue, match="'id'"):
         RedisSMQ(port=server.port, ns="p").deleteMessage(qname="q", id=id).execute()
+
+
+def test_other_helpers_are_those_of_pyrsmq(caplog):
+    from rsmq.pyrsmq.cmd import utils
+
+    log = logging.getLogger("test")
+    caplog.set_level(logging.DEBUG)
+    for value in (0, 5.9, "5", True):
+        assert utils.validate_int(value, 0, 5, log, "vt")
+    for value in (None, "x", -1, 6, float("inf"), []):
+        assert not utils.validate_int(value, 0, 5, log, "vt")
+    assert caplog.messages == [
+        "vt value is not set", "vt value (x) is not an integer",
+        "vt value -1 is less than minimum (0)", "vt value 6 is greater than maximum (5)",
+        "vt value (inf) is not an integer", "vt value ([]) is not an integer",
+    ]  # fmt: skip
+    assert [utils.baseXencode(each) for each in (0, 35, 36, -37)] == ["", "z", "10", "-11"]
+    assert utils.baseXencode("255", "0123456789ABCDEF") == "FF"
+    assert set(utils.random_string(500, "ab")) == {"a", "b"}
+    assert set(utils.random_string(50)) <= set(utils.DEFAULT_CHARSET)
+    assert len(utils.make_message_id(1795264742384107)) == 32
+    assert utils.make_message_id(1795264742384107).startswith("hod98j94h7")

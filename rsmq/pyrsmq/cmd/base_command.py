@@ -29,6 +29,10 @@ class Command:
     """
     A command and its parameters.
 
+    As in PyRSMQ, a wrong value of an optional parameter is ignored if it is a keyword, or if
+    exceptions are off: the parameter keeps its value or its default. When the command is executed,
+    it logs a warning. A wrong value of a required parameter is an error.
+
     Attributes:
         parameters: the names of its parameters. The controller's defaults for other parameters are
             ignored.
@@ -42,6 +46,7 @@ class Command:
         #: Set by ``exceptions``; None is the controller's option.
         self._own_exceptions: bool | None = None
         self._invalid: dict[str, InvalidParameterValue] = {}
+        self._ignored: dict[str, InvalidParameterValue] = {}
         self._values: dict[str, Any] = {}
         for name, value in params.items():
             if name in self.parameters and value is not None:
@@ -58,7 +63,7 @@ class Command:
         return self
 
     def ready(self) -> bool:
-        """Return whether every required parameter is set, and no parameter is invalid."""
+        """Return whether every required parameter is set to a valid value."""
         return not self._invalid and self._find_missing() is None
 
     def execute(self) -> Any:
@@ -76,18 +81,23 @@ class Command:
         except RedisSMQException as error:
             if self._has_exceptions:
                 raise
-            if not self._values.get("quiet"):
-                # The logger has PyRSMQ's name: programs filter by it.
-                log = logging.getLogger(f"rsmq.cmd.{type(self).__name__}")
-                text = " ".join([str(error), *getattr(error, "__notes__", ())])
-                log.warning("%s: %s", type(error).__name__, text)
+            self._log_warning(type(error).__name__, error)
             return False
 
     def exec_command(self) -> Any:
         """Run the command as ``execute`` does, but raise errors also while exceptions are off."""
         self._check_parameters()
+        for error in self._ignored.values():
+            self._log_warning("Ignored", error)
         with self._translate_errors():
             return self._run()
+
+    def _log_warning(self, title: str, error: Exception) -> None:
+        """Log an error with its notes, unless the command is quiet."""
+        if not self._values.get("quiet"):
+            # The logger has PyRSMQ's name: programs filter by it.
+            log = logging.getLogger(f"rsmq.cmd.{type(self).__name__}")
+            log.warning("%s: %s", title, " ".join([str(error), *getattr(error, "__notes__", ())]))
 
     def _run(self) -> Any:
         raise CommandNotImplementedException
@@ -121,18 +131,22 @@ class Command:
 
     def _set(self, name: str, value: object) -> Self:
         """Set a parameter by its own call, which raises if the value is invalid."""
-        self._store(name, value)
-        if name in self._invalid and self._has_exceptions:
-            raise self._invalid[name]
+        error = self._store(name, value)
+        if error is not None and self._has_exceptions:
+            self._ignored.pop(name, None)
+            raise error
         return self
 
-    def _store(self, name: str, value: object) -> None:
-        """Store the value of a parameter, or the error if it is invalid."""
+    def _store(self, name: str, value: object) -> InvalidParameterValue | None:
+        """Store the value of a parameter; store and return the error if it is invalid."""
         self._invalid.pop(name, None)
+        self._ignored.pop(name, None)
         try:
             self._values[name] = check_parameter(self.namespace, name, value)
         except InvalidParameterValue as error:
-            self._invalid[name] = error
+            (self._invalid if name in self._required else self._ignored)[name] = error
+            return error
+        return None
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
