@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from rsmq.doctor import repair
 from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.operations.doctor import (
     FIRST_STEP,
@@ -244,3 +247,38 @@ def test_fault_that_the_second_check_does_not_find_is_not_reported(namespace, ra
 
     assert namespace.find_codes() == []
     assert namespace.find_codes() == [("bad-attribute", "q", 1)]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_final"),
+    [
+        (ResponseError("WRONGTYPE wrong"), False),
+        (OutOfMemoryError("full"), False),
+        (ReadOnlyError("a replica"), True),
+        (RedisTimeoutError("too late"), True),
+    ],
+)
+def test_error_of_one_repair_stops_the_others_only_if_it_concerns_all(
+    namespace, raw, rsmq, monkeypatch, error, is_final
+):
+    ghosts = [f"{number:032d}" for number in range(250)]
+    raw.zadd(namespace.zset(), dict.fromkeys(ghosts, 5))
+    raw.hset(namespace.hash(), mapping={"gone:rc": 1})
+    findings = namespace.examine()
+    run = type(rsmq).run
+    steps = []
+
+    def fail_in_third_step(self, operation):
+        if operation.script.name == "remove_ghost_ids":
+            steps.append(operation)
+            if len(steps) == 3:
+                raise error
+        return run(self, operation)
+
+    monkeypatch.setattr(type(rsmq), "run", fail_in_third_step)
+    ghost, counter = repair(rsmq, findings)
+
+    assert (ghost.finding.code, ghost.number, ghost.error) == ("ghost", 200, error)
+    assert raw.zcard(namespace.zset()) == 50
+    assert (counter.number, counter.error) == ((0, error) if is_final else (1, None))
+    assert raw.hexists(namespace.hash(), "gone:rc") is is_final
