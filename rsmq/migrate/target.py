@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from rsmq.errors import NotPossible, QueueNotFound, RSMQError
@@ -93,6 +93,10 @@ def prepare(source: Source, target: Server, queue: str, found: Found, report: Re
         stored = target.rsmq.get_queue_attributes(queue)
     except QueueNotFound:
         report.created = target.rsmq.create_queue(queue, **found.attributes, exist_ok=True)
+        if report.created and found.stored is not None:
+            # Now, and not at the end: the record of the copy belongs to this creation time.
+            creation = replace(found.stored, total_sent=0, total_received=0)
+            target.rsmq.run(restore_totals(target.rsmq.namespace.queue(queue), creation))
         pause_like_source(target, queue, found, report)
         _copy_policy(source, target, queue, found, report)
         return
@@ -174,7 +178,7 @@ def finish(target: Server, queue: str, found: Found) -> None:
     """Raise the totals of the target queue to those of the source, if that is an RSMQ queue."""
     if found.stored is not None:
         keys = target.rsmq.namespace.queue(queue)
-        target.rsmq.run(restore_totals(keys, found.stored))
+        target.rsmq.run(restore_totals(keys, replace(found.stored, created=None)))
 
 
 def add_messages(

@@ -165,6 +165,29 @@ def test_body_larger_than_maxsize_is_moved_and_reported(other_namespace, local, 
     assert note.examples == [id]
 
 
+def test_consumed_messages_of_an_old_queue_are_not_copied_again(old, filled, local, raw, ns):
+    """The creation time is that of the source, and the record of the copy is still valid."""
+    old.raw.hset(f"{old.ns}:q:Q", "created", 1_600_000_000)
+    copied = copy(Queues(old.server), "q", local, "q")
+    assert raw.hget(f"{ns}:q:Q", "created") == b"1600000000"
+    for message in read_messages(raw, ns, "q"):
+        assert local.rsmq.delete_message("q", message.id)
+    report = copy(Queues(old.server), "q", local, "q")
+
+    assert (report.arrived, report.consumed) == (0, copied.arrived)
+    assert read_messages(raw, ns, "q") == []
+    assert raw.hget(f"{ns}:q:Q", "created") == b"1600000000"
+
+
+def test_existing_queue_keeps_its_creation_time(old, filled, local, raw, ns):
+    local.rsmq.create_queue("q")
+    created = raw.hget(f"{ns}:q:Q", "created")
+    old.raw.hset(f"{old.ns}:q:Q", "created", 1_600_000_000)
+    for _ in range(2):
+        copy(Queues(old.server), "q", local, "q")
+        assert raw.hget(f"{ns}:q:Q", "created") == created
+
+
 def test_dead_letter_policy_is_copied_and_its_queue_created(other_namespace, local, raw, ns):
     other_namespace.rsmq.create_queue("q")
     other_namespace.rsmq.create_queue("dead", vt=7)
