@@ -22,10 +22,12 @@ The exceptions of this library.
     ├── NotPossible           notPossible
     │   └── RunReplaced       runReplaced
     ├── WorkerExists          workerExists
-    └── WorkerReplaced        workerReplaced
+    ├── WorkerReplaced        workerReplaced
+    ├── TooManyHungCalls      tooManyHungCalls
+    └── NotEmptyInTime        notEmptyInTime
 
 Only Spark raises InvalidOption, BatchLost and CheckpointSetBack; only an import raises
-InvalidExport; only a migration raises the next four; only workers raise the last two.
+InvalidExport; only a migration raises the next four; only workers raise the last four.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -379,6 +381,38 @@ class WorkerReplaced(RSMQError):
             value=key,
             hint="This worker sent no heartbeat for some seconds, and another process took over "
             "its name and its messages.",
+        )
+
+
+class TooManyHungCalls(RSMQError):
+    """
+    As many handler calls as the worker's concurrency exceed max_runtime and have not ended.
+
+    ``value`` is their number. The worker stops: Python can't end their threads, and each of them
+    holds memory and connections. A supervisor restarts the process.
+    """
+
+    code = "tooManyHungCalls"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            "Too many handler calls hang",
+            value=number,
+            hint=f"{number} ran for longer than max_runtime and did not end. Give the handlers' "
+            "network calls timeouts, and restart the worker.",
+        )
+
+
+class NotEmptyInTime(RSMQError):
+    """A worker's queues were not empty in time; ``value`` says how many messages are left."""
+
+    code = "notEmptyInTime"
+
+    def __init__(self, timeout: float | None, rest: str) -> None:
+        super().__init__(
+            "The queues are not empty in time",
+            value=rest,
+            hint=f"After {timeout:g} seconds, messages are left: {rest}.",
         )
 
 

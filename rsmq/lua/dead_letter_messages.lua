@@ -26,6 +26,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include unbegun.lua
 -- @include dead_letters.lua
 -- @include variadic.lua
 -- @include lifetime.lua
@@ -59,7 +60,7 @@ for at = 6, #messages, 3 do
   elseif result[1] == '1' then
     transfer(zset, hash, {zset = to_zset, hash = to_hash}, id, now)
     if quarantined == '1' then
-      delete_quarantine_records(zset, {id})
+      delete_records(zset, {id}, false)
     end
     if room > 0 then
       redis.call('HSET', reasons, id, now .. ':' .. reason)

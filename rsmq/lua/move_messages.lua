@@ -18,6 +18,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include unbegun.lua
 -- @include dead_letters.lua
 -- @include variadic.lua
 -- @include receipts.lua

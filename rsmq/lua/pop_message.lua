@@ -17,6 +17,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include unbegun.lua
 -- @include dead_letters.lua
 
 local hash, zset = KEYS[1], KEYS[2]

@@ -11,9 +11,9 @@
 --                                         call, messages that may be prefetched, maximum number of
 --                                         messages, and its name
 --
--- returns {ms now, a character for each queue, then for each queue {id, body, id ...} and {place, receive
---         count, first-received ms, place ...} of those that were received before}. Both are empty for
---         a queue that was not read. The character is . nothing more is due, + more may be due, p paused,
+-- returns {ms now, a character for each queue, then for each queue {id, body, id ...}, {place, receive
+--         count, first-received ms, place ...} of those that were received before, and for each of these
+--         how many of its earlier receives began no call}. All are empty for a queue that was not read. The character is . nothing more is due, + more may be due, p paused,
 --         m missing, - not read
 -- errors  WORKERREPLACED
 -- source  none in Node; what is written is what npm rsmq 0.12.4 receiveMessage writes for each
@@ -25,6 +25,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include unbegun.lua
 -- @include dead_letters.lua
 -- @include variadic.lua
 -- @include workers.lua
@@ -71,6 +72,13 @@ for at in ipairs(states) do
     deliver(queues[2 * at], queues[2 * at + 1], due, this_time, digits(now + vt))
     record_in_flight(in_flight, due, name)
   end
-  answer[#answer + 1], answer[#answer + 2] = due and due.told or {}, due and due.again or {}
+  local again = due and due.again or {}
+  local received_before = {}
+  for each = 1, #again, 3 do
+    received_before[#received_before + 1] = due.told[2 * again[each] - 1]
+  end
+  answer[#answer + 1], answer[#answer + 2] = due and due.told or {}, again
+  answer[#answer + 1] = #again > 0
+    and unbegun_receives(queues[2 * at + 1], queues[2 * at], received_before) or {}
 end
 return answer

@@ -22,6 +22,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include unbegun.lua
 -- @include dead_letters.lua
 
 local hash, zset = KEYS[1], KEYS[2]
@@ -47,7 +48,7 @@ for at = 5, #receipts, 2 do
   local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
   local body, since = fields[1], redis.call('ZSCORE', zset, id)
   if body and not is_reserved(id) and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
-    if dead and count >= dead.limit then
+    if dead and count >= dead.limit and begun_receives(zset, hash, id, count) >= dead.limit then
       transfer(zset, hash, dead, id, digits(now))
     elseif #body > left and #recovered > 0 then
       break

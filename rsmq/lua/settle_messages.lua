@@ -1,15 +1,19 @@
 -- Settles messages of a worker: deletes them, hides them for a time from now, or releases them to the
 -- scores of their sent times; or extends their visibility timeouts. Each message is given by its
--- receipt, in groups of one queue each. A worker whose name another worker has can only delete.
+-- receipt, in groups of one queue each. A worker whose name another worker has can only delete. A release
+-- of messages that began no handler call also stores how many of their receives began none.
 --
 -- KEYS[1] in_flight    hash              the worker's messages in flight, as in fragments/in_flight.lua
 -- KEYS[2...] queues    hash, sorted set  for each group the two keys of its queue
 -- ARGV[1] token        string            token of the calling worker
--- ARGV[2...] messages  strings           for each group its action (delete, hide, release, extend), '1' if
---                                        its messages ran in quarantine and the outcome of that is known,
---                                        else '', the queue's name, and the group as in fragments/receipts.lua.
---                                        After each id come ms, except for delete: for hide and extend how
---                                        long, for release the sent time, '' = unknown
+-- ARGV[2...] messages  strings           for each group its action (delete, hide, release, unbegun, extend),
+--                                        '1' if its messages have records that change: they ran in
+--                                        quarantine and were not lost, or they have receives that began no
+--                                        call; else '', the queue's name, and the group as in
+--                                        fragments/receipts.lua. After each id come ms, except for delete:
+--                                        for hide and extend how long, for release and unbegun the sent
+--                                        time, '' = unknown. For unbegun the number of its receives that
+--                                        began no call follows
 --
 -- returns a digit for each message: 1 it was settled, 0 it is not in the queue, 2 it was received again
 --         since
@@ -22,6 +26,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include variadic.lua
+-- @include unbegun.lua
 -- @include workers.lua
 -- @include in_flight.lua
 
@@ -42,9 +47,9 @@ local now = server_time_ms()
 local answer, from = {}, 2
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
-  local action, quarantined, name = messages[from], messages[from + 1], messages[from + 2]
+  local action, has_records, name = messages[from], messages[from + 1], messages[from + 2]
   local number, count = tonumber(messages[from + 3]), messages[from + 4]
-  local stride = action == 'delete' and 1 or 2
+  local stride = action == 'delete' and 1 or action == 'unbegun' and 3 or 2
   local ids, results = {}, {}
   for each = 1, number do
     ids[each] = messages[from + 5 + (each - 1) * stride]
@@ -56,19 +61,29 @@ for at = 2, #queues, 2 do
     variadic('ZREM', zset, fit)
     variadic('HDEL', hash, fields_of(fit))
   else
-    local members = {}
+    local is_release = action == 'release' or action == 'unbegun'
+    local members, unbegun = {}, {}
     for each, id in ipairs(fit) do
-      local ms = tonumber(messages[from + 6 + (places[each] - 1) * stride])
-      local score = action ~= 'release' and now + ms or math.min(ms or now, now)
+      local place = from + 6 + (places[each] - 1) * stride
+      local ms = tonumber(messages[place])
+      local score = is_release and math.min(ms or now, now) or now + ms
       members[2 * each - 1], members[2 * each] = digits(score), id
+      if action == 'unbegun' then
+        unbegun[2 * each - 1], unbegun[2 * each] = id, messages[place + 1]
+      end
     end
     update_scores(zset, members)
+    if #unbegun > 0 then
+      record_unbegun(zset, hash, unbegun)
+    end
   end
   if has_own_name and action ~= 'extend' then
     delete_in_flight(in_flight, ids, count .. ':' .. name, fit)
   end
-  if quarantined == '1' then
-    delete_quarantine_records(zset, fit)
+  if has_records == '1' and action == 'release' then
+    withdraw_runs(zset, fit, count)
+  elseif has_records == '1' then
+    delete_records(zset, fit, action == 'delete')
   end
   from = from + 5 + number * stride
   answer[#answer + 1] = table.concat(results)

@@ -19,6 +19,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include unbegun.lua
 -- @include dead_letters.lua
 -- @include variadic.lua
 -- @include walk.lua
@@ -45,8 +46,9 @@ end
 local counts, moved, gone, passed = values_of('HMGET', hash, names), {}, {}, 0
 while passed < #names and #moved < tonumber(most) do
   local id = found[2 * passed + 1]
-  if whole(counts[passed + 1]) >= dead.limit and redis.call('HEXISTS', hash, id) == 1
-    and not is_reserved(id) then
+  local count = whole(counts[passed + 1])
+  if count >= dead.limit and redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id)
+    and begun_receives(zset, hash, id, count) >= dead.limit then
     transfer(zset, hash, dead, id, now)
     gone[id] = true
     moved[#moved + 1] = id

@@ -52,14 +52,15 @@ class ReceiveResult:
         raws: their bodies.
         now_ms: the server's time, Unix ms.
         redelivered: the messages that were received before, by their index in ``ids``: receive
-            count, and Unix ms of the first receive (None if another client stored none).
+            count, Unix ms of the first receive (None if another client stored none), and how many
+            of the earlier receives began no handler call.
     """
 
     state: QueueState
     ids: list[str]
     raws: list[bytes]
     now_ms: int
-    redelivered: dict[int, tuple[int, int | None]]
+    redelivered: dict[int, tuple[int, int | None, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +148,15 @@ def _parse_results(reply: Any) -> list[ReceiveResult]:
             bodies[1::2],
             now,
             {
-                place - 1: (count, parse_integer(first))
-                for place, count, first in zip(
-                    redelivered[::3], redelivered[1::3], redelivered[2::3], strict=True
+                place - 1: (count, parse_integer(first), number)
+                for place, count, first, number in zip(
+                    redelivered[::3], redelivered[1::3], redelivered[2::3], unbegun, strict=True
                 )
             },
         )
-        for state, bodies, redelivered in zip(states, results, results, strict=True)
+        for state, bodies, redelivered, unbegun in zip(
+            states, results, results, results, strict=True
+        )
     ]
 
 
@@ -163,18 +166,21 @@ class Group(NamedTuple):
 
     Attributes:
         keys: the queue's keys.
-        action: how they are settled.
+        action: how they are settled. ``unbegun`` releases messages that began no handler call.
         receive_count: their receive count.
-        ids: their ids; for hide and extend, pairs of id and ms.
-        quarantined: whether they ran in quarantine and the outcome of that is known. Then the
-            quarantine record is deleted of each message whose receipt still fits.
+        ids: their ids; for hide and extend, pairs of id and ms; for unbegun, pairs of id and the
+            number of its receives that began no call, this one included.
+        has_records: whether they ran in quarantine and their leases are not lost, or have receives
+            that began no call. Then the quarantine record of each message whose receipt still
+            fits is deleted; a release only subtracts the last run from it. If the message is
+            deleted, the number of receives that began no call is deleted too.
     """
 
     keys: QueueKeys
-    action: Literal["delete", "hide", "release", "extend"]
+    action: Literal["delete", "hide", "release", "unbegun", "extend"]
     receive_count: int
     ids: Sequence[Any]
-    quarantined: bool = False
+    has_records: bool = False
 
 
 def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[bytes]:
@@ -191,14 +197,17 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
     """
     keys: list[bytes] = [worker.in_flight_key]
     args: list[bytes] = [worker.token.encode()]
-    for queue, action, count, ids, quarantined in groups:
+    for queue, action, count, ids, has_records in groups:
         keys += queue.hash, queue.zset
-        args += action.encode(), b"1" if quarantined else b"", encode_name(queue.name)
+        args += action.encode(), b"1" if has_records else b"", encode_name(queue.name)
         args += digits(len(ids)), digits(count)
         if action == "delete":
             args += encode_names(ids)
         elif action in ("hide", "extend"):
             args += [arg for id, ms in ids for arg in (encode_name(id), digits(ms))]
+        elif action == "unbegun":
+            for id, number in ids:
+                args += encode_name(id), encode_sent_ms(id), digits(number)
         else:
             args += [arg for id in ids for arg in (encode_name(id), encode_sent_ms(id))]
     return Operation(
@@ -210,6 +219,18 @@ def settle_messages(worker: Identity, groups: Sequence[Group]) -> Operation[byte
         tuple(group.keys.name for group in groups),
         # The attempt whose reply was lost may have deleted messages: then a 0 means success.
         parse_retried=lambda reply: reply.replace(b"0", b"1"),
+    )
+
+
+def count_unbegun(queue: QueueKeys, ids: Sequence[str]) -> Operation[list[int]]:
+    """Return for each message how many of its receives began no handler call."""
+    return Operation(
+        load("count_unbegun"),
+        (queue.hash, queue.zset),
+        tuple(encode_names(ids)),
+        lambda reply: reply,
+        Retry.ALWAYS,
+        (queue.name,),
     )
 
 
@@ -230,7 +251,7 @@ def dead_letter_messages(
         target: the dead-letter queue.
         messages: for each message its id, its receive count, and the reason with the fields of
             ``DeadLetterReason``.
-        quarantined: whether they ran in quarantine; see ``Group``.
+        quarantined: whether they ran in quarantine and the outcome of that is known.
 
     Returns:
         A digit for each message: 1 it was moved, 0 it is not in the queue or has no body, 2 it was
@@ -333,6 +354,30 @@ def unregister_worker(worker: Identity) -> Operation[int]:
         load("unregister_worker"),
         (worker.namespace.workers, worker.in_flight_key),
         (worker.name.encode(), worker.token.encode()),
+        int,
+        Retry.ALWAYS,
+    )
+
+
+def forget_dead_worker(
+    namespace: Namespace, name: str, token: str, *, delay_ms: int
+) -> Operation[int]:
+    """
+    Delete the record of the messages that a dead worker had in flight.
+
+    Args:
+        namespace: the namespace that it worked in.
+        name: its name.
+        token: its token; another worker of the name keeps its record.
+        delay_ms: ms after its time to live, until which the record is kept.
+
+    Returns:
+        1 if the record was deleted, else 0.
+    """
+    return Operation(
+        load("forget_dead_worker"),
+        (namespace.workers, namespace.held(name)),
+        (name.encode(), token.encode(), digits(delay_ms)),
         int,
         Retry.ALWAYS,
     )

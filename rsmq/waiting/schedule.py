@@ -11,9 +11,14 @@ The rules:
   server report the next change, so that no change is missed. The result stays valid until the next
   reported change, whichever waiters are added and removed.
 - If the last read found the queue empty, any change is a new message: one waiter is woken at once.
+- A miss is a wake-up for a message that another process received. After a miss, a change wakes no
+  waiter before a read has found a message that is due. After more misses, the read is made after a
+  random pause, at most the longest of MISS_PAUSE_SECONDS, and so is a wake-up for a message that
+  becomes due. So one of many idle processes receives a message before the others run a script for
+  it, and if that process has stopped, another one does so. A receive halves the number of misses.
 - If a waiter receives nothing although a message was due (another consumer was faster, or the id
-  has no body yet), the next waiter is woken after a pause that grows to a second, or at the next
-  change.
+  has no body yet), the next waiter is woken after a pause that grows to half a second, or at the
+  next change.
 - Every 15 to 30 seconds a waiter is woken without a reason, in case that a report was lost.
 - If the server does not report changes, waiters poll the queue, less and less often.
 """
@@ -32,7 +37,10 @@ from rsmq.transport.backoff import exponential_seconds, with_jitter
 SAFETY_SECONDS = 15.0
 #: How long a message that is due wakes no waiter, by the number of empty receives in a row of the
 #: last waiter that was woken.
-QUIET_SECONDS = (0.005, 0.05, 0.5, 1.0)
+QUIET_SECONDS = (0.005, 0.05, 0.5)
+#: The longest random pause after a change, or after a message becomes due, by the number of misses.
+#: The shortest is a fifth of it: in this time the fastest process receives the message.
+MISS_PAUSE_SECONDS = (0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4)
 #: After this time without a change the next waiter is woken, if the last one was not added again.
 PATIENCE_SECONDS = 1.0
 #: The pause between polls of a queue whose changes the server does not report: doubled from the
@@ -56,15 +64,18 @@ class Waiter:
         is_awake: whether it was woken, and has not been added again since.
         empty_receives: the number of receives after a wake-up that returned nothing.
         reason: the queue that it was woken for last.
+        receives_before: the number of receives of messages by all waiters before it was woken for a
+            message; None if it was woken without one.
     """
 
-    __slots__ = ("_wake", "empty_receives", "is_awake", "queues", "reason")
+    __slots__ = ("_wake", "empty_receives", "is_awake", "queues", "reason", "receives_before")
 
     def __init__(self, queues: tuple[bytes, ...], wake: Callable[[], object]) -> None:
         self.queues: tuple[bytes, ...] = queues
         self.is_awake: bool = False
         self.empty_receives: int = 0
         self.reason: bytes | None = None
+        self.receives_before: int | None = None
         self._wake = wake
 
     def wake(self) -> None:
@@ -79,35 +90,45 @@ class _QueueState:
     Attributes:
         waiters: a dict, which keeps the order.
         is_read: whether the queue has been read, or is to be read, since its last change.
+        is_read_planned: whether it is to be read at ``wake_at``, instead of a wake-up.
         is_empty: whether the last read found no message, and there was no change since.
         due_at: when the first message is due, by the last read; infinite without a message.
         is_listed: whether the name is in the index of queues; None if it was not looked up.
+        index_version: the version of the index when the last waiter left.
+        misses: the number of misses, halved by each receive of a message.
         quiet_until: until this time a message that is due wakes no waiter.
         safety_at: when a waiter is woken without a reason.
         wake_at: when a waiter is woken if there is no change before.
     """
 
     __slots__ = (
-        "due_at", "is_empty", "is_listed", "is_read", "quiet_until", "safety_at", "waiters",
-        "wake_at",
+        "due_at", "index_version", "is_empty", "is_listed", "is_read", "is_read_planned", "misses",
+        "quiet_until", "safety_at", "waiters", "wake_at",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.waiters: dict[Waiter, None] = {}
         self.is_listed: bool | None = None
+        self.index_version = 0
+        self.misses = 0
         self.quiet_until = -math.inf
         self.safety_at = self.wake_at = math.inf
         self.reset()
 
     def reset(self) -> None:
         """Forget the last read."""
-        self.is_read = self.is_empty = False
+        self.is_read = self.is_read_planned = self.is_empty = False
         self.due_at = math.inf
 
     @property
     def is_deleted(self) -> bool:
         """Whether the queue seems to be deleted: no message, and not in the index."""
         return self.is_empty and self.is_listed is False
+
+    @property
+    def miss_pause(self) -> float:
+        """A random pause, in which another process may receive a message."""
+        return with_jitter(MISS_PAUSE_SECONDS[self.misses], 0.2)
 
 
 class Schedule:
@@ -134,23 +155,31 @@ class Schedule:
         self._counter = itertools.count()
         #: By queue without reports of changes: the number of empty polls in a row.
         self._empty_polls: dict[bytes, int] = {}
+        #: The number of receives of messages after wake-ups.
+        self._receives = 0
+        #: The number of changes of the index of queues.
+        self._index_version = 0
 
     def __bool__(self) -> bool:
         return bool(self._waited_for)
 
     def add(self, waiter: Waiter, now: float) -> None:
         """Add a waiter, for the first time or after an empty receive."""
+        if waiter.is_awake and waiter.receives_before == self._receives:
+            self._count_miss(waiter)
         waiter.is_awake = False
         safety_at = now + _safety_seconds()  # it has just received from all its queues
         for queue in waiter.queues:
             state = self._states.get(queue)
             if state is None:
                 state = self._states[queue] = _QueueState()
+            if state.is_listed is None or (
+                not state.waiters and state.index_version != self._index_version
+            ):
+                self.to_look_up.add(queue)
             state.waiters[waiter] = None
             self._waited_for[queue] = None
             state.safety_at = safety_at
-            if state.is_listed is None:
-                self.to_look_up.add(queue)
             if waiter.empty_receives:
                 quiet = QUIET_SECONDS[min(waiter.empty_receives, len(QUIET_SECONDS)) - 1]
                 state.quiet_until = now + quiet
@@ -162,7 +191,7 @@ class Schedule:
             elif state.is_read:
                 wake_at = min(safety_at, max(state.due_at, state.quiet_until))
                 self._plan_wake_up(queue, state, wake_at)
-            else:
+            elif not state.is_read_planned:
                 self._request_read(queue, state)
                 self._plan_wake_up(queue, state, safety_at)
 
@@ -177,8 +206,12 @@ class Schedule:
 
     def note_receive(self, waiter: Waiter, now: float) -> None:
         """Note that a woken waiter received messages from one of its queues."""
+        self._receives += 1
         for queue in waiter.queues:
             self._empty_polls.pop(queue, None)
+            state = self._states.get(queue)
+            if state is not None:
+                state.misses //= 2
         # The queue that it received from is reported and read again. The others are not, so other
         # waiters of a queue with a message that is due are woken here.
         if not self.is_tracking or len(waiter.queues) > 1:
@@ -206,7 +239,10 @@ class Schedule:
         if state is None or not state.is_read:
             return
         state.is_empty = due_in is None
-        state.due_at = math.inf if due_in is None else now + max(due_in, 0)
+        if due_in is None:
+            state.due_at = math.inf
+        else:
+            state.due_at = now + (due_in + state.miss_pause if due_in > 0 else 0)
         self._wake_if_due(queue, state, now)
 
     def note_listed(self, queue: bytes, now: float, *, is_listed: bool) -> None:
@@ -221,27 +257,32 @@ class Schedule:
     def note_failed_read(self, queue: bytes, now: float) -> None:
         """Note that a read failed: the receive of the next waiter raises the error."""
         state = self._states.get(queue)
-        if state is not None:
+        if state is not None and state.waiters:
             state.reset()
             self._plan_wake_up(queue, state, now + PATIENCE_SECONDS)
 
     def note_change(self, queue: bytes, now: float) -> None:
         """Note that the server reported a change of a queue."""
         state = self._states.get(queue)
-        if state is None:
+        if state is None or state.is_read_planned:
             return
-        if not state.waiters:
-            del self._states[queue]
-            self.to_read.discard(queue)
-            return
-        was_empty = state.is_empty
+        is_new_message = state.is_empty and not state.misses
+        due_at = max(state.due_at, now)
         state.quiet_until = -math.inf
         state.reset()
-        if was_empty:
-            self._wake_first(queue, now)
+        if not state.waiters:
+            self.to_read.discard(queue)
+            return
+        pause = state.miss_pause
+        if pause:
+            state.is_read_planned = True
+            self._plan_wake_up(queue, state, min(now + pause, due_at))
+            return
+        if is_new_message:
+            self._wake_first(queue, now, is_for_message=True)
         if state.waiters:
             self._request_read(queue, state)
-            if not was_empty:
+            if not is_new_message:
                 self._plan_wake_up(queue, state, state.safety_at)
 
     def note_flush(self, now: float) -> None:
@@ -255,6 +296,7 @@ class Schedule:
 
     def note_index_change(self) -> None:
         """Note that queues were created or deleted."""
+        self._index_version += 1
         self.to_look_up.update(self._waited_for)
 
     def start_tracking(self, now: float) -> None:
@@ -292,7 +334,12 @@ class Schedule:
                 heapq.heappop(self._planned)  # it was replaced
             elif at <= now:
                 heapq.heappop(self._planned)
-                self._wake_first(queue, now)
+                if state.is_read_planned:
+                    state.is_read_planned = False
+                    self._request_read(queue, state)
+                    self._plan_wake_up(queue, state, state.safety_at)
+                else:
+                    self._wake_first(queue, now)
             else:
                 return at
         return math.inf
@@ -335,12 +382,16 @@ class Schedule:
             heapq.heapify(self._planned)
 
     def _remove_waited_for(self, queue: bytes, state: _QueueState) -> None:
-        """Note that the last waiter left; the last read is kept if changes are reported."""
+        """Note that the last waiter left; the state is kept if changes are reported."""
         del self._waited_for[queue]
         state.wake_at = math.inf
-        self.to_look_up.discard(queue)
+        state.is_read_planned = False
+        state.index_version = self._index_version
+        if queue in self.to_look_up:
+            self.to_look_up.discard(queue)
+            state.is_listed = None
         kept = len(self._states) - len(self._waited_for)
-        if not self.is_tracking or not state.is_read or kept > _MAX_KEPT_STATES:
+        if not self.is_tracking or kept > _MAX_KEPT_STATES:
             del self._states[queue]
             self.to_read.discard(queue)
 
@@ -351,15 +402,22 @@ class Schedule:
             longest = max(longest, CONNECTING_POLL_SECONDS)
         return with_jitter(longest * _poll_cost(state), 0.75)
 
-    def _wake_first(self, queue: bytes, now: float) -> None:
+    def _count_miss(self, waiter: Waiter) -> None:
+        state = None if waiter.reason is None else self._states.get(waiter.reason)
+        if state is not None:
+            state.misses = min(state.misses + 1, len(MISS_PAUSE_SECONDS) - 1)
+
+    def _wake_first(self, queue: bytes, now: float, *, is_for_message: bool = False) -> None:
         state = self._states.get(queue)
         if state is not None and state.waiters:
+            is_for_message = is_for_message or state.due_at <= now
             waiter = next(iter(state.waiters))
             pause = PATIENCE_SECONDS if self.is_tracking else self._poll_pause(queue, state)
             self.remove(waiter)
-            if state.waiters:
+            if state.waiters and not state.is_read_planned:
                 self._plan_wake_up(queue, state, now + pause)
             waiter.reason = queue
+            waiter.receives_before = self._receives if is_for_message else None
             waiter.wake()
 
 

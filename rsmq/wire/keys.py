@@ -53,6 +53,7 @@ class QueueKeys:
         reasons: extension data of workers: why messages were moved to this dead-letter queue.
         quarantined: extension data of workers: the quarantine records of messages that were not
             settled.
+        unbegun: extension data of workers: the receives of messages that began no handler call.
         copied: extension data of migrations: digests of the messages that were copied.
     """
 
@@ -66,12 +67,21 @@ class QueueKeys:
     staged: bytes
     reasons: bytes
     quarantined: bytes
+    unbegun: bytes
     copied: bytes
 
     @property
     def extensions(self) -> tuple[bytes, ...]:
         """All keys of extension data. They are deleted together with the queue or its messages."""
-        return self.dedup, self.leases, self.staged, self.reasons, self.quarantined, self.copied
+        return (
+            self.dedup,
+            self.leases,
+            self.staged,
+            self.reasons,
+            self.quarantined,
+            self.unbegun,
+            self.copied,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +220,7 @@ def _queue_keys(prefix: str, strict: bool, qname: str) -> QueueKeys:  # noqa: FB
         encode_name(f"{prefix}:{qname}{_EXTENSION}staged"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}reasons"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}alone"),
+        encode_name(f"{prefix}:{qname}{_EXTENSION}unbegun"),
         encode_name(f"{prefix}:{qname}{_EXTENSION}copied"),
     )
 

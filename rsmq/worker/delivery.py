@@ -22,10 +22,6 @@ class DeliveredLease(Protocol):
         raw: its body.
         count: its receive count.
         first_received_ms: Unix ms of its first receive; None if another client stored none.
-        expires_at: monotonic seconds at which its visibility timeout ends.
-        is_lost: whether the lease is lost: another consumer may have received the message.
-        is_loss_reported: whether ``Delivery.lease_lost`` was True for the handler, or the message
-            was left out of a batch because its lease was lost.
         error: the error that the handler passed to ``fail``; for a message that is not in a batch
             also the error of its call. None if there is none.
     """
@@ -34,10 +30,19 @@ class DeliveredLease(Protocol):
     raw: bytes
     count: int
     first_received_ms: int | None
-    expires_at: float
-    is_lost: bool
-    is_loss_reported: bool
     error: BaseException | None
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt, from 1."""
+
+    @property
+    def requested_at(self) -> float:
+        """Monotonic seconds at which the receive was requested."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the lease is over for its handler. Once True, it stays True."""
 
 
 class Delivery(Message[B_co]):
@@ -70,10 +75,7 @@ class Delivery(Message[B_co]):
         Another consumer may repeat the handler's work. A long-running handler checks this property
         from time to time, and ends when it is True. Once True, it stays True.
         """
-        lease = self._lease
-        if not lease.is_loss_reported and (lease.is_lost or time.monotonic() > lease.expires_at):
-            lease.is_loss_reported = True  # it stays True: the handler may have ended because of it
-        return lease.is_loss_reported
+        return self._lease.is_over
 
     def __reduce__(self) -> tuple[Any, ...]:
         # In another process there is no lease: there it is an ordinary message.
@@ -93,8 +95,27 @@ class Delivery(Message[B_co]):
 
     @property
     def attempt(self) -> int:
-        """The receive count under another name: from 1."""
-        return self.receive_count
+        """
+        The number of the attempt, from 1: how many receives of this message began a handler call.
+
+        It is the receive count without the receives after which a worker released the message
+        before its handler was called. Receives by other clients count as attempts, and those of
+        workers that were killed.
+        """
+        return self._lease.attempt
+
+    @property
+    def waited_seconds(self) -> float | None:
+        """
+        Seconds since the message was sent, by the server's clock, its delay included.
+
+        None for a message that was received before, or whose id contains no time.
+        """
+        sent_ms, received_ms = self.sent_ms, self.first_received_ms
+        if self.receive_count > 1 or sent_ms is None or received_ms is None:
+            return None
+        seconds = (received_ms - sent_ms) / 1000 + time.monotonic() - self._lease.requested_at
+        return max(seconds, 0.0)
 
     def fail(self, error: BaseException) -> None:
         """

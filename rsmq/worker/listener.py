@@ -51,7 +51,7 @@ class HandlerDecorator(Protocol[Body]):
 
 
 class ListenerOptions(TypedDict, total=False):
-    """The options that ``Worker.listener`` and ``Worker.router`` have in common."""
+    """The names and types of ``Options``, for type checkers."""
 
     vt: float | None
     concurrency: int | None
@@ -61,8 +61,30 @@ class ListenerOptions(TypedDict, total=False):
     no_retry: type[BaseException] | Iterable[type[BaseException]]
     dead_letter_queue: str | None
     drop: bool
+    retry_forever: bool
     max_runtime: float
     create: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """
+    The options that ``Worker.listener`` and ``Worker.router`` have in common, unchecked.
+
+    Attributes: see ``Worker.listener``.
+    """
+
+    vt: float | None = None
+    concurrency: int | None = None
+    priority: int = 0
+    max_retries: int | None = None
+    backoff: Backoff | Sequence[float] | float | None = None
+    no_retry: type[BaseException] | Iterable[type[BaseException]] = ()
+    dead_letter_queue: str | None = None
+    drop: bool = False
+    retry_forever: bool = False
+    max_runtime: float = DEFAULT_MAX_RUNTIME_SECONDS
+    create: bool = False
 
 
 @dataclass(slots=True)
@@ -195,6 +217,7 @@ class Listener:
         policy: the rules for messages that fail.
         max_runtime: the longest time a call may take, seconds.
         create: whether missing queues are created.
+        retry_forever: whether the user wants that messages are retried forever.
     """
 
     queue: str
@@ -207,6 +230,7 @@ class Listener:
     policy: Policy
     max_runtime: float
     create: bool
+    retry_forever: bool = False
 
     @property
     def target_queues(self) -> tuple[str, ...]:
@@ -218,20 +242,11 @@ class Listener:
 def make_listener(
     queue: str,
     handlers: Handlers,
+    options: Options,
     *,
-    vt: float | None,
-    codec: Codec | None,
-    batch: int | None,
-    concurrency: int | None,
-    priority: int,
-    max_retries: int | None,
-    backoff: object,
-    no_retry: type[BaseException] | Iterable[type[BaseException]],
-    dead_letter_queue: str | None,
-    unroutable: str | None,
-    drop: bool,
-    max_runtime: float,
-    create: bool,
+    codec: Codec | None = None,
+    batch: int | None = None,
+    unroutable: str | None = None,
 ) -> Listener:
     """
     Return a listener with checked settings; for the arguments see ``Worker.listener``.
@@ -239,6 +254,8 @@ def make_listener(
     Raises:
         InvalidFormat, InvalidValue: a setting is invalid.
     """
+    max_retries, concurrency = options.max_retries, options.concurrency
+    dead_letter_queue, drop = options.dead_letter_queue, options.drop
     has_target = dead_letter_queue is not None or drop
     if drop and dead_letter_queue is not None:
         raise InvalidFormat(
@@ -246,6 +263,14 @@ def make_listener(
             value=drop,
             hint=f"Failed messages of {show(queue)} go to {show(dead_letter_queue)} or are "
             "dropped: pass one of them.",
+        )
+    if options.retry_forever and (has_target or max_retries is not None):
+        raise InvalidFormat(
+            "retry_forever",
+            value=options.retry_forever,
+            hint=f"Messages of {show(queue)} that still fail are either retried forever, or go to "
+            "dead_letter_queue, or are dropped. Pass one of them; max_retries goes with the last "
+            "two.",
         )
     if max_retries is None:
         retries = DEFAULT_MAX_RETRIES if has_target else None
@@ -270,21 +295,22 @@ def make_listener(
     return Listener(
         queue,
         handlers,
-        None if vt is None else check_vt(vt),
+        None if options.vt is None else check_vt(options.vt),
         None if codec is None else check_codec(codec),
         batch,
         concurrency,
-        check_whole_number("priority", priority, -(10**6), 10**6),
+        check_whole_number("priority", options.priority, -(10**6), 10**6),
         Policy(
             retries,
-            exponential() if backoff is None else parse_backoff(backoff),
-            _check_exceptions(no_retry),
+            exponential() if options.backoff is None else parse_backoff(options.backoff),
+            _check_exceptions(options.no_retry),
             dead_letter_queue,
             unroutable,
             drop,
         ),
-        check_duration("max_runtime", max_runtime, low=0.001),
-        create,
+        check_duration("max_runtime", options.max_runtime, low=0.001),
+        options.create,
+        options.retry_forever,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rsmq.errors import BodyNotDecodable
@@ -40,7 +40,7 @@ class Logging(Middleware):
             "%s %s: attempt %d failed, next in %.3g s: %s",
             message.queue,
             message.id,
-            message.receive_count,
+            message.attempt,
             after,
             summarize(error),
             extra=message_fields(message),
@@ -54,7 +54,7 @@ class Logging(Middleware):
             message.queue,
             message.id,
             queue,
-            message.receive_count,
+            message.attempt,
             explain(reason, error),
             extra=message_fields(message),
             exc_info=None if isinstance(error, SELF_EXPLAINING) else error,
@@ -65,7 +65,7 @@ class Logging(Middleware):
             "%s %s: dropped after attempt %d: %s",
             message.queue,
             message.id,
-            message.receive_count,
+            message.attempt,
             explain(reason, error),
             extra=message_fields(message),
             exc_info=None if isinstance(error, SELF_EXPLAINING) else error,
@@ -104,7 +104,7 @@ class DetailedLogging(Middleware):
 
 def message_fields(message: Delivery) -> dict[str, Any]:
     """Return the fields of a log record for a message."""
-    return {"queue": message.queue, "message_id": message.id, "attempt": message.receive_count}
+    return {"queue": message.queue, "message_id": message.id, "attempt": message.attempt}
 
 
 #: Exceptions whose text is already in the reason, and whose traceback adds nothing.
@@ -145,7 +145,22 @@ class MessageFilter(logging.Filter):
 
 
 class JSONLines(logging.Formatter):
-    """One JSON object for each line: time (UTC), level, logger, text; queue, id, attempt if set."""
+    """
+    One JSON object for each line.
+
+    It has time (UTC), level, logger, message, pid; worker, queue, message_id and attempt if they
+    are known; traceback. ``text`` is the earlier name of ``message``, for this version only.
+    """
+
+    def __init__(self, worker_name: Callable[[], str | None] = lambda: None) -> None:
+        """
+        Make one.
+
+        Args:
+            worker_name: returns the name of the worker of this process; None if there is none yet.
+        """
+        super().__init__()
+        self._worker_name = worker_name
 
     def format(self, record: logging.LogRecord) -> str:
         timestamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -153,8 +168,13 @@ class JSONLines(logging.Formatter):
             "time": f"{timestamp}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
+            "message": record.getMessage(),
             "text": record.getMessage(),
+            "pid": record.process,
         }
+        worker = self._worker_name()
+        if worker is not None:
+            line["worker"] = worker
         for name in ("queue", "message_id", "attempt"):
             if getattr(record, name, ""):
                 line[name] = getattr(record, name)

@@ -15,7 +15,8 @@ class Numbers:
     Attributes:
         received: received.
         handled: handled and deleted.
-        failed: the handler raised (Discard is not a failure), or could not be called.
+        failed: the handler raised, or could not be called. Discard and a requested Retry are no
+            failures.
         retried: hidden until a next attempt.
         dead: moved to a dead-letter queue, or to that of unroutable ones.
         dropped: deleted without having been handled.

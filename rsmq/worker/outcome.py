@@ -67,10 +67,6 @@ class TookItsProcessDown(Exception):
     """A message ran in quarantine several times, and no run had a known outcome."""
 
 
-class LeaseExpired(Exception):
-    """The visibility timeout of a message ended before its handler was called."""
-
-
 @dataclass(frozen=True, slots=True)
 class Retried:
     """
@@ -138,13 +134,14 @@ class Policy:
 
     def is_suspected_poison(self, attempt: int) -> bool:
         """
-        Return whether the receive count exceeds the allowed attempts by more than one.
+        Return whether a message has had more attempts than its policy allows, and one more.
 
-        One receive more than attempts is normal: a worker that stops releases the messages that it
-        has not started.
+        Its last attempts had no outcome: their workers were killed, or stopped before the handlers
+        ended. One more is normal: a killed worker may have received the message without having
+        called its handler.
 
         Args:
-            attempt: the message's receive count.
+            attempt: the number of the attempt.
         """
         return self.max_retries is not None and attempt > self.max_retries + 2
 
@@ -157,7 +154,7 @@ def decide(  # noqa: PLR0911 - a table, line by line
 
     Args:
         error: the exception of its handler.
-        attempt: its receive count.
+        attempt: the number of the attempt, from 1.
         policy: its listener's policy.
     """
     if isinstance(error, Discard):

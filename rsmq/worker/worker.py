@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
@@ -22,33 +22,40 @@ from redis.exceptions import RedisError
 
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
-from rsmq.errors import InvalidFormat, QueueNotFound, RSMQError, show, show_type
+from rsmq.errors import (
+    InvalidFormat,
+    NotEmptyInTime,
+    QueueNotFound,
+    RSMQError,
+    show,
+    show_type,
+)
 from rsmq.model import QueueAttributes
 from rsmq.operations.worker import Identity, list_in_flight, unregister_worker
 from rsmq.transport.process_identity import describe_process
 from rsmq.type_variables import B_co, D, E
 from rsmq.wire.limits import check_duration, check_whole_number
+from rsmq.worker.burst import POLL_SECONDS, Burst
 from rsmq.worker.listener import (
-    DEFAULT_MAX_RUNTIME_SECONDS,
     MAX_CONCURRENCY,
     HandlerDecorator,
     Handlers,
     Listener,
     ListenerOptions,
+    Options,
     check_vt,
     make_listener,
 )
 from rsmq.worker.logging import Logging
 from rsmq.worker.middleware import Hooks, Middleware
 from rsmq.worker.numbers import Numbers
-from rsmq.worker.outcome import Backoff
 from rsmq.worker.registry import register
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
 from rsmq.worker.runtime.invoke import Invoker, current_job
+from rsmq.worker.runtime.lane import Lane
 from rsmq.worker.runtime.loop import WorkerLoop
-from rsmq.worker.runtime.message_state import Lane
-from rsmq.worker.runtime.settle import release_receipts
+from rsmq.worker.runtime.release import release_receipts
 from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
 from rsmq.worker.runtime.tasks import Tasks
 from rsmq.worker.runtime.threads import Threads
@@ -64,6 +71,10 @@ _POLL_SECONDS = 1.0
 _LOG_INTERVAL_SECONDS = 60.0
 _INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_HOST_CHARACTERS = 100
+_MISSING_CHOICE = (
+    "a message that always fails is retried forever. Choose dead_letter_queue=, drop=True or "
+    "retry_forever=True for its listener"
+)
 
 
 class Worker(Generic[B_co]):
@@ -72,7 +83,7 @@ class Worker(Generic[B_co]):
 
     - If a handler returns, its message is deleted.
     - If it raises, the message is hidden until the next attempt. This changes only the visibility
-      of the message, so its receive count is the number of the attempt, for other clients too.
+      of the message; the next receive raises its receive count, for other clients too.
     - While a handler runs, the message's visibility timeout is extended after each third of it.
     - Delivery is at least once: a message may be handled twice, after a crash or a lost lease.
 
@@ -87,6 +98,7 @@ class Worker(Generic[B_co]):
         name: its name; None until the worker starts if it was made without one.
         concurrency: maximum number of concurrent handler calls.
         grace: seconds that handlers have to end when the worker stops.
+        strict: whether a listener must choose what happens to messages that always fail.
     """
 
     def __init__(
@@ -97,6 +109,7 @@ class Worker(Generic[B_co]):
         concurrency: int = 8,
         grace: float = 30.0,
         middleware: Iterable[Middleware] = (),
+        strict: bool = False,
     ) -> None:
         """
         Make a worker; it does nothing before ``run`` or ``start``.
@@ -112,6 +125,8 @@ class Worker(Generic[B_co]):
             grace: seconds from 0 that running handlers have to end when the worker stops. Messages
                 that are unfinished then are released.
             middleware: hooks, called in this order; the worker adds ``Logging`` before them.
+            strict: whether ``start`` raises an error for a listener whose messages are retried
+                forever without ``retry_forever=True``, instead of logging a warning.
 
         Raises:
             MissingParameter, InvalidFormat: name, client or middleware is invalid.
@@ -128,6 +143,7 @@ class Worker(Generic[B_co]):
         self.name = name
         self.concurrency = concurrency
         self.grace = grace
+        self.strict = strict
         self._middleware: list[Middleware] = [Logging()]
         middlewares = [middleware] if isinstance(middleware, Middleware) else middleware
         self._listeners: dict[str, Listener] = {}
@@ -139,6 +155,7 @@ class Worker(Generic[B_co]):
         self._requested_grace: float | None = None
         self._identity: Identity | None = None
         self._generated_name: str | None = None
+        self._burst: Burst | None = None  # while run(until_empty=True) runs
         self._pid = os.getpid()
         for each in middlewares:
             self.use(each)
@@ -237,18 +254,9 @@ class Worker(Generic[B_co]):
         self,
         queue: str,
         *,
-        vt: float | None = None,
         codec: Codec | None = None,
         batch: int | None = None,
-        concurrency: int | None = None,
-        priority: int = 0,
-        max_retries: int | None = None,
-        backoff: Backoff | Sequence[float] | float | None = None,
-        no_retry: type[BaseException] | Iterable[type[BaseException]] = (),
-        dead_letter_queue: str | None = None,
-        drop: bool = False,
-        max_runtime: float = DEFAULT_MAX_RUNTIME_SECONDS,
-        create: bool = False,
+        **options: Unpack[ListenerOptions],
     ) -> Callable[[Function], Function]:
         """
         Return a decorator: the function is called with the messages of a queue.
@@ -258,12 +266,15 @@ class Worker(Generic[B_co]):
 
         Args:
             queue: the queue's name; each queue has one listener.
-            vt: the visibility timeout, seconds from 0.1: after a crash the message becomes visible
-                again when it ends. None is the queue's own.
             codec: decodes bodies; None is the client's.
             batch: 1 to 10,000: the function takes lists of up to so many messages. If it returns,
                 all count as handled, except those for which ``message.fail(error)`` was called. If
                 it raises, the others have failed too. None is one message for each call.
+            **options: the following.
+
+        Options:
+            vt: the visibility timeout, seconds from 0.1: after a crash the message becomes visible
+                again when it ends. None is the queue's own.
             concurrency: maximum number of concurrent calls of this function; None is the worker's.
             priority: messages of queues with a higher number always go first. But a queue that has
                 waited for ten seconds gets one call in between.
@@ -277,6 +288,8 @@ class Worker(Generic[B_co]):
             dead_letter_queue: the queue that a message is moved to after the last attempt, with the
                 reason. It must exist, or be created. None is that of the queue's own policy.
             drop: True deletes the message instead.
+            retry_forever: True retries a message forever if nothing else is set; then the worker
+                does not warn at its start that nothing is set.
             max_runtime: the longest time a call may take, seconds, checked once a second. After
                 that the message counts as failed, and the worker no longer waits for the function:
                 a thread runs until it ends by itself, a task is cancelled.
@@ -285,34 +298,18 @@ class Worker(Generic[B_co]):
         Raises:
             MissingParameter: the queue's name is empty.
             InvalidFormat: a name, the function or another option is invalid; or the queue has a
-                listener already; or max_retries is set without dead_letter_queue or drop; or drop
-                and dead_letter_queue are both set.
+                listener already; or max_retries is set without dead_letter_queue or drop; or two of
+                dead_letter_queue, drop and retry_forever are set.
             InvalidValue: a number is out of range.
         """
         self._check_queue(queue)
 
+        settings = Options(**options)
+
         def register(function: Function) -> Function:
             handlers = Handlers()
             handlers.add("", function)
-            self._add_listener(
-                make_listener(
-                    queue,
-                    handlers,
-                    vt=vt,
-                    codec=codec,
-                    batch=batch,
-                    concurrency=concurrency,
-                    priority=priority,
-                    max_retries=max_retries,
-                    backoff=backoff,
-                    no_retry=no_retry,
-                    dead_letter_queue=dead_letter_queue,
-                    unroutable=None,
-                    drop=drop,
-                    max_runtime=max_runtime,
-                    create=create,
-                )
-            )
+            self._add_listener(make_listener(queue, handlers, settings, codec=codec, batch=batch))
             return function
 
         return register
@@ -353,17 +350,8 @@ class Worker(Generic[B_co]):
         *,
         by: Route,
         unroutable: str | None = None,
-        vt: float | None = None,
         codec: Codec | None = None,
-        concurrency: int | None = None,
-        priority: int = 0,
-        max_retries: int | None = None,
-        backoff: Backoff | Sequence[float] | float | None = None,
-        no_retry: type[BaseException] | Iterable[type[BaseException]] = (),
-        dead_letter_queue: str | None = None,
-        drop: bool = False,
-        max_runtime: float = DEFAULT_MAX_RUNTIME_SECONDS,
-        create: bool = False,
+        **options: Unpack[ListenerOptions],
     ) -> Router:
         """
         Add a listener with a handler for each type of message; ``router.on("created")`` decorates.
@@ -375,17 +363,9 @@ class Worker(Generic[B_co]):
                 (type, payload), with None for no type.
             unroutable: the queue for messages that have no handler, with the reason. It must exist,
                 or be created. None is the dead-letter queue.
-            vt: see ``listener``.
             codec: see ``listener``.
-            concurrency: see ``listener``.
-            priority: see ``listener``.
-            max_retries: see ``listener``.
-            backoff: see ``listener``.
-            no_retry: see ``listener``.
-            dead_letter_queue: see ``listener``.
-            drop: see ``listener``; it also deletes unroutable messages, unless unroutable is set.
-            max_runtime: see ``listener``.
-            create: see ``listener``.
+            **options: see ``listener``; ``drop`` also deletes unroutable messages, unless
+                ``unroutable`` is set.
 
         Raises:
             The errors of ``listener``.
@@ -401,23 +381,7 @@ class Worker(Generic[B_co]):
         self._check_queue(queue)
         handlers = Handlers(by)
         self._add_listener(
-            make_listener(
-                queue,
-                handlers,
-                vt=vt,
-                codec=codec,
-                batch=None,
-                concurrency=concurrency,
-                priority=priority,
-                max_retries=max_retries,
-                backoff=backoff,
-                no_retry=no_retry,
-                dead_letter_queue=dead_letter_queue,
-                unroutable=unroutable,
-                drop=drop,
-                max_runtime=max_runtime,
-                create=create,
-            )
+            make_listener(queue, handlers, Options(**options), codec=codec, unroutable=unroutable)
         )
         return Router(handlers)
 
@@ -474,7 +438,8 @@ class Worker(Generic[B_co]):
 
         Raises:
             QueueNotFound: a queue is missing that is not to be created.
-            InvalidFormat: there are no listeners, or the worker runs already.
+            InvalidFormat: there are no listeners, or the worker runs already; or it is strict, and
+                a listener retries forever without ``retry_forever=True``.
             InvalidValue: concurrency or grace is out of range, or a queue's own vt is too short.
             WorkerExists: another worker of the name is alive. A killed worker counts as alive for
                 five seconds if its process can't be checked; this method waits for that.
@@ -529,7 +494,7 @@ class Worker(Generic[B_co]):
         self._starter = threading.current_thread()
         self._raise_if_signalled()
         has_dead_messages = self._take_over(identity)
-        hooks = Hooks(self._middleware)
+        hooks = Hooks([*self._middleware, *([self._burst] if self._burst else [])])
         worker_loop = self._worker_loop = WorkerLoop(
             self.rsmq,
             identity,
@@ -538,6 +503,7 @@ class Worker(Generic[B_co]):
             self.concurrency,
             process_facts,
             self,
+            grace=self.grace,
             has_fixed_name=has_fixed_name,
         )
         if has_dead_messages:
@@ -610,17 +576,20 @@ class Worker(Generic[B_co]):
             each.policy,
         )
         lane.apply_queue_attributes(attributes)
-        if lane.policy.dead_letter_queue is None and not lane.policy.drop:
-            _log.info(
-                "queue %s has no dead_letter_queue: a message that fails is retried forever",
-                each.queue,
-            )
+        if not (lane.policy.dead_letter_queue or lane.policy.drop or each.retry_forever):
+            self._report_missing_choice(each.queue)
         return lane
+
+    def _report_missing_choice(self, queue: str) -> None:
+        """Report that messages of a queue are retried forever, and the user has not said so."""
+        if self.strict:
+            raise InvalidFormat("listener", value=queue, hint=f"{_MISSING_CHOICE}.")
+        _log.warning("queue %s: %s", queue, _MISSING_CHOICE)
 
     def _take_over(self, identity: Identity) -> bool:
         """Release the messages of a dead predecessor of the name. Return whether there were any."""
         in_flight = self.rsmq.run_steps(list_in_flight(self.rsmq.namespace, identity.name))
-        released = release_receipts(self.rsmq, identity, in_flight)
+        released = release_receipts(self.rsmq, identity, in_flight, are_begun=True)
         if released:
             _log.warning(
                 "worker %s: its predecessor died with %d messages, which are due again",
@@ -659,7 +628,13 @@ class Worker(Generic[B_co]):
         while not worker_loop.finished.wait(_POLL_SECONDS):  # other threads may wait for it too
             pass
 
-    def run(self) -> None:
+    def run(
+        self,
+        *,
+        until_empty: bool = False,
+        timeout: float | None = None,
+        raise_errors: bool = False,
+    ) -> None:
         """
         Run until SIGTERM or SIGINT, or until ``stop`` is called in another thread.
 
@@ -667,10 +642,36 @@ class Worker(Generic[B_co]):
         and gives running handlers ``grace`` seconds. Messages that are unfinished then are
         released; their receive counts do not change. A second signal ends the process at once.
 
+        Args:
+            until_empty: True stops the worker when none of its queues has a message that is due,
+                in flight at this worker, or hidden until a retry that this worker has scheduled.
+                Messages that are delayed, or in flight elsewhere, are not waited for.
+            timeout: with until_empty: seconds after which the worker stops and NotEmptyInTime is
+                raised; None waits forever.
+            raise_errors: with until_empty: True stops the worker at the first exception of a
+                handler, when its outcome is written, and raises it. Retry, Discard and DeadLetter
+                are no errors. It is for tests.
+
         Raises:
             The errors of ``start``; and the error that ended the worker, such as WorkerReplaced.
+            NotEmptyInTime: messages are left after the timeout.
+            InvalidFormat: timeout or raise_errors without until_empty.
+            InvalidValue: timeout is out of range.
         """
+        if not until_empty and (timeout is not None or raise_errors):
+            raise InvalidFormat(
+                "until_empty", value=until_empty, hint="timeout and raise_errors need it."
+            )
+        if timeout is not None:
+            timeout = check_duration("timeout", timeout)
         self._refuse_while_running()
+        self._burst = Burst(timeout, stops_at_error=raise_errors) if until_empty else None
+        try:
+            self._run()
+        finally:
+            self._burst = None
+
+    def _run(self) -> None:
         self._worker_loop = self._identity = None
         with Signals(self._stop_on_signal, lambda: f"worker {self.name}") as signals:
             self._signals = signals
@@ -689,7 +690,10 @@ class Worker(Generic[B_co]):
             logged, next_log_at = "", time.monotonic() + _LOG_INTERVAL_SECONDS
             # Wait in short steps: after a suspension (SIGSTOP) the system may deliver a signal to
             # another thread, and Python calls its handler only when this thread wakes.
-            while not worker_loop.finished.wait(_POLL_SECONDS):
+            burst, failure = self._burst, None
+            while not worker_loop.finished.wait(_POLL_SECONDS if burst is None else POLL_SECONDS):
+                if burst is not None and failure is None:
+                    failure = self._check_burst(burst, worker_loop)
                 if time.monotonic() >= next_log_at:
                     next_log_at = time.monotonic() + _LOG_INTERVAL_SECONDS
                     if str(self.numbers) != logged:
@@ -698,6 +702,22 @@ class Worker(Generic[B_co]):
         _log.info("worker %s ends: %s", self.name, self.numbers)
         if worker_loop.failure is not None:
             raise worker_loop.failure
+        if failure is not None:
+            raise failure
+
+    def _check_burst(self, burst: Burst, worker_loop: WorkerLoop) -> BaseException | None:
+        """Stop the worker if its queues are empty, or because of the error that is returned."""
+        failure: BaseException | None = burst.error if burst.stops_at_error else None
+        is_done = failure is not None
+        try:
+            is_done = is_done or burst.is_done(self.rsmq, str(self.name), self.queues)
+        except NotEmptyInTime as error:
+            failure, is_done = error, True
+        except (RedisError, RSMQError, OSError) as error:
+            failure, is_done = error, True
+        if is_done:
+            worker_loop.stop(self.grace)
+        return failure
 
     def _leave_before_work(self) -> None:
         if self._identity is not None:

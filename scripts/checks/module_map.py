@@ -15,7 +15,7 @@ _FILE = _ROOT / "docs" / "contributing" / "ARCHITECTURE.md"
 _BEGIN, _END = "<!-- modules: scripts/checks/module_map.py --write -->", "<!-- end of modules -->"
 #: Packages in the order of the map, from the top floor down.
 _PACKAGES = (
-    "cli/app", "cli/commands", "spark", "spark/pipelines", "opentelemetry", "worker",
+    "cli/app", "cli/commands", "spark", "spark/pipelines", "metrics", "opentelemetry", "worker",
     "worker/runtime", "migrate", "migrate/sources", "transfer", "doctor", "pyrsmq", "pyrsmq/cmd",
     ".", "consuming", "waiting", "transport", "operations", "operations/spark", "lua", "wire",
     "codecs",

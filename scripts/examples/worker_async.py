@@ -20,11 +20,11 @@ async def main():
     queues = RSMQ.from_url(f"redis://127.0.0.1:{port}/0")
     worker = Worker(queues, concurrency=100)
 
-    @worker.listener("example-letters", priority=10, create=True)
+    @worker.listener("example-letters", priority=10, retry_forever=True, create=True)
     async def letter(text):
         done["letters"] += 1
 
-    @worker.listener("example-thumbnails", concurrency=90, create=True)
+    @worker.listener("example-thumbnails", concurrency=90, retry_forever=True, create=True)
     async def thumbnail(path):
         await asyncio.sleep(0.05)
         done["thumbnails"] += 1

@@ -28,7 +28,7 @@ dropped = DropCounter()
 worker = Worker(queues, concurrency=2, middleware=[dropped])
 
 
-@worker.listener("example-readings", batch=100, create=True)
+@worker.listener("example-readings", batch=100, retry_forever=True, create=True)
 def store(readings, messages):
     for reading, message in zip(readings, messages, strict=True):
         if not reading.isdigit():

@@ -342,7 +342,10 @@ def test_bridge_serves_metrics(cli, raw, ns, work_list):
                     texts.append(reply.read().decode())
             except OSError:
                 return False
-            return f"rsmq_bridge_moved_total{label} 3.0" in texts[-1]
+            return (
+                f"rsmq_bridge_moved_total{label} 3.0" in texts[-1]
+                and f"rsmq_bridge_waiting{label} 0.0" in texts[-1]
+            )
 
         wait_until(read)
         raw.lpush(work_list, "d")

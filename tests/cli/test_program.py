@@ -22,6 +22,7 @@ from rsmq.cli.app.exit_codes import MEANINGS, Exit
 from rsmq.cli.app.output import format_body
 from rsmq.cli.app.program import root
 from rsmq.cli.commands.top_screen import _format_age
+from tests.cli.conftest import PROGRAM
 from tests.servers import Server, free_port, redis_7
 
 AVAILABLE = [
@@ -592,6 +593,31 @@ def test_a_full_device_is_no_usage_error(processes, rsmq, line):
     code, _, stderr = processes.shell(f"rsmq {line}")
 
     assert (code, stderr) == (1, "rsmq: No space left on device\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ("pop q -n 100 --raw", "messages were deleted and not written."),
+        ("peek q -n 100 --raw", "without blocking"),
+        ("export q", "without blocking"),
+    ],
+)
+def test_output_that_does_not_block_is_an_error(processes, rsmq, arguments, part, unbuffered):
+    """Node makes pipes that do not block. A write to them ends early, if they are full."""
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["x" * 10_000] * 100)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with os.fdopen(reader), os.fdopen(writer):
+        completed = subprocess.run(
+            [*PROGRAM, *arguments.split()], stdout=writer, stderr=subprocess.PIPE, text=True,
+            env={**processes.environment, "PYTHONUNBUFFERED": unbuffered}, timeout=30, check=False,
+        )  # fmt: skip
+
+    assert completed.returncode == 1
+    assert part in completed.stderr
 
 
 def test_popped_messages_are_one_document(processes, rsmq):

@@ -93,7 +93,7 @@ def receive_from(env, identity, wants, slots):
         (
             result.state,
             [
-                (id.encode(), raw, *result.redelivered.get(place, (1, result.now_ms)))
+                (id.encode(), raw, *result.redelivered.get(place, (1, result.now_ms))[:2])
                 for place, (id, raw) in enumerate(zip(result.ids, result.raws, strict=True))
             ],
         )
@@ -1161,6 +1161,17 @@ def test_quarantine_counts_runs_that_began_and_did_not_end(env, queue):
 def begun_in_quarantine(env, ids, count=1):
     for id in ids:
         env.rsmq.run(record_quarantine_run(keys_of(env, "q"), id, count))
+
+
+def test_a_release_subtracts_the_last_run_in_quarantine_once(env, queue, me, received_ids):
+    first, second = received_ids[:2]
+    begun_in_quarantine(env, [first, second])
+    env.raw.hset(keys_of(env, queue).quarantined, second, "3:1")
+    for _ in range(2):  # the second time, the script is repeated
+        settle(env, me, (queue, "release", 1, [first, second], True))
+
+    assert env.raw.hgetall(keys_of(env, queue).quarantined) == {second.encode(): b"2:0"}
+    assert env.rsmq.run(record_quarantine_run(keys_of(env, queue), second, 2)) == 2
 
 
 @pytest.mark.parametrize("action", ["delete", "hide", "release"])

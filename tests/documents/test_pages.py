@@ -29,7 +29,7 @@ NOT_RUN = {
     ("spark.md", "pip install '.[spark]'"): "installs packages",
 }
 
-LANGUAGES = {"python", "sh", "text", "toml", "js"}
+LANGUAGES = {"python", "sh", "text", "toml", "js", "yaml"}
 MAX_LINES = 300
 MAX_README_BYTES = 8 * 1024
 #: tests/spark/session/test_documents.py plays it.

@@ -12,6 +12,7 @@ from rsmq.migrate import Bridge, Inward, Lists, Outward, Server, ToList, ToStrea
 from rsmq.operations.migration import OutgoingMessage, forward_messages
 from tests.migrate.stored import read_bodies
 from tests.servers import free_port
+from tests.workers.polling import wait_until
 
 
 @pytest.mark.parametrize("is_remote", [False, True])
@@ -163,12 +164,12 @@ def test_metrics_of_a_bridge(local, raw, ns):
 
     before = read()
     assert before[f"rsmq_bridge_moved_total{labels}"] == "0.0"
-    assert before[f"rsmq_bridge_waiting{labels}"] == "5.0"
+    wait_until(lambda: read().get(f"rsmq_bridge_waiting{labels}") == "5.0")
     assert before[f"rsmq_bridge_last_move_timestamp_seconds{labels}"] == "0.0"
     bridge.run()
     after = read()
     assert after[f"rsmq_bridge_moved_total{labels}"] == "3.0"
-    assert after[f"rsmq_bridge_waiting{labels}"] == "2.0"
+    wait_until(lambda: read().get(f"rsmq_bridge_waiting{labels}") == "2.0")
     assert after[f"rsmq_bridge_reconnects_total{labels}"] == "0.0"
     assert float(after[f"rsmq_bridge_last_move_timestamp_seconds{labels}"]) > 1_700_000_000
 

@@ -157,7 +157,7 @@ class WorkerMachine(RuleBasedStateMachine):
             free_slots, number = max(free_slots - len(expected), 0), number + len(expected)
             scores = self.scores(queue)
             for place, (id, raw) in enumerate(zip(reply.ids, reply.raws, strict=True)):
-                count, _ = reply.redelivered.get(place, (1, reply.now_ms))
+                count = reply.redelivered.get(place, (1,))[0]
                 self.check_received(queue, id, raw, count)
                 assert before <= scores[id] - vt * 1000 <= after
                 self.in_flight[name][id] = (queue, count)

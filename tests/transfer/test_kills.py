@@ -22,6 +22,8 @@ def start(monkeypatch, server, ns):
     """Return a function that starts the program in a process."""
     monkeypatch.setenv("RSMQ_CONFIG", "/dev/null")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # A KeyboardInterrupt that is raised in coverage's lock leaves it locked: the process hangs.
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
     running = []
 
     def start(*arguments):

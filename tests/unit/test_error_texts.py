@@ -102,6 +102,17 @@ TEXTS = [
             "seconds, and another process took over its name and its messages"
         ),
     ),
+    (
+        errors.NotEmptyInTime(5, "q: 1 due, 0 hidden"),
+        "The queues are not empty in time. After 5 seconds, messages are left: q: 1 due, 0 hidden",
+    ),
+    (
+        errors.TooManyHungCalls(4),
+        (
+            "Too many handler calls hang. 4 ran for longer than max_runtime and did not end. "
+            "Give the handlers' network calls timeouts, and restart the worker"
+        ),
+    ),
 ]
 
 

@@ -45,6 +45,8 @@ EXAMPLES = [
         "Another run of this migration has replaced this one, or the target queue was deleted",
     ),
     (errors.WorkerExists("w", "h"), "workerExists", "A worker named 'w' is running"),
+    (errors.NotEmptyInTime(5, "q: 1 due"), "notEmptyInTime", "The queues are not empty in time"),
+    (errors.TooManyHungCalls(4), "tooManyHungCalls", "Too many handler calls hang"),
     (errors.WorkerReplaced("k"), "workerReplaced", "Another worker took over this worker's name"),
 ]
 

@@ -54,6 +54,8 @@ WITHOUT_METHOD = {
     "extend_leased",
     "finish_write",
     "begin_move",
+    "count_unbegun",
+    "forget_dead_worker",
     "forget_copies",
     "forget_set_aside",
     "delete_expired_leases",

@@ -12,6 +12,7 @@ from rsmq.waiting.schedule import (
     CONNECTING_POLL_SECONDS,
     FIRST_POLL_SECONDS,
     LONGEST_POLL_SECONDS,
+    MISS_PAUSE_SECONDS,
     PATIENCE_SECONDS,
     QUIET_SECONDS,
     SAFETY_SECONDS,
@@ -450,3 +451,223 @@ def test_wake_all_wakes_every_waiter(schedule):
 
 def test_safety_wake_ups_are_spread():
     assert len({schedule_module._safety_seconds() for _ in range(10)}) > 1
+
+
+# Misses: wake-ups for a message that another process received.
+
+
+def make_missing_waiter(schedule, misses, now=0):
+    """Return a waiter of an empty queue, after some misses."""
+    waiter = CountingWaiter()
+    add(schedule, waiter, now=now)
+    answer_read(schedule, None, now)
+    for number in range(misses):
+        schedule._states[A].misses = 0  # a change wakes it at once
+        schedule.note_change(A, now)
+        schedule._states[A].misses = number
+        assert waiter.is_awake
+        miss(schedule, waiter, now)
+    waiter.wake_ups = waiter.empty_receives = 0
+    assert schedule._states[A].misses == min(misses, len(MISS_PAUSE_SECONDS) - 1)
+    return waiter
+
+
+def miss(schedule, waiter, now):
+    """Let a woken waiter receive nothing, and let the queue be empty again."""
+    waiter.empty_receives += 1
+    add(schedule, waiter, now=now)
+    answer_read(schedule, None, now)
+
+
+def receive(schedule, waiter, now):
+    """Let a woken waiter receive a message and delete it, and wait again."""
+    assert waiter.is_awake
+    schedule.note_change(A, now)
+    schedule.note_receive(waiter, now)
+    waiter.empty_receives = 0
+    add(schedule, waiter, now=now)
+    answer_read(schedule, None, now)
+
+
+def test_after_a_miss_a_change_wakes_no_waiter_before_a_read(schedule):
+    waiter = make_missing_waiter(schedule, 1)
+    schedule.note_change(A, 1)
+    assert waiter.wake_ups == 0
+    answer_read(schedule, 30, 1)
+    assert waiter.wake_ups == 0
+    schedule.note_change(A, 2)
+    answer_read(schedule, 0, 2)
+    assert waiter.wake_ups == 1
+
+
+@pytest.mark.parametrize("misses", range(2, len(MISS_PAUSE_SECONDS) + 5))
+def test_after_more_misses_the_read_is_made_after_a_pause(schedule, misses):
+    waiter = make_missing_waiter(schedule, misses)
+    longest = MISS_PAUSE_SECONDS[min(misses, len(MISS_PAUSE_SECONDS) - 1)]
+    schedule.note_change(A, 1)
+    assert schedule.to_read == set()
+    read_at = schedule.wake_due(1)
+    assert longest / 5 <= read_at - 1 <= longest
+    schedule.wake_due(read_at)
+    assert waiter.wake_ups == 0
+    answer_read(schedule, 0, read_at)
+    assert waiter.wake_ups == 1
+
+
+def test_a_message_of_another_process_wakes_no_waiter_after_misses(schedule):
+    waiter = make_missing_waiter(schedule, 3)
+    for now in range(1, 10):
+        schedule.note_change(A, now)
+        schedule.wake_due(now + 0.5)
+        answer_read(schedule, None, now + 0.5)
+    assert waiter.wake_ups == 0
+
+
+def test_changes_do_not_postpone_a_planned_read(schedule):
+    make_missing_waiter(schedule, 6)
+    schedule.note_change(A, 1)
+    read_at = schedule.wake_due(1)
+    schedule.note_change(A, 1.01)
+    schedule.note_flush(1.02)
+    add(schedule, CountingWaiter(), now=1.03)
+    assert schedule.wake_due(1.03) == read_at
+    assert schedule.to_read == set()
+
+
+def test_an_interruption_does_not_postpone_a_planned_read(schedule):
+    make_missing_waiter(schedule, 6)
+    others = make_waiters(2)
+    add(schedule, *others, now=1)
+    schedule.note_change(A, 1)
+    read_at = schedule.wake_due(1)
+    others[0].reason = A
+    schedule.note_interruption(others[0], 1)
+    assert schedule.wake_due(1) == read_at
+
+
+def test_receives_end_the_pause_after_misses(schedule):
+    waiter = make_missing_waiter(schedule, 100)
+    for now in range(1, 4):
+        schedule.note_change(A, now)
+        read_at = schedule.wake_due(now)
+        if read_at < now + 1:
+            schedule.wake_due(read_at)
+        answer_read(schedule, 0, read_at)
+        receive(schedule, waiter, read_at)
+    waiter.wake_ups = 0
+    schedule.note_change(A, 5)
+    assert waiter.wake_ups == 1
+
+
+@pytest.mark.parametrize(("misses", "longest"), [(0, 0), (1, 0), (2, MISS_PAUSE_SECONDS[2])])
+def test_a_message_that_becomes_due_wakes_after_a_pause_only_after_misses(
+    schedule, misses, longest
+):
+    waiter = make_missing_waiter(schedule, misses)
+    if misses == 0:
+        schedule._states[A].is_empty = False
+    schedule.note_change(A, 1)
+    read_at = min(schedule.wake_due(1), 1 + longest)
+    schedule.wake_due(read_at)
+    answer_read(schedule, 3, read_at)
+    due_at = read_at + 3
+    wake_up = schedule.wake_due(read_at)
+    assert due_at + longest / 5 <= wake_up <= due_at + longest
+    schedule.wake_due(wake_up)
+    assert waiter.wake_ups == 1
+
+
+def test_a_change_does_not_prolong_the_pause_of_a_message_that_is_due(schedule):
+    waiter = make_missing_waiter(schedule, 6)
+    schedule.note_change(A, 1)
+    schedule.wake_due(2)
+    answer_read(schedule, 1, 2)
+    wake_up = schedule.wake_due(2)
+    schedule.note_change(A, wake_up - 0.001)
+    assert schedule.wake_due(wake_up - 0.001) <= wake_up
+    schedule.wake_due(wake_up)
+    answer_read(schedule, 0, wake_up)
+    assert waiter.wake_ups == 1
+
+
+def test_wake_ups_without_a_message_are_not_misses(schedule):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    answer_read(schedule, None, 0)
+    answer_look_ups(schedule, A)
+    for _ in range(5):
+        now = schedule.wake_due(0)
+        schedule.wake_due(now)
+        waiter.empty_receives += 1
+        add(schedule, waiter, now=now)
+    waiter.wake_ups = 0
+    schedule.note_change(A, now)
+    assert waiter.wake_ups == 1
+
+
+def test_a_message_that_another_waiter_of_the_client_received_is_not_a_miss(schedule):
+    waiters = make_waiters(2)
+    add(schedule, *waiters)
+    for now in range(5):
+        answer_read(schedule, None, now)
+        schedule.note_change(A, now)
+        answer_read(schedule, 0, now)
+        first, second = sorted(waiters, key=lambda each: each.is_awake, reverse=True)
+        assert (first.is_awake, second.is_awake) == (True, True)
+        schedule.note_change(A, now)
+        schedule.note_receive(first, now)
+        second.empty_receives += 1
+        add(schedule, second, first, now=now)
+    assert schedule._states[A].misses == 0
+
+
+def test_a_waiter_that_comes_after_a_planned_read_was_dropped_causes_a_read(schedule):
+    waiter = make_missing_waiter(schedule, 6)
+    schedule.note_change(A, 1)
+    schedule.remove(waiter)
+    schedule.wake_due(2)
+    assert schedule.to_read == set()
+    add(schedule, CountingWaiter(), now=3)
+    assert schedule.to_read == {A}
+
+
+def test_polling_follows_a_planned_read_without_tracking(schedule):
+    waiter = make_missing_waiter(schedule, 6)
+    schedule.note_change(A, 1)
+    schedule.stop_tracking(1)
+    schedule.wake_due(1 + FIRST_POLL_SECONDS)
+    assert waiter.wake_ups == 1
+    assert schedule.to_read == set()
+
+
+def test_a_name_is_not_looked_up_again_after_a_change(schedule):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    answer_read(schedule, None, 0)
+    answer_look_ups(schedule, A)
+    schedule.note_change(A, 1)  # a message: it is woken, and has left
+    schedule.note_change(A, 1)
+    schedule.note_receive(waiter, 1)
+    add(schedule, waiter, now=1)
+    assert schedule.to_look_up == set()
+
+
+def test_a_name_is_looked_up_if_the_index_changed_while_there_was_no_waiter(schedule):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    answer_look_ups(schedule, A)
+    schedule.remove(waiter)
+    schedule.note_index_change()
+    add(schedule, waiter, now=1)
+    assert schedule.to_look_up == {A}
+
+
+def test_a_look_up_that_was_dropped_is_made_for_the_next_waiter(schedule):
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    answer_look_ups(schedule, A)
+    schedule.note_index_change()
+    schedule.remove(waiter)
+    assert schedule.to_look_up == set()
+    add(schedule, waiter, now=1)
+    assert schedule.to_look_up == {A}

@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from rsmq.waiting.schedule import SAFETY_SECONDS, Waiter
+from rsmq.waiting.schedule import MISS_PAUSE_SECONDS, SAFETY_SECONDS, Waiter
 from rsmq.waiting.tracking import (
     RECONNECT_AFTER_ERROR_SECONDS,
     RECONNECT_SECONDS,
@@ -67,6 +67,21 @@ def test_open_connection_reads_the_queue_then_sleeps_until_the_message_is_due():
     answer(state, 0, due_in_ms=4000)
     step = state.next_step(0)
     assert (step.action, step.seconds) == (Action.SLEEP, pytest.approx(4))
+
+
+def test_changed_queue_is_read_after_a_pause_if_another_process_received_the_last_messages():
+    state = connected()
+    state.next_step(0)
+    answer(state, 0)
+    state.schedule._states[QUEUE].misses = 2
+    state.tracking.handle([b"invalidate", [QUEUE]], 1)
+
+    step = state.next_step(1)
+    assert step.action is Action.SLEEP
+    assert 0 < step.seconds <= MISS_PAUSE_SECONDS[2]
+    step = state.next_step(1 + step.seconds)
+    assert step.action is Action.SEND
+    assert b"ZRANGEBYSCORE" in step.request
 
 
 def test_overdue_reply_disconnects_and_the_watcher_connects_again():

@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 
 from rsmq import TEXT, QueueAttributes
 from rsmq.wire.keys import Namespace
-from rsmq.worker.listener import Handlers, make_listener
-from rsmq.worker.runtime.message_state import (
-    MAX_PREFETCHED,
-    PREFETCH_SECONDS,
-    BatchJob,
-    Lane,
-    SingleJob,
-)
+from rsmq.worker.listener import Handlers, Options, make_listener
+from rsmq.worker.runtime.jobs import BatchJob, SingleJob
+from rsmq.worker.runtime.lane import MAX_PREFETCHED, PREFETCH_SECONDS, WINDOW_CALLS, Lane
+from rsmq.worker.runtime.message_state import CallEvent, change_call
 from rsmq.worker.runtime.prefetch_plan import STARVATION_SECONDS, order_lanes, plan_requests
 from rsmq.worker.runtime.run_queue import RunQueue
 
@@ -37,14 +33,10 @@ async def _async(body):
 def lane(name="q", *, vt=30.0, limit=8, is_async=False, mean=None, asked_at=NOW, **options):
     handlers = Handlers()
     handlers.add("", _async if is_async else _plain)
-    defaults = {
-        "vt": None, "codec": None, "batch": None, "concurrency": None, "priority": 0,
-        "max_retries": None, "backoff": None, "no_retry": (), "dead_letter_queue": None,
-        "unroutable": None, "drop": False, "max_runtime": 3600, "create": False,
-    }  # fmt: skip
-    made = make_listener(name, handlers, **defaults | options)
+    batch = options.pop("batch", None)
+    made = make_listener(name, handlers, Options(**options), batch=batch)
     new = Lane(made, NAMESPACE.queue(name), vt, TEXT, limit, made.policy)
-    new.mean_seconds = mean
+    new.mean_seconds = new.slow_seconds = mean
     new.last_request_at = asked_at
     return new
 
@@ -67,6 +59,7 @@ def run(lane, number=1, *, began=NOW):
     for n in range(number):
         job = SingleJob(lane, f"running{n}", b"", 1, None, began)
         job.started_at = began
+        change_call(job, CallEvent.BEGIN)
         lane.calls[job] = None
 
 
@@ -306,6 +299,28 @@ def test_the_mean_follows_the_duration_of_calls():
         one.record_duration(0.01)
 
     assert one.mean_seconds == pytest.approx(0.01, abs=1e-6)
+
+
+def test_prefetch_depends_on_slow_calls_not_on_the_mean():
+    one = lane(limit=4, vt=6.0)
+    for number in range(2 * WINDOW_CALLS):
+        one.record_duration(4.0 if number % 100 == 50 else 0.001)
+
+    assert one.mean_seconds < 0.1
+    assert one.slow_seconds == 4.0
+    assert one.prefetch_limit(NOW) == 0
+    for _ in range(2 * WINDOW_CALLS):
+        one.record_duration(0.001)
+    assert one.slow_seconds == 0.001
+    assert one.prefetch_limit(NOW) == 400
+
+
+def test_one_slow_call_of_many_does_not_stop_the_prefetch():
+    one = lane(limit=4, vt=6.0)
+    for number in range(2 * WINDOW_CALLS):
+        one.record_duration(4.0 if number == 50 else 0.001)
+
+    assert one.prefetch_limit(NOW) == 400
 
 
 # The policy of the queue.

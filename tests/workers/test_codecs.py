@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 from dataclasses import dataclass
 
 import pytest
@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from rsmq import BYTES
 from rsmq.codecs import dataclass_codec, pydantic_codec
-from rsmq.worker import Middleware, Worker
-from rsmq.worker.listener import ListenerOptions
+from rsmq.worker import Middleware, Worker, event_payload
+from rsmq.worker.listener import ListenerOptions, Options
 from tests.workers.polling import wait_until
 
 
@@ -107,8 +107,17 @@ def test_hooks_get_deliveries_with_the_body_of_the_codec(env):
     assert seen == [("Delivery", Order(1), 1)]
 
 
-@pytest.mark.parametrize("method", [Worker.listener, Worker.router])
-def test_the_types_of_the_options_list_all_options(method):
-    own = {"self", "queue", "codec", "batch", "by", "unroutable"}
+def test_the_types_of_the_options_list_all_options():
+    names = {field.name for field in dataclasses.fields(Options)}
 
-    assert set(inspect.signature(method).parameters) - own == set(ListenerOptions.__annotations__)
+    assert names == set(ListenerOptions.__annotations__)
+    for name in names:
+        assert f"            {name}: " in Worker.listener.__doc__
+
+
+@pytest.mark.parametrize("method", ["listener", "router"])
+def test_unknown_option_is_refused(env, method):
+    worker = env.create_worker()
+    by = {"by": event_payload} if method == "router" else {}
+    with pytest.raises(TypeError, match="max_retry"):
+        getattr(worker, method)("q", max_retry=3, **by)

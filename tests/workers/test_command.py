@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from rsmq import RSMQ
 from rsmq.operations.worker import Identity, register_worker
 from rsmq.worker import list_workers
-from tests.servers import free_port
+from tests.servers import Server, free_port, redis_7
 from tests.workers.polling import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +126,7 @@ def test_help_lists_every_option(program):
     for option in (
         "MODULE:NAME", "--url", "--ns", "--name", "--concurrency", "--grace", "--log-level",
         "--log-format", "--metrics-port", "--metrics-host", "--list", "--pause", "--resume",
+        "--wait-for-redis", "--burst", "--strict",
     ):  # fmt: skip
         assert option in out
 
@@ -166,13 +168,86 @@ def test_log_lines_are_json_with_log_format_json(env, rsmq, program):
 
     assert code == 0
     lines = [json.loads(line) for line in errors.splitlines()]
-    assert all({"time", "level", "logger", "text"} <= line.keys() for line in lines)
-    handled = {(line["message_id"], line["text"]) for line in lines if line["logger"] == "app"}
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    assert {(line["pid"], line["worker"]) for line in lines} == {(process.pid, "w")}
+    handled = {(line["message_id"], line["message"]) for line in lines if line["logger"] == "app"}
     assert handled == {(ids[0], "handles bad"), (ids[1], "handles good")}
     (dead,) = (line for line in lines if line["level"] == "error")
     assert (dead["queue"], dead["message_id"], dead["attempt"]) == ("q", ids[0], 1)
     assert dead["traceback"].endswith("ValueError: no such order")
-    assert lines[-1]["text"].startswith("worker w ends: 2 received")
+    assert lines[-1]["message"].startswith("worker w ends: 2 received")
+
+
+def test_burst_ends_when_the_queues_are_empty(env, rsmq, program):
+    env.create_queues("q", "dead")
+    program.write_app(name="w")
+    rsmq.send_messages("q", ['"good"', '"bad"'])
+    code, _, errors = program.run(f"{program.module}:worker", "--burst")
+
+    assert code == 0
+    assert "handles good" in errors
+    assert env.is_empty("q")
+    assert len(env.scores("dead")) == 1
+
+
+def test_strict_program_refuses_a_listener_without_a_choice(env, program):
+    env.create_queues("q", "dead")
+    program.write_app(APP.replace(', max_retries=0, dead_letter_queue="dead"', ""), name="w")
+    code, _, errors = program.run(f"{program.module}:worker", "--strict")
+
+    assert "retry_forever=True" in error_line(errors, 2, code)
+
+
+def test_worker_waits_at_its_start_for_a_redis_that_is_away(env, program):
+    server = Server(redis_7())
+    with RSMQ.from_url(server.url, ns=env.ns) as rsmq:
+        rsmq.create_queue("q")
+        rsmq.create_queue("dead")
+        rsmq.send_message("q", '"good"')
+    server.raw().config_set("appendonly", "yes")
+    wait_until(lambda: not server.raw().info("persistence")["aof_rewrite_in_progress"])
+    server.kill()
+    program.write_app(url=server.url, name="w")
+    process = program.start(f"{program.module}:worker", "--burst")
+    wait_until(lambda: "Waiting for up to 60 seconds" in process.stderr.readline())
+    server._command += ["--appendonly", "yes"]
+    server.start()
+    _, errors = process.communicate(timeout=30)
+    server.stop()
+
+    assert process.returncode == 0
+    assert "handles good" in errors
+
+
+def test_worker_waits_no_longer_than_it_should(program):
+    program.write_app(url=f"redis://127.0.0.1:{free_port()}")
+    code, _, errors = program.run(f"{program.module}:worker", "--wait-for-redis", "1")
+
+    assert code == 4
+    assert errors.splitlines()[-1].startswith("rsmq-worker: ")
+
+
+HANGS = """
+import threading
+from rsmq import RSMQ
+from rsmq.worker import Worker
+
+worker = Worker(RSMQ.from_url({url!r}, ns={ns!r}), name={name!r}, concurrency=1, grace=0)
+
+@worker.listener("q", max_runtime=0.1, retry_forever=True, backoff=900)
+def handle(body):
+    threading.Event().wait()
+"""
+
+
+def test_hanging_calls_have_an_exit_code_of_their_own(env, rsmq, program):
+    env.create_queues("q")
+    rsmq.send_messages("q", ["x"] * 3)
+    program.write_app(HANGS)
+    code, _, errors = program.run(f"{program.module}:worker")
+
+    assert code == 6
+    assert errors.splitlines()[-1].startswith("rsmq-worker: Too many handler calls hang.")
 
 
 def test_command_line_options_override_module(env, rsmq, program):
@@ -348,7 +423,7 @@ def test_missing_dependency_of_module_is_raised_unchanged(program):
 def test_a_server_that_does_not_answer_is_a_warning_and_then_ends_the_program(program):
     port = free_port()
     program.write_app(url=f"redis://127.0.0.1:{port}/0")
-    code, _, errors = program.run(f"{program.module}:worker", seconds=50)
+    code, _, errors = program.run(f"{program.module}:worker", "--wait-for-redis", "0", seconds=50)
 
     *warning, last = errors.splitlines(keepends=True)
     assert warning[0].endswith(

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from rsmq.worker import HandlerTimedOut
+from rsmq.worker.runtime import quarantine
 from tests.workers.polling import wait_until
 
 
@@ -414,3 +415,66 @@ def test_message_that_fails_in_quarantine_is_dead_lettered(env, rsmq):
 
     assert rsmq.peek_messages("dead")[0].reason.text == "ValueError on attempt 6, the last"
     wait_until(lambda: not env.raw.exists(f"{env.ns}:q:x:alone"))
+
+
+def test_long_call_in_quarantine_does_not_stop_other_queues(env, rsmq, gate, monkeypatch):
+    monkeypatch.setattr(quarantine, "EXCLUSIVE_SECONDS", 0.2)
+    env.create_queues("q", "other", "dead")
+    worker = env.create_worker(concurrency=2)
+    begun = []
+
+    @worker.listener("q", max_retries=2, dead_letter_queue="dead")
+    def handle(body):
+        begun.append(body)
+        gate()
+
+    worker.listener("other")(begun.append)
+    send_with_receive_count(env, rsmq, "q", 5)
+    worker.start()
+    gate.wait_for(1)
+    rsmq.send_message("other", "beside")
+    wait_until(lambda: "beside" in begun)
+    assert env.raw.exists(f"{env.ns}:q:x:alone"), "it may still crash the worker"
+    gate.open()
+    wait_until(lambda: not env.raw.exists(f"{env.ns}:q:x:alone"))
+
+    assert env.is_empty("q")
+
+
+def test_other_calls_start_between_two_in_quarantine(env, rsmq, monkeypatch):
+    """Many suspected messages, each with a long call, leave time for other queues."""
+    monkeypatch.setattr(quarantine, "EXCLUSIVE_SECONDS", 0.1)
+    env.create_queues("q", "other", "dead")
+    worker = env.create_worker(concurrency=1)
+    begun = []
+
+    @worker.listener("q", max_retries=2, dead_letter_queue="dead")
+    def handle(body):
+        begun.append(body)
+        time.sleep(0.15)
+
+    worker.listener("other", priority=-1)(begun.append)
+    for _ in range(5):
+        send_with_receive_count(env, rsmq, "q", 5)
+    rsmq.send_message("other", "beside")
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 6)
+
+    assert "beside" in begun[:-1]
+
+
+def test_release_of_a_running_call_in_quarantine_is_not_counted(env, rsmq, gate):
+    """The worker has stopped, and was not killed. Earlier runs stay counted."""
+    env.create_queues("q", "dead")
+    id = send_with_receive_count(env, rsmq, "q", 5)
+    env.raw.hset(f"{env.ns}:q:x:alone", id, "2:5")
+    for runs in range(1, 5):
+        worker = env.create_worker()
+        worker.listener("q", max_retries=2, dead_letter_queue="dead")(lambda body: gate())
+        worker.start()
+        gate.wait_for(runs)
+        assert env.raw.hget(f"{env.ns}:q:x:alone", id) == f"3:{5 + runs}".encode()
+        worker.stop(0)
+        assert env.raw.hget(f"{env.ns}:q:x:alone", id) == b"2:0"
+
+    assert env.is_empty("dead")

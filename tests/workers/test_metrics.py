@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import re
+import signal
+import socket
 import subprocess
 import sys
-import threading
 import urllib.request
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
-from rsmq import BYTES, JSON, metrics
-from rsmq.metrics import Metrics, serve
+from rsmq import BYTES, JSON, RSMQ, __version__, gauges
+from rsmq.metrics import Metrics, QueueMetrics, queues, serve
+from rsmq.metrics import workers as metric_workers
 from rsmq.worker import DeadLetter, Discard, Middleware, Retry, event_payload
-from tests.servers import free_port
+from tests.servers import Server, free_port, redis_7
 from tests.workers.polling import wait_until
 
 
 @pytest.fixture
 def registry():
     return CollectorRegistry()
-
-
-@pytest.fixture
-def without_cache(monkeypatch):
-    """Read queues at each scrape, without the cache."""
-    monkeypatch.setattr(metrics, "FRESH_SECONDS", 0)
 
 
 def sample_value(registry, name, **labels):
@@ -75,7 +75,7 @@ def test_all_outcomes_are_counted_by_queue(env, rsmq, registry):
     assert {
         kind: sample_value(registry, "messages_failed_total", queue="q", exception=kind)
         for kind in ("ValueError", "Retry", "DeadLetter", "Discard")
-    } == {"ValueError": 1, "Retry": 1, "DeadLetter": 1, "Discard": None}
+    } == {"ValueError": 1, "Retry": None, "DeadLetter": 1, "Discard": None}
     assert sample_value(registry, "messages_handled_total", queue="other") == 1
     assert sample_value(registry, "handler_seconds_count", queue="q") == 7
     assert sample_value(registry, "handler_seconds_count", queue="other") == 1
@@ -173,97 +173,241 @@ def test_hung_handler_and_its_next_attempt_are_counted_once_each(
     wait_until(lambda: sample_value(registry, "handlers_running", queue="q") == 0)
 
 
-def test_queue_gauges_show_the_current_state(env, rsmq, registry, without_cache):
+def test_requested_retry_is_no_failure(env, rsmq, registry):
     env.create_queues("q")
     worker = env.create_worker(middleware=[Metrics(registry)])
-    started = threading.Event()
-    worker.listener("q", backoff=500)(lambda body: started.set() or 1 / 0)
-    rsmq.send_message("q", "fails")
-    worker.start()
-    wait_until(lambda: worker.numbers.retried == 1)
-    rsmq.pause_queue("q")
-    rsmq.send_message("q", "later", delay=100)
-    old = rsmq.send_message("q", "x", delay=200)
 
-    assert sample_value(registry, "queue_messages", queue="q") == 3
-    assert sample_value(registry, "queue_visible", queue="q") == 0
-    assert sample_value(registry, "queue_hidden", queue="q") == 3
-    assert sample_value(registry, "queue_in_flight", queue="q") == 1
-    assert 0 <= sample_value(registry, "queue_oldest_seconds", queue="q") < 20
-    worker.stop()
-    assert sample_value(registry, "queue_messages", queue="q") is None
-    assert old
+    @worker.listener("q")
+    def handle(body, message):
+        if message.attempt == 1:
+            raise Retry(after=0)
 
-
-def test_an_empty_queue_has_no_oldest_message(env, rsmq, registry, without_cache):
-    env.create_queues("q")
-    worker = env.create_worker(middleware=[Metrics(registry)])
-    worker.listener("q")(lambda body: None)
-    worker.start()
-
-    assert sample_value(registry, "queue_messages", queue="q") == 0
-    assert sample_value(registry, "queue_oldest_seconds", queue="q") == 0
-
-
-def test_large_queue_is_not_walked(env, rsmq, registry, without_cache, monkeypatch):
-    monkeypatch.setattr(metrics, "MAX_WALKED_MESSAGES", 2)
-    env.create_queues("q")
-    rsmq.pause_queue("q")
-    rsmq.send_messages("q", ["x"] * 3)
-    worker = env.create_worker(middleware=[Metrics(registry)])
-    worker.listener("q")(lambda body: None)
-    worker.start()
-
-    assert sample_value(registry, "queue_messages", queue="q") == 3
-    assert sample_value(registry, "queue_in_flight", queue="q") is None
-    assert sample_value(registry, "queue_oldest_seconds", queue="q") is None
-
-
-def test_queue_gauges_are_cached_for_some_seconds(env, rsmq, registry):
-    env.create_queues("q")
-    rsmq.pause_queue("q")
-    worker = env.create_worker(middleware=[Metrics(registry)])
-    worker.listener("q")(lambda body: None)
-    worker.start()
-    assert sample_value(registry, "queue_messages", queue="q") == 0
     rsmq.send_message("q", "x")
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 1)
 
-    assert sample_value(registry, "queue_messages", queue="q") == 0
+    assert worker.numbers.failed == 0
+    assert sample_value(registry, "messages_retried_total", queue="q") == 1
+    assert sample_value(registry, "messages_failed_total", queue="q", exception="Retry") is None
 
 
-def test_one_metrics_object_reports_each_queue_of_several_workers_once(
-    env, rsmq, registry, without_cache
+def test_wait_of_a_message_is_measured_at_its_first_attempt(env, rsmq, registry):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry)])
+
+    @worker.listener("q", backoff=0)
+    def handle(body, message):
+        if message.attempt == 1:
+            raise ValueError
+
+    rsmq.send_message("q", "x", delay=1)
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 1)
+    name = "message_wait_duration_seconds"
+
+    assert sample_value(registry, f"{name}_count", queue="q") == 1
+    assert 1 <= sample_value(registry, f"{name}_sum", queue="q") < 10
+    assert sample_value(registry, "handler_duration_seconds_count", queue="q") == 2
+    assert sample_value(registry, "handler_seconds_count", queue="q") == 2
+
+
+def test_running_workers_have_an_info_metric(env, registry):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry)], name="w")
+    worker.listener("q")(lambda body: None)
+    worker.start()
+    labels = {
+        "worker": "w", "host": socket.gethostname(), "pid": str(os.getpid()),
+        "version": __version__,
+    }  # fmt: skip
+    assert sample_value(registry, "worker_info", **labels) == 1
+    worker.stop()
+
+    assert sample_value(registry, "worker_info", **labels) == 0
+
+
+def test_no_series_has_a_creation_time(env, rsmq, registry):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry, queues=True)])
+    worker.listener("q")(lambda body: None)
+    rsmq.send_message("q", "x")
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 1)
+
+    assert "_created" not in generate_latest(registry).decode()
+
+
+def test_each_metric_in_the_documentation_exists(env, registry):
+    text = (Path(__file__).parents[2] / "docs" / "workers.md").read_text()
+    documented = set(re.findall(r"`(rsmq_[a-z_]+)`", text))
+    documented |= {f"rsmq_messages{name}" for name in re.findall(r"`(_[a-z]+_total)`", text)}
+    documented |= set(re.findall(r"sum\((rsmq_[a-z_]+)", text))
+    Metrics(registry, queues=True)
+    existing = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for collector in list(registry._collector_to_names)
+        for family in collector.describe()
+    }
+
+    assert documented == existing
+
+
+# Queues.
+
+
+@pytest.fixture
+def queue_metrics(env, registry, monkeypatch):
+    """Return a function that creates metrics of queues, which are read every 10 ms."""
+    monkeypatch.setattr(queues, "check_duration", lambda item, value, low: 0.01)
+    monkeypatch.setattr(gauges, "FRESH_SECONDS", 0)
+    created = []
+
+    def create(*names, rsmq=env.rsmq):
+        created.append(QueueMetrics(rsmq, *names, registry=registry))
+        return created[-1]
+
+    yield create
+    for each in created:
+        with suppress(KeyError):
+            each.close()
+
+
+def test_queue_gauges_show_the_current_state(env, rsmq, registry, queue_metrics):
+    env.create_queues("q", "dead")
+    rsmq.set_dead_letter_policy("q", "dead", 3)
+    rsmq.send_messages("dead", ["x"] * 2)
+    rsmq.send_messages("q", ["x"] * 3)
+    rsmq.receive_message("q", vt=100)
+    rsmq.send_message("q", "later", delay=100)
+    queue_metrics()
+    wait_until(lambda: sample_value(registry, "queue_messages", queue="q") == 4)
+
+    assert sample_value(registry, "queue_visible", queue="q") == 2
+    assert sample_value(registry, "queue_hidden", queue="q") == 2
+    assert sample_value(registry, "queue_in_flight", queue="q") == 1
+    assert sample_value(registry, "queue_unfinished", queue="q") == 3
+    assert 0 <= sample_value(registry, "queue_oldest_seconds", queue="q") < 20
+    assert sample_value(registry, "queue_dead_letters", queue="q") == 2
+    assert sample_value(registry, "queue_dead_letters", queue="dead") is None
+    assert 0 <= sample_value(registry, "queue_read_age_seconds", queue="q") < 20
+    assert sample_value(registry, "up") == 1
+    env.create_queues("new")
+    wait_until(lambda: sample_value(registry, "queue_messages", queue="new") == 0)
+    assert sample_value(registry, "queue_oldest_seconds", queue="new") == 0
+    rsmq.delete_queue("new")
+    wait_until(lambda: sample_value(registry, "queue_messages", queue="new") is None)
+
+
+def test_queues_are_chosen_by_names_and_patterns(env, registry, queue_metrics):
+    env.create_queues("orders", "orders-dead", "mail", "other")
+    queue_metrics(["orders*", "mail", "missing"])
+    wait_until(lambda: sample_value(registry, "queue_messages", queue="orders-dead") == 0)
+    wait_until(lambda: sample_value(registry, "queue_messages", queue="mail") == 0)
+    found = {
+        dict(labels)["queue"] for name, labels in samples(registry) if name == "rsmq_queue_messages"
+    }
+
+    assert found == {"orders", "orders-dead", "mail"}
+
+
+def test_queues_that_can_not_be_read_do_not_hide_others(env, rsmq, registry, queue_metrics):
+    env.create_queues("a", "policy", "dead", "z")
+    rsmq.set_dead_letter_policy("policy", "dead", 3)
+    rsmq.delete_queue("dead")
+    env.raw.set(f"{env.ns}:broken:Q", "not a hash")
+    env.raw.set(f"{env.ns}:x:workers", "not a hash")
+    queue_metrics(["broken", "missing", "a", "policy", "z"])
+    for queue in ("a", "policy", "z"):
+        wait_until(lambda queue=queue: sample_value(registry, "queue_messages", queue=queue) == 0)
+
+    assert sample_value(registry, "up") == 1
+    assert sample_value(registry, "queue_dead_letters", queue="policy") is None
+
+
+def test_long_queue_counts_the_messages_that_workers_have(
+    env, rsmq, registry, queue_metrics, gate, monkeypatch
 ):
+    monkeypatch.setattr(gauges, "MAX_WALKED_MESSAGES", 2)
+    env.create_queues("q")
+    worker = env.create_worker(concurrency=2)
+    worker.listener("q")(lambda body: gate())
+    rsmq.send_messages("q", ["x"] * 5)
+    rsmq.send_message("q", "later", delay=100)
+    worker.start()
+    gate.wait_for(2)
+    queue_metrics()
+    wait_until(lambda: sample_value(registry, "queue_in_flight", queue="q") == 2)
+
+    assert sample_value(registry, "queue_hidden", queue="q") == 3
+    assert sample_value(registry, "queue_unfinished", queue="q") == 5
+
+
+def test_scrape_makes_no_call_to_redis(env, rsmq, registry):
+    env.create_queues("q")
+    worker = env.create_worker(middleware=[Metrics(registry)])
+    worker.listener("q")(lambda body: None)
+    rsmq.send_message("q", "x")
+    worker.start()
+    wait_until(lambda: worker.numbers.handled == 1)
+    worker.stop()
+    watched = env.create_client()
+    metrics = QueueMetrics(watched, registry=registry, interval=3600)
+    wait_until(lambda: sample_value(registry, "queue_messages", queue="q") == 0)
+    calls = []
+    run = watched.run
+    watched.run = lambda operation: calls.append(operation) or run(operation)
+    before = env.raw.info("stats")["total_commands_processed"]
+    for _ in range(20):
+        generate_latest(registry)
+    after = env.raw.info("stats")["total_commands_processed"]
+    metrics.close()
+
+    assert calls == []
+    assert after - before == 1, "INFO itself"
+
+
+def test_numbers_vanish_and_their_age_stays_while_redis_hangs(
+    env, registry, queue_metrics, monkeypatch
+):
+    monkeypatch.setattr(queues, "STALE_SECONDS", 0.3)
+    monkeypatch.setattr(queues, "ROUND_SECONDS", 0.3)
+    server = Server(redis_7())
+    process = server._process
+    with RSMQ.from_url(server.url) as rsmq:
+        rsmq.create_queue("q")
+        metrics = queue_metrics(rsmq=rsmq)
+        wait_until(lambda: sample_value(registry, "queue_messages", queue="q") == 0)
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: sample_value(registry, "up") == 0)
+            wait_until(lambda: sample_value(registry, "queue_messages", queue="q") is None)
+            assert sample_value(registry, "queue_read_age_seconds", queue="q") > 0.3
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        wait_until(lambda: sample_value(registry, "queue_messages", queue="q") == 0)
+        wait_until(lambda: sample_value(registry, "up") == 1)
+        metrics.close()
+    server.stop()
+
+
+def test_workers_report_their_queues_if_this_is_wanted(env, registry, monkeypatch):
+    monkeypatch.setattr(metric_workers, "INTERVAL_SECONDS", 0.01)
     env.create_queues("a", "b", "both")
-    counted = Metrics(registry)
+    counted = Metrics(registry, queues=True)
     first, second = (env.create_worker(middleware=[counted]) for _ in range(2))
     for worker, queue in ((first, "a"), (second, "b")):
         worker.listener(queue)(lambda body: None)
         worker.listener("both")(lambda body: None)
         worker.start()
-
+    for queue in ("a", "b", "both"):
+        wait_until(lambda queue=queue: sample_value(registry, "queue_messages", queue=queue) == 0)
     found = samples(registry)
     assert len(found) == len(set(found))
-    assert {labels[0][1] for name, labels in found if name == "rsmq_queue_messages"} == {
-        "a",
-        "b",
-        "both",
-    }
     first.stop()
-    assert sample_value(registry, "queue_messages", queue="a") is None
+    wait_until(lambda: sample_value(registry, "queue_messages", queue="a") is None)
     assert sample_value(registry, "queue_messages", queue="both") == 0
-
-
-def test_unreadable_queues_are_left_out(env, rsmq, registry, without_cache):
-    env.create_queues("a", "b")
-    worker = env.create_worker(middleware=[Metrics(registry)])
-    worker.listener("a")(lambda body: None)
-    worker.listener("b")(lambda body: None)
-    worker.start()
-    rsmq.delete_queue("a")
-
-    assert sample_value(registry, "queue_messages", queue="a") is None
-    assert sample_value(registry, "queue_messages", queue="b") == 0
+    second.stop()
+    assert sample_value(registry, "queue_messages", queue="both") is None
 
 
 def test_two_metrics_objects_need_two_registries(registry):
@@ -288,7 +432,6 @@ def test_metrics_are_scraped_over_http(env, rsmq):
         text = answer.read().decode()
 
     assert 'rsmq_messages_handled_total{queue="scraped"} 1.0' in text
-    assert 'rsmq_queue_messages{queue="scraped"} 0.0' in text
     assert 'rsmq_handler_seconds_bucket{le="0.001",queue="scraped"}' in text
 
 
@@ -298,10 +441,10 @@ def test_port_in_use_is_an_error(env):
 
 
 def test_buckets_range_from_a_millisecond_to_an_hour():
-    assert metrics._BUCKETS[0] == 0.001
-    assert metrics._BUCKETS[-1] == 3600
-    assert list(metrics._BUCKETS) == sorted(metrics._BUCKETS)
-    assert not any(map(math.isinf, metrics._BUCKETS))
+    assert metric_workers._BUCKETS[0] == 0.001
+    assert metric_workers._BUCKETS[-1] == 3600
+    assert list(metric_workers._BUCKETS) == sorted(metric_workers._BUCKETS)
+    assert not any(map(math.isinf, metric_workers._BUCKETS))
 
 
 def test_without_prometheus_client_the_extra_is_named():

@@ -110,6 +110,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "top": Entry(
             "rsmq.cli.commands.top:top", "Watch queues: counts, rates and the oldest message."
         ),
+        "exporter": Entry(
+            "rsmq.cli.commands.exporter:exporter", "Serve the state of queues to Prometheus."
+        ),
         "workers": Entry(
             "rsmq.cli.commands.programs:workers", "Show the workers of the namespace."
         ),

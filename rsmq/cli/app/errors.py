@@ -10,7 +10,13 @@ import sys
 from dataclasses import dataclass
 
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.errors import QueueExists, QueueNotFound, RSMQError, SourceNotFound
+from rsmq.errors import (
+    QueueExists,
+    QueueNotFound,
+    RSMQError,
+    SourceNotFound,
+    TooManyHungCalls,
+)
 from rsmq.printable import escape_unprintable
 from rsmq.transport.url import redact
 
@@ -112,6 +118,8 @@ def _describe_library_error(error: RSMQError) -> ErrorReport:
     if isinstance(error, QueueExists):
         hint = "Use --exist-ok to keep it as it is, or change it with rsmq attributes."
         return ErrorReport(Exit.QUEUE, error.code, error.summary, hint)
+    if isinstance(error, TooManyHungCalls):
+        return ErrorReport(Exit.UNHEALTHY, error.code, error.summary, error.hint)
     text, hint = (
         _PARAMETERS.sub(_replace_parameter, each) for each in (error.summary, error.hint or "")
     )

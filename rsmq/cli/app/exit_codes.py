@@ -16,6 +16,7 @@ class Exit(IntEnum):
     QUEUE = 3
     UNREACHABLE = 4
     REFUSED = 5
+    UNHEALTHY = 6
     INTERRUPTED = 130
 
 
@@ -28,5 +29,6 @@ MEANINGS: dict[Exit, str] = {
     Exit.QUEUE: "there is no such queue, or there is one already",
     Exit.UNREACHABLE: "Redis can't be reached",
     Exit.REFUSED: "Redis refuses: password, rights, read-only, out of memory, wrong type of a key",
+    Exit.UNHEALTHY: "the worker has stopped: too many handler calls hang",
     Exit.INTERRUPTED: "ended by Ctrl-C",
 }

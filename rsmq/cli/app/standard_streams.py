@@ -1,5 +1,8 @@
 """
-Replacements for standard streams that the process was started without, as in ``rsmq list >&-``.
+Replacements for standard streams that lose data.
+
+These are streams that the process was started without, as in ``rsmq list >&-``, and the unbuffered
+output of ``PYTHONUNBUFFERED=1``.
 """
 
 from __future__ import annotations
@@ -28,9 +31,21 @@ class _ClosedInput(io.RawIOBase):
         )
 
 
+class _WholeWriter(io.BufferedWriter):
+    """An output that writes all data at once, or raises an error."""
+
+    def write(self, data: Any) -> int:
+        size = super().write(data)
+        self.flush()
+        return size
+
+
 def complete_streams() -> None:
     """
-    Replace closed standard streams.
+    Replace closed standard streams, and an unbuffered standard output.
+
+    An unbuffered output of Python loses data without an error, if a write ends early: because the
+    output does not block and is full, or because of a signal.
 
     Text for a closed standard error is discarded. Reading from a closed standard input raises
     ``Failed``.
@@ -54,6 +69,13 @@ def complete_streams() -> None:
             exit=Exit.NOT_ALL,
             code="file",
             hint="Nothing was done. > /dev/null discards the output.",
+        )
+    if isinstance(getattr(output, "buffer", None), io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(
+            _WholeWriter(output.buffer),
+            encoding=output.encoding,
+            errors=output.errors,
+            write_through=True,
         )
 
 

@@ -7,6 +7,7 @@ It needs nothing but the core of the library: no extra, so no click and no rich.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import logging
 import os
@@ -21,10 +22,14 @@ from rsmq.cli.app.durations import duration_argument
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.run import run_program
+from rsmq.cli.app.wait_for_redis import wait_for_redis
 from rsmq.cli.commands.worker_control import pause_queues, resume_queues, show_workers
 from rsmq.client import RSMQ
+from rsmq.errors import RSMQError
 from rsmq.worker.logging import DetailedLogging, JSONLines, MessageFilter
 from rsmq.worker.worker import Worker
+
+_log = logging.getLogger("rsmq.worker")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,7 +74,10 @@ def run(call: Call, args: argparse.Namespace) -> int:
         The exit code.
     """
     call = call.with_options(url=args.url, ns=args.ns, json=args.log_format == "json")
-    _log_to_standard_error(args.log_level, as_json=call.as_json and args.log_format != "text")
+    running: list[Worker] = []
+    _log_to_standard_error(
+        args.log_level, running, as_json=call.as_json and args.log_format != "text"
+    )
     if args.pause:
         pause_queues(call, [args.pause])
     if args.resume:
@@ -77,7 +85,8 @@ def run(call: Call, args: argparse.Namespace) -> int:
     if args.list:
         show_workers(call)
     if not (args.list or args.pause or args.resume):
-        _run_worker(_import_worker(args.app), call, args)
+        running.append(_import_worker(args.app))
+        _run_worker(running[0], call, args)
     return Exit.DONE
 
 
@@ -109,6 +118,23 @@ def _parser(name: str) -> argparse.ArgumentParser:
         type=duration_argument,
         metavar="DURATION",
         help="how long handlers may still run at shutdown, as in 30, 30s or 2m",
+    )
+    parser.add_argument(
+        "--wait-for-redis",
+        type=duration_argument,
+        default=60.0,
+        metavar="DURATION",
+        help="wait so long at the start for a Redis that is away (default: 60)",
+    )
+    parser.add_argument(
+        "--burst",
+        action="store_true",
+        help="end when all queues of the worker are empty, instead of waiting for messages",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse listeners that retry forever without retry_forever=True",
     )
     parser.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"],
@@ -148,11 +174,12 @@ class _TextLines(logging.Formatter):
     default_msec_format = "%s.%03dZ"
 
 
-def _log_to_standard_error(level: str, *, as_json: bool) -> None:
+def _log_to_standard_error(level: str, running: Sequence[Worker], *, as_json: bool) -> None:
+    """Set up logging. Lines have the name of the running worker, if there is one."""
     handler = logging.StreamHandler()
     handler.addFilter(MessageFilter())
     if as_json:
-        handler.setFormatter(JSONLines())
+        handler.setFormatter(JSONLines(lambda: running[0].name if running else None))
     else:
         handler.setFormatter(_TextLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
@@ -205,14 +232,25 @@ def _run_worker(worker: Worker, call: Call, args: argparse.Namespace) -> None:
         value = getattr(args, option)
         if value is not None:
             setattr(worker, option, value)
+    worker.strict = worker.strict or args.strict
     if args.log_level == "debug":
         worker.use(DetailedLogging())
     if args.metrics_port is not None:
         _serve_metrics(worker, args)
     try:
-        worker.run()
+        _wait_for_redis(worker, args.wait_for_redis)
+        worker.run(until_empty=args.burst)
     finally:
         worker.rsmq.close()
+
+
+def _wait_for_redis(worker: Worker, seconds: float) -> None:
+    def ask() -> None:
+        with contextlib.suppress(RSMQError):  # Redis has answered
+            worker.rsmq.get_queue_attributes(worker.queues[0])
+
+    if worker.queues:
+        wait_for_redis(ask, seconds, _log.warning)
 
 
 def _serve_metrics(worker: Worker, args: argparse.Namespace) -> None:

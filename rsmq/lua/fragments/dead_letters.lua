@@ -1,4 +1,5 @@
--- Messages that were received as often as their queue's policy allows.
+-- Messages that were received as often as their queue's policy allows. Receives that began no handler
+-- call do not count.
 
 -- Returns the policy of a queue: its limit and the target's keys. Returns nil if there is no
 -- policy, or if the target does not exist or can't be written: then its messages are delivered. The
@@ -38,6 +39,9 @@ local function transfer(zset, hash, to, id, score)
   if values[4] then -- remove_message removes it only for some ids
     redis.call('HDEL', hash, names[4])
   end
+  if values[2] then
+    move_unbegun(zset, to, id)
+  end
 end
 
 -- Returns the first visible message that the policy allows to deliver, in the format of first_due.
@@ -50,7 +54,7 @@ local function first_deliverable(zset, hash, now, namespace, target, limit)
       return id, values
     end
     dead = dead or policy(namespace, zset, target, limit)
-    if not dead then
+    if not dead or begun_receives(zset, hash, id, whole(values[2])) < most then
       return id, values
     end
     allow_removal(zset, hash)

@@ -43,10 +43,29 @@ local function delete_in_flight(in_flight, ids, value, fit)
   variadic('HDEL', in_flight, deleted)
 end
 
+-- Subtracts the last run from the quarantine records of messages whose receipts still fit: their worker
+-- has stopped, and was not killed. A repetition of the script subtracts nothing more.
+local function withdraw_runs(zset, fit, count)
+  local key = zset .. ':x:alone'
+  for each = 1, #fit do
+    local record = redis.pcall('HGET', key, fit[each])
+    local times, last = string.match(type(record) == 'string' and record or '', '^(%d+):(%d+)$')
+    if last == count and times == '1' then
+      redis.pcall('HDEL', key, fit[each])
+    elseif last == count then
+      redis.pcall('HSET', key, fit[each], times - 1 .. ':0')
+    end
+  end
+end
+
 -- Deletes the quarantine records of messages whose receipts still fit: the outcome of their last run is
--- known. A user may lack the right; then the records expire.
-local function delete_quarantine_records(zset, fit)
+-- known. If the messages are deleted, it also deletes the numbers of their receives that began no call.
+-- A user may lack the right; then the records expire.
+local function delete_records(zset, fit, are_deleted)
   pcall(variadic, 'HDEL', zset .. ':x:alone', fit)
+  if are_deleted then
+    pcall(variadic, 'HDEL', zset .. ':x:unbegun', fit)
+  end
 end
 
 -- Records messages that are delivered, in the form of due_many.lua.

@@ -12,16 +12,31 @@ from itertools import chain
 from redis.exceptions import ResponseError
 
 from rsmq.client import RSMQ
+from rsmq.errors import TooManyHungCalls
 from rsmq.operations.worker import Group, Identity, settle_messages
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import HandlerTimedOut, Retried, decide
 from rsmq.worker.runtime.executor import Executor
-from rsmq.worker.runtime.message_state import Job, Lane, Lease
+from rsmq.worker.runtime.lane import Job, Lane, Lease
+from rsmq.worker.runtime.message_state import (
+    ABANDON_CALL,
+    DECIDE,
+    LOST,
+    OVER,
+    READY,
+    SETTLED,
+    SETTLING,
+    change_call,
+    change_message,
+)
 from rsmq.worker.runtime.run_queue import RunQueue
-from rsmq.worker.runtime.settle import MESSAGES_PER_CALL, Settler, remove_in_flight
+from rsmq.worker.runtime.settle import MESSAGES_PER_STEP, Settler
 
 _NOT_EXTENDED = "its visibility timeout could not be extended in time"
+#: A message that waits for a slot is extended once, and released after this share of its visibility
+#: timeout.
+_MAX_WAIT_VT_SHARE = 0.5
 
 
 class Heartbeat:
@@ -53,15 +68,21 @@ class Heartbeat:
             if now < lane.renew_at:
                 continue
             due = [lease for lease in lane.in_flight.values() if lease.renew_at <= now]
-            not_started = {lease.job for lease in due if lease.job.started_at is None}
-            # Slow calls keep a message waiting for so long: another worker may have a free slot.
-            self.release_waiting(lane, [job for job in not_started if not job.is_quarantined])
+            # Slow calls keep these waiting for so long: another worker may have a free slot.
+            waiting = {
+                lease.job
+                for lease in due
+                if lease.state is READY
+                and not lease.job.is_quarantined
+                and now - lease.job.received_at > lane.vt * _MAX_WAIT_VT_SHARE
+            }
+            self.release_waiting(lane, waiting)
             for lease in due:
-                if lease.is_loss_reported:
+                if lease.state in OVER:
                     self._settler.mark_lost(lane, lease, "its visibility timeout was over")
             kept = [lease for lease in due if lane.in_flight.get(lease.id) is lease]
-            for at in range(0, len(kept), MESSAGES_PER_CALL):
-                self._extend(lane, kept[at : at + MESSAGES_PER_CALL])
+            for at in range(0, len(kept), MESSAGES_PER_STEP):
+                self._extend(lane, kept[at : at + MESSAGES_PER_STEP])
             lane.renew_at = min(
                 (each.renew_at for each in lane.in_flight.values()), default=math.inf
             )
@@ -111,35 +132,49 @@ class Heartbeat:
             removed = self._run_queue.remove(jobs)
         for job in removed:
             self._settler.release(lane, job.leases)
-            for lease in job.leases:
-                remove_in_flight(lane, lease)
 
-    def abandon_hung_calls(self, executors: Mapping[bool, Executor], now: float) -> None:
-        """Stop waiting for calls that exceed max_runtime, and settle their messages as failed."""
+    def abandon_hung_calls(
+        self, executors: Mapping[bool, Executor], now: float, *, limit: int
+    ) -> None:
+        """
+        Stop waiting for calls that exceed max_runtime, and settle their messages as failed.
+
+        Args:
+            executors: the executor of async handlers (True) and of plain ones (False).
+            now: monotonic seconds.
+            limit: maximum number of abandoned calls that have not ended.
+
+        Raises:
+            TooManyHungCalls: so many are abandoned already.
+        """
         for lane in self._lanes:
             max_runtime = lane.listener.max_runtime
             with self._run_queue.lock:
                 calls = list(lane.calls)
             for job in calls:
                 if job.started_at is not None and now - job.started_at > max_runtime:
+                    if sum(each.hung_count for each in executors.values()) >= limit:
+                        raise TooManyHungCalls(limit)
                     self._abandon(lane, job, executors[lane.is_async])
 
     def _abandon(self, lane: Lane, job: Job, executor: Executor) -> None:
+        error = HandlerTimedOut(f"its handler ran for more than {lane.listener.max_runtime:g} s")
         with self._run_queue.lock:
-            if job.ended_at is not None or job.is_abandoned:
+            # A call that has ended is reported to the loop before its slot is freed.
+            if job.ended_at is not None or not change_call(job, ABANDON_CALL):
                 return
-            job.is_abandoned = True
+            for lease in job.leases:
+                change_message(lease, DECIDE)
             self._run_queue.finish(job)
             executor.replace_hung()
             executor.wake(0)
-        error = HandlerTimedOut(f"its handler ran for more than {lane.listener.max_runtime:g} s")
+        self._settler.numbers.hung += len(job.leases)
         for lease in job.leases:
-            self._settler.numbers.hung += 1
-            if lease.is_lost:
+            if lease.state is not SETTLING:
+                self._settler.mark_lost(lane, lease, "its visibility timeout was over")
                 continue
-            lease.is_lost = True
             self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), str(error))
-            outcome = decide(error, lease.count, lane.policy)
+            outcome = decide(error, lease.attempt, lane.policy)
             if isinstance(outcome, Retried):  # the handler may still run: delay the next attempt
                 outcome = Retried(max(outcome.delay_seconds, lane.vt), outcome.reason)
             self._settler.add_decision(lane, lease, outcome, error)
@@ -149,13 +184,15 @@ class Heartbeat:
         """Release all messages in flight, even if their handlers still run. Return how many."""
         released = 0
         for lane in self._lanes:
-            for lease in list(lane.in_flight.values()):
-                job = lease.job
-                if lease.is_lost:
+            with self._run_queue.lock:
+                leases = list(lane.in_flight.values())
+                for lease in leases:
+                    change_call(lease.job, ABANDON_CALL)
+            for lease in leases:
+                if lease.state in {SETTLING, SETTLED, LOST}:
                     continue
-                lease.is_lost = True
                 self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), reason)
                 self._settler.release(lane, [lease])
-                lane.cancel(job)
+                lane.cancel(lease.job)
                 released += 1
         return released

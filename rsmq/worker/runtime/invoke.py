@@ -13,8 +13,9 @@ from typing import Any
 from rsmq.errors import BodyNotDecodable
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.outcome import LeaseExpired
-from rsmq.worker.runtime.message_state import Job, Lease, SingleJob
+from rsmq.worker.runtime.jobs import SingleJob
+from rsmq.worker.runtime.lane import Job, Lease
+from rsmq.worker.runtime.message_state import RUNNING
 
 #: The call that this thread or task runs; for the log records of handlers.
 current_job: ContextVar[Job | None] = ContextVar("rsmq_job", default=None)
@@ -80,8 +81,8 @@ class Invoker:
         if lane.listener.batch is not None:
             return self._prepare_batch(job, deliveries)
         lease: Lease = job if job.__class__ is SingleJob else job.leases[0]
-        if lease.is_lost or (job.started_at is not None and lease.expires_at <= job.started_at):
-            raise LeaseExpired
+        if lease.state is not RUNNING:
+            return None
         try:
             body = lane.codec.decode(lease.raw)
         except Exception as error:
@@ -109,8 +110,7 @@ class Invoker:
         lane = job.lane
         bodies, messages = [], []
         for lease in job.leases:
-            if lease.is_lost or (job.started_at is not None and lease.expires_at <= job.started_at):
-                lease.is_loss_reported = True  # the handler does not receive it
+            if lease.state is not RUNNING:
                 continue
             try:
                 body = lane.codec.decode(lease.raw)

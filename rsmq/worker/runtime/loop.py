@@ -19,16 +19,25 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from rsmq.client import RSMQ
-from rsmq.errors import ClientClosed, InvalidValue, QueueNotFound, RSMQError, WorkerReplaced
+from rsmq.errors import (
+    ClientClosed,
+    InvalidValue,
+    QueueNotFound,
+    RSMQError,
+    TooManyHungCalls,
+    WorkerReplaced,
+)
 from rsmq.operations.worker import Identity, send_heartbeat, unregister_worker
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.signals import Flag
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.registry import HEARTBEAT_SECONDS, TTL
+from rsmq.worker.runtime.dead_workers import DeadWorkers
 from rsmq.worker.runtime.executor import Executor
 from rsmq.worker.runtime.heartbeat import Heartbeat
-from rsmq.worker.runtime.message_state import Job, Lane
+from rsmq.worker.runtime.lane import Job, Lane
+from rsmq.worker.runtime.message_state import CALL_ABANDONED
 from rsmq.worker.runtime.prefetch import Prefetcher
 from rsmq.worker.runtime.quarantine import Quarantine
 from rsmq.worker.runtime.run_queue import TARGET_START_SECONDS, RunQueue
@@ -72,6 +81,7 @@ class WorkerLoop:
         facts: dict[str, Any],
         worker: object,
         *,
+        grace: float,
         has_fixed_name: bool,
     ) -> None:
         """
@@ -85,6 +95,7 @@ class WorkerLoop:
             slots: maximum number of concurrent calls.
             facts: facts about its process, for its sign of life.
             worker: the argument of hooks.
+            grace: seconds that running calls have to end when the worker stops by itself.
             has_fixed_name: whether the user chose the name. Then a successor of this name may take
                 over when this worker seems dead, so no call starts after its sign of life has
                 expired.
@@ -99,10 +110,12 @@ class WorkerLoop:
         self._slots = slots
         self._facts = facts
         self._worker = worker
+        self._grace = grace
         self._has_fixed_name = has_fixed_name
         self._settler = Settler(rsmq, identity, hooks)
         self._heartbeat = Heartbeat(rsmq, identity, lanes, self._settler, self.run_queue, hooks)
         self._quarantine = Quarantine(rsmq, self.run_queue, self._settler)
+        self._dead_workers = DeadWorkers(rsmq)
         self._executors: Mapping[bool, Executor] = {}
         self._finished_jobs: deque[Job] = deque()
         self._finished_count = 0
@@ -195,13 +208,11 @@ class WorkerLoop:
     def _access_redis(self, now: float) -> None:
         """Make the calls to Redis that are due."""
         if self._settler:
-            self._settler.write()
+            self._settler.write_step()
         self._heartbeat.renew(now)
-        if self._settler:  # messages that waited too long are to be released
-            self._settler.write()
         if now >= self._next_heartbeat_at:
             self._next_heartbeat_at = now + HEARTBEAT_SECONDS
-            self._heartbeat.abandon_hung_calls(self._executors, now)
+            self._abandon_hung_calls(now)
             self._send_heartbeat()
         if self._prefetcher.has_unknown_messages:
             self._prefetcher.release_unknown_messages()
@@ -210,6 +221,15 @@ class WorkerLoop:
         else:
             self._receive(now)
 
+    def _abandon_hung_calls(self, now: float) -> None:
+        try:
+            self._heartbeat.abandon_hung_calls(self._executors, now, limit=self._slots)
+        except TooManyHungCalls as error:
+            if not self._is_stopping:
+                self.failure = error
+                _log.critical("worker %s stops: %s", self._identity.name, error)
+                self.stop(self._grace)
+
     def _collect_finished_jobs(self) -> None:
         finished, settler = self._finished_jobs, self._settler
         while finished:
@@ -217,7 +237,7 @@ class WorkerLoop:
             self._finished_count += 1
             if job.started_at is not None and job.ended_at is not None:
                 job.lane.record_duration(job.ended_at - job.started_at)
-            if not job.is_abandoned:
+            if job.call_state is not CALL_ABANDONED:
                 settler.decide_outcomes(job)
 
     def _handle_failure(self, error: BaseException) -> None:
@@ -238,6 +258,7 @@ class WorkerLoop:
     def _send_heartbeat(self) -> None:
         sent_at = time.monotonic()
         self._rsmq.run(send_heartbeat(self._identity, self.info(), ttl=TTL))
+        self._dead_workers.forget(sent_at)
         if self._has_fixed_name:
             with self.run_queue.lock:
                 self.run_queue.start_deadline = sent_at + TTL
@@ -259,8 +280,12 @@ class WorkerLoop:
 
     def info(self) -> dict[str, Any]:
         """Return the worker's description of itself, for its sign of life."""
+        facts = dict(self._facts)
+        if not self._has_fixed_name:  # no successor takes over its messages
+            longest_vt = max((lane.vt for lane in self._lanes), default=0.0)
+            facts["forget_after_ms"] = math.ceil(longest_vt * 1000)
         return {
-            **self._facts,
+            **facts,
             "queues": {lane.name: len(lane.in_flight) for lane in self._lanes},
             "handled": self.numbers.handled,
             "failed": self.numbers.failed,
@@ -305,8 +330,6 @@ class WorkerLoop:
         for lane in self._lanes:
             if lane.ready:
                 self._heartbeat.release_waiting(lane, list(lane.ready))
-        if self._settler:
-            self._settler.write()
 
     def _can_end(self) -> bool:
         """Return whether nothing is left to be done, or the grace period is over."""
@@ -325,11 +348,11 @@ class WorkerLoop:
             self.run_queue.close()
         left = 0
         try:
-            self._settler.write()
+            self._write_all()
             self._collect_finished_jobs()
-            self._settler.write()
+            self._write_all()
             left = self._heartbeat.release_all("the worker stops")
-            self._settler.write()
+            self._write_all()
             self._rsmq.run(unregister_worker(self._identity))
         except (RedisError, RSMQError, OSError) as error:
             self._heartbeat.release_all("the worker stops")
@@ -340,6 +363,12 @@ class WorkerLoop:
                 _log.warning(
                     "worker %s releases %d messages that were not handled in time", name, left
                 )
+
+    def _write_all(self) -> None:
+        """Write all outcomes, and renew the leases of other messages meanwhile."""
+        while self._settler:
+            self._settler.write_step()
+            self._heartbeat.renew(time.monotonic())
 
     def _sleep(self) -> None:
         """Sleep until there is something to do."""
@@ -357,13 +386,15 @@ class WorkerLoop:
 
     def _plan_sleep(self, now: float) -> tuple[float, int]:
         """Return how long to sleep, in seconds, and how many finished calls end the sleep."""
+        if self._settler:  # a step could not write all outcomes
+            return 0.0, 1
         pause = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._stop_deadline) - now
         if self._is_stopping:
             return min(pause, _SHUTDOWN_POLL_SECONDS), 1
-        if self._quarantine:  # the end of the other calls sets no wake-up
-            return pause if self._quarantine.is_running else min(
-                pause, self._quarantine.poll_seconds
-            ), 1
+        if self._quarantine:
+            pause = min(pause, self._quarantine.poll_seconds(now))
+            if self.run_queue.is_exclusive:  # the end of the other calls sets no wake-up
+                return pause, 1
         if self._prefetcher.plan(now)[0]:
             return 0.0, 1
         with self.run_queue.lock:

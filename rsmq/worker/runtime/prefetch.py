@@ -17,10 +17,12 @@ from rsmq.operations.worker import Identity, ReceiveResult, list_in_flight, rece
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.waiting.schedule import Waiter
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.runtime.message_state import BatchJob, Job, Lane, SingleJob
+from rsmq.worker.runtime.jobs import BatchJob, SingleJob
+from rsmq.worker.runtime.lane import Job, Lane
 from rsmq.worker.runtime.prefetch_plan import PlannedRequest, plan_requests
+from rsmq.worker.runtime.release import release_receipts
 from rsmq.worker.runtime.run_queue import RunQueue
-from rsmq.worker.runtime.settle import Settler, release_receipts
+from rsmq.worker.runtime.settle import Settler
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -156,7 +158,11 @@ class Prefetcher:
 
         The latter may have received messages just now, which must be handled first.
         """
-        lanes = [lane for lane in self._lanes if not lane.closed_reason]
+        lanes = [
+            lane
+            for lane in self._lanes
+            if not lane.closed_reason and not self._settler.has_backlog(lane)
+        ]
         lowest = min(
             (lane.listener.priority for lane in lanes if not lane.is_waiting), default=math.inf
         )
@@ -252,10 +258,10 @@ class Prefetcher:
             SingleJob(lane, id, raw, 1, now, sent_at)
             for id, raw in zip(result.ids, result.raws, strict=True)
         ]
-        for place, (count, first) in result.redelivered.items():
+        for place, (count, first, unbegun) in result.redelivered.items():
             single = singles[place]
-            single.count, single.first_received_ms = count, first
-            single.is_quarantined = lane.policy.is_suspected_poison(count)
+            single.count, single.first_received_ms, single.unbegun = count, first, unbegun
+            single.is_quarantined = lane.policy.is_suspected_poison(single.attempt)
         return singles
 
     def release_unknown_messages(self) -> None:
@@ -270,7 +276,9 @@ class Prefetcher:
             ]
             for queue, receipts in stored.items()
         }
-        self._settler.numbers.released += release_receipts(self._rsmq, self._identity, unknown)
+        self._settler.numbers.released += release_receipts(
+            self._rsmq, self._identity, unknown, are_begun=False
+        )
         self.has_unknown_messages = False
 
 

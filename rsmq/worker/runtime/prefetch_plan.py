@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rsmq.operations.worker import ReceiveRequest
-from rsmq.worker.runtime.message_state import Lane
+from rsmq.worker.runtime.lane import Lane
 
 #: How long a queue is not asked before it comes first.
 STARVATION_SECONDS = 10.0

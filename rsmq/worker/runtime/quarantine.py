@@ -3,7 +3,8 @@ Quarantine: suspected poison messages run alone.
 
 While such a message runs, no other call starts, and only calls that take long are still running.
 So a message that crashes its worker repeatedly is identified, and the messages that were in flight
-with it are not suspected.
+with it are not suspected. If its call runs for EXCLUSIVE_SECONDS, the others continue beside it, so
+that a long call does not stop all queues.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from rsmq.operations.worker import record_quarantine_run
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.outcome import TookItsProcessDown
 from rsmq.worker.runtime.executor import Executor
-from rsmq.worker.runtime.message_state import Job
+from rsmq.worker.runtime.lane import Job
+from rsmq.worker.runtime.message_state import CALL_WAITING, READY, WITHDRAW_CALL, change_call
 from rsmq.worker.runtime.run_queue import TARGET_START_SECONDS, RunQueue
-from rsmq.worker.runtime.settle import Settler, remove_in_flight
+from rsmq.worker.runtime.settle import Settler
 
 _log = logging.getLogger("rsmq.worker")
 
 #: Runs in quarantine without a known outcome, after which a message fails for the last time.
 MAX_RUNS = 3
+#: How long a call runs alone. After that, other calls start for so long before the next one.
+EXCLUSIVE_SECONDS = 5.0
 #: How long a call waits for other calls to end. Then it starts if a slot is free.
 _MAX_WAIT_SECONDS = 2.0
 _LATE_POLL_SECONDS = 0.05
@@ -42,15 +46,10 @@ class Quarantine:
         self._settler = settler
         self._jobs: deque[Job] = deque()
         self._exclusive_since = 0.0
+        self._next_at = 0.0  # monotonic seconds before which none starts
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
-
-    @property
-    def is_running(self) -> bool:
-        """Return whether one of them is running."""
-        job = self._run_queue.quarantined_job
-        return job is not None and job.started_at is not None
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Add calls."""
@@ -62,7 +61,8 @@ class Quarantine:
         start.
         """
         run_queue = self._run_queue
-        while self._jobs:
+        self._end_exclusivity(executors)
+        while self._jobs and time.monotonic() >= self._next_at:
             job = self._jobs[0]
             lane, lease = job.lane, job.leases[0]
             with run_queue.lock:
@@ -72,7 +72,7 @@ class Quarantine:
                     return True  # it is about to start, or running
                 if run_queue.running_count and (run_queue.is_full or not self._is_late):
                     return True  # other calls have to end first
-            if job.started_at is not None or lease.is_lost:
+            if job.call_state is not CALL_WAITING or lease.state is not READY:
                 self._jobs.popleft()
                 continue
             earlier_runs = self._record_run(job)
@@ -98,13 +98,35 @@ class Quarantine:
                 executor.wake(0)
         return False
 
+    def _end_exclusivity(self, executors: Mapping[bool, Executor]) -> None:
+        """Let other calls start beside a call that has run alone for EXCLUSIVE_SECONDS."""
+        run_queue, now = self._run_queue, time.monotonic()
+        with run_queue.lock:
+            job = run_queue.quarantined_job
+            if job is None or job.started_at is None or now - job.started_at < EXCLUSIVE_SECONDS:
+                return
+            run_queue.quarantined_job, run_queue.is_exclusive = None, False
+            for executor in executors.values():
+                executor.wake(0)
+        self._jobs.remove(job)
+        self._next_at = now + EXCLUSIVE_SECONDS
+
     @property
     def _is_late(self) -> bool:
         return time.monotonic() - self._exclusive_since > _MAX_WAIT_SECONDS
 
-    @property
-    def poll_seconds(self) -> float:
-        """The time to sleep until ``run_next`` is called again, while none is running."""
+    def poll_seconds(self, now: float) -> float:
+        """
+        Return the seconds until ``run_next`` is to be called again.
+
+        Args:
+            now: monotonic seconds.
+        """
+        job = self._run_queue.quarantined_job
+        if job is not None and job.started_at is not None:
+            return job.started_at + EXCLUSIVE_SECONDS - now
+        if now < self._next_at:
+            return self._next_at - now
         return _LATE_POLL_SECONDS if self._is_late else TARGET_START_SECONDS
 
     def _record_run(self, job: Job) -> int:
@@ -117,17 +139,15 @@ class Quarantine:
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
-            _log.error("%s: who is handled alone can't be noted: %s", keys.name, error)
+            _log.error("%s: the run in quarantine can't be recorded: %s", keys.name, error)
             return 0
 
     def release_waiting(self) -> None:
         """Release the messages of calls that have not started."""
         with self._run_queue.lock:
-            for job in self._jobs:
-                if job.started_at is None:
-                    self._settler.release(job.lane, job.leases)
-                    for lease in job.leases:
-                        remove_in_flight(job.lane, lease)
-                    if self._run_queue.quarantined_job is job:
-                        self._run_queue.quarantined_job = None
-            self._jobs.clear()
+            withdrawn = [job for job in self._jobs if change_call(job, WITHDRAW_CALL)]
+            if self._run_queue.quarantined_job in withdrawn:
+                self._run_queue.quarantined_job = None
+        self._jobs.clear()
+        for job in withdrawn:
+            self._settler.release(job.lane, job.leases)

@@ -15,7 +15,18 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-from rsmq.worker.runtime.message_state import Job, Lane
+from rsmq.worker.runtime.jobs import SingleJob
+from rsmq.worker.runtime.lane import Job, Lane
+from rsmq.worker.runtime.message_state import (
+    BEGIN,
+    BEGIN_CALL,
+    CALL_WAITING,
+    END_CALL,
+    EXPIRE,
+    WITHDRAW_CALL,
+    change_call,
+    change_message,
+)
 
 _lane_of = operator.attrgetter("lane")
 
@@ -28,7 +39,7 @@ class RunQueue:
     The calls that wait for a slot, and the running ones.
 
     Attributes:
-        lock: to be held during every access.
+        lock: to be held during every access; also the lock of the lanes.
         running_count: number of running calls.
         quarantined_job: the call in quarantine that starts next or runs; None if there is none.
         is_exclusive: whether no call may start except quarantined_job.
@@ -45,6 +56,8 @@ class RunQueue:
             slots: maximum number of concurrent calls.
         """
         self.lock = threading.Lock()
+        for lane in lanes:
+            lane.lock = self.lock
         self.running_count = 0
         self.quarantined_job: Job | None = None
         self.is_exclusive = False
@@ -68,10 +81,11 @@ class RunQueue:
                 )
 
     def remove(self, jobs: Iterable[Job]) -> list[Job]:
-        """Remove those of these calls that have not started, and return them."""
+        """Withdraw those of these calls that have not started, and return them."""
         removed = []
         for job in jobs:
-            if job.started_at is None and job in job.lane.ready:
+            if job.call_state is CALL_WAITING and job in job.lane.ready:
+                change_call(job, WITHDRAW_CALL)
                 job.lane.ready.remove(job)
                 removed.append(job)
                 self._remove_if_empty(job.lane)
@@ -95,7 +109,7 @@ class RunQueue:
             return None
         if self.is_exclusive:
             job = self.quarantined_job
-            if job is None or job.started_at is not None:
+            if job is None or job.call_state is not CALL_WAITING:
                 return None
             return self._start(job, now) if job.lane.is_async == is_async else None
         with_ready = self._lanes_with_ready[is_async]
@@ -126,10 +140,17 @@ class RunQueue:
         job.lane.calls[job] = None
         self.running_count += 1
         job.started_at = now
+        change_call(job, BEGIN_CALL)
+        if isinstance(job, SingleJob):
+            change_message(job, BEGIN if job.expires_at > now else EXPIRE)
+        else:
+            for lease in job.leases:
+                change_message(lease, BEGIN if lease.expires_at > now else EXPIRE)
         return job
 
     def finish(self, job: Job) -> None:
         """Free the slot of a call that has ended, or is abandoned."""
+        change_call(job, END_CALL)
         del job.lane.calls[job]
         self.running_count -= 1
         if self.quarantined_job is job:
@@ -171,7 +192,7 @@ class RunQueue:
         """
         if self.is_exclusive:
             job = self.quarantined_job
-            if job is None or job.started_at is not None:
+            if job is None or job.call_state is not CALL_WAITING:
                 return 0
             return int(job.lane.is_async == is_async)
         wanted = 0.0

@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 
 from rsmq.worker.runtime.invoke import Invoker
-from rsmq.worker.runtime.message_state import Job
+from rsmq.worker.runtime.lane import Job
+from rsmq.worker.runtime.message_state import CALL_ABANDONED, EXPIRE, change_message
 from rsmq.worker.runtime.run_queue import RunQueue
 
 #: Calls that one task runs in a row before it yields to other tasks of the loop.
@@ -24,7 +26,12 @@ _CLOSE_TIMEOUT_SECONDS = 1.0
 
 
 class Tasks:
-    """Runs the calls of async handlers in a run queue."""
+    """
+    Runs the calls of async handlers in a run queue.
+
+    Attributes:
+        hung_count: number of tasks that still run abandoned calls.
+    """
 
     def __init__(
         self,
@@ -41,7 +48,7 @@ class Tasks:
         self._sleeping: list[asyncio.Future[None]] = []
         self._alive: set[asyncio.Task[None]] = set()
         self._wake_count = 0
-        self._abandoned_count = 0
+        self.hung_count = 0
         self._is_stopped = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -62,9 +69,11 @@ class Tasks:
         now = time.monotonic()
         with self._run_queue.lock:
             calls = self._run_queue.running_calls(True)
-        for job in calls:
-            if job.task is not None and all(lease.expires_at <= now for lease in job.leases):
-                _cancel(job)
+            expired = [job for job in calls if all(each.expires_at <= now for each in job.leases)]
+            for lease in chain.from_iterable(job.leases for job in expired):
+                change_message(lease, EXPIRE)
+        for job in expired:
+            _cancel(job)
         if not self._is_stopped:
             asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
 
@@ -103,14 +112,14 @@ class Tasks:
                 sleeping.set_result(None)
                 wanted -= 1
         loop = asyncio.get_running_loop()
-        for _ in range(min(wanted, self._max_tasks - len(self._alive) + self._abandoned_count)):
+        for _ in range(min(wanted, self._max_tasks - len(self._alive) + self.hung_count)):
             task = loop.create_task(self._run())
             self._alive.add(task)
             task.add_done_callback(self._alive.discard)
 
     def replace_hung(self) -> None:
-        """Stop counting the task of an abandoned call; the run queue's lock is held."""
-        self._abandoned_count += 1
+        """Count the task of an abandoned call as hung; the run queue's lock is held."""
+        self.hung_count += 1
 
     def cancel(self, job: Job) -> None:
         """Cancel a call at its next await; from any thread."""
@@ -151,8 +160,8 @@ class Tasks:
         while not self._is_stopped:
             with run_queue.lock:
                 if job is not None:
-                    if job.is_abandoned:  # another task replaces this one
-                        self._abandoned_count -= 1
+                    if job.call_state is CALL_ABANDONED:  # another task replaces this one
+                        self.hung_count -= 1
                         return
                     run_queue.finish(job)
                 job = run_queue.start_next(True)
@@ -173,11 +182,11 @@ class Tasks:
                 await asyncio.sleep(0)
         if job is not None:
             with run_queue.lock:
-                if not job.is_abandoned:
+                if job.call_state is not CALL_ABANDONED:
                     run_queue.finish(job)
 
 
 def _cancel(job: Job) -> None:
-    if job.task is not None and job.ended_at is None and not job.is_cancelled:
-        job.is_cancelled = True  # only once: a second one would interrupt its clean-up
-        job.task.cancel()
+    task, job.task = job.task, None  # only once: a second one would interrupt its clean-up
+    if task is not None and job.ended_at is None:
+        task.cancel()

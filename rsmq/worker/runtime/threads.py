@@ -9,14 +9,20 @@ import threading
 from collections.abc import Callable
 
 from rsmq.worker.runtime.invoke import Invoker
-from rsmq.worker.runtime.message_state import Job
+from rsmq.worker.runtime.lane import Job
+from rsmq.worker.runtime.message_state import CALL_ABANDONED
 from rsmq.worker.runtime.run_queue import RunQueue
 
 _log = logging.getLogger("rsmq.worker")
 
 
 class Threads:
-    """Runs the calls of plain handlers in a run queue."""
+    """
+    Runs the calls of plain handlers in a run queue.
+
+    Attributes:
+        hung_count: number of threads that still run abandoned calls.
+    """
 
     def __init__(
         self,
@@ -41,6 +47,7 @@ class Threads:
         self._work = threading.Condition(run_queue.lock)
         self._idle_count = 0
         self._alive_count = 0
+        self.hung_count = 0
         self._number = 0
         self._is_stopped = False
 
@@ -67,8 +74,9 @@ class Threads:
                 return
 
     def replace_hung(self) -> None:
-        """Stop counting the thread of an abandoned call; the run queue's lock is held."""
+        """Count the thread of an abandoned call as hung; the run queue's lock is held."""
         self._alive_count -= 1
+        self.hung_count += 1
 
     def stop(self) -> None:
         """End idle threads now, and the others when their calls have ended."""
@@ -82,7 +90,8 @@ class Threads:
         while True:
             with run_queue.lock:
                 if job is not None:
-                    if job.is_abandoned:  # another thread replaces this one
+                    if job.call_state is CALL_ABANDONED:  # another thread replaces this one
+                        self.hung_count -= 1
                         return
                     run_queue.finish(job)
                 job = run_queue.start_next(False)

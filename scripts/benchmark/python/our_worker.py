@@ -24,7 +24,7 @@ rsmq = RSMQ.from_url(f"redis://127.0.0.1:{sys.argv[1]}/0")
 def listen_in_threads(worker: Worker, queue: str, handled: Countdown) -> None:
     """Add a plain function as the listener."""
 
-    @worker.listener(queue, vt=TIMEOUT_SECONDS)
+    @worker.listener(queue, vt=TIMEOUT_SECONDS, retry_forever=True)
     def listener(body: str, _message: Any) -> None:
         handle(body)
         handled.step()
@@ -33,7 +33,7 @@ def listen_in_threads(worker: Worker, queue: str, handled: Countdown) -> None:
 def listen_in_asyncio(worker: Worker, queue: str, handled: Countdown) -> None:
     """Add a coroutine function as the listener."""
 
-    @worker.listener(queue, vt=TIMEOUT_SECONDS)
+    @worker.listener(queue, vt=TIMEOUT_SECONDS, retry_forever=True)
     async def listener(body: str, _message: Any) -> None:
         handle(body)
         handled.step()

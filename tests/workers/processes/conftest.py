@@ -166,6 +166,19 @@ def create_worker(rsmq, caplog):
             each.stop(grace=0)
 
 
+def suspend(program):
+    """Send SIGSTOP, and wait until the process is stopped."""
+    program.signal(signal.SIGSTOP)
+    status = f"/proc/{program.process.pid}/stat"
+    with open(status) as file:  # noqa: PTH123 - read again and again
+
+        def state():
+            file.seek(0)
+            return file.read().rpartition(")")[2].split()[0] == "T"
+
+        wait_until(state)
+
+
 def fill(rsmq, queue, bodies, **options):
     """Create a queue with these messages, and return their ids."""
     rsmq.create_queue(queue, exist_ok=True, **options)

@@ -57,6 +57,13 @@ class EventLog(Middleware):
         self.write("lost", message, reason)
 
 
+class ReceiveLog(EventLog):
+    """An event log with an event for each receive, whether or not it returns messages."""
+
+    def before_receive(self, queues):
+        self.write("receive")
+
+
 class Failed(Exception):
     """The exception that handlers raise."""
 
@@ -112,7 +119,8 @@ def main():
     logging.basicConfig(
         level="INFO", filename=settings["log"], format="%(asctime)s %(levelname)s %(message)s"
     )
-    event_log = EventLog(settings["event_log"])
+    create_log = ReceiveLog if settings.get("logs_receives") else EventLog
+    event_log = create_log(settings["event_log"])
     worker = Worker(
         RSMQ.from_url(settings["url"], ns=settings["ns"]),
         name=settings["name"],

@@ -18,6 +18,7 @@ from tests.workers.processes.conftest import (
     now_ms,
     receive_count,
     scores,
+    suspend,
     wait_until,
 )
 from tests.workers.processes.program import REPLACED
@@ -26,19 +27,6 @@ pytestmark = pytest.mark.timeout(120)
 
 VT = 1
 SUSPENSION_SECONDS = 5.5
-
-
-def suspend(program):
-    """Send SIGSTOP, and wait until the process is stopped."""
-    program.signal(signal.SIGSTOP)
-    status = f"/proc/{program.process.pid}/stat"
-    with open(status) as file:  # noqa: PTH123 - read again and again
-
-        def state():
-            file.seek(0)
-            return file.read().rpartition(")")[2].split()[0] == "T"
-
-        wait_until(state)
 
 
 def wake_after_suspension(program, suspended_at):

@@ -1,0 +1,176 @@
+"""
+The metrics of workers: a middleware.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from rsmq import __version__
+from rsmq.metrics.queues import INTERVAL_SECONDS, QueueCollector
+from rsmq.metrics.tally import Series, Tally
+from rsmq.worker import Delivery, Discard, Middleware, Retry
+
+if TYPE_CHECKING:
+    from rsmq.worker import Worker
+
+_BUCKETS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    300.0, 600.0, 1800.0, 3600.0,
+)  # fmt: skip
+#: The buckets of rsmq_handler_seconds.
+_OLD_BUCKETS = (
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0,
+)  # fmt: skip
+
+_RECEIVED = Series("rsmq_messages_received", "Messages received")
+_HANDLED = Series("rsmq_messages_handled", "Messages whose handlers returned")
+_FAILED = Series(
+    "rsmq_messages_failed", "Messages that could not be handled", ("queue", "exception")
+)
+_RETRIED = Series("rsmq_messages_retried", "Messages hidden until a next attempt")
+_DEAD_LETTERED = Series(
+    "rsmq_messages_dead_lettered", "Messages given up, by target", ("queue", "target")
+)
+_DROPPED = Series("rsmq_messages_dropped", "Messages deleted without being handled")
+_RELEASED = Series("rsmq_messages_released", "Messages released")
+_LEASES_LOST = Series("rsmq_leases_lost", "Messages whose lease was lost")
+_DURATION = Series(
+    "rsmq_handler_duration_seconds",
+    "How long handlers take",
+    kind="histogram",
+    buckets=_BUCKETS,
+)
+_WAIT = Series(
+    "rsmq_message_wait_duration_seconds",
+    "The time from the send of a message to its first handler call",
+    kind="histogram",
+    buckets=_BUCKETS,
+)
+_OLD_DURATION = Series(
+    "rsmq_handler_seconds",
+    "The earlier name of rsmq_handler_duration_seconds, for this version only",
+    kind="histogram",
+    buckets=_OLD_BUCKETS,
+)
+_RUNNING = Series("rsmq_handlers_running", "Handlers that run now", kind="gauge")
+_INFO = Series(
+    "rsmq_worker_info",
+    "A running worker; the value is 1",
+    ("worker", "host", "pid", "version"),
+    kind="gauge",
+)
+_ALL = (
+    _RECEIVED, _HANDLED, _FAILED, _RETRIED, _DEAD_LETTERED, _DROPPED, _RELEASED, _LEASES_LOST,
+    _DURATION, _WAIT, _OLD_DURATION, _RUNNING, _INFO,
+)  # fmt: skip
+
+
+class Metrics(Middleware):
+    """
+    A middleware that counts a worker's messages by queue.
+
+    Counters: ``rsmq_messages_received_total``, ``_handled_total``, ``_failed_total`` (also by
+    ``exception``), ``_retried_total``, ``_dead_lettered_total`` (also by ``target``),
+    ``_dropped_total``, ``_released_total``, ``rsmq_leases_lost_total``. A requested ``Retry`` and a
+    ``Discard`` are not failures. Histograms: ``rsmq_handler_duration_seconds``;
+    ``rsmq_message_wait_duration_seconds``, from the send to the first handler call. Gauges:
+    ``rsmq_handlers_running``, ``rsmq_worker_info`` (by ``worker``, ``host``, ``pid``, ``version``).
+
+    A scrape makes no call to Redis.
+    """
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY, *, queues: bool = False) -> None:
+        """
+        Create the metrics. One object may serve several workers.
+
+        Args:
+            registry: the registry to register them in.
+            queues: whether the state of the workers' queues is reported too, as ``QueueMetrics``
+                does. With many processes, run one ``rsmq exporter`` instead.
+
+        Raises:
+            ValueError: prometheus-client's own, if this registry already has them.
+        """
+        self._tally = Tally()
+        self._counted_as_running: set[int] = set()
+        self._queues = QueueCollector(INTERVAL_SECONDS) if queues else None
+        registry.register(self)
+        if self._queues is not None:
+            registry.register(self._queues)
+
+    def describe(self) -> list[Any]:
+        """Return the metrics without values, so that the registry finds duplicates."""
+        return [series.family() for series in _ALL]
+
+    def collect(self) -> Iterator[Any]:
+        """Return the metrics."""
+        return self._tally.families(_ALL)
+
+    def before_start(self, worker: Worker) -> None:
+        for queue in worker.queues:  # so that they have a value from the first scrape on
+            for series in (_RECEIVED, _HANDLED, _RETRIED, _DROPPED, _RELEASED, _LEASES_LOST):
+                self._tally.add(series, (queue,), 0)
+        self._tally.add(_INFO, _describe_worker(worker))
+        if self._queues is not None:
+            self._queues.add(worker, worker.rsmq, worker.queues)
+
+    def after_stop(self, worker: Worker) -> None:
+        self._tally.add(_INFO, _describe_worker(worker), -1)
+        if self._queues is not None:
+            self._queues.remove(worker)
+
+    def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
+        self._tally.add(_RECEIVED, (queue,), len(messages))
+
+    def before_handle(self, message: Delivery) -> None:
+        labels = (message.queue,)
+        self._tally.add(_RUNNING, labels)
+        self._counted_as_running.add(id(message))
+        if message.waited_seconds is not None:
+            self._tally.observe(_WAIT, labels, message.waited_seconds)
+
+    def after_handle(self, message: Delivery, error: BaseException | None, seconds: float) -> None:
+        labels = (message.queue,)
+        # It is missing if the before_handle of an earlier middleware raised.
+        if id(message) in self._counted_as_running:
+            self._counted_as_running.discard(id(message))
+            self._tally.add(_RUNNING, labels, -1)
+        self._tally.observe(_DURATION, labels, seconds)
+        self._tally.observe(_OLD_DURATION, labels, seconds)
+        if error is None:
+            self._tally.add(_HANDLED, labels)
+
+    def _count_failure(self, message: Delivery, error: BaseException) -> None:
+        self._tally.add(_FAILED, (message.queue, type(error).__name__))
+
+    def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
+        if not isinstance(error, Retry):
+            self._count_failure(message, error)
+        self._tally.add(_RETRIED, (message.queue,))
+
+    def after_dead_letter(
+        self, message: Delivery, queue: str, reason: str, error: BaseException
+    ) -> None:
+        self._count_failure(message, error)
+        self._tally.add(_DEAD_LETTERED, (message.queue, queue))
+
+    def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
+        if not isinstance(error, Discard):
+            self._count_failure(message, error)
+        self._tally.add(_DROPPED, (message.queue,))
+
+    def after_release(self, queue: str, count: int) -> None:
+        self._tally.add(_RELEASED, (queue,), count)
+
+    def lease_lost(self, message: Delivery, reason: str) -> None:
+        self._tally.add(_LEASES_LOST, (message.queue,))
+
+
+def _describe_worker(worker: Worker) -> tuple[str, str, str, str]:
+    return str(worker.name), socket.gethostname(), str(os.getpid()), __version__

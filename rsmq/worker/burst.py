@@ -1,0 +1,123 @@
+"""
+A run of a worker until its queues are empty.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from redis import exceptions as redis_errors
+
+from rsmq.client import RSMQ
+from rsmq.errors import NotEmptyInTime, RSMQError
+from rsmq.operations.worker import list_in_flight
+from rsmq.worker.delivery import Delivery
+from rsmq.worker.middleware import Middleware
+from rsmq.worker.outcome import DeadLetter, Discard, Retry
+
+#: Seconds between two checks.
+POLL_SECONDS = 0.05
+
+
+class Burst(Middleware):
+    """
+    A middleware that knows the retries that a worker has scheduled, and its first error.
+
+    Attributes:
+        error: the first exception of a handler whose outcome was written; None if there is none.
+            Retry, Discard and DeadLetter are no errors.
+        stops_at_error: whether the run ends at the first error.
+    """
+
+    def __init__(self, timeout: float | None, *, stops_at_error: bool) -> None:
+        """
+        Make one.
+
+        Args:
+            timeout: seconds from now after which ``is_done`` raises an error; None is never.
+            stops_at_error: whether the run ends at the first error.
+        """
+        self.stops_at_error = stops_at_error
+        self.error: BaseException | None = None
+        self._timeout = timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        #: Scheduled retries: receive count by queue and id.
+        self._retries: dict[tuple[str, str], int] = {}
+
+    def after_receive(self, queue: str, messages: Sequence[Delivery]) -> None:
+        for message in messages:
+            self._retries.pop((queue, message.id), None)
+
+    def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
+        self._retries[message.queue, message.id] = message.receive_count
+        self._note_error(error)
+
+    def after_dead_letter(
+        self,
+        message: Delivery,
+        queue: str,
+        reason: str,
+        error: BaseException,
+    ) -> None:
+        self._note_error(error)
+
+    def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
+        self._note_error(error)
+
+    def _note_error(self, error: BaseException) -> None:
+        if self.error is None and not isinstance(error, Retry | Discard | DeadLetter):
+            self.error = error
+
+    def is_done(self, rsmq: RSMQ, name: str, queues: Sequence[str]) -> bool:
+        """
+        Return whether no message is due, in flight at the worker, or to be retried by it.
+
+        A queue that can't be read counts as empty.
+
+        Args:
+            rsmq: the client.
+            name: the worker's name.
+            queues: the names of the queues.
+
+        Raises:
+            NotEmptyInTime: the time is over.
+        """
+        try:
+            # In this order: a message that is received after the first check is seen by the second.
+            rest = (
+                "; ".join(filter(None, (_describe_due(rsmq, queue) for queue in queues)))
+                or _describe_in_flight(rsmq, name)
+                or self._describe_retries(rsmq)
+            )
+        except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
+            rest = f"Redis is away, {error}"
+        if rest and self._deadline is not None and time.monotonic() > self._deadline:
+            raise NotEmptyInTime(self._timeout, rest)
+        return not rest
+
+    def _describe_retries(self, rsmq: RSMQ) -> str:
+        for (queue, id), receive_count in list(self._retries.items()):
+            message = None
+            with suppress(RSMQError, redis_errors.ResponseError):
+                message = rsmq.get_message(queue, id)
+            if message is not None and message.receive_count == receive_count:
+                return f"{queue}: {id} waits for its next attempt"
+            self._retries.pop((queue, id), None)  # another consumer has received or deleted it
+        return ""
+
+
+def _describe_due(rsmq: RSMQ, queue: str) -> str:
+    try:
+        attributes = rsmq.get_queue_attributes(queue)
+    except (RSMQError, redis_errors.ResponseError):
+        return ""
+    if not attributes.visible_messages:
+        return ""
+    return f"{queue}: {attributes.visible_messages} due, {attributes.hidden_messages} hidden"
+
+
+def _describe_in_flight(rsmq: RSMQ, name: str) -> str:
+    in_flight = rsmq.run_steps(list_in_flight(rsmq.namespace, name))
+    return "; ".join(f"{queue}: {len(ids)} in flight" for queue, ids in in_flight.items() if ids)

@@ -1,0 +1,219 @@
+"""
+A lane, the runtime state of a listener; and the interfaces of its calls and messages.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from rsmq.codecs import Codec
+from rsmq.model import QueueAttributes
+from rsmq.waiting.schedule import Waiter
+from rsmq.wire.keys import QueueKeys
+from rsmq.worker.delivery import DeliveredLease, Delivery
+from rsmq.worker.listener import MIN_VT_SECONDS, Listener
+from rsmq.worker.outcome import Policy
+from rsmq.worker.runtime.message_state import CallState, MessageState
+
+#: Prefetch as many messages as are handled in this time, or in this share of the visibility timeout
+#: if that is shorter; at most MAX_PREFETCHED messages.
+PREFETCH_SECONDS = 0.1
+PREFETCH_VT_SHARE = 0.1
+MAX_PREFETCHED = 1000
+#: The weight of the latest call in the moving average of durations.
+_LATEST_WEIGHT = 0.1
+#: The number of calls of a window; see ``slow_seconds``.
+WINDOW_CALLS = 200
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """
+    The runtime state of a listener.
+
+    Attributes:
+        listener: the listener.
+        keys: the keys of its queue.
+        vt: its visibility timeout, seconds.
+        codec: decodes bodies.
+        limit: maximum number of concurrent calls.
+        policy: its listener's policy, or the queue's own policy where the listener sets neither
+            a dead-letter queue nor ``drop``.
+        ready: calls that wait for a slot.
+        calls: running calls, in the order in which they started.
+        last_turn: the turn in which one of its calls last started; all lanes share the count.
+        urgent_count: how many of its next calls start before calls of a higher priority.
+        in_flight: all messages that are not settled, by id.
+        renew_at: monotonic seconds at which the first of them is to be extended.
+        last_request_at: monotonic seconds of the last receive, or of the wake-up after it.
+        closed_reason: why nothing is received: 'p' paused, 'm' missing, 'b' broken; '' if the
+            queue is open, as far as the worker knows.
+        mean_seconds: the moving average of a call's duration; None before the first call ends.
+        slow_seconds: the second longest duration of the calls of this window and the one before;
+            None before the first call ends.
+        no_prefetch_until: monotonic seconds until which nothing is prefetched.
+        is_missing_logged: whether it was logged that the queue is missing.
+        waiter: woken when messages become due. None if more may be due already, or nothing is
+            to be received.
+        cancel: cancels a call, if its kind can be cancelled.
+        lock: to be held while the state of a message or a call changes, unless the call has ended.
+    """
+
+    listener: Listener
+    keys: QueueKeys
+    vt: float
+    codec: Codec
+    limit: int
+    policy: Policy
+    ready: deque[Job] = field(default_factory=deque)
+    calls: dict[Job, None] = field(default_factory=dict)
+    last_turn: int = 0
+    urgent_count: int = 0
+    in_flight: dict[str, Lease] = field(default_factory=dict)
+    renew_at: float = math.inf
+    last_request_at: float = field(default_factory=time.monotonic)
+    closed_reason: str = ""
+    mean_seconds: float | None = None
+    slow_seconds: float | None = None
+    no_prefetch_until: float = 0.0
+    waiter: Waiter | None = None
+    is_missing_logged: bool = False
+    cancel: Callable[[Job], object] = field(default=lambda _job: None)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    _window_calls: int = 0
+    _longest: tuple[float, float] = (0.0, 0.0)
+    _longest_before: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.listener.queue
+
+    @property
+    def size(self) -> int:
+        """The maximum number of messages of a call."""
+        return self.listener.batch or 1
+
+    @property
+    def is_async(self) -> bool:
+        """Return whether its handlers run as tasks."""
+        return self.listener.handlers.is_async
+
+    @property
+    def uses_queue_attributes(self) -> bool:
+        """Return whether one of its settings comes from the queue's attributes."""
+        policy = self.listener.policy
+        return self.listener.vt is None or (policy.dead_letter_queue is None and not policy.drop)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether nothing is due in its queue, as far as the worker knows."""
+        return self.waiter is not None and not self.waiter.is_awake
+
+    def prefetch_limit(self, now: float) -> int:
+        """
+        Return how many messages may wait for a slot: so few that they start soon.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if self.slow_seconds is None or now < self.no_prefetch_until:
+            return 0
+        oldest = next(iter(self.calls), None)
+        age = 0.0 if oldest is None or oldest.started_at is None else now - oldest.started_at
+        seconds = min(PREFETCH_SECONDS, self.vt * PREFETCH_VT_SHARE)
+        calls = seconds / max(self.slow_seconds, age, 1e-7) * self.limit
+        return int(min(calls * self.size, MAX_PREFETCHED))
+
+    def record_duration(self, seconds: float) -> None:
+        """Update the average and the longest durations by a finished call."""
+        mean = self.mean_seconds
+        if mean is None:
+            self.mean_seconds = self.slow_seconds = seconds
+            self._longest = seconds, 0.0
+        else:
+            self.mean_seconds = mean + _LATEST_WEIGHT * (seconds - mean)
+            if seconds > self._longest[1]:
+                self._longest = max(self._longest[0], seconds), min(self._longest[0], seconds)
+                self._update_slow_seconds()
+        self._window_calls += 1
+        if self._window_calls == WINDOW_CALLS:
+            self._longest_before, self._longest = self._longest, (0.0, 0.0)
+            self._window_calls = 0
+            self._update_slow_seconds()
+
+    def _update_slow_seconds(self) -> None:
+        self.slow_seconds = sorted(self._longest + self._longest_before)[-2]
+
+    def apply_queue_attributes(self, attributes: QueueAttributes) -> None:
+        """Use the queue's vt and dead-letter policy where the listener does not set its own."""
+        if self.listener.vt is None and attributes.vt >= MIN_VT_SECONDS:
+            self.vt = attributes.vt
+        policy = self.listener.policy
+        target, limit = attributes.dead_letter_queue, attributes.max_receives
+        if policy.dead_letter_queue is None and not policy.drop:
+            if target is not None and limit is not None and target != self.name:
+                policy = replace(policy, dead_letter_queue=target, max_retries=max(limit - 1, 0))
+            self.policy = policy
+
+
+class Lease(DeliveredLease, Protocol):
+    """
+    A message in flight. All times are monotonic seconds of this process.
+
+    Attributes:
+        unbegun: how many of its earlier receives began no handler call.
+        renew_at: when its visibility timeout is to be extended.
+        expires_at: when its visibility timeout ends if it is not extended.
+        state: its state.
+        job: the call that it is for.
+    """
+
+    unbegun: int
+    renew_at: float
+    expires_at: float
+    state: MessageState
+
+    @property
+    def job(self) -> Job:
+        """The call that it is for."""
+
+    def to_delivery(self, queue: str, codec: Codec) -> Delivery:
+        """Return the message as its handler receives it."""
+
+
+class Job(Protocol):
+    """
+    A call of a handler: waiting for a slot, running or finished.
+
+    Attributes:
+        lane: the lane whose handler is called.
+        is_quarantined: whether it runs in quarantine.
+        received_at: monotonic seconds at which its messages were requested.
+        started_at: monotonic seconds at which the handler was called; None before.
+        ended_at: monotonic seconds at which the handler ended; None before.
+        error: the exception of the handler; None if it returned.
+        call_state: its state.
+        task: the task that runs it, if it can be cancelled and was not.
+        is_urgent: whether it starts before calls of a higher priority.
+    """
+
+    lane: Lane
+    is_quarantined: bool
+    received_at: float
+    started_at: float | None
+    ended_at: float | None
+    error: BaseException | None
+    call_state: CallState
+    task: Any
+    is_urgent: bool
+
+    @property
+    def leases(self) -> Sequence[Lease]:
+        """The messages of the call: one, or those of a batch."""

@@ -1,0 +1,109 @@
+"""
+Outcomes that are not written to Redis yet, in groups that are written together. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from rsmq.worker.outcome import Outcome
+from rsmq.worker.runtime.lane import Lane, Lease
+
+
+@dataclass(slots=True, eq=False)
+class Decision:
+    """
+    The outcome of a failed message.
+
+    Attributes:
+        lane: the lane of the message.
+        lease: the message.
+        outcome: its outcome.
+        error: why it failed.
+    """
+
+    lane: Lane
+    lease: Lease
+    outcome: Outcome
+    error: BaseException
+
+
+class Kind(NamedTuple):
+    """
+    The common properties of messages that one group of ``settle_messages`` settles.
+
+    Attributes:
+        lane: the lane of the messages.
+        reason: why they are settled. The items of failed messages are decisions, all others leases.
+        action: how they are settled; see ``Group``.
+        receive_count: their receive count.
+        has_records: see ``Group``.
+    """
+
+    lane: Lane
+    reason: Literal["handled", "failed", "released", "lost"]
+    action: Literal["delete", "hide", "release", "unbegun"]
+    receive_count: int
+    has_records: bool
+
+
+class DeadLetterKind(NamedTuple):
+    """
+    The common properties of messages that are moved to a dead-letter queue together.
+
+    Attributes:
+        lane: the lane of the messages.
+        queue: the name of the dead-letter queue.
+        is_quarantined: whether they ran in quarantine.
+    """
+
+    lane: Lane
+    queue: str
+    is_quarantined: bool
+
+
+class _HasLane(Protocol):
+    @property
+    def lane(self) -> Lane:
+        """The lane of the messages."""
+
+
+K = TypeVar("K", bound=_HasLane)
+
+
+class PendingWrites(Generic[K]):
+    """Messages by the kind of their outcome, in the order in which the kinds are written."""
+
+    def __init__(self) -> None:
+        self._items: dict[K, list[Any]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def add(self, kind: K, item: Any) -> None:
+        """Add a message."""
+        items = self._items.get(kind)
+        if items is None:
+            self._items[kind] = [item]
+        else:
+            items.append(item)
+
+    def first(self, number: int) -> list[tuple[K, list[Any]]]:
+        """Return the first messages, with their kinds, at most ``number``. They stay here."""
+        found = []
+        for kind, items in self._items.items():
+            if number > 0:
+                found.append((kind, items[:number]))
+                number -= len(items)
+        return found
+
+    def remove(self, kind: K, number: int) -> None:
+        """Remove the first messages of a kind. The others of this kind come last from now on."""
+        items = self._items.pop(kind)[number:]
+        if items:
+            self._items[kind] = items
+
+    def count(self, lane: Lane) -> int:
+        """Return the number of messages of a lane."""
+        return sum(len(items) for kind, items in self._items.items() if kind.lane is lane)

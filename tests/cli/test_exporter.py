@@ -1,0 +1,64 @@
+"""The command exporter, as a process."""
+
+from __future__ import annotations
+
+import signal
+import urllib.request
+
+import pytest
+
+from tests.servers import free_port
+from tests.workers.polling import wait_until
+
+
+def scrape(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+            return reply.read().decode()
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_exporter_serves_the_state_of_queues(processes, rsmq, number):
+    rsmq.create_queue("orders")
+    rsmq.create_queue("other")
+    rsmq.send_message("orders", "x")
+    port = free_port()
+    process = processes.start("exporter", "orders*", "--port", port, "--interval", "1s")
+    wait_until(lambda: 'rsmq_queue_unfinished{queue="orders"} 1.0' in scrape(port), 20)
+    text = scrape(port)
+    rsmq.pop_message("orders")
+    wait_until(lambda: 'rsmq_queue_unfinished{queue="orders"} 0.0' in scrape(port), 20)
+    process.send_signal(number)
+
+    assert process.wait(20) == 0
+    assert "rsmq_up 1.0" in text
+    assert 'queue="other"' not in text
+    assert "_created" not in "".join(line for line in text.splitlines() if "rsmq" in line)
+    assert process.stderr.read().decode() == f"http://127.0.0.1:{port}/metrics: Ctrl-C ends it\n"
+
+
+def test_exporter_starts_while_redis_is_away(processes, rsmq):
+    port = free_port()
+    process = processes.start(
+        "exporter", "--url", f"redis://127.0.0.1:{free_port()}", "--port", port, "--interval", "1s"
+    )
+    wait_until(lambda: "rsmq_up 0.0" in scrape(port), 20)
+    process.terminate()
+
+    assert process.wait(20) == 0
+
+
+def test_port_in_use_is_an_error(processes, server):
+    assert processes("exporter", "--port", server.port) == (
+        2, b"", f"rsmq: port {server.port}: Address already in use\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("option", "value"), [("--port", "0"), ("--interval", "100ms")])
+def test_wrong_options_are_refused(processes, rsmq, option, value):
+    code, _, stderr = processes("exporter", option, value)
+
+    assert code == 2
+    assert value.rstrip("ms") in stderr or "0.1" in stderr
