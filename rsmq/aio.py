@@ -20,6 +20,7 @@ from rsmq.operations import batches, dead_letters, inspection, messages, queues,
 from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.operation import Operation
 from rsmq.transport.aio import AsyncCaller, async_caller_from_client, async_caller_from_url
+from rsmq.transport.origin import Origin
 from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE_SECONDS, check_deadline
 from rsmq.transport.url import MEMORY_SCHEME, check_url
 from rsmq.type_variables import B_co, D, E
@@ -335,6 +336,20 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
     def codec(self) -> Codec[Any, B_co]:
         """The codec of calls that don't pass one."""
         return self._codec
+
+    @property
+    def realtime(self) -> bool:
+        """Whether every send publishes the same notification as the Node client."""
+        return self._realtime
+
+    @property
+    def origin(self) -> Origin:
+        """
+        How this client reaches its server, for another client of that server.
+
+        It may contain a password.
+        """
+        return self._caller.origin
 
     @property
     def watcher(self) -> AsyncWatcher:

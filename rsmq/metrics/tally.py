@@ -81,6 +81,34 @@ class Tally:
             histogram.counts[bisect_left(series.buckets, seconds)] += 1
             histogram.total += seconds
 
+    def snapshot(self) -> dict[str, Any]:
+        """Return all values, as values of msgpack."""
+        with self._lock:
+            return {
+                "values": [
+                    [name, list(labels), value]
+                    for name, values in self._values.items()
+                    for labels, value in values.items()
+                ],
+                "histograms": [
+                    [name, list(labels), list(histogram.counts), histogram.total]
+                    for name, histograms in self._histograms.items()
+                    for labels, histogram in histograms.items()
+                ],
+            }
+
+    def merge(self, snapshot: Mapping[str, Any]) -> None:
+        """Add the values of another tally."""
+        with self._lock:
+            for name, labels, value in snapshot["values"]:
+                values = self._values.setdefault(name, {})
+                values[tuple(labels)] = values.get(tuple(labels), 0) + value
+            for name, labels, counts, total in snapshot["histograms"]:
+                histograms = self._histograms.setdefault(name, {})
+                found = histograms.setdefault(tuple(labels), _Histogram([0] * len(counts)))
+                found.counts = [sum(pair) for pair in zip(found.counts, counts, strict=True)]
+                found.total += total
+
     def families(self, all_series: Sequence[Series]) -> Iterator[Any]:
         """Return metrics with their values, as prometheus-client represents them."""
         for series in all_series:

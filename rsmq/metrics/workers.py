@@ -65,7 +65,8 @@ _INFO = Series(
     ("worker", "host", "pid", "version"),
     kind="gauge",
 )
-_ALL = (
+#: The metrics of a worker.
+ALL_SERIES = (
     _RECEIVED, _HANDLED, _FAILED, _RETRIED, _DEAD_LETTERED, _DROPPED, _RELEASED, _LEASES_LOST,
     _DURATION, _WAIT, _OLD_DURATION, _RUNNING, _INFO,
 )  # fmt: skip
@@ -106,11 +107,15 @@ class Metrics(Middleware):
 
     def describe(self) -> list[Any]:
         """Return the metrics without values, so that the registry finds duplicates."""
-        return [series.family() for series in _ALL]
+        return [series.family() for series in ALL_SERIES]
 
     def collect(self) -> Iterator[Any]:
         """Return the metrics."""
-        return self._tally.families(_ALL)
+        return self._tally.families(ALL_SERIES)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all values for ``ProcessMetrics`` in another process, as values of msgpack."""
+        return self._tally.snapshot()
 
     def before_start(self, worker: Worker) -> None:
         for queue in worker.queues:  # so that they have a value from the first scrape on

@@ -34,6 +34,7 @@ from rsmq.transport.multiplexed import (
     State,
     is_readable,
 )
+from rsmq.transport.origin import Origin
 from rsmq.transport.pools import add_default_options, create_pool
 from rsmq.transport.redis_py import socket_of_asyncio
 from rsmq.transport.retry import (
@@ -50,7 +51,14 @@ T = TypeVar("T")
 
 
 class AsyncCaller(Protocol):
-    """An object that runs operations on one server or cluster."""
+    """
+    An object that runs operations on one server or cluster.
+
+    Attributes:
+        origin: how it reaches them.
+    """
+
+    origin: Origin
 
     async def run(self, operation: Operation[T]) -> T:
         """Send the operation, retry it if its retry class permits that, and return its result."""
@@ -65,8 +73,9 @@ class AsyncCaller(Protocol):
 class _RetryingCaller(ABC):
     """The base class of callers for one server: makes attempts, and undoes cancelled receives."""
 
-    def __init__(self, retry_deadline: float) -> None:
-        self._retry_deadline = retry_deadline
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self._retry_deadline = origin.retry_deadline
 
     @abstractmethod
     def tracking_pool(self) -> Any:
@@ -148,8 +157,8 @@ class AsyncMultiplexedCaller(_RetryingCaller):
     loop.
     """
 
-    def __init__(self, pool: Any, retry_deadline: float) -> None:
-        super().__init__(retry_deadline)
+    def __init__(self, pool: Any, origin: Origin) -> None:
+        super().__init__(origin)
         self._pool = pool
         self._loop_connections: dict[asyncio.AbstractEventLoop, ReconnectingConnection] = {}
         self._closed = False
@@ -215,8 +224,8 @@ class AsyncMultiplexedCaller(_RetryingCaller):
 class AsyncPoolCaller(_RetryingCaller):
     """A caller that uses the pool of a handed-in client, with one connection for each attempt."""
 
-    def __init__(self, pool: Any, retry_deadline: float) -> None:
-        super().__init__(retry_deadline)
+    def __init__(self, pool: Any, origin: Origin) -> None:
+        super().__init__(origin)
         self._pool = pool
 
     async def close(self) -> None:
@@ -267,7 +276,8 @@ class AsyncPoolCaller(_RetryingCaller):
 class AsyncClusterCaller:
     """A caller for a Redis Cluster; redis-py finds the nodes, and retries by its own rules."""
 
-    def __init__(self, client: RedisCluster) -> None:
+    def __init__(self, client: RedisCluster, origin: Origin) -> None:
+        self.origin = origin
         self._client: Any = client
 
     async def run(self, operation: Operation[T]) -> T:
@@ -320,13 +330,14 @@ def async_caller_from_client(
         InvalidFormat: the client is not an asyncio client of redis-py, or it is a RedisCluster and
             the namespace has no hash tag.
     """
+    origin = Origin(client=client, retry_deadline=retry_deadline)
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
-        return AsyncClusterCaller(client)
+        return AsyncClusterCaller(client, origin)
     if isinstance(client, redis.asyncio.Redis) and not isinstance(
         client, redis.asyncio.client.Pipeline
     ):
-        return AsyncPoolCaller(client.connection_pool, retry_deadline)
+        return AsyncPoolCaller(client.connection_pool, origin)
     raise InvalidFormat(
         "client",
         value=show_type(client),
@@ -359,7 +370,7 @@ def async_caller_from_url(url: str, retry_deadline: float, options: dict[str, An
     pool = create_pool(
         url, lambda: redis.asyncio.Redis.from_url(url, **pool_options).connection_pool
     )
-    return AsyncMultiplexedCaller(pool, retry_deadline)
+    return AsyncMultiplexedCaller(pool, Origin(url, options, retry_deadline=retry_deadline))
 
 
 async def _discard(pool: Any, connection: Any) -> None:

@@ -28,6 +28,7 @@ from rsmq.transport.commands import (
     transaction_commands,
 )
 from rsmq.transport.failure_texts import describe_address
+from rsmq.transport.origin import Origin
 from rsmq.transport.pools import (
     ConnectionProvider,
     PooledConnections,
@@ -46,6 +47,7 @@ from rsmq.transport.retry import (
 )
 from rsmq.transport.signals import DeferredSignals
 from rsmq.transport.socket import pack
+from rsmq.transport.watched_loops import warn_in_watched_loop, watched_loops
 from rsmq.wire.keys import Namespace, require_hash_tag
 
 T = TypeVar("T")
@@ -55,7 +57,14 @@ _ALWAYS = Retry.ALWAYS  # saves the lookup of an attribute in each call
 
 
 class Caller(Protocol):
-    """An object that runs operations on one server or cluster."""
+    """
+    An object that runs operations on one server or cluster.
+
+    Attributes:
+        origin: how it reaches them.
+    """
+
+    origin: Origin
 
     def run(self, operation: Operation[T]) -> T:
         """Send the operation, retry it if its retry class permits that, and return its result."""
@@ -73,11 +82,14 @@ class Caller(Protocol):
 class PoolCaller:
     """A caller for one server, which acquires a connection for each attempt."""
 
-    def __init__(self, connections: ConnectionProvider, retry_deadline: float) -> None:
+    def __init__(self, connections: ConnectionProvider, origin: Origin) -> None:
+        self.origin = origin
         self._connections = connections
-        self._retry_deadline = retry_deadline
+        self._retry_deadline = origin.retry_deadline
 
     def run(self, operation: Operation[T]) -> T:
+        if watched_loops:
+            warn_in_watched_loop()
         is_sent: list[bool] = []
         check = (
             operation.parse_retried is not None or operation.retry is not _ALWAYS
@@ -199,10 +211,13 @@ class PoolCaller:
 class ClusterCaller:
     """A caller for a Redis Cluster; redis-py finds the nodes, and retries by its own rules."""
 
-    def __init__(self, client: RedisCluster) -> None:
+    def __init__(self, client: RedisCluster, origin: Origin) -> None:
+        self.origin = origin
         self._client: Any = client
 
     def run(self, operation: Operation[T]) -> T:
+        if watched_loops:
+            warn_in_watched_loop()
         if operation.fallback:
             return self.run(operation.fallback)
         try:
@@ -242,11 +257,12 @@ def caller_from_client(client: object, namespace: Namespace, retry_deadline: flo
         InvalidFormat: the client is not a synchronous client of redis-py, or it is a RedisCluster
             and the namespace has no hash tag.
     """
+    origin = Origin(client=client, retry_deadline=retry_deadline)
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
-        return ClusterCaller(client)
+        return ClusterCaller(client, origin)
     if isinstance(client, redis.Redis) and not isinstance(client, redis.client.Pipeline):
-        return PoolCaller(PooledConnections(client.connection_pool, is_owned=False), retry_deadline)
+        return PoolCaller(PooledConnections(client.connection_pool, is_owned=False), origin)
     raise InvalidFormat(
         "client",
         value=show_type(client),
@@ -280,7 +296,7 @@ def caller_from_url(url: str, retry_deadline: float, options: dict[str, Any]) ->
     has_limit = "max_connections" in options or "max_connections=" in url
     return PoolCaller(
         PooledConnections(pool, is_owned=True) if has_limit else ThreadConnections(pool),
-        retry_deadline,
+        Origin(url, options, retry_deadline=retry_deadline),
     )
 
 

@@ -64,6 +64,7 @@ class ListenerOptions(TypedDict, total=False):
     retry_forever: bool
     max_runtime: float
     create: bool
+    process: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,7 @@ class Options:
     retry_forever: bool = False
     max_runtime: float = DEFAULT_MAX_RUNTIME_SECONDS
     create: bool = False
+    process: bool = False
 
 
 @dataclass(slots=True)
@@ -97,11 +99,13 @@ class Handlers:
         by_type: by type, each handler and whether it takes the message too; '' is the type of a
             handler for all.
         is_async: whether they are coroutine functions; either all of them are or none.
+        process: whether they run in child processes.
     """
 
     route: Route | None = None
     by_type: dict[str, tuple[Handler, bool]] = field(default_factory=dict)
     is_async: bool = False
+    process: bool = False
 
     def add(self, kind: str, handler: Handler) -> None:
         """
@@ -109,7 +113,8 @@ class Handlers:
 
         Raises:
             InvalidFormat: it is not a function of one or two arguments; it is a generator function;
-                its type has a handler already; or plain and async functions are mixed in one queue.
+                its type has a handler already; or plain and async functions are mixed in one queue;
+                or it is async and process=True.
         """
         if not callable(handler):
             raise InvalidFormat("handler", value=show(handler), hint="It is a function.")
@@ -121,6 +126,12 @@ class Handlers:
                 hint="It has a yield, so a call would not run it.",
             )
         is_async = _is_async(handler)
+        if is_async and self.process:
+            raise InvalidFormat(
+                "handler",
+                value=show(handler),
+                hint="It is async: child processes run plain functions only.",
+            )
         if self.by_type and is_async != self.is_async:
             raise InvalidFormat(
                 "handler",
@@ -218,6 +229,7 @@ class Listener:
         max_runtime: the longest time a call may take, seconds.
         create: whether missing queues are created.
         retry_forever: whether the user wants that messages are retried forever.
+        process: whether its handlers run in child processes.
     """
 
     queue: str
@@ -231,6 +243,7 @@ class Listener:
     max_runtime: float
     create: bool
     retry_forever: bool = False
+    process: bool = False
 
     @property
     def target_queues(self) -> tuple[str, ...]:
@@ -311,6 +324,7 @@ def make_listener(
         check_duration("max_runtime", options.max_runtime, low=0.001),
         options.create,
         options.retry_forever,
+        handlers.process,
     )
 
 

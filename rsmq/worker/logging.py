@@ -144,6 +144,34 @@ class MessageFilter(logging.Filter):
         return True
 
 
+class _TextLines(logging.Formatter):
+    """Lines with times in UTC, in the format of all programs, to the millisecond."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+
+def log_to_standard_error(
+    level: str, worker_name: Callable[[], str | None], *, as_json: bool
+) -> None:
+    """
+    Set up the logging of a program.
+
+    Args:
+        level: the lowest level, as in "info".
+        worker_name: see ``JSONLines``.
+        as_json: whether a line is a JSON object.
+    """
+    handler = logging.StreamHandler()
+    handler.addFilter(MessageFilter())
+    if as_json:
+        handler.setFormatter(JSONLines(worker_name))
+    else:
+        handler.setFormatter(_TextLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
 class JSONLines(logging.Formatter):
     """
     One JSON object for each line.

@@ -33,6 +33,14 @@ class Middleware:
     def before_start(self, worker: Any) -> None:
         """Run before the worker receives messages."""
 
+    def child_start(self, worker: Any) -> None:
+        """
+        Run in each child process of listeners with ``process=True``, before its first call.
+
+        All other hooks run in the worker's own process. An exception here keeps the child from
+        starting.
+        """
+
     def before_receive(self, queues: Sequence[str]) -> None:
         """Run before a receive from queues, which may return nothing."""
 
@@ -93,7 +101,10 @@ class Middleware:
         """Run when all threads have ended, or the worker no longer waits for them."""
 
 
-HOOKS = tuple(name for name in vars(Middleware) if not name.startswith("_"))
+#: The hooks that run in the worker's own process.
+HOOKS = tuple(
+    name for name in vars(Middleware) if not name.startswith("_") and name != "child_start"
+)
 
 
 class Hooks:

@@ -63,6 +63,39 @@ class HandlerTimedOut(Exception):
     """A handler ran longer than its listener's max_runtime."""
 
 
+class HandlerProcessDied(Exception):
+    """The child process of a handler call has died; see ``process=True`` of ``Worker.listener``."""
+
+
+class RemoteError(Exception):
+    """
+    The exception of a handler in a child process.
+
+    It is an object of a subclass with the name of the exception's class there. Its text is the
+    same, and its cause shows the traceback.
+
+    Attributes:
+        is_final: whether the listener's ``no_retry`` names its class.
+    """
+
+    is_final: bool = False
+
+    @staticmethod
+    def create(name: str, text: str, *, is_final: bool) -> RemoteError:
+        """Return an exception of this class name."""
+        kind = _remote_classes.get(name, RemoteError)
+        if kind is RemoteError and len(_remote_classes) < _MAX_REMOTE_CLASSES:
+            kind = _remote_classes[name] = type(name, (RemoteError,), {"__module__": __name__})
+        error = kind(text)
+        error.is_final = is_final
+        return error
+
+
+#: Classes of remote exceptions by name, so that logs and metrics show these names.
+_remote_classes: dict[str, type[RemoteError]] = {}
+_MAX_REMOTE_CLASSES = 1000
+
+
 class TookItsProcessDown(Exception):
     """A message ran in quarantine several times, and no run had a known outcome."""
 
@@ -169,7 +202,8 @@ def decide(  # noqa: PLR0911 - a table, line by line
         return _dead_letter_or_drop(error_text(error), attempt, policy)
     summary = f"{type(error).__name__} on attempt {attempt}"
     is_requested = isinstance(error, Retry)
-    if policy.no_retry and isinstance(error, policy.no_retry) and not is_requested:
+    is_final = isinstance(error, RemoteError) and error.is_final
+    if is_final or (policy.no_retry and isinstance(error, policy.no_retry) and not is_requested):
         return _dead_letter_or_drop(f"{summary}, which is not retried", attempt, policy)
     if policy.max_retries is not None and attempt > policy.max_retries:
         return _dead_letter_or_drop(f"{summary}, the last", attempt, policy)

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
 
+from rsmq.aio import AsyncRSMQ
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import (
@@ -35,7 +37,9 @@ from rsmq.operations.worker import Identity, list_in_flight, unregister_worker
 from rsmq.transport.process_identity import describe_process
 from rsmq.type_variables import B_co, D, E
 from rsmq.wire.limits import check_duration, check_whole_number
+from rsmq.worker.async_client import AsyncClient
 from rsmq.worker.burst import POLL_SECONDS, Burst
+from rsmq.worker.health import Health
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
     HandlerDecorator,
@@ -52,9 +56,16 @@ from rsmq.worker.numbers import Numbers
 from rsmq.worker.registry import register
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
+from rsmq.worker.runtime.child_state import is_child
+from rsmq.worker.runtime.import_name import find_import_name
 from rsmq.worker.runtime.invoke import Invoker, current_job
 from rsmq.worker.runtime.lane import Lane
 from rsmq.worker.runtime.loop import WorkerLoop
+from rsmq.worker.runtime.processes import (
+    ChildProcesses,
+    ChildSettings,
+    ThreadsWithChildren,
+)
 from rsmq.worker.runtime.release import release_receipts
 from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
 from rsmq.worker.runtime.tasks import Tasks
@@ -63,6 +74,7 @@ from rsmq.worker.runtime.threads import Threads
 _log = logging.getLogger("rsmq.worker")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+M = TypeVar("M", bound=Middleware)
 #: How long the end of a program waits for a worker that was not stopped.
 _AT_EXIT_SECONDS = 2.0
 #: Seconds between two checks whether the worker has ended.
@@ -99,6 +111,9 @@ class Worker(Generic[B_co]):
         concurrency: maximum number of concurrent handler calls.
         grace: seconds that handlers have to end when the worker stops.
         strict: whether a listener must choose what happens to messages that always fail.
+        mixed: whether plain functions may run in threads beside listeners with ``process=True``.
+        child_settings: the settings of child processes, which ``rsmq-worker`` sets; None finds the
+            module of the worker.
     """
 
     def __init__(
@@ -110,6 +125,7 @@ class Worker(Generic[B_co]):
         grace: float = 30.0,
         middleware: Iterable[Middleware] = (),
         strict: bool = False,
+        mixed: bool = False,
     ) -> None:
         """
         Make a worker; it does nothing before ``run`` or ``start``.
@@ -127,6 +143,9 @@ class Worker(Generic[B_co]):
             middleware: hooks, called in this order; the worker adds ``Logging`` before them.
             strict: whether ``start`` raises an error for a listener whose messages are retried
                 forever without ``retry_forever=True``, instead of logging a warning.
+            mixed: whether plain functions may run in threads of a worker that also has listeners
+                with ``process=True``. A thread can keep the GIL or crash the worker's process,
+                which ends the child processes too.
 
         Raises:
             MissingParameter, InvalidFormat: name, client or middleware is invalid.
@@ -144,6 +163,8 @@ class Worker(Generic[B_co]):
         self.concurrency = concurrency
         self.grace = grace
         self.strict = strict
+        self.mixed = mixed
+        self.child_settings: ChildSettings | None = None
         self._middleware: list[Middleware] = [Logging()]
         middlewares = [middleware] if isinstance(middleware, Middleware) else middleware
         self._listeners: dict[str, Listener] = {}
@@ -156,6 +177,8 @@ class Worker(Generic[B_co]):
         self._identity: Identity | None = None
         self._generated_name: str | None = None
         self._burst: Burst | None = None  # while run(until_empty=True) runs
+        self._async_client: AsyncClient[B_co] | None = None
+        self._lock = threading.Lock()
         self._pid = os.getpid()
         for each in middlewares:
             self.use(each)
@@ -187,6 +210,15 @@ class Worker(Generic[B_co]):
         self._refuse_while_running()
         self._middleware.append(middleware)
 
+    def find(self, kind: type[M]) -> M | None:
+        """
+        Return the worker's first middleware of a class; None if there is none.
+
+        Args:
+            kind: a class.
+        """
+        return next((each for each in self._middleware if isinstance(each, kind)), None)
+
     def has(self, kind: type[Middleware]) -> bool:
         """
         Return whether the worker has a middleware of a class.
@@ -194,7 +226,7 @@ class Worker(Generic[B_co]):
         Args:
             kind: a class.
         """
-        return any(isinstance(each, kind) for each in self._middleware)
+        return self.find(kind) is not None
 
     @overload
     def listener(
@@ -294,6 +326,10 @@ class Worker(Generic[B_co]):
                 that the message counts as failed, and the worker no longer waits for the function:
                 a thread runs until it ends by itself, a task is cancelled.
             create: True creates the queue, and the dead-letter queue, if they are missing.
+            process: True calls the function in a child process: for CPU work, and for code that may
+                crash or hang. The children are new interpreters that import the worker, so it must
+                be a global of a module. A call that exceeds max_runtime gets HandlerTimedOut, and
+                its process is killed five seconds later.
 
         Raises:
             MissingParameter: the queue's name is empty.
@@ -307,7 +343,7 @@ class Worker(Generic[B_co]):
         settings = Options(**options)
 
         def register(function: Function) -> Function:
-            handlers = Handlers()
+            handlers = Handlers(process=settings.process)
             handlers.add("", function)
             self._add_listener(make_listener(queue, handlers, settings, codec=codec, batch=batch))
             return function
@@ -379,9 +415,10 @@ class Worker(Generic[B_co]):
                 "returns (type, payload).",
             )
         self._check_queue(queue)
-        handlers = Handlers(by)
+        settings = Options(**options)
+        handlers = Handlers(by, process=settings.process)
         self._add_listener(
-            make_listener(queue, handlers, Options(**options), codec=codec, unroutable=unroutable)
+            make_listener(queue, handlers, settings, codec=codec, unroutable=unroutable)
         )
         return Router(handlers)
 
@@ -425,6 +462,41 @@ class Worker(Generic[B_co]):
         return self._worker_loop.numbers if self._worker_loop is not None else Numbers()
 
     @property
+    def aio(self) -> AsyncRSMQ[B_co]:
+        """
+        An asyncio client for async handlers, on the server and with the settings of ``rsmq``.
+
+        Use it in the event loop of the handlers only. The worker closes it when it stops. A
+        synchronous client would stop all async handlers during each call; the worker logs a warning
+        about the first such call.
+
+        Raises:
+            InvalidFormat: ``rsmq`` was made with a client of redis-py for Sentinel or Cluster.
+        """
+        with self._lock:
+            if self._async_client is None:
+                self._async_client = AsyncClient(self.rsmq)
+            return self._async_client.rsmq
+
+    async def _close_async_client(self) -> None:
+        with self._lock:
+            client, self._async_client = self._async_client, None
+        if client is not None:
+            await client.close()
+
+    def health(self) -> Health:
+        """Return the state of the worker, for probes. It makes no call to Redis."""
+        worker_loop, now = self._worker_loop, time.monotonic()
+        if worker_loop is None or worker_loop.finished.is_set():
+            return Health()
+        return Health(
+            is_running=True,
+            is_stopping=worker_loop.is_stopping,
+            heartbeat_age_seconds=now - worker_loop.heartbeat_at,
+            turn_age_seconds=now - worker_loop.turn_at,
+        )
+
+    @property
     def queues(self) -> list[str]:
         """The names of the queues that have listeners."""
         return list(self._listeners)
@@ -456,14 +528,77 @@ class Worker(Generic[B_co]):
                 hint="It has no handlers: decorate a function with worker.listener(queue), or with "
                 "router.on(type).",
             )
+        if is_child():
+            raise InvalidFormat(
+                "worker",
+                hint="A child process imports this module, and the module starts the worker. Start "
+                'it under if __name__ == "__main__":.',
+            )
         self._check()
         self._is_starting, self._requested_grace = True, None
+        children = self._start_children()
         try:
-            self._register(loop)
+            self._register(loop, children)
+        except BaseException:
+            if children is not None:
+                children.close()
+            raise
         finally:
             self._is_starting = False
 
-    def _register(self, loop: asyncio.AbstractEventLoop | None) -> None:
+    def _start_children(self) -> ChildProcesses | None:
+        """Start the first child process if a listener needs one."""
+        listeners = self._listeners.values()
+        if not any(each.process for each in listeners):
+            return None
+        for each in listeners:
+            if not (self.mixed or each.process or each.handlers.is_async):
+                raise InvalidFormat(
+                    "listener",
+                    value=each.queue,
+                    hint="Its function would run in a thread, beside listeners with process=True. "
+                    "Pass process=True here too, or mixed=True to the worker.",
+                )
+        if self.child_settings is None:
+            settings = ChildSettings(find_import_name(self), list(sys.path))
+        else:
+            settings = self.child_settings
+        children = ChildProcesses(settings)
+        children.start()
+        return children
+
+    def prepare_child(self, name: str | None) -> dict[str, Lane]:
+        """
+        Prepare calls in a child process: run ``child_start``. A child process calls this.
+
+        Args:
+            name: the worker's name.
+
+        Returns:
+            The lanes of the listeners with ``process=True``, by queue.
+
+        Raises:
+            The errors of ``child_start``.
+        """
+        self.name = name
+        for each in self._middleware:
+            each.child_start(self)
+        return {
+            each.queue: Lane(
+                each,
+                self.rsmq.namespace.queue(each.queue),
+                each.vt or 0.0,
+                self.rsmq.codec if each.codec is None else each.codec,
+                1,
+                each.policy,
+            )
+            for each in self._listeners.values()
+            if each.process
+        }
+
+    def _register(
+        self, loop: asyncio.AbstractEventLoop | None, children: ChildProcesses | None
+    ) -> None:
         """Register the worker under its name, and start the runtime."""
         lanes = [self._make_lane(each) for each in self._listeners.values()]
         has_fixed_name = self.name is not None and self.name != self._generated_name
@@ -475,7 +610,9 @@ class Worker(Generic[B_co]):
         info = {**process_facts, "queues": dict.fromkeys(self.queues, 0)}
         register(self.rsmq, identity, info, self._raise_if_signalled)
         try:
-            self._start_runtime(lanes, identity, process_facts, loop, has_fixed_name=has_fixed_name)
+            self._start_runtime(
+                lanes, identity, process_facts, loop, children, has_fixed_name=has_fixed_name
+            )
         except BaseException:
             self._worker_loop = self._starter = None
             self._leave_before_work()
@@ -487,6 +624,7 @@ class Worker(Generic[B_co]):
         identity: Identity,
         process_facts: dict[str, Any],
         loop: asyncio.AbstractEventLoop | None,
+        children: ChildProcesses | None,
         *,
         has_fixed_name: bool,
     ) -> None:
@@ -508,9 +646,14 @@ class Worker(Generic[B_co]):
         )
         if has_dead_messages:
             worker_loop.limit_prefetch()
-        invoker = Invoker(hooks, worker_loop.report_finished)
-        threads = Threads(worker_loop.run_queue, invoker, worker_loop.report_idle, self.concurrency)
-        tasks = Tasks(worker_loop.run_queue, invoker, worker_loop.report_idle, self.concurrency)
+        invoker = Invoker(
+            hooks, worker_loop.report_finished, None if children is None else children.call
+        )
+        arguments = worker_loop.run_queue, invoker, worker_loop.report_idle, self.concurrency
+        threads = (
+            Threads(*arguments) if children is None else ThreadsWithChildren(*arguments, children)
+        )
+        tasks = Tasks(*arguments, self._close_async_client)
         if any(each.handlers.is_async for each in self._listeners.values()):
             tasks.start(loop)
         for lane in lanes:

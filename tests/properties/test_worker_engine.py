@@ -290,7 +290,7 @@ class EngineMachine(RuleBasedStateMachine):
         for job in self.running:
             for lease in job.leases:
                 self.begun[lease.id] -= lease.state is MessageState.RUNNING
-        self.loop._is_stopping = True
+        self.loop.is_stopping = True
         self.loop._release_waiting()
         self.loop._shut_down()
         assert not self.loop._settler

@@ -126,7 +126,8 @@ def test_help_lists_every_option(program):
     for option in (
         "MODULE:NAME", "--url", "--ns", "--name", "--concurrency", "--grace", "--log-level",
         "--log-format", "--metrics-port", "--metrics-host", "--list", "--pause", "--resume",
-        "--wait-for-redis", "--burst", "--strict",
+        "--wait-for-redis", "--burst", "--strict", "--processes", "--max-jobs-per-child",
+        "--max-memory-per-child", "--reload", "--health-port", "--health-host",
     ):  # fmt: skip
         assert option in out
 
@@ -474,7 +475,7 @@ def test_name_of_live_worker_is_reported(env, rsmq, program):
     code, _, errors = program.run(f"{program.module}:worker")
 
     assert "rsmq-worker: A worker named 'w' is running. It runs on host " in errors
-    assert (code, len(errors.splitlines())) == (2, 2)
+    assert (code, len(errors.splitlines())) == (7, 2)
     assert "waits to see whether another one of its name is alive" in errors
     assert stop(first)[0] == 0
 

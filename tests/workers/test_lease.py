@@ -373,7 +373,7 @@ def test_message_quarantined_three_times_is_dead_lettered_without_a_call(env, rs
     assert got == []
     (letter,) = rsmq.peek_messages("dead")
     assert letter.reason.text == (
-        "received 6 times, and begun 3 times with nothing beside it; its handler never ended"
+        "received 6 times, and begun 3 times in quarantine; its handler never ended"
     )
     rsmq.send_message("q", "next")
     wait_until(lambda: got == ["next"])

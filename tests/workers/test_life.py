@@ -192,7 +192,7 @@ def test_stop_waits_for_running_handlers_and_releases_the_other_messages(env, rs
     gate.wait_for(2)
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
-    wait_until(lambda: worker._worker_loop._is_stopping)
+    wait_until(lambda: worker._worker_loop.is_stopping)
     time.sleep(0.05)
     assert stopping.is_alive()
     gate.open()

@@ -948,4 +948,4 @@ def test_worker_goes_on_when_quarantine_records_can_not_be_written(env, rsmq, ca
     rsmq.send_message("good", "x")
 
     wait_until(lambda: worker.numbers.handled == 2)
-    assert "can't be noted" in caplog.text
+    assert "the run in quarantine can't be recorded" in caplog.text

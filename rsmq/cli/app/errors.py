@@ -16,6 +16,7 @@ from rsmq.errors import (
     RSMQError,
     SourceNotFound,
     TooManyHungCalls,
+    WorkerExists,
 )
 from rsmq.printable import escape_unprintable
 from rsmq.transport.url import redact
@@ -118,6 +119,8 @@ def _describe_library_error(error: RSMQError) -> ErrorReport:
     if isinstance(error, QueueExists):
         hint = "Use --exist-ok to keep it as it is, or change it with rsmq attributes."
         return ErrorReport(Exit.QUEUE, error.code, error.summary, hint)
+    if isinstance(error, WorkerExists):
+        return ErrorReport(Exit.NAME_TAKEN, error.code, error.summary, error.hint)
     if isinstance(error, TooManyHungCalls):
         return ErrorReport(Exit.UNHEALTHY, error.code, error.summary, error.hint)
     text, hint = (

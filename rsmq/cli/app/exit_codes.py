@@ -17,6 +17,7 @@ class Exit(IntEnum):
     UNREACHABLE = 4
     REFUSED = 5
     UNHEALTHY = 6
+    NAME_TAKEN = 7
     INTERRUPTED = 130
 
 
@@ -30,5 +31,6 @@ MEANINGS: dict[Exit, str] = {
     Exit.UNREACHABLE: "Redis can't be reached",
     Exit.REFUSED: "Redis refuses: password, rights, read-only, out of memory, wrong type of a key",
     Exit.UNHEALTHY: "the worker has stopped: too many handler calls hang",
+    Exit.NAME_TAKEN: "another worker with the name of this one is running",
     Exit.INTERRUPTED: "ended by Ctrl-C",
 }

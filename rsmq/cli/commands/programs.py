@@ -31,7 +31,8 @@ def _program(name: str) -> Callable[[_Function], click.Command]:
 @_program("worker")
 def worker(call: Call, arguments: tuple[str, ...]) -> int:
     """Run a worker, as rsmq-worker does."""
-    from rsmq.cli.commands.worker import parse, run  # noqa: PLC0415 - takes time
+    from rsmq.cli.commands.worker import run  # noqa: PLC0415 - takes time
+    from rsmq.cli.commands.worker_arguments import parse  # noqa: PLC0415 - as above
 
     return run(call, parse(arguments, "rsmq worker"))
 

@@ -8,25 +8,32 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import logging
 import os
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from rsmq.cli.app.argument_parser import RedactingParser
 from rsmq.cli.app.call import Call
-from rsmq.cli.app.durations import duration_argument
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.run import run_program
 from rsmq.cli.app.wait_for_redis import wait_for_redis
-from rsmq.cli.commands.worker_control import pause_queues, resume_queues, show_workers
+from rsmq.cli.commands.health_server import serve_health
+from rsmq.cli.commands.supervised_worker import SupervisedWorker
+from rsmq.cli.commands.worker_arguments import CHECK, parse
+from rsmq.cli.commands.worker_control import (
+    check_workers,
+    pause_queues,
+    resume_queues,
+    show_workers,
+)
+from rsmq.cli.commands.worker_supervisor import Supervisor, default_name
 from rsmq.client import RSMQ
 from rsmq.errors import RSMQError
-from rsmq.worker.logging import DetailedLogging, JSONLines, MessageFilter
+from rsmq.worker.importing import NotImportable, import_worker
+from rsmq.worker.logging import DetailedLogging, log_to_standard_error
+from rsmq.worker.runtime.processes import ChildSettings
 from rsmq.worker.worker import Worker
 
 _log = logging.getLogger("rsmq.worker")
@@ -47,21 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_program("rsmq-worker", lambda: run(Call(), args), as_json=lambda: as_json)
 
 
-def parse(arguments: Sequence[str] | None, name: str) -> argparse.Namespace:
-    """
-    Parse the arguments; wrong ones end the process with a usage text and code 2.
-
-    Args:
-        arguments: the arguments of the command line; None takes those of the process.
-        name: the name of the program in the usage text.
-    """
-    parser = _parser(name)
-    args = parser.parse_args(arguments)
-    if args.app is None and not (args.list or args.pause or args.resume):
-        parser.error(f"say which worker: {name} MODULE:NAME")
-    return args
-
-
 def run(call: Call, args: argparse.Namespace) -> int:
     """
     Run a worker until it is stopped, or list workers, or pause or resume a queue.
@@ -74,10 +66,17 @@ def run(call: Call, args: argparse.Namespace) -> int:
         The exit code.
     """
     call = call.with_options(url=args.url, ns=args.ns, json=args.log_format == "json")
+    if args.app == CHECK:
+        return check_workers(call, args.checked)
     running: list[Worker] = []
-    _log_to_standard_error(
-        args.log_level, running, as_json=call.as_json and args.log_format != "text"
+    name = args.name or default_name() if args.has_supervisor else None
+    log_to_standard_error(
+        args.log_level,
+        lambda: running[0].name if running else name,
+        as_json=call.as_json and args.log_format != "text",
     )
+    if args.has_supervisor and not (args.list or args.pause or args.resume):
+        return _supervise(call, args)
     if args.pause:
         pause_queues(call, [args.pause])
     if args.resume:
@@ -85,133 +84,32 @@ def run(call: Call, args: argparse.Namespace) -> int:
     if args.list:
         show_workers(call)
     if not (args.list or args.pause or args.resume):
-        running.append(_import_worker(args.app))
+        try:
+            running.append(import_worker(args.app))
+        except NotImportable as error:
+            raise Failed(str(error)) from None
         _run_worker(running[0], call, args)
     return Exit.DONE
 
 
-def _parser(name: str) -> argparse.ArgumentParser:
-    parser = RedactingParser(
-        prog=name,
-        description="Run the worker NAME of a module, which is in the working folder or installed. "
-        "SIGTERM or Ctrl-C shuts it down gracefully; a second signal ends it at once.",
-    )
-    parser.add_argument("app", nargs="?", metavar="MODULE:NAME", help="as in myapp:worker")
-    parser.add_argument(
-        "--url",
-        help="the URL of Redis (default: RSMQ_URL or a profile, else that of the worker's client)",
-    )
-    parser.add_argument(
-        "--ns",
-        help="the namespace; needs a URL (default: RSMQ_NS or a profile, else that of the worker's "
-        "client)",
-    )
-    parser.add_argument(
-        "--name",
-        help="the name of this worker; the next worker with this name takes over its messages",
-    )
-    parser.add_argument(
-        "--concurrency", type=int, metavar="N", help="the most handlers that run at the same time"
-    )
-    parser.add_argument(
-        "--grace",
-        type=duration_argument,
-        metavar="DURATION",
-        help="how long handlers may still run at shutdown, as in 30, 30s or 2m",
-    )
-    parser.add_argument(
-        "--wait-for-redis",
-        type=duration_argument,
-        default=60.0,
-        metavar="DURATION",
-        help="wait so long at the start for a Redis that is away (default: 60)",
-    )
-    parser.add_argument(
-        "--burst",
-        action="store_true",
-        help="end when all queues of the worker are empty, instead of waiting for messages",
-    )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="refuse listeners that retry forever without retry_forever=True",
-    )
-    parser.add_argument(
-        "--log-level", default="info", choices=["debug", "info", "warning", "error"],
-        help="debug logs every message (default: info)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--log-format",
-        choices=["text", "json"],
-        help="the format of log lines and errors (default: text)",
-    )
-    parser.add_argument(
-        "--metrics-port", type=int, metavar="PORT",
-        help="serve metrics for Prometheus on this port (needs the extra metrics)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--metrics-host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="serve metrics on this address (default: 127.0.0.1)",
-    )
-    control = parser.add_argument_group("instead of running a worker")
-    control.add_argument("--list", action="store_true", help="show the workers of the namespace")
-    control.add_argument(
-        "--pause", metavar="QUEUE", help="stop all workers from receiving from a queue"
-    )
-    control.add_argument(
-        "--resume", metavar="QUEUE", help="let workers receive from a paused queue again"
-    )
-    return parser
+def _supervise(call: Call, args: argparse.Namespace) -> int:
+    """Run worker processes; return the exit code."""
+    environment = dict(os.environ)
+    url, ns = call.configured
+    if url is not None:
+        environment["RSMQ_URL"] = url
+    if ns is not None:
+        environment["RSMQ_NS"] = ns
+    metrics = None
+    if args.metrics_port is not None:
+        from rsmq.metrics.processes import ProcessMetrics  # noqa: PLC0415 - needs an extra
 
-
-class _TextLines(logging.Formatter):
-    """Lines with times in UTC, in the format of all programs, to the millisecond."""
-
-    converter = staticmethod(time.gmtime)
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-
-
-def _log_to_standard_error(level: str, running: Sequence[Worker], *, as_json: bool) -> None:
-    """Set up logging. Lines have the name of the running worker, if there is one."""
-    handler = logging.StreamHandler()
-    handler.addFilter(MessageFilter())
-    if as_json:
-        handler.setFormatter(JSONLines(lambda: running[0].name if running else None))
-    else:
-        handler.setFormatter(_TextLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler])
-
-
-def _import_worker(name: str) -> Worker:
-    """
-    Import the worker that ``MODULE:NAME`` names.
-
-    Raises:
-        Failed: the name has another form, or there is no such module or worker.
-    """
-    module, colon, path = name.partition(":")
-    if not colon or not module or not path:
-        raise Failed(f"{name!r} is not of the form MODULE:NAME, as in myapp:worker")
-    if not all(part.isidentifier() for part in module.split(".")):
-        raise Failed(f"{module!r} is not a module: write package.module:NAME, with dots")
-    if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - as sys.path has it
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
-    try:
-        loaded: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
-            raise  # a module that it imports is missing
-        raise Failed(f"there is no module {module!r} in {os.getcwd()}, nor installed") from None  # noqa: PTH109 - as above
-    for part in path.split("."):
-        loaded = getattr(loaded, part, None)
-    if loaded is None:
-        raise Failed(f"the module {module!r} has no {path!r}")
-    if not isinstance(loaded, Worker):
-        raise Failed(f"{name} is not a Worker, but of type {type(loaded).__name__}")
-    return loaded
+        metrics = ProcessMetrics()
+        _serve_metrics(args)
+    supervisor = Supervisor(args, environment, metrics)
+    if args.health_port is not None:
+        serve_health(args.health_port, args.health_host, supervisor.is_healthy, supervisor.is_ready)
+    return supervisor.run()
 
 
 def _run_worker(worker: Worker, call: Call, args: argparse.Namespace) -> None:
@@ -235,12 +133,38 @@ def _run_worker(worker: Worker, call: Call, args: argparse.Namespace) -> None:
     worker.strict = worker.strict or args.strict
     if args.log_level == "debug":
         worker.use(DetailedLogging())
-    if args.metrics_port is not None:
-        _serve_metrics(worker, args)
+    take_snapshot = _use_metrics(worker, args)
+    if args.health_port is not None:
+        serve_health(
+            args.health_port,
+            args.health_host,
+            lambda: worker.health().is_healthy,
+            lambda: worker.health().is_ready,
+        )
+    supervised = None
+    if args.supervised is not None:
+        supervised = SupervisedWorker(
+            args.supervised,
+            worker,
+            max_jobs=args.max_jobs_per_child,
+            max_memory=args.max_memory_per_child,
+            take_snapshot=take_snapshot,
+        )
+    worker.child_settings = ChildSettings(
+        args.app,
+        list(sys.path),
+        url=url,
+        ns=ns,
+        log_level=args.log_level,
+        log_as_json=call.as_json and args.log_format != "text",
+        name=worker.name,
+    )
     try:
         _wait_for_redis(worker, args.wait_for_redis)
         worker.run(until_empty=args.burst)
     finally:
+        if supervised is not None:
+            supervised.end()
         worker.rsmq.close()
 
 
@@ -253,11 +177,29 @@ def _wait_for_redis(worker: Worker, seconds: float) -> None:
         wait_for_redis(ask, seconds, _log.warning)
 
 
-def _serve_metrics(worker: Worker, args: argparse.Namespace) -> None:
-    from rsmq.metrics import Metrics, serve  # noqa: PLC0415 - needs an extra
+def _use_metrics(worker: Worker, args: argparse.Namespace) -> Callable[[], Any]:
+    """
+    Count the worker's messages, if a port or a supervisor wants metrics.
 
-    if not worker.has(Metrics):
-        worker.use(Metrics())
+    Returns:
+        A function that returns their values for the supervisor.
+    """
+    if args.metrics_port is None and not args.sends_metrics:
+        return lambda: None
+    from rsmq.metrics import Metrics  # noqa: PLC0415 - needs an extra
+
+    metrics = worker.find(Metrics)
+    if metrics is None:
+        metrics = Metrics()
+        worker.use(metrics)
+    if args.metrics_port is not None:
+        _serve_metrics(args)
+    return metrics.snapshot
+
+
+def _serve_metrics(args: argparse.Namespace) -> None:
+    from rsmq.metrics import serve  # noqa: PLC0415 - needs an extra
+
     try:
         serve(args.metrics_port, args.metrics_host)
     except OSError as error:

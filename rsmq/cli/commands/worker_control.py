@@ -6,10 +6,12 @@ This module needs nothing but the core: ``rsmq-worker`` runs without the extra `
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rsmq.cli.app.call import Call
+from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text, format_time
 from rsmq.cli.app.queue_names import expand_patterns
 from rsmq.worker.registry import WorkerInfo, list_workers
@@ -52,6 +54,42 @@ def show_workers(call: Call) -> None:
     with call.open() as rsmq:
         workers = list_workers(rsmq)
     call.out.result(workers, format_table(_HEADINGS, map(_row, workers)))
+
+
+def check_workers(call: Call, name: str | None) -> int:
+    """
+    Write whether workers are alive; for probes.
+
+    Args:
+        call: the options of the program.
+        name: a worker's name, or that of a supervisor: then all its processes must be alive. None
+            is all workers of this host, of which one must be.
+
+    Returns:
+        The exit code: DONE, or NOT_ALL.
+    """
+    with call.open() as rsmq:
+        workers = list_workers(rsmq)
+    if name is None:
+        host = socket.gethostname()
+        found = [each for each in workers if each.host == host]
+        is_ok = any(each.alive for each in found)
+    else:
+        found = [each for each in workers if each.name == name or _is_process_of(each.name, name)]
+        is_ok = bool(found) and all(each.alive for each in found)
+    where = f"named {name}" if name is not None else "of this host"
+    lines = [
+        f"{each.name}: {'alive' if each.alive else 'dead'}, host {format_text(each.host)}, "
+        f"process {each.pid}"
+        for each in found
+    ]
+    call.out.result(found, lines or [f"there is no worker {where}"])
+    return Exit.DONE if is_ok else Exit.NOT_ALL
+
+
+def _is_process_of(worker: str, name: str) -> bool:
+    head, _, number = worker.rpartition("-")
+    return head == name and number.isdigit()
 
 
 def _row(worker: WorkerInfo) -> tuple[Any, ...]:

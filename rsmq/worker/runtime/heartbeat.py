@@ -34,6 +34,8 @@ from rsmq.worker.runtime.run_queue import RunQueue
 from rsmq.worker.runtime.settle import MESSAGES_PER_STEP, Settler
 
 _NOT_EXTENDED = "its visibility timeout could not be extended in time"
+#: How long after max_runtime a call in a child process is abandoned, if its process does not end.
+_MAX_CHILD_END_SECONDS = 30.0
 #: A message that waits for a slot is extended once, and released after this share of its visibility
 #: timeout.
 _MAX_WAIT_VT_SHARE = 0.5
@@ -149,6 +151,8 @@ class Heartbeat:
         """
         for lane in self._lanes:
             max_runtime = lane.listener.max_runtime
+            if lane.listener.process:  # its thread ends the child process, and so the call
+                max_runtime += _MAX_CHILD_END_SECONDS
             with self._run_queue.lock:
                 calls = list(lane.calls)
             for job in calls:

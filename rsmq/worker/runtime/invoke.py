@@ -34,14 +34,22 @@ def current_message() -> Delivery | None:
 class Invoker:
     """Calls handlers, and records how the calls end."""
 
-    def __init__(self, hooks: Hooks, report_finished: Callable[[Job], object]) -> None:
+    def __init__(
+        self,
+        hooks: Hooks,
+        report_finished: Callable[[Job], object],
+        call_in_child: Callable[[Job], object] | None = None,
+    ) -> None:
         """
         Make one.
 
         Args:
             hooks: the worker's middleware.
             report_finished: called with each call that ended.
+            call_in_child: makes the calls of listeners with ``process=True``; None in a child
+                process, which makes all calls itself.
         """
+        self._call_in_child = call_in_child
         self._before = hooks["before_handle"]
         self._hooks = hooks
         self._has_handler_hooks = bool(self._before or hooks["after_handle"])
@@ -78,6 +86,8 @@ class Invoker:
     def _prepare(self, job: Job, deliveries: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
         """Return the handler and its arguments; None if there is nothing to handle."""
         lane = job.lane
+        if lane.listener.process and self._call_in_child is not None:
+            return self._prepare_for_child(job, deliveries)
         if lane.listener.batch is not None:
             return self._prepare_batch(job, deliveries)
         lease: Lease = job if job.__class__ is SingleJob else job.leases[0]
@@ -95,6 +105,23 @@ class Invoker:
             deliveries.append(message)
             self._call_before(message)
         return handler, (body, message) if takes_message else (body,)
+
+    def _prepare_for_child(
+        self, job: Job, deliveries: list[Delivery]
+    ) -> tuple[Any, tuple[Any, ...]] | None:
+        """Call the hooks for the messages; the child decodes the bodies."""
+        lane, is_batch = job.lane, job.lane.listener.batch is not None
+        leases = [lease for lease in job.leases if lease.state is RUNNING]
+        for lease in leases if self._has_handler_hooks else ():
+            message = lease.to_delivery(lane.name, lane.codec)
+            deliveries.append(message)
+            try:
+                self._call_before(message)
+            except Exception as error:
+                if not is_batch:
+                    raise
+                lease.error = error
+        return (self._call_in_child, (job,)) if leases else None
 
     def _call_before(self, message: Delivery) -> None:
         for before in self._before:

@@ -69,6 +69,9 @@ class WorkerLoop:
         run_queue: the calls that wait for a slot.
         finished: set when the loop has ended.
         failure: the exception that ended it; None if it was stopped.
+        is_stopping: whether it receives nothing more.
+        heartbeat_at: monotonic seconds of the last heartbeat that Redis has confirmed.
+        turn_at: monotonic seconds at which the last turn of the loop began.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -130,7 +133,8 @@ class WorkerLoop:
         self._retry_at = 0.0
         self._failures = 0
         self._last_progress = (0.0, -1)
-        self._is_stopping = self._has_called_before_stop = False
+        self.is_stopping = self._has_called_before_stop = False
+        self.heartbeat_at = self.turn_at = time.monotonic()
         self._stop_deadline = math.inf
 
     @property
@@ -154,7 +158,7 @@ class WorkerLoop:
         Stop receiving and release waiting messages. End when all calls have ended, or after grace.
         """
         self._stop_deadline = min(self._stop_deadline, time.monotonic() + grace)
-        self._is_stopping = True
+        self.is_stopping = True
         self._wake_up.set()
 
     def run(self, executors: Mapping[bool, Executor]) -> None:
@@ -166,7 +170,7 @@ class WorkerLoop:
         """
         self._executors = executors
         try:
-            while not (self._is_stopping and self._can_end()):
+            while not (self.is_stopping and self._can_end()):
                 self._run_once()
             self._shut_down()
         except WorkerReplaced as error:
@@ -190,7 +194,7 @@ class WorkerLoop:
         self._heartbeat.lose_all(reason)
 
     def _run_once(self) -> None:
-        now = time.monotonic()
+        now = self.turn_at = time.monotonic()
         self._collect_finished_jobs()
         if now >= self._retry_at:
             try:
@@ -216,7 +220,7 @@ class WorkerLoop:
             self._send_heartbeat()
         if self._prefetcher.has_unknown_messages:
             self._prefetcher.release_unknown_messages()
-        if self._is_stopping:
+        if self.is_stopping:
             self._release_waiting()
         else:
             self._receive(now)
@@ -225,7 +229,7 @@ class WorkerLoop:
         try:
             self._heartbeat.abandon_hung_calls(self._executors, now, limit=self._slots)
         except TooManyHungCalls as error:
-            if not self._is_stopping:
+            if not self.is_stopping:
                 self.failure = error
                 _log.critical("worker %s stops: %s", self._identity.name, error)
                 self.stop(self._grace)
@@ -258,6 +262,7 @@ class WorkerLoop:
     def _send_heartbeat(self) -> None:
         sent_at = time.monotonic()
         self._rsmq.run(send_heartbeat(self._identity, self.info(), ttl=TTL))
+        self.heartbeat_at = sent_at
         self._dead_workers.forget(sent_at)
         if self._has_fixed_name:
             with self.run_queue.lock:
@@ -389,7 +394,7 @@ class WorkerLoop:
         if self._settler:  # a step could not write all outcomes
             return 0.0, 1
         pause = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._stop_deadline) - now
-        if self._is_stopping:
+        if self.is_stopping:
             return min(pause, _SHUTDOWN_POLL_SECONDS), 1
         if self._quarantine:
             pause = min(pause, self._quarantine.poll_seconds(now))

@@ -4,7 +4,8 @@ Quarantine: suspected poison messages run alone.
 While such a message runs, no other call starts, and only calls that take long are still running.
 So a message that crashes its worker repeatedly is identified, and the messages that were in flight
 with it are not suspected. If its call runs for EXCLUSIVE_SECONDS, the others continue beside it, so
-that a long call does not stop all queues.
+that a long call does not stop all queues. A call in a child process can't crash the worker, so it
+does not run alone.
 """
 
 from __future__ import annotations
@@ -45,15 +46,17 @@ class Quarantine:
         self._run_queue = run_queue
         self._settler = settler
         self._jobs: deque[Job] = deque()
+        self._child_jobs: deque[Job] = deque()
         self._exclusive_since = 0.0
         self._next_at = 0.0  # monotonic seconds before which none starts
 
     def __bool__(self) -> bool:
-        return bool(self._jobs)
+        return bool(self._jobs or self._child_jobs)
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Add calls."""
-        self._jobs.extend(jobs)
+        for job in jobs:
+            (self._child_jobs if job.lane.listener.process else self._jobs).append(job)
 
     def run_next(self, executors: Mapping[bool, Executor]) -> bool:
         """
@@ -62,6 +65,7 @@ class Quarantine:
         """
         run_queue = self._run_queue
         self._end_exclusivity(executors)
+        self._start_in_children(executors)
         while self._jobs and time.monotonic() >= self._next_at:
             job = self._jobs[0]
             lane, lease = job.lane, job.leases[0]
@@ -75,28 +79,50 @@ class Quarantine:
             if job.call_state is not CALL_WAITING or lease.state is not READY:
                 self._jobs.popleft()
                 continue
-            earlier_runs = self._record_run(job)
-            if earlier_runs < MAX_RUNS:
-                _log.warning(
-                    "%s %s: received %d times without being deleted: runs in quarantine, %d of %d",
-                    lane.name, lease.id, lease.count, earlier_runs + 1, MAX_RUNS,
-                )  # fmt: skip
+            if self._may_run(job):
                 with run_queue.lock:
                     run_queue.quarantined_job = job
                     executors[lane.is_async].wake(0)
                 return True
             self._jobs.popleft()
-            error = TookItsProcessDown(
-                f"received {lease.count} times, and begun {earlier_runs} times with nothing beside "
-                "it; its handler never ended"
-            )
-            self._settler.decide_failure(lane, lease, error)
-            self._settler.write()
         with run_queue.lock:
             run_queue.is_exclusive = False
             for executor in executors.values():
                 executor.wake(0)
         return False
+
+    def _may_run(self, job: Job) -> bool:
+        """Record that a call is about to start; or settle its message as failed, by its record."""
+        lane, lease = job.lane, job.leases[0]
+        earlier_runs = self._record_run(job)
+        if earlier_runs < MAX_RUNS:
+            _log.warning(
+                "%s %s: received %d times without being deleted: runs in quarantine, %d of %d",
+                lane.name, lease.id, lease.count, earlier_runs + 1, MAX_RUNS,
+            )  # fmt: skip
+            return True
+        error = TookItsProcessDown(
+            f"received {lease.count} times, and begun {earlier_runs} times in quarantine; its "
+            "handler never ended"
+        )
+        self._settler.decide_failure(lane, lease, error)
+        self._settler.write()
+        return False
+
+    def _start_in_children(self, executors: Mapping[bool, Executor]) -> None:
+        """Start the calls that child processes make, as far as slots are free."""
+        for job in [job for job in self._child_jobs if job.call_state is not CALL_WAITING]:
+            self._child_jobs.remove(job)
+        for job in list(self._child_jobs):
+            lane = job.lane
+            with self._run_queue.lock:
+                if self._run_queue.is_full or len(lane.calls) + len(lane.ready) >= lane.limit:
+                    continue
+            self._child_jobs.remove(job)
+            if job.leases[0].state is READY and self._may_run(job):
+                with self._run_queue.lock:
+                    self._run_queue.add([job])
+                    executors[False].wake(0)
 
     def _end_exclusivity(self, executors: Mapping[bool, Executor]) -> None:
         """Let other calls start beside a call that has run alone for EXCLUSIVE_SECONDS."""
@@ -145,9 +171,11 @@ class Quarantine:
     def release_waiting(self) -> None:
         """Release the messages of calls that have not started."""
         with self._run_queue.lock:
-            withdrawn = [job for job in self._jobs if change_call(job, WITHDRAW_CALL)]
+            waiting = [*self._jobs, *self._child_jobs]
+            withdrawn = [job for job in waiting if change_call(job, WITHDRAW_CALL)]
             if self._run_queue.quarantined_job in withdrawn:
                 self._run_queue.quarantined_job = None
         self._jobs.clear()
+        self._child_jobs.clear()
         for job in withdrawn:
             self._settler.release(job.lane, job.leases)

@@ -32,6 +32,7 @@ from rsmq.worker.outcome import (
     DeadLettered,
     Discard,
     Dropped,
+    HandlerTimedOut,
     Outcome,
     Retried,
     Retry,
@@ -146,6 +147,8 @@ class Settler:
         is_requested = isinstance(error, Retry) and isinstance(outcome, Retried)
         if not is_requested and not isinstance(error, Discard):
             self.numbers.failed += 1
+        if lane.listener.process and isinstance(error, HandlerTimedOut):
+            self.numbers.hung += 1
         decision = Decision(lane, lease, outcome, error)
         if isinstance(outcome, DeadLettered):
             kind = DeadLetterKind(lane, outcome.queue, lease.job.is_quarantined)

@@ -7,11 +7,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from itertools import chain
+from typing import Any
 
+from rsmq.transport.watched_loops import unwatch_loop, watch_loop
 from rsmq.worker.runtime.invoke import Invoker
 from rsmq.worker.runtime.lane import Job
 from rsmq.worker.runtime.message_state import CALL_ABANDONED, EXPIRE, change_message
@@ -39,8 +41,10 @@ class Tasks:
         invoker: Invoker,
         report_idle: Callable[[], object],
         max_tasks: int,
+        close_client: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """Make it; see ``Threads``."""
+        """Make it; see ``Threads``. ``close_client`` closes what handlers used on the loop."""
+        self._close_client = close_client
         self._run_queue = run_queue
         self._invoker = invoker
         self._report_idle = report_idle
@@ -52,14 +56,17 @@ class Tasks:
         self._is_stopped = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._closing: asyncio.Future[None] | None = None  # so that it is not collected
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Start on a running event loop, or on a new one in its own thread."""
         if loop is not None:
             self._loop = loop
+            watch_loop(loop)
             self._call_on_loop(self._watch)
             return
         self._loop = asyncio.new_event_loop()
+        watch_loop(self._loop)
         self._thread = threading.Thread(target=self._run_loop, name="rsmq-tasks", daemon=True)
         self._thread.start()
         self._call_on_loop(self._watch)
@@ -89,6 +96,8 @@ class Tasks:
                 task.cancel()
             if pending:
                 loop.run_until_complete(asyncio.wait(pending, timeout=_CLOSE_TIMEOUT_SECONDS))
+            with suppress(Exception):
+                loop.run_until_complete(self._close_client())
             loop.run_until_complete(loop.shutdown_asyncgens())
             asyncio.set_event_loop(None)
             loop.close()
@@ -135,11 +144,16 @@ class Tasks:
         self._is_stopped = True
         if self._loop is None:
             return
+        unwatch_loop(self._loop)
         if self._thread is not None:
             self._call_on_loop(self._loop.stop)
             self._thread.join(_CLOSE_TIMEOUT_SECONDS + 1)
         else:
             self._call_on_loop(self._wake_sleeping)
+            self._call_on_loop(self._start_closing)
+
+    def _start_closing(self) -> None:
+        self._closing = asyncio.ensure_future(self._close_client())
 
     def _wake_sleeping(self) -> None:
         while self._sleeping:

@@ -1,0 +1,103 @@
+"""
+An asyncio client on the server of a synchronous one, for async handlers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Generic
+
+import redis
+import redis.asyncio
+
+from rsmq.aio import AsyncRSMQ
+from rsmq.client import RSMQ
+from rsmq.errors import InvalidFormat, show_type
+from rsmq.type_variables import B_co
+
+_CLASSES: dict[type, type] = {
+    redis.Connection: redis.asyncio.Connection,
+    redis.SSLConnection: redis.asyncio.SSLConnection,
+    redis.UnixDomainSocketConnection: redis.asyncio.UnixDomainSocketConnection,
+}
+#: Options of connections whose values have other classes with asyncio, or belong to one pool.
+_OWN_OPTIONS = {"retry", "parser_class"}
+
+
+class AsyncClient(Generic[B_co]):
+    """
+    An asyncio client with the server and the settings of a synchronous one.
+
+    Attributes:
+        rsmq: the asyncio client.
+    """
+
+    def __init__(self, rsmq: RSMQ[B_co]) -> None:
+        """
+        Make it; it connects with its first call.
+
+        Args:
+            rsmq: the synchronous client.
+
+        Raises:
+            InvalidFormat: that client was made with a client of redis-py for Sentinel or Cluster,
+                or with connections of a class of its own.
+        """
+        origin = rsmq.origin
+        settings: dict[str, Any] = {
+            "ns": rsmq.namespace.name,
+            "codec": rsmq.codec,
+            "realtime": rsmq.realtime,
+            "strict_names": rsmq.namespace.strict_names,
+            "retry_deadline": origin.retry_deadline,
+        }
+        self._connections: Any = None
+        if origin.url is not None:
+            self.rsmq: AsyncRSMQ[B_co] = AsyncRSMQ.from_url(
+                origin.url, **settings, **origin.options
+            )
+        else:
+            self._connections = _make_async(origin.client)
+            self.rsmq = AsyncRSMQ(self._connections, **settings)
+
+    async def close(self) -> None:
+        """Close it, in the event loop that has used it."""
+        await self.rsmq.close()
+        if self._connections is not None:
+            await self._connections.aclose()
+
+
+def _make_async(client: Any) -> redis.asyncio.Redis:
+    if type(client).__module__.startswith("fakeredis"):
+        import fakeredis  # noqa: PLC0415 - an extra
+
+        server = client.connection_pool.connection_kwargs["server"]
+        return fakeredis.FakeAsyncRedis(server=server)
+    pool = getattr(client, "connection_pool", None)
+    kind = None if type(pool) is not redis.ConnectionPool else _CLASSES.get(pool.connection_class)
+    if pool is None or kind is None:
+        raise InvalidFormat(
+            "client",
+            value=show_type(client),
+            hint="worker.aio can't be made from a client for Sentinel or Cluster. Make an "
+            "AsyncRSMQ of your own.",
+        )
+    names = _parameters(kind)
+    options = {
+        name: value
+        for name, value in pool.connection_kwargs.items()
+        if name in names and name not in _OWN_OPTIONS
+    }
+    return redis.asyncio.Redis.from_pool(
+        redis.asyncio.ConnectionPool(connection_class=kind, **options)
+    )
+
+
+def _parameters(kind: type) -> set[str]:
+    """Return the names of the parameters of a connection class and its base classes."""
+    return {
+        name
+        for each in kind.__mro__
+        if "__init__" in vars(each)
+        for name in inspect.signature(vars(each)["__init__"]).parameters
+    }

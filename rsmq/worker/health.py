@@ -1,0 +1,42 @@
+"""
+The state of a worker for probes: whether it is alive, and whether it is ready for messages.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rsmq.worker.registry import TTL
+
+#: A worker whose loop makes no turn for so long is not healthy. A call to a Redis that hangs takes
+#: less.
+MAX_TURN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """
+    The state of a worker at one moment.
+
+    Attributes:
+        is_running: whether its loop runs.
+        is_stopping: whether it receives nothing more.
+        heartbeat_age_seconds: seconds since the last heartbeat that Redis has confirmed.
+        turn_age_seconds: seconds since the last turn of its loop began.
+    """
+
+    is_running: bool = False
+    is_stopping: bool = False
+    heartbeat_age_seconds: float = math.inf
+    turn_age_seconds: float = 0.0
+
+    @property
+    def is_healthy(self) -> bool:
+        """Return whether the loop makes progress; also true while Redis is away."""
+        return self.turn_age_seconds < MAX_TURN_SECONDS
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether the worker receives messages, and Redis answers."""
+        return self.is_running and not self.is_stopping and self.heartbeat_age_seconds < TTL

@@ -1,0 +1,47 @@
+"""
+Workers by the name of their module: ``MODULE:NAME``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from rsmq.worker.worker import Worker
+
+
+class NotImportable(Exception):
+    """There is no worker of this name."""
+
+
+def import_worker(name: str) -> Worker:
+    """
+    Import the worker that ``MODULE:NAME`` names.
+
+    Raises:
+        NotImportable: the name has another form, or there is no such module or worker.
+    """
+    module, colon, path = name.partition(":")
+    if not colon or not module or not path:
+        raise NotImportable(f"{name!r} is not of the form MODULE:NAME, as in myapp:worker")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise NotImportable(f"{module!r} is not a module: write package.module:NAME, with dots")
+    if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - as sys.path has it
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as above
+    try:
+        loaded: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
+            raise  # a module that it imports is missing
+        raise NotImportable(
+            f"there is no module {module!r} in {os.getcwd()}, nor installed"  # noqa: PTH109 - as above
+        ) from None
+    for part in path.split("."):
+        loaded = getattr(loaded, part, None)
+    if loaded is None:
+        raise NotImportable(f"the module {module!r} has no {path!r}")
+    if not isinstance(loaded, Worker):
+        raise NotImportable(f"{name} is not a Worker, but of type {type(loaded).__name__}")
+    return loaded

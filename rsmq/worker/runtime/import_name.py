@@ -1,0 +1,57 @@
+"""
+The name by which a child process can import an object of this process.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from rsmq.errors import InvalidFormat
+
+
+def find_import_name(searched: object) -> str:
+    """
+    Return MODULE:NAME of an object that is a global of a module.
+
+    Args:
+        searched: the object.
+
+    Raises:
+        InvalidFormat: it is not, or its module can't be imported.
+    """
+    is_in_main = False
+    for module_name, module in list(sys.modules.items()):
+        name = next(
+            (name for name, value in list(vars(module).items()) if value is searched), None
+        ) if isinstance(module, ModuleType) else None  # fmt: skip
+        if name is None:
+            continue
+        if module_name != "__main__":
+            return f"{module_name}:{name}"
+        is_in_main = True
+        main_name = _find_name_of_main(module)
+        if main_name is not None:
+            return f"{main_name}:{name}"
+    raise InvalidFormat(
+        "process",
+        value=True,
+        hint="Child processes import the worker, but its program is not a module that they can "
+        "import: write it to a file."
+        if is_in_main
+        else "Child processes import the worker, so it must be a global of a module: "
+        "worker = Worker(...), not inside a function.",
+    )
+
+
+def _find_name_of_main(main: ModuleType) -> str | None:
+    if main.__spec__ is not None:
+        return main.__spec__.name
+    path = getattr(main, "__file__", None)
+    if path is None:
+        return None
+    file = Path(path).resolve()
+    places = {Path(each or ".").resolve() for each in sys.path}
+    is_found = file.suffix == ".py" and file.stem.isidentifier() and file.parent in places
+    return file.stem if is_found else None

@@ -1,0 +1,100 @@
+"""Exceptions as they cross from a child process to its worker."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+
+from rsmq.errors import BodyNotDecodable
+from rsmq.worker.outcome import (
+    DeadLetter,
+    Discard,
+    HandlerTimedOut,
+    Policy,
+    RemoteError,
+    Retry,
+    Unroutable,
+    decide,
+    fixed,
+)
+from rsmq.worker.runtime.remote_results import describe_error, restore_error
+
+POLICY = Policy(3, fixed(1), (LookupError,), "dead", "unroutable")
+
+
+class Lease:
+    id = "i" * 32
+    raw = b"body"
+
+
+class Custom(Retry):
+    """A requested retry of an application."""
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+def transfer(error):
+    packed = msgpack.packb(describe_error(error, POLICY), unicode_errors="surrogateescape")
+    described = msgpack.unpackb(packed, unicode_errors="surrogateescape")
+    return restore_error(described, "q", Lease())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("x"), KeyError("k"), IndexError("i"), LookupError(), Exception("é\udcff"),
+        Retry("later", after=7), Discard("old"), DeadLetter("wrong"),
+        Unroutable("no type"), HandlerTimedOut("after 3 s"), SystemExit(2), Unprintable(),
+        BodyNotDecodable("q", Lease.id, Lease.raw),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+@pytest.mark.parametrize("attempt", [1, 4])
+def test_the_outcome_is_that_of_the_original(error, attempt):
+    error.__notes__ = ["a note"]
+    restored = transfer(error)
+
+    assert decide(restored, attempt, POLICY) == decide(error, attempt, POLICY)
+    assert type(restored).__name__ == type(error).__name__
+    assert restored.__notes__ == ["a note"]
+
+
+def test_subclass_of_an_outcome_is_that_outcome():
+    restored = transfer(Custom("later", after=3))
+
+    assert (type(restored), str(restored), restored.after) == (Retry, "later", 3)
+
+
+def test_cause_of_an_undecodable_body_is_kept():
+    error = BodyNotDecodable("q", Lease.id, Lease.raw)
+    error.__cause__ = ValueError("no JSON")
+    restored = transfer(error)
+
+    assert type(restored.__cause__).__name__ == "ValueError"
+    assert str(restored.__cause__) == "no JSON"
+
+
+def test_errors_of_one_class_have_one_class():
+    first, second = transfer(ValueError("1")), transfer(ValueError("2"))
+
+    assert isinstance(first, RemoteError)
+    assert type(first) is type(second)
+    assert [str(first), str(second)] == ["1", "2"]
+
+
+def test_traceback_is_the_cause():
+    with pytest.raises(ZeroDivisionError) as caught:
+        _ = 1 / 0
+    restored = transfer(caught.value)
+
+    assert "_ = 1 / 0" in str(restored.__cause__)
+
+
+def test_long_texts_are_cut():
+    restored = transfer(ValueError("x" * 1_000_000))
+
+    assert len(str(restored)) == 65_536
+    assert len(str(restored.__cause__)) < 70_000

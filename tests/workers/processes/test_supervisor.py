@@ -1,0 +1,331 @@
+"""rsmq-worker --processes: a supervisor and its worker processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from rsmq.operations.worker import Identity, register_worker
+from rsmq.worker import list_workers
+from tests.servers import free_port
+from tests.workers.processes.conftest import wait_until
+
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.slow
+
+APP = """
+import os, pathlib, time
+from rsmq import JSON, RSMQ
+from rsmq.worker import Worker
+
+{first}
+rsmq = RSMQ.from_url({url!r}, ns={ns!r}, codec=JSON)
+worker = Worker(rsmq, concurrency=2)
+
+@worker.listener("q", max_retries=1, backoff=0.05, drop=True, create=True, vt=30)
+def handle(body):
+    with open({events!r}, "a") as file:
+        file.write(f"{{os.getpid()}} {{body}}\\n")
+    if body == "kill":
+        os.kill(os.getpid(), 9)
+    if body == "slow":
+        time.sleep(1)
+    if body == "memory":
+        globals()["kept"] = b"x" * 200_000_000
+"""
+
+
+class Supervisor:
+    """The program in a folder with an app."""
+
+    def __init__(self, server, ns, rsmq, folder):
+        self.rsmq = rsmq
+        self.folder = folder
+        self.module = re.sub(r"\W", "_", f"app_{ns}")
+        self._settings = {"url": server.url, "ns": ns, "events": str(folder / "events")}
+        self._log = folder / "log"
+        self.process = None
+        self.write_app()
+
+    def write_app(self, first=""):
+        path = self.folder / f"{self.module}.py"
+        path.write_text(APP.format(first=first, **self._settings))
+
+    def start(self, *arguments):
+        environment = {name: value for name, value in os.environ.items() if "RSMQ_" not in name}
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "rsmq.cli.commands.worker", f"{self.module}:worker",
+                 *map(str, arguments)],
+                cwd=self.folder, stderr=log, stdout=subprocess.PIPE,
+                env={**environment, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+            )  # fmt: skip
+
+    def run(self, *arguments):
+        """Run it to its end, and return the exit code."""
+        self.start(*arguments)
+        return self.process.wait(60)
+
+    @property
+    def log(self):
+        return self._log.read_text()
+
+    def workers(self):
+        """Return the process ids of live workers that have started, by name."""
+        found = (each for each in list_workers(self.rsmq) if each.alive and each.queues)
+        return {each.name: each.pid for each in found}
+
+    def wait_for(self, number, not_pids=()):
+        """Wait until so many workers are alive, and return their process ids by name."""
+
+        def find():
+            workers = self.workers()
+            is_new = not set(not_pids) & set(workers.values())
+            return workers if len(workers) == number and is_new else None
+
+        return wait_until(find, 40, f"there are not {number} workers: {self.log[-3000:]}")
+
+    def calls(self):
+        path = Path(self._settings["events"])
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(int(line.split(" ")[0]), line.split(" ")[1]) for line in lines]
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def supervisor(server, ns, rsmq, tmp_path):
+    supervisor = Supervisor(server, ns, rsmq, tmp_path)
+    yield supervisor
+    if supervisor.process is not None:
+        pids = supervisor.workers().values()
+        supervisor.process.kill()
+        supervisor.process.communicate()
+        wait_until(lambda: not any(map(is_alive, pids)), 20)
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def get(port, path):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return None, ""
+
+
+def counter(text, name):
+    values = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
+    return sum(map(float, values))
+
+
+def test_killed_process_is_started_again_and_counters_stay(supervisor, rsmq):
+    port = free_port()
+    supervisor.start("--name", "w", "--processes", 2, "--metrics-port", port)
+    first = supervisor.wait_for(2)
+    rsmq.send_messages("q", ["1"] * 20)
+    handled = "rsmq_messages_handled_total"
+    wait_until(lambda: counter(get(port, "/metrics")[1], handled) == 20)
+    os.kill(first["w-0"], signal.SIGKILL)
+    second = supervisor.wait_for(2, [first["w-0"]])
+    rsmq.send_messages("q", ["1"] * 20)
+    wait_until(lambda: counter(get(port, "/metrics")[1], handled) == 40)
+    wait_until(lambda: counter(get(port, "/metrics")[1], "rsmq_worker_info") == 2)
+    text = get(port, "/metrics")[1]
+
+    assert second["w-1"] == first["w-1"]
+    assert counter(text, "rsmq_worker_restarts_total") == 1
+    assert counter(text, "rsmq_handler_duration_seconds_count") == 40
+    assert "w-0 was ended by SIGKILL" in supervisor.log
+    assert supervisor.stop() == 0
+    assert supervisor.workers() == {}
+
+
+def test_graceful_stop_waits_for_running_handlers(supervisor, rsmq, raw, ns):
+    supervisor.start("--name", "w", "--processes", 2)
+    supervisor.wait_for(2)
+    rsmq.send_messages("q", ['"slow"'] * 4)
+    wait_until(lambda: len(supervisor.calls()) == 4)
+
+    assert supervisor.stop(signal.SIGINT) == 0
+    assert raw.zcard(f"{ns}:q") == 0
+    assert raw.hgetall(f"{ns}:x:workers") == {}
+
+
+def test_second_signal_ends_all_processes_at_once(supervisor, rsmq):
+    supervisor.start("--name", "w", "--processes", 1)
+    pids = supervisor.wait_for(1).values()
+    rsmq.send_message("q", '"slow"')
+    wait_until(supervisor.calls)
+    supervisor.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "stops, by SIGTERM" in supervisor.log)
+
+    assert supervisor.stop() == 128 + signal.SIGTERM
+    wait_until(lambda: not any(map(is_alive, pids)))
+
+
+def test_killed_supervisor_stops_its_processes_gracefully(supervisor, rsmq, raw, ns):
+    supervisor.start("--name", "w", "--processes", 2)
+    pids = supervisor.wait_for(2).values()
+    rsmq.send_messages("q", ['"slow"'] * 2)
+    wait_until(lambda: len(supervisor.calls()) == 2)
+    supervisor.process.kill()
+    wait_until(lambda: not any(map(is_alive, pids)))
+
+    assert raw.zcard(f"{ns}:q") == 0
+    assert raw.hgetall(f"{ns}:x:workers") == {}
+
+
+def test_sighup_restarts_one_process_after_the_other(supervisor, rsmq):
+    port = free_port()
+    supervisor.start("--name", "w", "--processes", 2, "--health-port", port)
+    first = supervisor.wait_for(2)
+    wait_until(lambda: get(port, "/readyz")[0] == 200)
+    supervisor.process.send_signal(signal.SIGHUP)
+    least = []
+
+    def observe():
+        workers = supervisor.workers()
+        least.append(len(workers))
+        return len(workers) == 2 and not set(first.values()) & set(workers.values())
+
+    wait_until(observe, 40)
+
+    assert min(least) == 1
+    assert supervisor.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "body"), [("--max-jobs-per-child=3", "1"), ("--max-memory-per-child=150M", "memory")]
+)
+def test_limits_restart_a_process_gracefully(supervisor, rsmq, option, body):
+    supervisor.start("--name", "w", "--processes", 1, option)
+    first = supervisor.wait_for(1)
+    rsmq.send_messages("q", [json.dumps(body)] * 3)
+    supervisor.wait_for(1, first.values())
+
+    assert "restarts" in supervisor.log
+    assert "was ended by" not in supervisor.log
+    wait_until(lambda: len(supervisor.calls()) == 3)
+    assert supervisor.stop() == 0
+
+
+def test_worker_that_can_not_start_ends_the_supervisor(supervisor):
+    supervisor.write_app("raise SystemExit(5)")
+
+    assert supervisor.run("--processes", 2) == 5
+    assert "ended with code 5 before it was ready" in supervisor.log
+
+
+def test_taken_name_has_an_exit_code_of_its_own(supervisor, rsmq):
+    info = {"host": "another-host", "pid": 17, "since_ms": 0}
+    other = Identity(rsmq.namespace, "w-0", "token")
+
+    def keep_alive():
+        rsmq.run(register_worker(other, info, ttl=5, dead="token"))
+
+    supervisor.start("--name", "w", "--processes", 1)
+    deadline = time.monotonic() + 60
+    while supervisor.process.poll() is None:
+        assert time.monotonic() < deadline
+        keep_alive()
+        time.sleep(0.2)
+
+    assert supervisor.process.returncode == 7
+    assert "another-host" in supervisor.log
+
+
+def test_names_come_from_the_host(supervisor):
+    supervisor.start("--processes", 1)
+    [name] = supervisor.wait_for(1)
+
+    assert name == re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) + "-0"
+
+
+def test_reload_restarts_with_the_new_code(supervisor, rsmq):
+    supervisor.start("--name", "w", "--reload")
+    first = supervisor.wait_for(1)
+    supervisor.write_app("broken(")
+    wait_until(lambda: "SyntaxError" in supervisor.log, 30)
+    supervisor.write_app("number = 5")
+    supervisor.wait_for(1, first.values())
+
+    assert supervisor.stop() == 0
+
+
+def test_burst_ends_all_processes(supervisor, rsmq):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["1"] * 50)
+
+    assert supervisor.run("--processes", 2, "--burst") == 0
+    assert len(supervisor.calls()) == 50
+
+
+def test_probes_and_check(supervisor, server, ns):
+    port = free_port()
+    supervisor.start("--name", "w", "--processes", 2, "--health-port", port)
+    wait_until(lambda: get(port, "/healthz")[0] == 200)
+    workers = supervisor.wait_for(2)
+    wait_until(lambda: get(port, "/readyz")[0] == 200)
+
+    def check(*names):
+        return subprocess.run(
+            [sys.executable, "-m", "rsmq.cli.commands.worker", "check", *names,
+             "--url", server.url, "--ns", ns],
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+            timeout=30, check=False,
+        )  # fmt: skip
+
+    found = check("w")
+    assert found.returncode == 0
+    assert found.stdout.splitlines() == [
+        f"{name}: alive, host {socket.gethostname()}, process {pid}"
+        for name, pid in sorted(workers.items())
+    ]
+    assert check("w-1").returncode == check().returncode == 0
+    none = check("other")
+    assert (none.returncode, none.stdout) == (1, "there is no worker named other\n")
+    os.kill(workers["w-0"], signal.SIGSTOP)
+    try:
+        wait_until(lambda: check("w").returncode == 1, 20)
+        assert check("w-1").returncode == 0
+    finally:
+        os.kill(workers["w-0"], signal.SIGKILL)
+    supervisor.wait_for(2, [workers["w-0"]])
+    wait_until(lambda: get(port, "/readyz")[0] == 200)
+    assert get(port, "/other")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--max-jobs-per-child", 5), "--max-jobs-per-child needs --processes"),
+        (("--processes", 0), "'0' is not a number of processes"),
+        (("--processes", 1, "--max-memory-per-child", "much"), "'much' is not a size"),
+        (("--processes", 1, "--max-jobs-per-child", "0"), "'0' is not a number of jobs"),
+        (("more",), "unrecognized arguments: more"),
+    ],
+)
+def test_wrong_arguments_are_refused(supervisor, arguments, part):
+    assert supervisor.run(*arguments) == 2
+    assert part in supervisor.log

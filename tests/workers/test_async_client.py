@@ -1,0 +1,134 @@
+"""worker.aio, and the warning about synchronous calls in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import redis
+
+from rsmq import JSON, RSMQ, InvalidFormat
+from rsmq.transport.watched_loops import watched_loops
+from rsmq.worker import Worker
+
+WARNING = "an async handler calls the synchronous client"
+
+
+@pytest.fixture(params=["redis", "memory"])
+def backend(request):
+    return request.param
+
+
+def listen(worker, rsmq):
+    """Add an async handler that sends the body to another queue."""
+
+    @worker.listener("q", retry_forever=True)
+    async def handle(body):
+        await worker.aio.send_message("out", [body])
+
+    rsmq.send_messages("q", [1, 2, 3])
+
+
+@pytest.mark.parametrize("origin", ["url", "client"])
+def test_async_handlers_use_the_server_and_settings_of_the_client(env, origin, caplog):
+    env.create_queues("q", "out")
+    if origin == "url":
+        client = env.create_client(codec=JSON)
+    elif env.url.startswith("memory"):
+        client = RSMQ(env.raw, ns=env.ns, codec=JSON)
+    else:
+        client = RSMQ(redis.Redis.from_url(env.url, socket_timeout=7), ns=env.ns, codec=JSON)
+    worker = env.create_worker(rsmq=client)
+    listen(worker, client)
+    for _ in range(2):  # a worker that runs again has a new client
+        worker.run(until_empty=True, timeout=60)
+        client.send_message("q", 4)
+    worker.run(until_empty=True, timeout=60)
+    bodies = sorted(env.fields("out").values())
+
+    assert [body for body in bodies if body.startswith(b"[")] == [
+        b"[1]",
+        b"[2]",
+        b"[3]",
+        b"[4]",
+        b"[4]",
+    ]
+    assert WARNING not in caplog.text
+    assert not watched_loops
+
+
+def test_client_is_closed_with_the_worker(env, rsmq):
+    env.create_queues("q", "out")
+    worker = env.create_worker()
+    clients = []
+
+    @worker.listener("q", retry_forever=True)
+    async def handle(body):
+        clients.append(worker.aio)
+        await worker.aio.send_message("out", body)
+
+    rsmq.send_message("q", "x")
+    worker.run(until_empty=True, timeout=60)
+    with pytest.raises(Exception, match="closed"):
+        asyncio.run(clients[0].send_message("out", "x"))
+
+
+def test_client_in_the_loop_of_the_caller(env, rsmq):
+    env.create_queues("q", "out")
+    worker = env.create_worker()
+    listen_text(worker, rsmq)
+
+    async def main():
+        running = asyncio.create_task(worker.run_async())
+        while len(env.scores("out")) < 1:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())
+    assert worker._async_client is None
+    assert not watched_loops
+
+
+def listen_text(worker, rsmq):
+    @worker.listener("q", retry_forever=True)
+    async def handle(body):
+        await worker.aio.send_message("out", body)
+
+    rsmq.send_message("q", "x")
+
+
+def test_synchronous_call_in_the_loop_is_reported_once(env, rsmq, caplog):
+    env.create_queues("q", "out", "plain")
+    worker = env.create_worker()
+
+    @worker.listener("q", retry_forever=True)
+    async def handle(body):
+        rsmq.send_message("out", body)
+
+    worker.listener("plain", retry_forever=True)(lambda body: rsmq.send_message("out", body))
+    rsmq.send_messages("plain", ["x", "y"])
+    worker.run(until_empty=True, timeout=60)
+    assert WARNING not in caplog.text
+    rsmq.send_messages("q", ["x", "y"])
+    worker.run(until_empty=True, timeout=60)
+    records = [record for record in caplog.records if WARNING in record.getMessage()]
+
+    assert len(records) == 1
+    assert "rsmq.send_message" in records[0].stack_info
+    assert len(env.scores("out")) == 4
+
+
+def test_calls_outside_of_workers_are_not_reported(env, rsmq, caplog):
+    async def main():
+        rsmq.create_queue("q")
+
+    asyncio.run(main())
+    assert WARNING not in caplog.text
+
+
+def test_client_of_sentinel_is_refused():
+    sentinel = redis.Sentinel([("127.0.0.1", 1)])
+    worker = Worker(RSMQ(sentinel.master_for("x")))
+    with pytest.raises(InvalidFormat, match="Make an AsyncRSMQ of your own"):
+        _ = worker.aio
