@@ -67,12 +67,21 @@ def _marks(item):
         yield "spark"
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Mark each test with the servers and systems that it needs."""
     for item in items:
         if _FOLDER in item.path.parents:
             for mark in _marks(item):
                 item.add_marker(mark)
+    repeated = [
+        item
+        for item in items
+        if item.get_closest_marker("refused") and item.get_closest_marker("slow")
+    ]
+    if repeated:
+        config.hook.pytest_deselected(items=repeated)
+        left_out = set(repeated)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _run_server(binary, *options):

@@ -147,6 +147,7 @@ def test_maxsize_that_other_clients_stored(env, queue, stored, size, fits):
             env.rsmq.send_message(queue, "x" * size)
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("body", "codec"),
     [
@@ -174,6 +175,7 @@ def test_a_body_that_the_codec_cannot_encode_is_refused(env, queue, body, codec)
     assert env.state() == before
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     "value", [-1, -0.001, 10_000_000, "5", True, float("nan"), float("inf"), []]
 )
@@ -191,6 +193,7 @@ def test_a_number_of_a_call_out_of_range_is_refused(env, queue, value):
     assert env.state() == before
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize("value", [-1, 10_000_000, 0.5, "5", True, None, float("nan"), []])
 @pytest.mark.parametrize("item", ["vt", "delay"])
 def test_an_attribute_out_of_range_is_refused(env, item, value):
@@ -201,6 +204,7 @@ def test_an_attribute_out_of_range_is_refused(env, item, value):
     assert env.state() == {}
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize("value", [1023, 65537, 0, -2, 1024.5, "2048", True, None, 10**400])
 def test_a_maxsize_out_of_range_is_refused(env, value):
     with refused(InvalidValue, "maxsize must be between 1024 and 65536"):
@@ -421,6 +425,7 @@ def test_change_visibility_of_a_missing_message(env, queue):
     assert env.scores(queue) == {}
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize(
     ("id", "kind", "text"),
     [

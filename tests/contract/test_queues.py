@@ -334,6 +334,7 @@ CALLS = {
 }
 
 
+@pytest.mark.refused
 @pytest.mark.parametrize("operation", CALLS)
 @pytest.mark.parametrize(
     ("qname", "error", "text"),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from rsmq.cli.commands.worker import main
 from rsmq.operations.worker import Identity, register_worker
 from rsmq.worker import list_workers
 from tests.servers import free_port
@@ -281,7 +282,7 @@ def test_burst_ends_all_processes(supervisor, rsmq):
     assert len(supervisor.calls()) == 50
 
 
-def test_probes_and_check(supervisor, server, ns):
+def test_probes_and_check(supervisor, server, ns, capsys):
     port = free_port()
     supervisor.start("--name", "w", "--processes", 2, "--health-port", port)
     wait_until(lambda: get(port, "/healthz")[0] == 200)
@@ -289,30 +290,24 @@ def test_probes_and_check(supervisor, server, ns):
     wait_until(lambda: get(port, "/readyz")[0] == 200)
 
     def check(*names):
-        return subprocess.run(
-            [sys.executable, "-m", "rsmq.cli.commands.worker", "check", *names,
-             "--url", server.url, "--ns", ns],
-            env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-            timeout=30, check=False,
-        )  # fmt: skip
+        code = main(["check", *names, "--url", server.url, "--ns", ns])
+        return code, capsys.readouterr().out.splitlines()
 
-    found = check("w")
-    assert found.returncode == 0
-    assert found.stdout.splitlines() == [
+    code, lines = check("w")
+    assert code == 0
+    assert lines == [
         f"{name}: alive, host {socket.gethostname()}, process {pid}"
         for name, pid in sorted(workers.items())
     ]
-    assert check("w-1").returncode == check().returncode == 0
-    none = check("other")
-    assert (none.returncode, none.stdout) == (1, "there is no worker named other\n")
+    assert check("w-1")[0] == check()[0] == 0
+    assert check("other") == (1, ["there is no worker named other"])
     os.kill(workers["w-0"], signal.SIGSTOP)
     try:
-        wait_until(lambda: check("w").returncode == 1, 20)
-        assert check("w-1").returncode == 0
+        wait_until(lambda: check("w")[0] == 1, 20)
+        assert check("w-1")[0] == 0
     finally:
         os.kill(workers["w-0"], signal.SIGKILL)
-    supervisor.wait_for(2, [workers["w-0"]])
-    wait_until(lambda: get(port, "/readyz")[0] == 200)
+    wait_until(lambda: get(port, "/readyz")[0] == 503)
     assert get(port, "/other")[0] == 404
 
 
@@ -326,6 +321,9 @@ def test_probes_and_check(supervisor, server, ns):
         (("more",), "unrecognized arguments: more"),
     ],
 )
-def test_wrong_arguments_are_refused(supervisor, arguments, part):
-    assert supervisor.run(*arguments) == 2
-    assert part in supervisor.log
+def test_wrong_arguments_are_refused(capsys, arguments, part):
+    with pytest.raises(SystemExit) as ended:
+        main(["app:worker", *map(str, arguments)])
+
+    assert ended.value.code == 2
+    assert part in capsys.readouterr().err
