@@ -536,8 +536,9 @@ class Worker(Generic[B_co]):
             )
         self._check()
         self._is_starting, self._requested_grace = True, None
-        children = self._start_children()
+        children: ChildProcesses | None = None
         try:
+            children = self._start_children()
             self._register(loop, children)
         except BaseException:
             if children is not None:

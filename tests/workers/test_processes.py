@@ -287,6 +287,10 @@ def test_child_that_can_not_start_is_an_error_at_start(env, app, monkeypatch, va
         app.worker.start()
 
     assert env.raw.hgetall(f"{env.ns}:x:workers") == {}
+    monkeypatch.delenv(variable)
+    app.module.rsmq.send_message("q", 1)
+    app.worker.run(until_empty=True, timeout=60)
+    assert env.is_empty("q")
 
 
 def test_plain_listeners_beside_process_listeners_are_refused(env, app):
