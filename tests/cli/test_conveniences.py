@@ -16,7 +16,7 @@ from rsmq.cli import run_pipeline, run_worker
 from rsmq.cli.app.command_table import ALIASES, COMMANDS, OTHER_TERMS
 from rsmq.cli.app.durations import parse_duration
 from rsmq.cli.commands.top_screen import HEADINGS, fit_columns
-from rsmq.cli.commands.worker import _TextLines
+from rsmq.worker.logging import _TextLines
 from tests.cli.conftest import ROOT
 from tests.servers import Server, redis_7
 

@@ -30,8 +30,8 @@ AVAILABLE = [
 ]
 #: Methods of RSMQ that are not operations on queues.
 NO_COMMAND = {
-    "run", "run_steps", "from_url", "namespace", "codec", "watcher", "close", "consume",
-    "processing",
+    "run", "run_steps", "from_url", "namespace", "codec", "watcher", "realtime", "origin", "close",
+    "consume", "processing",
 }  # fmt: skip
 #: Commands that pass their arguments to another program.
 PROGRAMS = {"worker", "pipeline"}

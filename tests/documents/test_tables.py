@@ -42,6 +42,8 @@ def test_every_method_is_listed():
         "namespace",
         "codec",
         "watcher",
+        "realtime",
+        "origin",
     }
 
     assert listed == public
