@@ -25,6 +25,7 @@ from scripts.benchmark.server import Server
 from scripts.benchmark.targets import TARGETS
 from scripts.benchmark.throughput import Throughput
 from scripts.benchmark.wakeup import WakeUp
+from scripts.benchmark.worker_cases import HANDLER_TIME_CASES, WORKER_CASES
 from scripts.benchmark.workers import Workers
 
 
@@ -64,6 +65,9 @@ class Method:
     slice_seconds: float
     worker_rounds: int
     worker_slice_seconds: float
+    handler_time_rounds: int
+    handler_time_slice_seconds: float
+    handler_time_at_a_time: tuple[int, ...]
     wake_up_rounds: int
     wake_up_messages: int
     depth_rounds: int
@@ -75,6 +79,9 @@ FULL = Method(
     slice_seconds=0.1,
     worker_rounds=10,
     worker_slice_seconds=0.3,
+    handler_time_rounds=5,
+    handler_time_slice_seconds=1.0,
+    handler_time_at_a_time=(1, 8, 100),
     wake_up_rounds=20,
     wake_up_messages=20,
     depth_rounds=30,
@@ -85,6 +92,9 @@ QUICK = Method(
     slice_seconds=0.01,
     worker_rounds=2,
     worker_slice_seconds=0.01,
+    handler_time_rounds=2,
+    handler_time_slice_seconds=0.001,
+    handler_time_at_a_time=(1, 8),
     wake_up_rounds=2,
     wake_up_messages=5,
     depth_rounds=2,
@@ -92,39 +102,54 @@ QUICK = Method(
 )
 
 
-def measure(method: Method, track: Track) -> dict[str, Any]:
-    """Run all parts, one after the other."""
+def measure(method: Method, track: Track, *, only_workers: bool) -> dict[str, Any]:
+    """Run all parts, or those of the workers, one after the other."""
     machine.pin_to_one_processor()
     results: dict[str, Any] = {"machine": machine.facts()}
+    if only_workers:
+        with Server() as server:
+            results["versions"] = machine.versions(server)
+    else:
+        results |= _measure_clients(method, track)
     with ExitStack() as stack:
-        server, contenders = _start(stack, CLIENTS)
-        results["versions"] = machine.versions(server) | _versions_of(contenders)
-        results["throughput"] = Throughput(server, contenders).measure(
-            method.rounds, method.slice_seconds, track
+        server, contenders = _start(stack, WORKERS)
+        results["versions"] |= _versions_of(contenders)
+        results["workers"] = Workers(server, contenders).measure(
+            WORKER_CASES, method.worker_rounds, method.worker_slice_seconds, track
         )
-        results["depth"] = depth.measure(server, method.depths, method.depth_rounds, track)
-    results["workers"] = _measure_workers(method, track, results["versions"])
     # Sender and receiver rarely share a processor; on one processor they would alternate.
     machine.use_all_processors()
+    if not only_workers:
+        with ExitStack() as stack:
+            server, contenders = _start(stack, WAITERS)
+            results["wake_up"] = WakeUp(server, contenders["node"], contenders["waiting"]).measure(
+                method.wake_up_rounds, method.wake_up_messages, track
+            )
     with ExitStack() as stack:
-        server, contenders = _start(stack, WAITERS)
-        results["wake_up"] = WakeUp(server, contenders["node"], contenders["waiting"]).measure(
-            method.wake_up_rounds, method.wake_up_messages, track
+        workers = Workers(*_start(stack, WORKERS))
+        results["workers_on_all"] = workers.measure(
+            WORKER_CASES, method.worker_rounds, method.worker_slice_seconds, track
         )
-    results["workers_on_all"] = _measure_workers(method, track, results["versions"])
+        results["handler_times"] = workers.measure(
+            [case for case in HANDLER_TIME_CASES if case.step in method.handler_time_at_a_time],
+            method.handler_time_rounds,
+            method.handler_time_slice_seconds,
+            track,
+        )
     return results
 
 
-def _measure_workers(
-    method: Method, track: Track, versions: dict[str, str]
-) -> list[dict[str, Any]]:
-    """Measure workers on the processors in use now, and add their versions to ``versions``."""
+def _measure_clients(method: Method, track: Track) -> dict[str, Any]:
+    """Measure the clients on one processor."""
     with ExitStack() as stack:
-        server, contenders = _start(stack, WORKERS)
-        versions |= _versions_of(contenders)
-        return Workers(server, contenders).measure(
-            method.worker_rounds, method.worker_slice_seconds, track
-        )
+        server, contenders = _start(stack, CLIENTS)
+        return {
+            "versions": machine.versions(server) | _versions_of(contenders),
+            "throughput": Throughput(server, contenders).measure(
+                method.rounds, method.slice_seconds, track
+            ),
+            "depth": depth.measure(server, method.depths, method.depth_rounds, track),
+        }
 
 
 def _start(stack: ExitStack, names: tuple[str, ...]) -> tuple[Server, dict[str, Contender]]:
@@ -143,6 +168,9 @@ def main() -> int:
     """Run the benchmark; return 0 if everything was measured, whatever the figures are."""
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only see whether all of it runs")
+    parser.add_argument(
+        "--only-workers", action="store_true", help="measure the workers, and no clients"
+    )
     parser.add_argument(
         "--output", type=Path, default=Path(), metavar="FOLDER", help="for bench.json and bench.md"
     )
@@ -163,13 +191,14 @@ def main() -> int:
     try:
         arguments.output.mkdir(parents=True, exist_ok=True)
         with progress:
-            results |= measure(method, progress.track)
+            results |= measure(method, progress.track, only_workers=arguments.only_workers)
     except (ContenderFailed, RedisError, OSError) as error:
         print(f"scripts/bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    results["targets"] = [target.compare(results) for target in TARGETS]
+    if not arguments.only_workers:
+        results["targets"] = [target.compare(results) for target in TARGETS]
     text = report(results)
     (arguments.output / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
     (arguments.output / "bench.md").write_text(text)

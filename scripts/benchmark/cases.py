@@ -39,6 +39,7 @@ class Case:
         process: the contender that runs it.
         way: the variant, as the contender names it.
         step: messages in progress at a time, or in one call.
+        sleep_ms: the milliseconds that the handler of a worker sleeps.
     """
 
     action: Action
@@ -46,6 +47,7 @@ class Case:
     process: str
     way: str = ""
     step: int = 1
+    sleep_ms: int = 0
 
 
 def _both(label: str, process: str, way: str = "", step: int = 1) -> list[Case]:

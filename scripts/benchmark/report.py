@@ -6,33 +6,38 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scripts.benchmark.cases import CASES, LARGE, LIMITS, OURS, SMALL, Action
-from scripts.benchmark.worker_cases import LOOP, LOOP_CONCURRENCY
+from scripts.benchmark.worker_cases import DIFFERENCES, LOOP, LOOP_CONCURRENCY, SLEEPS_MS
 
 Results = dict[str, Any]
 
+AGAINST = ("our threads against it", "our asyncio against it")
 VERDICTS = {True: "yes", False: "**no**", None: "not measured"}
 
 
 def report(results: Results) -> str:
-    """Return all tables."""
-    return "\n".join(
-        [
-            "# Benchmark\n",
-            _method(results),
+    """Return the tables of all measured parts."""
+    clients = "throughput" in results
+    sections = ["# Benchmark\n", _method(results)]
+    if clients:
+        sections += [
             "## Targets\n",
             _targets(results),
             "## Messages a second: send\n",
             _throughput(results, "send"),
             "## Messages a second: receive and delete\n",
             _throughput(results, "receive"),
-            "## Workers\n",
-            _workers(results),
-            "## Wake-up\n",
-            _wake_up(results),
-            "## Depth\n",
-            _depth(results),
         ]
-    )
+    sections += [
+        "## Workers\n",
+        _workers(results),
+        "## Workers by the time of a handler\n",
+        _handler_times(results),
+        "## Differences between the workers\n",
+        _differences(),
+    ]
+    if clients:
+        sections += ["## Wake-up\n", _wake_up(results), "## Depth\n", _depth(results)]
+    return "\n".join(sections)
 
 
 def _method(results: Results) -> str:
@@ -40,13 +45,16 @@ def _method(results: Results) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     quick = "**A quick run: too short for its figures to count.**\n" if results["quick"] else ""
     one = "one processor and " if machine["on_one_processor"] else ""
+    kind = "" if "throughput" in results else "worker_"
+    milliseconds = method[f"{kind}slice_seconds"] * 1000
     return (
         f"{quick}`{results['command']}` on {results['date']}: {machine['processors']} x "
         f"{machine['cpu']}, {machine['system']}, load {machine['load_at_start']} when it began.\n"
         f"{versions}.\n"
-        f"On {one}one redis-server, over loopback, in turns: medians of {method['rounds']} "
-        f"slices of about {method['slice_seconds'] * 1000:g} ms in random order. ± is half of the "
-        "range of the middle half of the slices. Compare ratios only within one run.\n"
+        f"On {one}one redis-server, over loopback, in turns: medians of "
+        f"{method[f'{kind}rounds']} slices of about {milliseconds:g} ms in random order. "
+        "± is half of the range of the middle half of the slices. "
+        "Compare ratios only within one run.\n"
     )
 
 
@@ -121,8 +129,7 @@ def _workers(results: Results) -> str:
         ]
         for on_one, on_all in zip(results["workers"], results["workers_on_all"], strict=True)
     ]
-    against = ["our threads against it", "our asyncio against it"]
-    headings = ["at a time", "jobs a second", *against, "CPU", "on all processors", *against]
+    headings = ["at a time", "jobs a second", *AGAINST, "CPU", "on all processors", *AGAINST]
     return (
         _table(["", *headings], rows)
         + "\nBodies are 100 B long, and the handler does nothing. The time runs from before the "
@@ -139,6 +146,44 @@ def _workers(results: Results) -> str:
 def _beside_ours(each: dict[str, Any]) -> list[str]:
     against = (each["threads_against_it"], each["asyncio_against_it"])
     return [_rate(each["jobs_per_second"]), *(f"{ratio:.2f}x" for ratio in against)]
+
+
+def _handler_times(results: Results) -> str:
+    method = results["method"]
+    by_worker: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for each in results["handler_times"]:
+        by_worker.setdefault((each["contender"], each["at_a_time"]), []).append(each)
+    rows = [
+        [
+            label,
+            f"{at_a_time}",
+            *(_rate(each["jobs_per_second"]) for each in by_sleep),
+            *(
+                " / ".join(f"{each[f'{kind}_against_it']:.2f}x" for each in by_sleep)
+                for kind in ("threads", "asyncio")
+            ),
+        ]
+        for (label, at_a_time), by_sleep in by_worker.items()
+    ]
+    sleeps = [f"{sleep_ms} ms" for sleep_ms in SLEEPS_MS]
+    headings = [*sleeps, *(f"{heading}, {' / '.join(sleeps)}" for heading in AGAINST)]
+    return (
+        _table(["", "at a time", *headings], rows)
+        + "\nJobs a second of workers whose handlers sleep for 0, 5 or 50 ms, on all processors.\n"
+        f"Medians of {method['handler_time_rounds']} slices of about "
+        f"{method['handler_time_slice_seconds']:g} s.\n"
+    )
+
+
+def _differences() -> str:
+    return (
+        _table(
+            ["", "handlers run in", "jobs that a call receives", "jobs that a call acknowledges"],
+            [[each.label, each.handlers, each.receives, each.acknowledges] for each in DIFFERENCES],
+        )
+        + "\nThese are the same for all: redis-server stores nothing on disk. A job stays in Redis "
+        "until its handler has returned, and leaves no result.\n"
+    )
 
 
 def _wake_up(results: Results) -> str:

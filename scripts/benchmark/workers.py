@@ -1,5 +1,5 @@
 """
-Jobs per second of workers whose handler does nothing.
+Jobs per second of workers whose handlers do nothing, or sleep.
 
 The time is from before a worker starts, with open connections if it can keep them, until the last
 job is handled and acknowledged. As with throughput, a slice has a fixed number of jobs, and each
@@ -10,6 +10,7 @@ library, and checked before and after it.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from rsmq import RSMQ
@@ -19,7 +20,7 @@ from scripts.benchmark.figures import Track, summary
 from scripts.benchmark.queues import create_body, fill
 from scripts.benchmark.server import Server
 from scripts.benchmark.slices import Slice, messages_per_slice, microseconds
-from scripts.benchmark.worker_cases import ASYNCIO, LOOP, LOOP_CONCURRENCY, THREADS, WORKER_CASES
+from scripts.benchmark.worker_cases import ASYNCIO, LOOP, LOOP_CONCURRENCY, THREADS
 
 QUEUE = "bench"
 # The commands that count the unfinished jobs of other libraries: waiting or in progress.
@@ -33,31 +34,32 @@ UNFINISHED_COMMANDS = {
 
 
 class Workers:
-    """The cases, and the contenders that run them."""
+    """The contenders that run the cases."""
 
     def __init__(self, server: Server, contenders: dict[str, Contender]) -> None:
         self._server = server
         self._contenders = contenders
         self._rsmq = RSMQ(server.client)
 
-    def measure(self, rounds: int, slice_seconds: float, track: Track) -> list[dict[str, Any]]:
-        """Measure all cases."""
+    def measure(
+        self, cases: Sequence[Case], rounds: int, slice_seconds: float, track: Track
+    ) -> list[dict[str, Any]]:
+        """Measure cases of workers."""
         counts = {
             case: self._count_for(case, slice_seconds)
-            for case in track(WORKER_CASES, description="Jobs in a slice")
+            for case in track(cases, description="Jobs in a slice")
         }
-        slices: dict[Case, list[Slice]] = {case: [] for case in WORKER_CASES}
-        schedule = [
-            case for _ in range(rounds) for case in random.sample(WORKER_CASES, len(WORKER_CASES))
-        ]
+        slices: dict[Case, list[Slice]] = {case: [] for case in cases}
+        schedule = [case for _ in range(rounds) for case in random.sample(cases, len(cases))]
         for case in track(schedule, description="Jobs a second"):
             slices[case].append(self._slice(case, counts[case]))
-        results = [_result(case, counts[case], slices[case]) for case in WORKER_CASES]
+        results = [_result(case, counts[case], slices[case]) for case in cases]
         for result in results:
             at_a_time = LOOP_CONCURRENCY if result["contender"] == LOOP else result["at_a_time"]
             other = result["jobs_per_second"]["median"]
             for name, label in (("threads", THREADS), ("asyncio", ASYNCIO)):
-                result[f"{name}_against_it"] = job_rate(results, label, at_a_time) / other
+                ours = job_rate(results, label, at_a_time, result["sleep_ms"])
+                result[f"{name}_against_it"] = ours / other
         return results
 
     def _count_for(self, case: Case, slice_seconds: float) -> int:
@@ -69,7 +71,9 @@ class Workers:
         self._server.client.flushdb()
         body = create_body(SMALL)
         if case.process in UNFINISHED_COMMANDS:
-            self._contenders[case.process].request("fill", queue=QUEUE, body=body, count=count)
+            self._contenders[case.process].request(
+                "fill", way=case.way, queue=QUEUE, body=body, count=count
+            )
         else:
             self._rsmq.create_queue(QUEUE)
             fill(self._rsmq, QUEUE, SMALL, count)
@@ -83,6 +87,7 @@ class Workers:
             body=body,
             count=count,
             step=case.step,
+            sleep_ms=case.sleep_ms,
         )
         server_cpu = self._server.cpu_seconds() - cpu
         self._check(case, "handled", reply["characters"] / SMALL, count)
@@ -104,12 +109,15 @@ class Workers:
             )
 
 
-def job_rate(results: list[dict[str, Any]], contender: str, at_a_time: int) -> float:
+def job_rate(
+    results: list[dict[str, Any]], contender: str, at_a_time: int, sleep_ms: int = 0
+) -> float:
     """Return the median jobs per second."""
     return next(
         each["jobs_per_second"]["median"]
         for each in results
-        if (each["contender"], each["at_a_time"]) == (contender, at_a_time)
+        if (each["contender"], each["at_a_time"], each["sleep_ms"])
+        == (contender, at_a_time, sleep_ms)
     )
 
 
@@ -117,6 +125,7 @@ def _result(case: Case, count: int, slices: list[Slice]) -> dict[str, Any]:
     return {
         "contender": case.label,
         "at_a_time": case.step,
+        "sleep_ms": case.sleep_ms,
         "jobs_per_slice": count,
         "jobs_per_second": summary([count / each.wall for each in slices]),
         "client_cpu_us": microseconds([each.client_cpu for each in slices], count),

@@ -144,20 +144,39 @@ def test_every_finding_of_the_doctor_is_listed():
     assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == set(FAULTS)
 
 
-@pytest.mark.parametrize(
-    ("file", "is_part"), [("bench.md", False), ("bench-spark.md", True)], ids=["clients", "spark"]
-)
-def test_the_figures_of_speed_are_the_measured_ones(file, is_part):
-    measured = (MEASURED / file).read_text()
-    text = PAGES["benchmarks.md"].read_text()
-    spark = read_section("benchmarks.md", "## Spark")
-    shown = spark if is_part else text.replace(spark, "")
-    lines = [line for line in shown.splitlines() if line.startswith("|")]
+#: The sections whose figures are of runs of their own, with the files of these runs.
+SEPARATE_RUNS = {
+    "## Workers by the time of a handler": "bench-workers.md",
+    "## Spark": "bench-spark.md",
+}
 
-    assert len(lines) > (10 if is_part else 20)
-    assert all(line in measured.splitlines() for line in lines)
+
+def check_measured(text, file):
+    """Check that all lines of the tables of a text are in a file of measured figures."""
+    measured = (MEASURED / file).read_text()
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+
+    assert len(lines) > 10
+    assert set(lines) <= set(measured.splitlines())
     assert "quick run" not in measured
-    assert not is_part or "1,000,000 messages" in measured
+
+
+@pytest.mark.parametrize(("heading", "file"), SEPARATE_RUNS.items(), ids=["workers", "spark"])
+def test_the_figures_of_a_section_are_those_of_its_run(heading, file):
+    check_measured(read_section("benchmarks.md", heading), file)
+
+
+def test_the_figures_of_speed_are_those_of_the_whole_run():
+    text = PAGES["benchmarks.md"].read_text()
+    for heading in SEPARATE_RUNS:
+        text = text.replace(read_section("benchmarks.md", heading), "")
+
+    assert "| Node rsmq, 1 at a time |" in text
+    check_measured(text, "bench.md")
+
+
+def test_the_figures_of_spark_are_those_of_a_run_of_the_whole_size():
+    assert "1,000,000 messages" in (MEASURED / "bench-spark.md").read_text()
 
 
 def read_table(text, heading):

@@ -1,6 +1,8 @@
 "use strict";
 // BullMQ: `node bullmq.js PORT`.
 
+const { setTimeout } = require("timers/promises");
+
 const { Queue, Worker } = require("bullmq");
 
 const { serve, measure, runConcurrently } = require("./serve");
@@ -27,11 +29,15 @@ const SEND = {
     runConcurrently(async () => { await queue.addBulk(jobs(body, step)); return 0; }, count / step, 1),
 };
 
-// Measures a worker that handles `step` jobs at a time, from the first job to the last.
-async function receive(queue, count, step) {
+// Measures a worker that handles `step` jobs at a time, from the first job to the last; each handler
+// sleeps for `sleepMs`.
+async function receive(queue, count, step, sleepMs) {
   let characters = 0;
   let completed = 0;
-  const read = async (job) => { characters += job.data.length; };
+  const read = async (job) => {
+    characters += job.data.length;
+    if (sleepMs) { await setTimeout(sleepMs); }
+  };
   const worker = new Worker(queue, read, {
     connection, concurrency: step, autorun: false, removeOnComplete: { count: 0 },
   });
@@ -60,8 +66,8 @@ serve({
     return {};
   },
 
-  run: ({ action, way, queue, body, count, step }) =>
+  run: ({ action, way, queue, body, count, step, sleep_ms: sleepMs }) =>
     action === "send"
       ? measure(() => SEND[way](getQueue(queue), body, count, step))
-      : receive(queue, count, step),
+      : receive(queue, count, step, sleepMs),
 });

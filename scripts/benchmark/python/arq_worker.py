@@ -14,7 +14,7 @@ from typing import Any
 
 from arq.connections import RedisSettings, create_pool
 from arq.worker import Worker
-from handled import Countdown, handle, take_characters
+from handled import Countdown, handle_async, set_sleep, take_characters
 from serve import Stopwatch, serve
 
 POLL_SECONDS = 0.001
@@ -31,8 +31,8 @@ async def add(queue: str, body: str, count: int) -> None:
 
 
 async def handler(_context: Any, body: str) -> None:
-    """Record the body, and do nothing else."""
-    handle(body)
+    """Handle the body."""
+    await handle_async(body)
 
 
 async def work(queue: str, count: int, concurrency: int) -> Stopwatch:
@@ -63,7 +63,7 @@ async def work(queue: str, count: int, concurrency: int) -> Stopwatch:
     return stopwatch
 
 
-def fill(queue: str, body: str, count: int) -> dict[str, Any]:
+def fill(*, queue: str, body: str, count: int, **_: Any) -> dict[str, Any]:
     """Add jobs to a queue."""
     runner.run(add(queue, body, count))
     return {}
@@ -74,8 +74,9 @@ def versions() -> dict[str, Any]:
     return {"arq": version("arq")}
 
 
-def run(*, queue: str, count: int, step: int, **_: Any) -> dict[str, Any]:
+def run(*, queue: str, count: int, step: int, sleep_ms: int, **_: Any) -> dict[str, Any]:
     """Handle all jobs of a queue, ``step`` at a time, and return the times."""
+    set_sleep(sleep_ms)
     stopwatch = runner.run(work(queue, count, step))
     return stopwatch.reply(take_characters())
 

@@ -25,7 +25,7 @@ from dramatiq import Actor, actor  # noqa: E402
 from dramatiq.brokers.redis import RedisBroker  # noqa: E402
 from dramatiq.middleware import Middleware, Retries  # noqa: E402
 from dramatiq.worker import Worker  # noqa: E402
-from handled import Countdown, handle, take_characters  # noqa: E402
+from handled import Countdown, handle, set_sleep, take_characters  # noqa: E402
 from serve import Stopwatch, serve  # noqa: E402
 
 WORKER_TIMEOUT_MS = 100
@@ -52,7 +52,7 @@ def actor_of(queue: str, *middleware: Middleware) -> Actor:
     return actor(handle, broker=broker, queue_name=queue)
 
 
-def fill(queue: str, body: str, count: int) -> dict[str, Any]:
+def fill(*, queue: str, body: str, count: int, **_: Any) -> dict[str, Any]:
     """Add jobs to a queue one by one, as dramatiq's groups do too."""
     handler = actor_of(queue)
     for _ in range(count):
@@ -65,8 +65,9 @@ def versions() -> dict[str, Any]:
     return {"dramatiq": version("dramatiq")}
 
 
-def run(*, queue: str, count: int, step: int, **_: Any) -> dict[str, Any]:
+def run(*, queue: str, count: int, step: int, sleep_ms: int, **_: Any) -> dict[str, Any]:
     """Handle all jobs of a queue in ``step`` threads, and return the times."""
+    set_sleep(sleep_ms)
     done = threading.Event()
     handler = actor_of(queue, AcknowledgementCounter(Countdown(count, done.set)))
     worker = Worker(handler.broker, worker_threads=step, worker_timeout=WORKER_TIMEOUT_MS)

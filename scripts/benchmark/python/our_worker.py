@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any
 
-from handled import Countdown, handle, take_characters
+from handled import Countdown, handle, handle_async, set_sleep, take_characters
 from serve import measure, serve
 
 from rsmq import RSMQ
@@ -35,15 +35,16 @@ def listen_in_asyncio(worker: Worker, queue: str, handled: Countdown) -> None:
 
     @worker.listener(queue, vt=TIMEOUT_SECONDS, retry_forever=True)
     async def listener(body: str, _message: Any) -> None:
-        handle(body)
+        await handle_async(body)
         handled.step()
 
 
 LISTENERS = {"threads": listen_in_threads, "asyncio": listen_in_asyncio}
 
 
-def run(*, way: str, queue: str, count: int, step: int, **_: Any) -> dict[str, Any]:
+def run(*, way: str, queue: str, count: int, step: int, sleep_ms: int, **_: Any) -> dict[str, Any]:
     """Handle all messages of a queue, ``step`` at a time, and return the times."""
+    set_sleep(sleep_ms)
     done = threading.Event()
     worker = Worker(rsmq, concurrency=step)
     LISTENERS[way](worker, queue, Countdown(count, done.set))

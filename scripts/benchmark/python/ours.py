@@ -120,7 +120,9 @@ WAYS: dict[tuple[str, str], Callable[[str, str, int, int], int]] = {
 }
 
 
-def run(*, action: str, way: str, queue: str, body: str, count: int, step: int) -> dict[str, Any]:
+def run(
+    *, action: str, way: str, queue: str, body: str, count: int, step: int, **_: Any
+) -> dict[str, Any]:
     """Run an action in one of the variants, and return the times."""
     work = WAYS[action, way]
     return measure(lambda: work(queue, body, count, step))

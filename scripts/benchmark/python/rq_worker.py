@@ -1,9 +1,10 @@
 """
-RQ's SimpleWorker: rq_worker.py PORT.
+RQ's workers, with a fork for each job and without: rq_worker.py PORT.
 
-It runs one job at a time in its own process; the default worker forks a process for each job, which
-takes longer than everything else. It is configured for speed: jobs keep no result (result_ttl 0),
-and their descriptions are neither created nor logged. The same worker is used in all slices.
+They run one job at a time. ``Worker``, the class that the command ``rq worker`` runs by default,
+forks a process for each job; ``SimpleWorker`` runs jobs in its own process. Both are configured for
+speed: jobs keep no result (result_ttl 0), and their descriptions are neither created nor logged.
+The same workers are used in all slices.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ import sys
 from importlib.metadata import version
 from typing import Any
 
-from handled import Countdown, take_characters
+import rq
+from handled import Countdown, set_sleep, take_characters
 from redis import Redis
-from rq import Queue, SimpleWorker
+from rq import Queue
 from rq.job import Job
+from rq.worker import BaseWorker
 from serve import Stopwatch, serve
 
 client = Redis(port=int(sys.argv[1]))
-workers: dict[str, Worker] = {}
+workers: dict[tuple[str, str], CountingWorker] = {}
 
 
-class Worker(SimpleWorker):
+class CountingWorker(BaseWorker):
     """A worker that counts the jobs that it has finished and acknowledged."""
 
     done: Countdown
@@ -40,9 +43,21 @@ class Worker(SimpleWorker):
         super().unsubscribe()
 
 
-def fill(queue: str, body: str, count: int) -> dict[str, Any]:
+class ForkingWorker(CountingWorker, rq.Worker):
+    """The usual worker."""
+
+
+class SimpleWorker(CountingWorker, rq.SimpleWorker):
+    """The worker without forks."""
+
+
+KINDS = {"fork": ForkingWorker, "simple": SimpleWorker}
+HANDLERS = {"fork": "handled.handle_in_fork", "simple": "handled.handle"}
+
+
+def fill(*, way: str, queue: str, body: str, count: int) -> dict[str, Any]:
     """Add jobs to a queue."""
-    job = Queue.prepare_data("handled.handle", (body,), result_ttl=0, description="job")
+    job = Queue.prepare_data(HANDLERS[way], (body,), result_ttl=0, description="job")
     Queue(queue, connection=client).enqueue_many([job] * count)
     return {}
 
@@ -52,13 +67,15 @@ def versions() -> dict[str, Any]:
     return {"RQ": version("rq"), "the other workers' redis-py": version("redis")}
 
 
-def run(*, queue: str, count: int, **_: Any) -> dict[str, Any]:
+def run(*, way: str, queue: str, count: int, sleep_ms: int, **_: Any) -> dict[str, Any]:
     """Handle all jobs of a queue, and return the times."""
-    if queue not in workers:
-        workers[queue] = Worker([queue], connection=client, log_job_description=False)
+    if (way, queue) not in workers:
+        workers[way, queue] = KINDS[way]([queue], connection=client, log_job_description=False)
+    worker = workers[way, queue]
+    set_sleep(sleep_ms)
     stopwatch = Stopwatch()
-    workers[queue].done = Countdown(count, stopwatch.stop)
-    workers[queue].work(burst=True, max_jobs=count, logging_level="WARNING")
+    worker.done = Countdown(count, stopwatch.stop)
+    worker.work(burst=True, max_jobs=count, logging_level="WARNING")
     return stopwatch.reply(take_characters())
 
 

@@ -13,7 +13,7 @@ import sys
 from importlib.metadata import version
 from typing import Any
 
-from handled import Countdown, handle, take_characters
+from handled import Countdown, handle_async, set_sleep, take_characters
 from saq import Queue, Worker
 from serve import Stopwatch, serve
 
@@ -46,8 +46,8 @@ async def add(queue: Queue, body: str, count: int) -> None:
 
 
 async def handler(_context: Any, *, body: str) -> None:
-    """Record the body, and do nothing else."""
-    handle(body)
+    """Handle the body."""
+    await handle_async(body)
 
 
 async def work(queue: Queue, count: int, concurrency: int) -> Stopwatch:
@@ -75,7 +75,7 @@ async def work(queue: Queue, count: int, concurrency: int) -> Stopwatch:
     return stopwatch
 
 
-def fill(queue: str, body: str, count: int) -> dict[str, Any]:
+def fill(*, queue: str, body: str, count: int, **_: Any) -> dict[str, Any]:
     """Add jobs to a queue."""
     runner.run(add(queue_of(queue), body, count))
     return {}
@@ -86,8 +86,9 @@ def versions() -> dict[str, Any]:
     return {"SAQ": version("saq")}
 
 
-def run(*, queue: str, count: int, step: int, **_: Any) -> dict[str, Any]:
+def run(*, queue: str, count: int, step: int, sleep_ms: int, **_: Any) -> dict[str, Any]:
     """Handle all jobs of a queue, ``step`` at a time, and return the times."""
+    set_sleep(sleep_ms)
     stopwatch = runner.run(work(queue_of(queue), count, step))
     return stopwatch.reply(take_characters())
 
