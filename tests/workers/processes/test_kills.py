@@ -12,6 +12,7 @@ import time
 import pytest
 
 from rsmq import JSON
+from rsmq.worker.runtime.settle import MESSAGES_PER_STEP
 from tests.scale import scaled
 from tests.workers.processes.audit import Audit, ProcessRun
 from tests.workers.processes.conftest import Program, assert_nothing_left, fill, scores, wait_until
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.timeout(scaled(280, 7200))
 MESSAGES = scaled(5_000, 100_000)
 VT = 120
 RETRIES = 3
+CONCURRENCY = 4
 NAMES = "one", "two"
 QUEUES = "threads", "tasks"
 
@@ -76,7 +78,7 @@ class Supervisor:
                 if self.over.is_set():
                     return
                 program = self.living[name] = Program(
-                    *self._program_options, name, listeners, concurrency=4
+                    *self._program_options, name, listeners, concurrency=CONCURRENCY
                 )
             program.process.wait()
             run = ProcessRun(name, program.started_at, time.time(), program.process.returncode, [])
@@ -96,6 +98,16 @@ class Supervisor:
         program = self.living.get(chance.choice(NAMES))
         if program is not None and (self._is_working(program) or chance.random() < 0.25):
             program.kill()
+
+    def kill_busy(self, chance):
+        """Kill a worker that has handled messages since its start."""
+
+        def find():
+            programs = [self.living[name] for name in NAMES if name in self.living]
+            busy = [each for each in programs if self._is_working(each) and each.events("end")]
+            return busy and chance.choice(busy)
+
+        wait_until(find, 60, "no worker handles messages").kill()
 
     @staticmethod
     def _is_working(program):
@@ -156,6 +168,84 @@ def test_kills_lose_and_duplicate_nothing(server, ns, rsmq, raw, tmp_path):
         for id, letter in letters.items():
             check_dead_letter(sent[queue][id], letter, audit, id)
     assert_nothing_left(raw, ns, *QUEUES, killed=True)
+
+
+#: The jobs and kills of a test without poison messages; the kills are spread evenly over the jobs.
+JOBS = scaled(3_000, 50_000)
+KILLS = scaled(6, 100)
+
+
+def test_kills_repeat_only_messages_that_were_running_or_not_yet_deleted(
+    server, ns, rsmq, raw, tmp_path
+):
+    seed = int(os.environ.get("RSMQ_SEED", time.time_ns() % 10**9))
+    print(f"RSMQ_SEED={seed}")
+    chance = random.Random(seed)
+    ids = set()
+    for queue in QUEUES:
+        rsmq.create_queue(f"{queue}-dead")
+        bodies = [
+            {"n": n, "do": "return"}
+            if chance.random() < 0.8
+            else {"n": n, "do": "sleep", "for": chance.uniform(0.005, 0.08)}
+            for n in range(JOBS // len(QUEUES))
+        ]
+        ids.update(fill(rsmq, queue, bodies))
+
+    def count_left():
+        return sum(raw.zcard(f"{ns}:{queue}") for queue in QUEUES)
+
+    supervisor = Supervisor(tmp_path, server, ns)
+    try:
+        for number in range(1, KILLS + 1):
+            left = JOBS - number * JOBS // (KILLS + 1)
+            wait_until(lambda left=left: count_left() <= left, 120)
+            supervisor.kill_busy(chance)
+        wait_until(lambda: count_left() == 0, 120)
+    finally:
+        codes = supervisor.end()
+    audit = Audit(supervisor.runs)
+    killed = [run for run in supervisor.runs if run.code == -signal.SIGKILL]
+    running = [find_running(run) for run in killed]
+    undeleted = [find_undeleted(run, audit) for run in killed]
+    repeats = sum(map(len, audit.starts.values())) - len(audit.starts)
+    print(
+        f"{JOBS} jobs, {len(killed)} kills, {len(ids - audit.handled)} lost, {repeats} repeated: "
+        f"{sum(map(len, running))} ran at a kill, "
+        f"{sum(map(len, undeleted))} had ended"
+    )
+
+    assert audit.problems == []
+    assert codes == [0, 0]
+    assert len(killed) == KILLS
+    assert {run.code for run in supervisor.runs} == {0, -signal.SIGKILL}
+    assert audit.handled == ids
+    assert all(len(each) <= CONCURRENCY for each in running)
+    assert repeats == sum(map(len, running)) + sum(map(len, undeleted))
+    # A worker deletes the messages of handlers that have returned in steps, without a pause.
+    assert all(
+        each <= set(find_ended(run)[-MESSAGES_PER_STEP:])
+        for run, each in zip(killed, undeleted, strict=True)
+    )
+    for queue in QUEUES:
+        assert rsmq.peek_messages(f"{queue}-dead") == []
+    assert_nothing_left(raw, ns, *QUEUES, killed=True)
+
+
+def find_ended(run):
+    """Return the ids and receive counts of the handlers that returned, in this order."""
+    return [(event.id, event.count) for event in run.events if event.kind == "end"]
+
+
+def find_running(run):
+    """Return the ids and receive counts of the handlers that ran at the end of a process run."""
+    begun = {(event.id, event.count) for event in run.events if event.kind == "begin"}
+    return begun - set(find_ended(run))
+
+
+def find_undeleted(run, audit):
+    """Return the ids and receive counts of messages that began again after their handlers ended."""
+    return {(id, count) for id, count in find_ended(run) if audit.starts[id][-1] > count}
 
 
 DEADLY = {"fail", "undecodable", "kill", "exit"}
