@@ -53,9 +53,10 @@ class AsyncClient(Generic[B_co]):
         }
         self._connections: Any = None
         if origin.url is not None:
-            self.rsmq: AsyncRSMQ[B_co] = AsyncRSMQ.from_url(
-                origin.url, **settings, **origin.options
-            )
+            options = {
+                name: value for name, value in origin.options.items() if name not in _OWN_OPTIONS
+            }
+            self.rsmq: AsyncRSMQ[B_co] = AsyncRSMQ.from_url(origin.url, **settings, **options)
         else:
             self._connections = _make_async(origin.client)
             self.rsmq = AsyncRSMQ(self._connections, **settings)

@@ -23,7 +23,7 @@ from tests.servers import free_port
 from tests.workers.processes.conftest import wait_until
 
 ROOT = Path(__file__).parents[3]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 APP = """
 import os, pathlib, time
@@ -42,6 +42,8 @@ def handle(body):
         os.kill(os.getpid(), 9)
     if body == "slow":
         time.sleep(1)
+    if body == "hang":
+        time.sleep(60)
     if body == "memory":
         globals()["kept"] = b"x" * 200_000_000
 """
@@ -176,7 +178,7 @@ def test_graceful_stop_waits_for_running_handlers(supervisor, rsmq, raw, ns):
 def test_second_signal_ends_all_processes_at_once(supervisor, rsmq):
     supervisor.start("--name", "w", "--processes", 1)
     pids = supervisor.wait_for(1).values()
-    rsmq.send_message("q", '"slow"')
+    rsmq.send_message("q", '"hang"')
     wait_until(supervisor.calls)
     supervisor.process.send_signal(signal.SIGTERM)
     wait_until(lambda: "stops, by SIGTERM" in supervisor.log)
