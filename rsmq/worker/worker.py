@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
@@ -535,6 +536,8 @@ class Worker(Generic[B_co]):
                 'it under if __name__ == "__main__":.',
             )
         self._check()
+        if self.name is None:
+            self.name = self._generated_name = _generate_name()
         self._is_starting, self._requested_grace = True, None
         children: ChildProcesses | None = None
         try:
@@ -560,11 +563,10 @@ class Worker(Generic[B_co]):
                     hint="Its function would run in a thread, beside listeners with process=True. "
                     "Pass process=True here too, or mixed=True to the worker.",
                 )
-        if self.child_settings is None:
+        settings = self.child_settings
+        if settings is None:
             settings = ChildSettings(find_import_name(self), list(sys.path))
-        else:
-            settings = self.child_settings
-        children = ChildProcesses(settings)
+        children = ChildProcesses(replace(settings, name=self.name))
         children.start()
         return children
 
@@ -602,10 +604,8 @@ class Worker(Generic[B_co]):
     ) -> None:
         """Register the worker under its name, and start the runtime."""
         lanes = [self._make_lane(each) for each in self._listeners.values()]
-        has_fixed_name = self.name is not None and self.name != self._generated_name
-        if self.name is None:
-            self.name = self._generated_name = _generate_name()
-        identity = Identity(self.rsmq.namespace, self.name, secrets.token_hex(8))
+        has_fixed_name = self.name != self._generated_name
+        identity = Identity(self.rsmq.namespace, str(self.name), secrets.token_hex(8))
         process_facts = describe_process()
         self._identity = identity
         info = {**process_facts, "queues": dict.fromkeys(self.queues, 0)}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +71,11 @@ def is_alive(pid):
         return False
 
 
+def is_process(pid):
+    """Return whether there is a process, also a zombie."""
+    return Path(f"/proc/{pid}").exists()
+
+
 def test_calls_run_in_child_processes_that_are_used_again(env, app):
     app.module.rsmq.send_messages("q", [1, 2, 3])
     app.worker.run(until_empty=True, timeout=60)
@@ -82,7 +89,10 @@ def test_calls_run_in_child_processes_that_are_used_again(env, app):
     assert pids <= {pid for pid, *_ in app.events("child_start")}
     assert len(app.events("child_start")) == len({pid for pid, *_ in app.events("child_start")})
     assert env.is_empty("q")
-    assert not any(map(is_alive, pids))
+    assert not any(map(is_process, pids))
+    names = [name for _, name in app.events("child_start")]
+    assert names[-1] == "named"
+    assert names[0].startswith(re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()))
 
 
 def test_outcomes_are_those_of_threads(env, app):
@@ -146,6 +156,7 @@ def test_a_dead_child_fails_only_its_own_message(env, app, body, end):
     assert isinstance(error, HandlerProcessDied)
     assert end in str(error)
     assert list(env.scores("q")) == []
+    assert not any(is_process(pid) for pid, *_ in app.events("call"))
 
 
 def test_max_runtime_raises_an_error_in_the_handler(env, app):

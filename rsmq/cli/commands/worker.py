@@ -157,7 +157,6 @@ def _run_worker(worker: Worker, call: Call, args: argparse.Namespace) -> None:
         ns=ns,
         log_level=args.log_level,
         log_as_json=call.as_json and args.log_format != "text",
-        name=worker.name,
     )
     try:
         _wait_for_redis(worker, args.wait_for_redis)

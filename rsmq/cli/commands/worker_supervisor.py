@@ -143,7 +143,7 @@ class Process:
                 self.was_ready = self.was_ready or self.is_ready
                 if received["metrics"] is not None:
                     report(self.key, received["metrics"])
-        if self._kill_at is not None and time.monotonic() > self._kill_at:
+        if code is None and self._kill_at is not None and time.monotonic() > self._kill_at:
             _log.error("worker %s does not end, and is killed", self.name)
             self.kill()
         if code is None:

@@ -41,6 +41,7 @@ _POLL_SECONDS = 0.2
 _START_SECONDS = 60.0
 #: How long an idle child process has to end by itself.
 _CLOSE_SECONDS = 1.0
+_CLOSE_POLL_SECONDS = 0.005
 _MAX_START_PAUSE_SECONDS = 30.0
 
 
@@ -84,6 +85,8 @@ class _Child:
         """
         own, other = socket.socketpair()
         self._channel = Channel(own)
+        self._is_reaped = False
+        self._lock = threading.Lock()
         with other:
             self.process: subprocess.Popen[bytes] = start_process(other.fileno())
         try:
@@ -97,7 +100,8 @@ class _Child:
             self.kill()
             raise ChildNotStarted(f"it has not imported {settings.app} in {_START_SECONDS:g} s")
         if "error" in answer:
-            self.close()
+            self.request_end()
+            self.end()
             raise ChildNotStarted(answer["error"])
 
     def call(self, job: Job) -> None:
@@ -130,7 +134,7 @@ class _Child:
         expiries = {lease.id: lease.expires_at for lease in leases}
         is_signalled = False
         while not self._channel.has_message(_POLL_SECONDS):
-            if self.process.poll() is not None:  # a process that it forked may hold the socket
+            if self.has_ended:  # a process that it forked may hold the socket
                 raise EOFError
             self._report_leases(leases, expiries)
             now = time.monotonic()
@@ -157,23 +161,43 @@ class _Child:
             self._channel.send({"leases": changes})
             expiries |= changes
 
-    def close(self) -> None:
-        """End an idle process."""
+    def request_end(self) -> None:
+        """Let an idle process end by itself; ``end`` is to be called after that."""
         self._channel.close()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(_CLOSE_SECONDS)
+
+    def end(self) -> None:
+        """
+        Wait for a moment until an idle process has ended; kill what is left of its process group.
+        """
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while not self.has_ended and time.monotonic() < deadline:
+            time.sleep(_CLOSE_POLL_SECONDS)
         self.kill()
 
+    def interrupt(self) -> None:
+        """Kill the process group; the thread that waits for the process then calls ``kill``."""
+        with self._lock, suppress(OSError):
+            if not self._is_reaped:  # else the number may belong to another group
+                os.killpg(self.process.pid, signal.SIGKILL)
+
     def kill(self) -> None:
-        """Kill the process and those that it has started in its process group."""
-        with suppress(OSError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        """Kill the process, and those that it has started in its process group; close."""
+        self.interrupt()
+        with self._lock:
+            self.process.wait()
+            self._is_reaped = True
+        self._channel.close()
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the process has ended."""
-        return self.process.poll() is not None
+        """Return whether the process has ended. It stays a zombie until ``kill``."""
+        with self._lock:
+            if self._is_reaped:
+                return True
+            if not hasattr(os, "waitid"):  # macOS before Python 3.13
+                return self.process.poll() is not None
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self.process.pid, flags) is not None
 
     def describe_end(self) -> str:
         """Return how the process ended, for an error."""
@@ -250,10 +274,13 @@ class ChildProcesses:
             child.call(job)
         finally:
             with self._lock:
-                if child.has_ended:
+                is_over = child.has_ended or self._closed.is_set()
+                if is_over:
                     self._all.discard(child)
                 else:
                     self._idle.append(child)
+            if is_over:
+                child.kill()
 
     def _take(self) -> _Child:
         """Return an idle child, or a new one; try to start it until the worker stops."""
@@ -267,6 +294,7 @@ class ChildProcesses:
                     if not child.has_ended:
                         return child
                     self._all.discard(child)
+                    child.kill()
             try:
                 return self._start_child()
             except (ChildNotStarted, OSError) as error:
@@ -283,9 +311,11 @@ class ChildProcesses:
             busy = self._all.difference(idle)
             self._all.clear()
         for child in busy:
-            child.kill()
+            child.interrupt()
         for child in idle:
-            child.close()
+            child.request_end()
+        for child in idle:
+            child.end()
         self._starter.shutdown(wait=False)
 
 
