@@ -25,8 +25,11 @@ __all__ = [
     "MSGPACK",
     "RSMQ",
     "TEXT",
+    "AsyncCells",
     "AsyncRSMQ",
     "BodyNotDecodable",
+    "Cells",
+    "CellsMismatch",
     "ClientClosed",
     "Codec",
     "DeadLetterReason",
@@ -40,6 +43,9 @@ __all__ = [
     "MissingParameter",
     "NoAttributeSupplied",
     "NotEmptyInTime",
+    "NotPossible",
+    "NotReplicated",
+    "PartlyDone",
     "QueueAttributes",
     "QueueExists",
     "QueueNotFound",
@@ -60,10 +66,13 @@ if os.path.exists(os.path.join(os.path.dirname(__file__), "const.py")):  # noqa:
 
 if TYPE_CHECKING:
     from rsmq.aio import AsyncRSMQ
+    from rsmq.cells.aio import AsyncCells
+    from rsmq.cells.sync import Cells
     from rsmq.client import RSMQ
     from rsmq.codecs import BYTES, JSON, MSGPACK, TEXT, Codec
     from rsmq.errors import (
         BodyNotDecodable,
+        CellsMismatch,
         ClientClosed,
         InvalidFormat,
         InvalidValue,
@@ -73,6 +82,9 @@ if TYPE_CHECKING:
         MissingParameter,
         NoAttributeSupplied,
         NotEmptyInTime,
+        NotPossible,
+        NotReplicated,
+        PartlyDone,
         QueueExists,
         QueueNotFound,
         RSMQError,
@@ -89,10 +101,13 @@ else:
         name: module
         for module, names in {
             "rsmq.aio": ("AsyncRSMQ",),
+            "rsmq.cells.aio": ("AsyncCells",),
+            "rsmq.cells.sync": ("Cells",),
             "rsmq.client": ("RSMQ",),
             "rsmq.codecs": ("BYTES", "JSON", "MSGPACK", "TEXT", "Codec"),
             "rsmq.errors": (
                 "BodyNotDecodable",
+                "CellsMismatch",
                 "ClientClosed",
                 "InvalidFormat",
                 "InvalidValue",
@@ -102,6 +117,9 @@ else:
                 "MissingParameter",
                 "NoAttributeSupplied",
                 "NotEmptyInTime",
+                "NotPossible",
+                "NotReplicated",
+                "PartlyDone",
                 "QueueExists",
                 "QueueNotFound",
                 "RSMQError",

@@ -14,13 +14,18 @@ from redis.exceptions import RedisError
 
 from rsmq.codecs import TEXT, Codec, check_codec
 from rsmq.consuming.sync import Consumer, Processing
-from rsmq.errors import ClientClosed, RSMQError
+from rsmq.errors import ClientClosed, InvalidFormat, RSMQError, show
 from rsmq.misuse import OnlyWith, explain_arguments
 from rsmq.operations import batches, dead_letters, inspection, messages, queues, recovery, sending
 from rsmq.operations.batches import ReceiveInSteps
+from rsmq.operations.confirmation import (
+    DEFAULT_REPLICA_TIMEOUT,
+    Confirmation,
+    check_confirmation,
+)
 from rsmq.operations.operation import Operation
 from rsmq.transport.origin import Origin
-from rsmq.transport.retry import DEFAULT_RETRY_DEADLINE_SECONDS, check_deadline
+from rsmq.transport.retry import check_deadline
 from rsmq.transport.sync import Caller, caller_from_client, caller_from_url
 from rsmq.transport.url import MEMORY_SCHEME, check_url
 from rsmq.type_variables import B_co, D, E
@@ -31,6 +36,7 @@ from rsmq.wire.limits import (
     DEFAULT_DELAY,
     DEFAULT_MAXSIZE,
     DEFAULT_VT,
+    Seconds,
     check_wait,
 )
 
@@ -70,8 +76,8 @@ class RSMQ(OnlyWith, Generic[B_co]):
     - Not retried: any other send, a pop, a move, a redrive, a purge, a release by ids without
       receipts, and deleting a queue. These raise redis-py's ConnectionError or TimeoutError.
 
-    With a RedisCluster client, redis-py retries commands by its own rules. It also retries sends,
-    which may store a message twice.
+    With Redis Cluster and Sentinel, the call is then sent to the server that has the keys now. A
+    passed-in RedisCluster only says where the nodes are and how to connect: it sends nothing.
 
     Threads: several threads may use a client at the same time. A client may also be used after a
     fork, in the parent and in the child.
@@ -101,7 +107,10 @@ class RSMQ(OnlyWith, Generic[B_co]):
         codec: TextCodec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
     ) -> None: ...
     @overload
     def __init__(
@@ -112,7 +121,10 @@ class RSMQ(OnlyWith, Generic[B_co]):
         codec: Codec[E, B_co],
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
     ) -> None: ...
     @explain_arguments
     def __init__(
@@ -123,7 +135,10 @@ class RSMQ(OnlyWith, Generic[B_co]):
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
     ) -> None:
         """
         Use an existing client. Its decode_responses and protocol version don't matter.
@@ -136,14 +151,23 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 ``encode`` and ``decode``.
             realtime: if True, every send publishes the same notification as the Node client.
             strict_names: if False, queue names that the Node client refuses are also allowed.
-            retry_deadline: seconds, 0 to 86,400; see the class. 0 disables retries.
+            retry_deadline: seconds, 0 to 86,400; see the class. 0 disables retries. The default is
+                5, or 30 with Redis Cluster and Sentinel.
+            min_replicas: the number of replicas, 0 to 100, that must have confirmed the changes of
+                a send, publish, move or redrive before it returns; else it raises NotReplicated.
+            replica_timeout: how long such a call waits for them after its script has run: seconds,
+                0.001 to 60.
+            fsync: if True, the primary and these replicas must have written the changes to disk
+                (needs Redis 7.2 and appendonly yes).
 
         Raises:
             MissingParameter: the namespace is empty.
-            InvalidFormat: client, ns or codec is not of a supported kind.
-            InvalidValue: retry_deadline is not a number of seconds, or is out of range.
+            InvalidFormat: client, ns, codec or fsync is not of a supported kind.
+            InvalidValue: retry_deadline, min_replicas or replica_timeout is not a number, or is out
+                of range.
         """
         self._configure(ns, codec, realtime=realtime, strict_names=strict_names)
+        self._require_copies(min_replicas, replica_timeout, fsync)
         deadline = check_deadline(retry_deadline)
         self._use_caller(caller_from_client(client, self._namespace, deadline))
 
@@ -157,7 +181,10 @@ class RSMQ(OnlyWith, Generic[B_co]):
         codec: TextCodec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
         **options: Any,
     ) -> RSMQ[str]: ...
     @overload
@@ -170,7 +197,10 @@ class RSMQ(OnlyWith, Generic[B_co]):
         codec: Codec[E, D],
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
         **options: Any,
     ) -> RSMQ[D]: ...
     @classmethod
@@ -182,40 +212,53 @@ class RSMQ(OnlyWith, Generic[B_co]):
         codec: Codec = TEXT,
         realtime: bool = False,
         strict_names: bool = True,
-        retry_deadline: float | timedelta = DEFAULT_RETRY_DEADLINE_SECONDS,
+        retry_deadline: float | timedelta | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = DEFAULT_REPLICA_TIMEOUT,
+        fsync: bool = False,
         **options: Any,
     ) -> RSMQ[Any]:
         """
         Open connections that close() closes; one for each thread that makes calls.
 
         Args:
-            url: ``redis://``, ``rediss://`` (TLS), ``unix://``, or ``memory://NAME``: a Redis
-                inside this process for development and tests (extra ``embedded``).
+            url: ``redis://``, ``rediss://`` (TLS), ``unix://``,
+                ``redis+cluster://HOST:PORT,HOST:PORT`` with some nodes of a Redis Cluster,
+                ``redis+sentinel://HOST:PORT,HOST:PORT/PRIMARY/DATABASE`` with the Sentinels of a
+                primary (both also with ``rediss+``), or ``memory://NAME``: a Redis inside this
+                process for development and tests (extra ``embedded``).
             ns: as for the constructor.
             codec: as for the constructor.
             realtime: as for the constructor.
             strict_names: as for the constructor.
             retry_deadline: as for the constructor.
+            min_replicas: as for the constructor.
+            replica_timeout: as for the constructor.
+            fsync: as for the constructor.
             options: redis-py's, such as ``username``, ``password``, ``ssl_ca_certs`` or
                 ``socket_timeout`` (seconds without any progress, default 5; a large batch on a
                 slow link may take longer). With ``max_connections`` the threads share a pool of
-                that size.
+                that size for each server. With several servers also
+                ``address_remap``, a function that changes the ``(host, port)`` that a server
+                reports to the one that this process can reach.
 
         Raises:
             MissingParameter: the namespace is empty.
-            InvalidFormat: url, options, ns or codec is not of a supported kind.
-            InvalidValue: retry_deadline is not a number of seconds, or is out of range.
+            InvalidFormat: url, options, ns, codec or fsync is not of a supported kind.
+            InvalidValue: retry_deadline, min_replicas or replica_timeout is not a number, or is out
+                of range.
             MissingExtra: ``memory://`` without the extra ``embedded``.
         """
         self = cls.__new__(cls)
         self._configure(ns, codec, realtime=realtime, strict_names=strict_names)
+        self._require_copies(min_replicas, replica_timeout, fsync)
         deadline = check_deadline(retry_deadline)
         if check_url(url).startswith(MEMORY_SCHEME):
             from rsmq.transport import memory  # noqa: PLC0415 - needs an extra
 
             self._use_caller(caller_from_client(memory.client(url), self._namespace, deadline))
         else:
-            self._use_caller(caller_from_url(url, deadline, options))
+            self._use_caller(caller_from_url(url, self._namespace, deadline, options))
         return self
 
     def _use_caller(self, caller: Caller) -> None:
@@ -227,6 +270,35 @@ class RSMQ(OnlyWith, Generic[B_co]):
         self._codec: Codec[Any, B_co] = check_codec(codec)
         self._realtime = realtime
         self._closed = False
+
+    def _require_copies(self, min_replicas: int, replica_timeout: Seconds, fsync: bool) -> None:  # noqa: FBT001
+        """Set the copies that calls wait for by default."""
+        self._copies: dict[str, Any] = {
+            "min_replicas": min_replicas,
+            "replica_timeout": replica_timeout,
+            "fsync": fsync,
+        }
+        self._confirmation = check_confirmation(**self._copies)
+
+    def _confirmation_for(
+        self,
+        min_replicas: int | None,
+        replica_timeout: Seconds | None,
+        fsync: bool | None,  # noqa: FBT001
+    ) -> Confirmation | None:
+        """Return what a call waits for: its own values, or those of the client."""
+        if min_replicas is None and replica_timeout is None and fsync is None:
+            return self._confirmation
+        own = {"min_replicas": min_replicas, "replica_timeout": replica_timeout, "fsync": fsync}
+        changed = {name: value for name, value in own.items() if value is not None}
+        confirmation = check_confirmation(**{**self._copies, **changed})
+        if confirmation is None and set(changed) == {"replica_timeout"}:
+            raise InvalidFormat(
+                "replica_timeout",
+                value=show(replica_timeout),
+                hint="It needs min_replicas or fsync.",
+            )
+        return confirmation
 
     def _codec_for(self, codec: Codec | None) -> Codec:
         return self._codec if codec is None else check_codec(codec)
@@ -557,6 +629,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         dedup_id: str | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
     ) -> str:
         """
         Add a message to a queue.
@@ -583,11 +658,16 @@ class RSMQ(OnlyWith, Generic[B_co]):
             dedup_window: seconds for which the dedup_id is remembered, 1 to 9,999,999. Use more
                 than retry_deadline, so that the last retry falls within the window.
             codec: the codec of this call; None uses the client's.
+            min_replicas: as for the constructor; None uses the client's.
+            replica_timeout: as for the constructor; None uses the client's.
+            fsync: as for the constructor; None uses the client's.
 
         Returns:
             The message's id.
 
         Raises:
+            NotReplicated: it has run, and too few replicas have confirmed it in time.
+            NotPossible: fsync is set, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; dedup_id is not a
                 str of 1 to 128 characters; deliver_at is not an aware datetime; or more than one of
@@ -612,6 +692,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 dedup_window=dedup_window,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
+                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
             )
         )
 
@@ -626,6 +707,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         dedup_ids: Iterable[str | None] | None = None,
         dedup_window: float | timedelta = DEFAULT_DEDUP_WINDOW,
         codec: Codec | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
     ) -> list[str]:
         """
         Add messages to a queue in this order, all or none.
@@ -646,12 +730,17 @@ class RSMQ(OnlyWith, Generic[B_co]):
             dedup_ids: for each body a deduplication id as for send_message, or None.
             dedup_window: as for send_message.
             codec: the codec of this call; None uses the client's.
+            min_replicas: as for the constructor; None uses the client's.
+            replica_timeout: as for the constructor; None uses the client's.
+            fsync: as for the constructor; None uses the client's.
 
         Returns:
             The ids, in the order of the bodies; an empty list if there are no bodies. If a body's
             dedup_id was used before, its id is that of the first message.
 
         Raises:
+            NotReplicated: it has run, and too few replicas have confirmed it in time.
+            NotPossible: fsync is set, and the server can't say what is on disk.
             MissingParameter: the name is None or empty.
             InvalidFormat: the name has other characters; codec is not a codec; a dedup_id is not a
                 str of 1 to 128 characters; bodies is not an iterable, or is a str or bytes; the
@@ -676,6 +765,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 dedup_window=dedup_window,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
+                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
             )
         )
 
@@ -687,6 +777,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         delay: float | timedelta | None = None,
         deliver_at: datetime | None = None,
         codec: Codec | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
     ) -> dict[str, str]:
         """
         Add a message to each of several queues: to all of them, or to none.
@@ -700,11 +793,16 @@ class RSMQ(OnlyWith, Generic[B_co]):
             delay: seconds until it is visible, as for send_message; None uses each queue's delay.
             deliver_at: when it becomes visible, as for send_message.
             codec: the codec of this call; None uses the client's.
+            min_replicas: as for the constructor; None uses the client's.
+            replica_timeout: as for the constructor; None uses the client's.
+            fsync: as for the constructor; None uses the client's.
 
         Returns:
             The message's id in each queue, by the queue's name.
 
         Raises:
+            NotReplicated: it has run, and too few replicas have confirmed it in time.
+            NotPossible: fsync is set, and the server can't say what is on disk.
             MissingParameter: a name is None or empty, or qnames is empty.
             InvalidFormat: a name has other characters, codec is not a codec, deliver_at is not an
                 aware datetime, or both delay and deliver_at are set.
@@ -723,6 +821,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 deliver_at=deliver_at,
                 codec=self._codec_for(codec),
                 realtime=self._realtime,
+                confirmation=self._confirmation_for(min_replicas, replica_timeout, fsync),
             )
         )
 
@@ -766,8 +865,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         at most four times a second.
 
         An interruption (Ctrl-C) during the call releases the message at once; its receive count
-        stays raised. With a RedisCluster client the message stays hidden until its visibility
-        timeout ends.
+        stays raised.
 
         If the connection breaks during the call, the call is retried once. A message that the first
         attempt received may then stay hidden until its visibility timeout ends.
@@ -1538,6 +1636,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
         destination: str | None = None,
         *,
         max_messages: int | None = None,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
     ) -> list[tuple[str, str]]:
         """
         Send dead letters again as new messages, when the cause of their failure is repaired.
@@ -1552,11 +1653,16 @@ class RSMQ(OnlyWith, Generic[B_co]):
             destination: the name of the queue that receives the messages; None uses the queue whose
                 dead-letter policy names this dead-letter queue.
             max_messages: the maximum number of messages, from 1; None means all.
+            min_replicas: as for the constructor; None uses the client's.
+            replica_timeout: as for the constructor; None uses the client's.
+            fsync: as for the constructor; None uses the client's.
 
         Returns:
             For each message its old and its new id, in order; an empty list if there are none.
 
         Raises:
+            NotReplicated: it has run, and too few replicas have confirmed it in time.
+            NotPossible: fsync is set, and the server can't say what is on disk.
             MissingParameter: a name is empty, or dead_letter_queue is None; or destination is None,
                 and no queue or more than one has such a policy.
             InvalidFormat: a name has other characters, or both names are the same.
@@ -1565,20 +1671,47 @@ class RSMQ(OnlyWith, Generic[B_co]):
         """
         return self.run_steps(
             dead_letters.redrive_messages(
-                self._namespace, dead_letter_queue, destination, max_messages
+                self._namespace,
+                dead_letter_queue,
+                destination,
+                max_messages,
+                self._confirmation_for(min_replicas, replica_timeout, fsync),
             )
         )
 
     @overload
-    def move_messages(self, messages: Iterable[Message], /, destination: str) -> list[str]: ...
+    def move_messages(
+        self,
+        messages: Iterable[Message],
+        /,
+        destination: str,
+        *,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+    ) -> list[str]: ...
     @overload
-    def move_messages(self, source: str, /, destination: str, ids: Iterable[str]) -> list[str]: ...
+    def move_messages(
+        self,
+        source: str,
+        /,
+        destination: str,
+        ids: Iterable[str],
+        *,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
+    ) -> list[str]: ...
     def move_messages(
         self,
         messages: Iterable[Message] | str,
         /,
         destination: str,
         ids: Iterable[str] | None = None,
+        *,
+        min_replicas: int | None = None,
+        replica_timeout: float | timedelta | None = None,
+        fsync: bool | None = None,
     ) -> list[str]:
         """
         Move messages to another queue, with their ids and counters.
@@ -1593,18 +1726,31 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 messages are moved even if they are in flight.
             destination: the name of the queue that receives the messages.
             ids: each as for delete_message.
+            min_replicas: as for the constructor; None uses the client's.
+            replica_timeout: as for the constructor; None uses the client's.
+            fsync: as for the constructor; None uses the client's.
 
         Returns:
             The ids that were moved, queue by queue in the order of the argument.
 
         Raises:
+            NotReplicated: it has run, and too few replicas have confirmed it in time.
+            NotPossible: fsync is set, and the server can't say what is on disk.
             MissingParameter: a name or id is None or empty.
             InvalidFormat: a name or id has other characters, an argument has the wrong type, or
                 source and destination are the same.
             InvalidValue: there are more than 10,000 messages.
             QueueNotFound: one of the queues does not exist; then nothing is moved.
         """
-        return self.run(dead_letters.move_messages(self._namespace, messages, destination, ids))
+        return self.run(
+            dead_letters.move_messages(
+                self._namespace,
+                messages,
+                destination,
+                ids,
+                self._confirmation_for(min_replicas, replica_timeout, fsync),
+            )
+        )
 
     def close(self) -> None:
         """

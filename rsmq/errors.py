@@ -15,19 +15,26 @@ The exceptions of this library.
     ├── MissingExtra          missingExtra
     ├── InvalidOption         invalidOption
     ├── BatchLost             batchLost
-    ├── CheckpointSetBack     checkpointSetBack
+    │   └── CheckpointSetBack checkpointSetBack
+    ├── LeaseTakenOver        leaseTakenOver
+    ├── ScanBroken            scanBroken
     ├── InvalidExport         invalidExport
     ├── SourceNotFound        sourceNotFound
     ├── SourceChanged         sourceChanged
     ├── NotPossible           notPossible
     │   └── RunReplaced       runReplaced
+    ├── NotReplicated         notReplicated
+    ├── CellsMismatch         cellsMismatch
+    ├── PartlyDone            partlyDone
     ├── WorkerExists          workerExists
     ├── WorkerReplaced        workerReplaced
     ├── TooManyHungCalls      tooManyHungCalls
     └── NotEmptyInTime        notEmptyInTime
 
-Only Spark raises InvalidOption, BatchLost and CheckpointSetBack; only an import raises
-InvalidExport; only a migration raises the next four; only workers raise the last four.
+Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver and ScanBroken; only
+an import raises InvalidExport; only a migration raises SourceNotFound, SourceChanged and
+RunReplaced; only calls that wait for replicas raise NotReplicated; only sets of cells raise
+CellsMismatch and PartlyDone; only workers raise the last four.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -37,6 +44,7 @@ Connection errors (refused, timed out, not permitted) are redis-py's own classes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -286,7 +294,7 @@ class BatchLost(RSMQError):
     code = "batchLost"
 
 
-class CheckpointSetBack(RSMQError):
+class CheckpointSetBack(BatchLost):
     """
     Spark asks for a batch that was already processed; ``value`` is the batch's number.
 
@@ -299,11 +307,38 @@ class CheckpointSetBack(RSMQError):
 
     def __init__(self, of: str, number: int, last: int, done: str, way_out: str) -> None:
         super().__init__(
-            f"The checkpoint of {of} was set back: it asks for batch {number}, but batch {last} "
-            f"was {done} already",
+            f"The checkpoint of {of} was set back, and is older than its queue: it asks for batch "
+            f"{number}, but batch {last} was {done} already",
             value=number,
-            hint="New messages would be lost in sinks that know this batch. Restore the newest "
+            hint="New messages would be lost in sinks that have this batch. Restore the newest "
             f"checkpoint, or start with a new checkpointLocation{way_out}.",
+        )
+
+
+class LeaseTakenOver(RSMQError):
+    """Another process continues a stream with the lease of this one; ``value`` is its name."""
+
+    code = "leaseTakenOver"
+
+    def __init__(self, lease: str) -> None:
+        super().__init__(
+            f"The lease {lease} was taken over by another process, which continues the stream",
+            value=lease,
+            hint="Run one query for each checkpoint and each consumerGroup. This one has received "
+            "nothing since.",
+        )
+
+
+class ScanBroken(RSMQError):
+    """A read of a queue in steps can't be completed exactly; ``value`` is the queue's name."""
+
+    code = "scanBroken"
+
+    def __init__(self, queue: str, reason: str) -> None:
+        super().__init__(
+            f"The scan of queue {show(queue)} can't be completed: {reason}",
+            value=queue,
+            hint="Read again, or with snapshot=exact, which reads all ids in one step.",
         )
 
 
@@ -332,6 +367,76 @@ class NotPossible(RSMQError):
     """A migration can't be run with these queues or options."""
 
     code = "notPossible"
+
+
+class NotReplicated(RSMQError):
+    """
+    A call has changed the primary, and fewer replicas than wished have confirmed it in time.
+
+    It was not repeated: a send that is repeated without a dedup_id stores a second message.
+
+    Attributes:
+        result: what the call would have returned, such as the id of the message.
+    """
+
+    code = "notReplicated"
+
+    def __init__(self, result: Any, missing: str, timeout: float) -> None:
+        super().__init__(
+            "Stored on the primary, but not confirmed",
+            value=missing,
+            hint=f"After {timeout:g} seconds it was {missing}. It may get lost if another server "
+            "takes over before it has been copied. Only a send with a dedup_id may be repeated.",
+        )
+        self.result: Any = result
+
+
+class CellsMismatch(RSMQError):
+    """A namespace belongs to another set of cells; ``value`` is its name."""
+
+    code = "cellsMismatch"
+
+    def __init__(self, namespace: str, stored: str, expected: str) -> None:
+        super().__init__(
+            f"The namespace {show(namespace)} belongs to another set of cells",
+            value=namespace,
+            hint=f"It is {stored}, and not {expected}. All programs must pass the same ns, the "
+            "same number of cells, and the servers in the same order.",
+        )
+
+
+class PartlyDone(RSMQError):
+    """
+    A call on a set of cells could not run in some of them; ``value`` says in which.
+
+    Its cause is the error of the first of them.
+
+    Attributes:
+        cells: the numbers of these cells.
+        number: the number of cells of the set.
+        errors: the type and the text of the error of each.
+        result: the result of the call in the other cells.
+    """
+
+    code = "partlyDone"
+
+    def __init__(self, errors: Mapping[int, Exception], number: int, result: Any) -> None:
+        cells = tuple(sorted(errors))
+        value = f"{', '.join(map(str, cells))} of {number}"
+        self.cells: tuple[int, ...] = cells
+        self.number = number
+        self.errors: dict[int, str] = {
+            cell: " ".join(f"{type(errors[cell]).__name__}: {errors[cell]}".split())
+            for cell in cells
+        }
+        first = self.errors[cells[0]].removesuffix(".")
+        super().__init__(
+            f"The call did not run in all cells, not in {value}",
+            value=value,
+            hint=f"Cell {cells[0]}: {first}. The other cells have done it. Repeat it when these "
+            "are back.",
+        )
+        self.result: Any = result
 
 
 class RunReplaced(NotPossible):

@@ -4,16 +4,20 @@ Figures of queues, read repeatedly at a bounded cost: for metrics and ``rsmq top
 The attributes of a queue are read each time, in O(log n) time at most. The number of messages in
 flight and the oldest message need a walk through the queue. A walk is made at most every five
 seconds, and only through queues of up to 10,000 messages. For longer queues they are estimated: all
-hidden messages count as in flight, and the first message that is due counts as the oldest.
+hidden messages count as in flight, and the first message that is due counts as the oldest. The
+limit applies to the messages of all cells of a set together.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
+from rsmq.cells.sync import Cells
 from rsmq.client import RSMQ
 from rsmq.errors import QueueNotFound
+from rsmq.gauge_sources import make_source
 from rsmq.model import QueueAttributes
 
 #: Seconds for which the result of a walk is reused.
@@ -54,10 +58,15 @@ class _Walk:
 
 
 class GaugeReader:
-    """A reader of the figures of the queues of one namespace."""
+    """
+    A reader of the figures of the queues of a namespace, or of a set of cells.
 
-    def __init__(self, rsmq: RSMQ) -> None:
-        self._rsmq = rsmq
+    Attributes:
+        source: the queues. Begin a round before reading.
+    """
+
+    def __init__(self, rsmq: RSMQ[Any] | Cells) -> None:
+        self.source = make_source(rsmq)
         self._walks: dict[str, _Walk] = {}
 
     def read(self, queue: str, attributes: QueueAttributes) -> QueueGauges:
@@ -92,10 +101,14 @@ class GaugeReader:
     def _new_walk(self, queue: str, attributes: QueueAttributes, now: float) -> _Walk:
         try:
             if _is_long(attributes):
-                first = self._rsmq.peek_messages(queue, 0, 1)
-                oldest = first[0].sent_ms if first else None
+                sent = [
+                    message.sent_ms
+                    for message in self.source.find_first(queue)
+                    if message.sent_ms is not None
+                ]
+                oldest = min(sent, default=None)
                 return _Walk(now, attributes.hidden_messages, 0, oldest, is_estimate=True)
-            counts = self._rsmq.count_messages(queue)
+            counts = self.source.count_messages(queue)
         except QueueNotFound:  # deleted since its attributes were read
             return _Walk(now, 0, 0, None, is_estimate=False)
         return _Walk(

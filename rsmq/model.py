@@ -4,6 +4,7 @@ The values that calls return: messages, attributes, counts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -132,6 +133,9 @@ _set_queue, _set_id, _set_raw, _set_count, _set_first, _set_codec, _set_body = (
     _MessageFields.__dict__[each.name].__set__ for each in fields(_MessageFields)
 )
 
+#: Returns the id of a message as it is stored, also of an object of a subclass with other ids.
+get_stored_id: Callable[[_MessageFields[Any]], str] = _MessageFields.__dict__["id"].__get__
+
 
 def make_received_message(  # noqa: PLR0917 - the parameters of Message
     queue: str, id: str, raw: bytes, count: int, first_received_ms: int | None, codec: Codec
@@ -174,6 +178,8 @@ class DeadLetterReason:
         worker: the name of the worker.
         attempts: how often the message had been received.
         died_ms: Unix ms when it was moved, by the server's clock.
+        status: for a webhook, the HTTP status of the last answer; None if there was no answer.
+        answer: for a webhook, the first 2 KiB of the last answer's body, as text; otherwise None.
     """
 
     queue: str
@@ -183,6 +189,8 @@ class DeadLetterReason:
     worker: str
     attempts: int
     died_ms: int
+    status: int | None = None
+    answer: str | None = None
 
     @property
     def died_at(self) -> datetime | None:

@@ -20,6 +20,10 @@ _RUFF = str(Path(sys.executable).with_name("ruff"))
 #: Names in the asyncio modules, and the names that replace them; "" also removes the dot before it.
 NAMES = {
     "AsyncCaller": "Caller",
+    "AsyncCellClient": "CellClient",
+    "AsyncCellEngine": "CellEngine",
+    "AsyncCellWatchers": "CellWatchers",
+    "AsyncCells": "Cells",
     "AsyncConsumer": "Consumer",
     "AsyncProcessing": "Processing",
     "AsyncRSMQ": "RSMQ",
@@ -32,6 +36,11 @@ NAMES = {
     "__anext__": "__next__",
     "StopAsyncIteration": "StopIteration",
     "aio": "sync",
+    "async_callers_from_clients": "callers_from_clients",
+    "async_callers_from_urls": "callers_from_urls",
+    "cells_aio": "cells_sync",
+    "connect_aio": "connect_sync",
+    "engine_aio": "engine_sync",
     "async_caller_from_client": "caller_from_client",
     "async_caller_from_url": "caller_from_url",
     "async_client": "client",
@@ -80,17 +89,15 @@ Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
         "Open connections that close() closes; one for each thread that makes calls."
     ),
     """\
-                slow link may take longer). ``max_connections`` has no effect.
-""": """\
+                slow link may take longer). ``max_connections`` has no effect. With several
+                servers also""": """\
                 slow link may take longer). With ``max_connections`` the threads share a pool of
-                that size.
-""",
+                that size for each server. With several servers also""",
     """\
         A cancellation during the call releases the message at once; its receive count stays raised.
 """: """\
         An interruption (Ctrl-C) during the call releases the message at once; its receive count
-        stays raised. With a RedisCluster client the message stays hidden until its visibility
-        timeout ends.
+        stays raised.
 """,
     "Waiting calls in other event loops end with ClientClosed.": (
         "Waiting calls in other threads end with ClientClosed."
@@ -133,12 +140,34 @@ The context managers of the synchronous client: ``consume`` and ``processing``.
 Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
 """,
     "Only one task may use it at a time.": "Only one thread may use it at a time.",
-    "Awaitable, Callable": "Callable",
-    "Awaitable[LeasedMessages]": "LeasedMessages",
-    "Awaitable[bool]": "bool",
-    "Awaitable[Any]": "Any",
     '"async with queues.consume(...) as messages: async for message in messages"': (
         '"with queues.consume(...) as messages: for message in messages"'
+    ),
+}
+
+
+#: The same for the modules of sets of cells.
+CELLS_TEXTS = {
+    """\
+The asyncio client of a set of cells, ``AsyncCells``.
+
+``sync.py`` is generated from this file by ``scripts/generate-sync``.
+""": """\
+The synchronous client of a set of cells, ``Cells``.
+
+Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
+""",
+    "An asyncio client for queues that are spread": "A client for queues that are spread",
+    "Waiting calls in other event loops end": "Waiting calls in other threads end",
+}
+ENGINE_TEXTS = {
+    "``engine_sync.py`` is generated from this file by ``scripts/generate-sync``.": (
+        "Generated from ``engine_aio.py`` by ``scripts/generate-sync``: change it there."
+    ),
+}
+CONNECT_TEXTS = {
+    "``connect_sync.py`` is generated from this file by ``scripts/generate-sync``.": (
+        "Generated from ``connect_aio.py`` by ``scripts/generate-sync``: change it there."
     ),
 }
 
@@ -166,13 +195,36 @@ class Module:
             if count != 1:
                 sys.exit(f"This text of {self.source} is there {count} times: {async_text}")
             text = text.replace(async_text, sync_text)
+        text = text.replace("``AsyncRSMQ", "``RSMQ")  # in docstrings
+        text = text.replace("from rsmq.sync import", "from rsmq.client import")
+        text = _without_awaitables(text)
         return format_source(text, self.target)
 
 
 MODULES = (
     Module(_PACKAGE / "aio.py", _PACKAGE / "client.py", CLIENT_TEXTS),
     Module(_PACKAGE / "consuming" / "aio.py", _PACKAGE / "consuming" / "sync.py", CONSUMING_TEXTS),
+    Module(_PACKAGE / "cells" / "aio.py", _PACKAGE / "cells" / "sync.py", CELLS_TEXTS),
+    Module(
+        _PACKAGE / "cells" / "engine_aio.py", _PACKAGE / "cells" / "engine_sync.py", ENGINE_TEXTS
+    ),
+    Module(
+        _PACKAGE / "cells" / "connect_aio.py", _PACKAGE / "cells" / "connect_sync.py", CONNECT_TEXTS
+    ),
 )
+
+
+def _without_awaitables(text: str) -> str:
+    """Return a text with each type ``Awaitable[T]`` replaced by T."""
+    begin = text.find("Awaitable[")
+    while begin >= 0:
+        depth, end = 1, begin + len("Awaitable[")
+        while depth:
+            depth += {"[": 1, "]": -1}.get(text[end], 0)
+            end += 1
+        text = text[:begin] + text[begin + len("Awaitable[") : end - 1] + text[end:]
+        begin = text.find("Awaitable[")
+    return text.replace("import Awaitable, ", "import ")
 
 
 def to_synchronous(source: str) -> str:

@@ -12,6 +12,10 @@ import hypothesis
 import pytest
 
 from rsmq import RSMQ
+from tests.clusters import Cluster
+from tests.engines import engine_path
+from tests.scale import SOAK
+from tests.sentinels import SentinelGroup
 from tests.servers import Server, redis_7, redis_62
 
 # A script that starts a program in the background makes it ignore SIGINT. Programs that tests start
@@ -32,15 +36,23 @@ _FOLDER = Path(__file__).parent
 
 #: The backends of scripts/test --quick. The same tests run on other backends in the full run.
 _QUICK_BACKENDS = {None, "redis", "memory"}
+#: The settings of a client that is passed in are tested with one face each; the soak does both.
+_REPEATED = {("redis-py, decoding, RESP2", "asyncio"), ("redis-py, RESP3", "sync")}
 _SERVERLESS_FOLDERS = {"typing", "unit"}
 _SLOW_FOLDERS = {"workers/processes", "spark/session"}
 _SLOW_FILES = {
+    "faults/test_cluster.py",
+    "faults/test_cluster_fixtures.py",
+    "faults/test_replication.py",
+    "faults/test_rights_of_groups.py",
+    "faults/test_sentinel.py",
     "faults/test_servers.py",
     "faults/test_slow_links.py",
     "faults/test_waiting.py",
     "migrate/test_breaks.py",
     "migrate/test_kills.py",
     "properties/test_model.py",
+    "push/test_kills.py",
     "spark/test_stream_states.py",
     "transfer/test_kills.py",
 }
@@ -67,17 +79,21 @@ def _marks(item):
         yield "spark"
 
 
+def _is_repeated(item):
+    """Return whether a test would only repeat what the same test on another server shows."""
+    if item.get_closest_marker("refused") and item.get_closest_marker("slow"):
+        return True
+    values = (getattr(item, "callspec", None) and item.callspec.params) or {}
+    return not SOAK and (values.get("backend"), values.get("mode")) in _REPEATED
+
+
 def pytest_collection_modifyitems(config, items):
     """Mark each test with the servers and systems that it needs."""
     for item in items:
         if _FOLDER in item.path.parents:
             for mark in _marks(item):
                 item.add_marker(mark)
-    repeated = [
-        item
-        for item in items
-        if item.get_closest_marker("refused") and item.get_closest_marker("slow")
-    ]
+    repeated = [item for item in items if _is_repeated(item)]
     if repeated:
         config.hook.pytest_deselected(items=repeated)
         left_out = set(repeated)
@@ -114,6 +130,49 @@ def cluster_server():
             time.sleep(0.05)
     yield started
     started.stop()
+
+
+def _run_group(group):
+    group.start()
+    yield group
+    group.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A Redis Cluster of 3 masters and 3 replicas. A test that breaks it calls ``heal``."""
+    yield from _run_group(Cluster(redis_7()))
+
+
+def _run_cluster_of(engine):
+    binary = engine_path(engine)
+    if binary is None:
+        pytest.skip(f"{engine} is not installed: run scripts/setup")
+    yield from _run_group(Cluster(binary))
+
+
+@pytest.fixture(scope="session")
+def valkey_cluster():
+    """The same with Valkey 9.1, if it is installed."""
+    yield from _run_cluster_of("valkey-9.1")
+
+
+@pytest.fixture(scope="session")
+def valkey_81_cluster():
+    """The same with Valkey 8.1, if it is installed."""
+    yield from _run_cluster_of("valkey-8.1")
+
+
+@pytest.fixture(scope="session")
+def redis_82_cluster():
+    """The same with Redis 8.2, if it is installed."""
+    yield from _run_cluster_of("redis-8.2")
+
+
+@pytest.fixture(scope="session")
+def sentinels():
+    """A primary, a replica and 3 Sentinels. A test that breaks them calls ``heal``."""
+    yield from _run_group(SentinelGroup(redis_7()))
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ class Program:
 
     def __init__(self, monkeypatch, url, ns):
         self._monkeypatch = monkeypatch
-        for name in ("URL", "NS", "PROFILE"):
+        for name in ("URL", "NS", "CELLS", "PROFILE"):
             monkeypatch.delenv(f"RSMQ_{name}", raising=False)
         monkeypatch.setenv("RSMQ_CONFIG", "/dev/null")
         monkeypatch.setenv("RSMQ_URL", url)

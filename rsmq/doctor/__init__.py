@@ -69,12 +69,23 @@ Faults marked "by hand" are for a person: ``Finding.remedy`` has the commands. E
     far-future              E  asked for: visible now
     sent-in-future          E  asked for: visible now, or after the queue's delay
     odd-field               N  by hand
+
+    of a set of cells (``examine_cells``, ``repair_cells``)
+    cell-unreachable        E  by hand
+    other-set               E  by hand
+    no-cell-record          N  safe: stored
+    missing-in-cells        E  safe: created with the attributes of the first cell that has it
+    different-attributes    W  safe: those of the first cell that has the queue
+    different-policy        W  safe: that of the first cell that has the queue
+    paused-in-some-cells    W  by hand
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rsmq.doctor.cell_examination import examine_cells
+    from rsmq.doctor.cell_repairs import repair_cells
     from rsmq.doctor.examination import examine
     from rsmq.doctor.finding import Finding, Report
     from rsmq.doctor.repairer import Repair, repair
@@ -85,7 +96,9 @@ else:
         "Repair": "rsmq.doctor.repairer",
         "Report": "rsmq.doctor.finding",
         "examine": "rsmq.doctor.examination",
+        "examine_cells": "rsmq.doctor.cell_examination",
         "repair": "rsmq.doctor.repairer",
+        "repair_cells": "rsmq.doctor.cell_repairs",
     }
 
     def __getattr__(name: str) -> object:
@@ -98,4 +111,4 @@ else:
         return sorted({*globals(), *_MODULES})
 
 
-__all__ = ["Finding", "Repair", "Report", "examine", "repair"]
+__all__ = ["Finding", "Repair", "Report", "examine", "examine_cells", "repair", "repair_cells"]

@@ -65,10 +65,14 @@ from rsmq.wire.stored import parse_number
 
 T = TypeVar("T")
 
+#: The repairs of differences between cells, in their order. Only ``repair_cells`` makes them.
+SET_REPAIRS = ("no-cell-record", "missing-in-cells", "different-attributes", "different-policy")
+
 #: The order of repairs. A queue is repaired before its messages, and removed from the list after
 #: them. Milliseconds are divided before bad attributes: a vt in ms may also be too large a number
 #: of seconds, and would be lowered to the limit.
 _REPAIR_ORDER = (
+    *SET_REPAIRS,
     "empty-name", "expiring", "half-queue", "messages-without-queue", "unlisted-queue",
     "milliseconds", "bad-attribute", "large-maxsize", "bad-total", "negative-total", "strange-time",
     "modified-in-future", "created-in-future", "dead-letter-gone", "ids-without-queue",
@@ -139,7 +143,7 @@ def repair(
     _check_repair_names(also)
     repairer = _Repairer(rsmq, also, progress)
     chosen = [finding for finding in findings if finding.safe or set(finding.ways) & set(also)]
-    chosen = [finding for finding in chosen if finding.code in _REPAIR_ORDER]
+    chosen = [finding for finding in chosen if finding.code in _REPAIR_ORDER[len(SET_REPAIRS) :]]
     chosen.sort(key=lambda finding: _REPAIR_ORDER.index(finding.code))
     return [repairer.repair(finding) for finding in chosen]
 

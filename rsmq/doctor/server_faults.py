@@ -131,7 +131,7 @@ def _read_settings(rsmq: RSMQ) -> dict[str, str] | None:
     settings: dict[str, str] = {}
     for name in _SETTINGS:  # one by one: several names in one call need Redis 7
         try:
-            values = rsmq.run(_make_config_get(name))
+            values = rsmq.run(_make_config_get(rsmq.namespace, name))
         except ResponseError:
             return None
         if values is None:
@@ -140,12 +140,12 @@ def _read_settings(rsmq: RSMQ) -> dict[str, str] | None:
     return settings
 
 
-def _make_config_get(name: str) -> Operation[dict[str, str] | None]:
+def _make_config_get(namespace: Namespace, name: str) -> Operation[dict[str, str] | None]:
     """
     Return an operation that sends CONFIG GET as a plain command: no script may call it.
 
-    Some clients, as those of a cluster, send only the script of an operation. Its reply is nil,
-    which means that the setting is unknown.
+    It goes to the server that has the namespace. Some clients send only the script of an operation.
+    Its reply is nil, which means that the setting is unknown.
     """
     words = (b"CONFIG", b"GET", name.encode())
     packed = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
@@ -156,7 +156,9 @@ def _make_config_get(name: str) -> Operation[dict[str, str] | None]:
         pairs = reply.items() if isinstance(reply, dict) else zip(*[iter(reply)] * 2, strict=True)
         return {key.decode(): value.decode("utf-8", "replace") for key, value in pairs}
 
-    return Operation(_UNKNOWN_SETTING, (), (), parse, Retry.ALWAYS, packed=(packed,))
+    return Operation(
+        _UNKNOWN_SETTING, (namespace.queues,), (), parse, Retry.ALWAYS, packed=(packed,)
+    )
 
 
 _UNKNOWN_SOURCE = b"return false"

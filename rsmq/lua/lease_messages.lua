@@ -1,6 +1,7 @@
 -- Receives due messages for a lease, hides them as receive_messages.lua does, and stores their receipts as a
 -- part of a batch of the lease. If the part exists already, changes nothing. For a batch that was acknowledged,
--- receives nothing: the query has gone back to an older checkpoint.
+-- receives nothing: the query has gone back to an older checkpoint. For a process whose lease another one has
+-- taken over, receives nothing either.
 --
 -- KEYS[1] hash        hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset        sorted set  the queue's message ids
@@ -19,9 +20,10 @@
 -- ARGV[10] target     string      the dead-letter queue; '' = the queue's policy applies
 -- ARGV[11] limit      integer     receive count at which a message is moved there
 -- ARGV[12] query      string      the query's name in `acked`
+-- ARGV[13] holder     string      id of the process
 --
 -- returns {number of messages in the part, 1 if there may be more due messages, else 0}
--- errors  QUEUENOTFOUND, BATCHACKNOWLEDGED
+-- errors  QUEUENOTFOUND, LEASETAKENOVER, BATCHACKNOWLEDGED
 -- source  none in Node; it writes to the queue what npm rsmq 0.12.4 receiveMessage writes
 -- @include time_ms.lua
 -- @include digits.lua
@@ -41,11 +43,15 @@
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local vt, latest, lifetime = ARGV[6], ARGV[7], ARGV[8]
-local namespace, target, limit, query = ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+local namespace, target, limit, query, holder = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 
 local stored = queue(hash, 'x:dlq', 'x:max')
 if not stored then
   return queue_not_found(hash)
+end
+local last, stored_holder = highest_of(acked, query)
+if (stored_holder or holder) ~= holder then
+  return redis.error_reply('LEASETAKENOVER ' .. lease)
 end
 local batch = lease .. ':' .. number
 local sizes = redis.call('HGET', leases, batch)
@@ -53,7 +59,6 @@ sizes = sizes and cmsgpack.unpack(sizes) or {0}
 if sizes[part + 2] then
   return {sizes[part + 2], 1}
 end
-local last = highest_of(acked, query)
 if last and last >= tonumber(number) then
   return redis.error_reply('BATCHACKNOWLEDGED ' .. lease .. ' ' .. number .. ' ' .. digits(last))
 end
@@ -70,6 +75,9 @@ local to = latest == '' and now or math.min(now, latest)
 local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), true, dead)
 if due.number > 0 then
   keep_for(leases, lifetime) -- fails for a user without the right, before anything is changed
+  if not stored_holder then
+    raise_to(acked, query, last or 0, lifetime, holder)
+  end
   deliver(hash, zset, due, digits(now), digits(now + vt))
   local ids = {}
   for each = 1, due.number do

@@ -39,6 +39,9 @@ if not stored_vt then
 end
 allow_removal(zset, hash)
 local dead = policy(namespace, zset, stored[4], stored[5])
+if dead then
+  require_local_keys(zset, dead)
+end
 
 local now, recovered, examined = server_time_ms(), {}, 0
 local to, score = now - idle + stored_vt, digits(now + (vt ~= '' and vt or stored_vt))
@@ -48,7 +51,7 @@ for at = 5, #receipts, 2 do
   local fields = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
   local body, since = fields[1], redis.call('ZSCORE', zset, id)
   if body and not is_reserved(id) and fields[2] == receipts[at + 1] and since and tonumber(since) <= to then
-    if dead and count >= dead.limit and begun_receives(zset, hash, id, count) >= dead.limit then
+    if dead and is_dead(zset, hash, id, count, dead) then
       transfer(zset, hash, dead, id, digits(now))
     elseif #body > left and #recovered > 0 then
       break

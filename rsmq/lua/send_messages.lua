@@ -36,13 +36,14 @@ if not stored then
 end
 
 local score = score_of(zset, delay, now, wait)
-local fields, members, earlier_ids, new, number = {}, {}, {}, {}, 0
+local fields, members, earlier_ids, new, number, is_repeated = {}, {}, {}, {}, 0, false
 local stride = window == '' and 1 or 2
 for each = 1, (#bodies - 5) / stride do
   local at = 6 + (each - 1) * stride
   local name, earlier = stride == 2 and bodies[at + 1] or '', false
   if name ~= '' then
     earlier = new[name] or sent_before(records, name, stored[4], now)
+    is_repeated = is_repeated or earlier
   end
   earlier_ids[each] = earlier or ''
   if not earlier then
@@ -70,5 +71,9 @@ if number > 0 then -- in the order of send_message.lua
   add_to(hash, 'totalsent', number)
   variadic('HSET', hash, fields)
   variadic('ZADD', zset, members)
+end
+if is_repeated and number == 0 then
+  -- A change, for a WAIT on this connection: without one it would not wait for the replicas.
+  redis.call('PEXPIRE', records, digits(math.max(redis.call('PTTL', records), tonumber(window))))
 end
 return {time, stride == 2 and earlier_ids or false}

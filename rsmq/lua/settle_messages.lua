@@ -80,7 +80,7 @@ for at = 2, #queues, 2 do
   if has_own_name and action ~= 'extend' then
     delete_in_flight(in_flight, ids, count .. ':' .. name, fit)
   end
-  if has_records == '1' and action == 'release' then
+  if has_records == '1' and (action == 'release' or action == 'unbegun') then
     withdraw_runs(zset, fit, count)
   elseif has_records == '1' then
     delete_records(zset, fit, action == 'delete')

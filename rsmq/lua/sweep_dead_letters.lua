@@ -48,7 +48,7 @@ while passed < #names and #moved < tonumber(most) do
   local id = found[2 * passed + 1]
   local count = whole(counts[passed + 1])
   if count >= dead.limit and redis.call('HEXISTS', hash, id) == 1 and not is_reserved(id)
-    and begun_receives(zset, hash, id, count) >= dead.limit then
+    and is_dead(zset, hash, id, count, dead) then
     transfer(zset, hash, dead, id, now)
     gone[id] = true
     moved[#moved + 1] = id

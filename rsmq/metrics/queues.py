@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import REGISTRY, CollectorRegistry
 from redis.exceptions import RedisError, ResponseError
 
+from rsmq.cells.sync import Cells
 from rsmq.errors import RSMQError
 from rsmq.gauges import GaugeReader
 from rsmq.metrics.tally import Series
@@ -34,6 +35,9 @@ ROUND_SECONDS = 10.0
 STALE_SECONDS = 60.0
 
 _UP = Series("rsmq_up", "Whether Redis answered in the last round", (), "gauge")
+_CELL_UP = Series(
+    "rsmq_cell_up", "Whether the cell of a set answered in the last round", ("cell",), "gauge"
+)
 _AGE = Series("rsmq_queue_read_age_seconds", "Seconds since the queue was read", kind="gauge")
 _FIGURES = {
     "messages": "Messages in the queue",
@@ -51,20 +55,29 @@ _QUEUE_SERIES = {
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The queues of a client: those with these names, and all listed ones that match a pattern."""
+    """
+    The queues of a client: those with these names, and all listed ones that match a pattern.
 
-    rsmq: RSMQ
+    Attributes:
+        names: the names and patterns.
+        reader: reads the queues.
+        number_of_cells: that of a set of cells; None for a namespace.
+    """
+
     names: tuple[str, ...]
     reader: GaugeReader
+    number_of_cells: int | None
 
-    def find_queues(self) -> Sequence[str]:
-        """Return the names of the queues; patterns are looked up in the index of queues."""
+    def begin_round(self) -> Sequence[str]:
+        """Begin a round, and return the names of the queues; patterns match listed ones."""
         patterns = [name for name in self.names if any(wildcard in name for wildcard in "*?[")]
+        names = [name for name in self.names if name not in patterns]
+        self.reader.source.begin_round(names)
         if not patterns:
-            return self.names
-        listed = self.rsmq.list_queues()
+            return names
+        listed = self.reader.source.list_queues()
         matching = (name for name in listed if any(fnmatchcase(name, each) for each in patterns))
-        return list(dict.fromkeys([*(set(self.names) - set(patterns)), *matching]))
+        return list(dict.fromkeys([*names, *matching]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +102,24 @@ class QueueCollector:
         self._lock = Lock()
         self._sources: dict[object, _Source] = {}
         self._readings: dict[str, _Reading] = {}
+        #: Whether each cell answered in the last round; empty without a set of cells.
+        self._cells_up: dict[int, bool] = {}
         self._is_up = False
         self._answered_at = time.monotonic()
         self._changed = Event()
         self._thread: Thread | None = None
 
-    def add(self, key: object, rsmq: RSMQ, names: Iterable[str]) -> None:
+    def add(self, key: object, rsmq: RSMQ[Any] | Cells, names: Iterable[str]) -> None:
         """
         Add queues.
 
         Args:
             key: identifies them for ``remove``.
-            rsmq: the client that reads them.
+            rsmq: the client that reads them, of a namespace or of a set of cells.
             names: their names, and patterns of names.
         """
-        source = _Source(rsmq, tuple(names), GaugeReader(rsmq))
+        cells = len(rsmq.cells) if isinstance(rsmq, Cells) else None
+        source = _Source(tuple(names), GaugeReader(rsmq), cells)
         with self._lock:
             self._sources[key] = source
             self._changed.set()
@@ -125,6 +141,7 @@ class QueueCollector:
                 if not sources:
                     self._thread = None
                     self._readings.clear()
+                    self._cells_up.clear()
                     return
             self._read_round(sources)
             self._changed.wait(self._interval)
@@ -134,19 +151,30 @@ class QueueCollector:
         found: set[str] = set()
         for source in sources:
             try:
-                names = source.find_queues()
+                names = source.begin_round()
                 found.update(names)
                 self._read_source(source, names, deadline)
             except (RedisError, RSMQError, OSError):
                 self._is_up = False
                 found.update(self._readings)
+            self._note_cells(source)
         for name in self._readings.keys() - found:
             with self._lock:
                 del self._readings[name]
 
+    def _note_cells(self, source: _Source) -> None:
+        """Note which cells answered. Without one of them, the queues are not completely read."""
+        if source.number_of_cells is None:
+            return
+        failures = source.reader.source.failures
+        with self._lock:
+            self._cells_up |= {cell: cell not in failures for cell in range(source.number_of_cells)}
+        if failures:
+            self._is_up = False
+
     def _read_source(self, source: _Source, names: Sequence[str], deadline: float) -> None:
         """Read queues, those first that were read longest ago, until the deadline."""
-        in_flight = _count_in_flight(source.rsmq)
+        in_flight = _count_in_flight(source)
         self._report_answer()
         depths: dict[str, int] = {}
         never = _Reading(0.0, {})
@@ -170,7 +198,7 @@ class QueueCollector:
 
     def describe(self) -> list[Any]:
         """Return the metrics without values, so that the registry finds duplicates."""
-        return [series.family() for series in (_UP, _AGE, *_QUEUE_SERIES.values())]
+        return [series.family() for series in (_UP, _CELL_UP, _AGE, *_QUEUE_SERIES.values())]
 
     def collect(self) -> Iterator[Any]:
         """Return the metrics, without a call to Redis."""
@@ -179,10 +207,16 @@ class QueueCollector:
             if not self._sources:
                 return
             readings = dict(self._readings)
+            cells_up = dict(self._cells_up)
         up, age = _UP.family(), _AGE.family()
         is_late = now - self._answered_at > self._interval + ROUND_SECONDS
         up.add_metric([], float(self._is_up and not is_late))
         yield up
+        if cells_up:
+            cell_up = _CELL_UP.family()
+            for cell, is_up in cells_up.items():
+                cell_up.add_metric([str(cell)], float(is_up and not is_late))
+            yield cell_up
         for queue, reading in readings.items():
             age.add_metric([queue], now - reading.read_at)
         yield age
@@ -207,7 +241,7 @@ def _read_figures(
             messages in flight of a queue that is too long to be walked through.
         depths: the depths of dead-letter queues that were read in this round; it is updated.
     """
-    attributes = source.rsmq.get_queue_attributes(queue)
+    attributes = source.reader.source.get_queue_attributes(queue)
     gauges = source.reader.read(queue, attributes)
     in_flight = in_flight_at_workers if gauges.is_estimate else gauges.in_flight
     figures: dict[str, float] = {
@@ -222,18 +256,19 @@ def _read_figures(
     if target is not None:
         with suppress(RSMQError, ResponseError):  # deleted, or without rights for this user
             if target not in depths:
-                depths[target] = source.rsmq.get_queue_attributes(target).messages
+                depths[target] = source.reader.source.get_queue_attributes(target).messages
             figures["dead_letters"] = depths[target]
     return figures
 
 
-def _count_in_flight(rsmq: RSMQ) -> dict[str, int]:
+def _count_in_flight(source: _Source) -> dict[str, int]:
     """Return how many messages of each queue live workers have in flight."""
     in_flight: dict[str, int] = {}
-    with suppress(ResponseError):  # the user may lack the right
-        for worker in list_workers(rsmq):
-            for queue, number in worker.queues.items() if worker.alive else ():
-                in_flight[queue] = in_flight.get(queue, 0) + number
+    for client in source.reader.source.clients():
+        with suppress(ResponseError):  # the user may lack the right
+            for worker in list_workers(client):
+                for queue, number in worker.queues.items() if worker.alive else ():
+                    in_flight[queue] = in_flight.get(queue, 0) + number
     return in_flight
 
 
@@ -248,12 +283,16 @@ class QueueMetrics:
     ``rsmq_up``: 1 if Redis answers. Of a queue with more than 10,000 messages, only the messages
     that workers of this library have count as in flight.
 
+    Of a set of cells, the numbers of a queue are the sums of the cells that answered in the last
+    round. ``rsmq_cell_up``, by ``cell``, is 1 for each of these, and ``rsmq_up`` is 1 if all
+    answered. So a set has one more series for each cell, and as many for each queue as a namespace.
+
     The numbers of a queue that could not be read for 60 seconds are left out; its age stays.
     """
 
     def __init__(
         self,
-        rsmq: RSMQ,
+        rsmq: RSMQ[Any] | Cells,
         queues: Iterable[str] = ("*",),
         *,
         registry: CollectorRegistry = REGISTRY,
@@ -263,7 +302,7 @@ class QueueMetrics:
         Start to read.
 
         Args:
-            rsmq: the client; close it after these metrics.
+            rsmq: the client of a namespace or of a set of cells; close it after these metrics.
             queues: the names of the queues, or patterns with ``*``, ``?`` or ``[...]`` of listed
                 queues. By default these are all listed queues, also those that are created later.
             registry: the registry to register the metrics in.

@@ -65,10 +65,29 @@ _INFO = Series(
     ("worker", "host", "pid", "version"),
     kind="gauge",
 )
+_PUSHES = Series(
+    "rsmq_pushes",
+    "Messages pushed by webhooks, by the class of the answer's status",
+    ("queue", "target", "status"),
+)
+_PUSH_DURATION = Series(
+    "rsmq_push_duration_seconds",
+    "How long pushes take",
+    ("queue", "target"),
+    kind="histogram",
+    buckets=_BUCKETS,
+)
+_TARGET_STATE = Series(
+    "rsmq_push_target_state",
+    "The state of a webhook's target; 1 for the present one",
+    ("queue", "target", "state"),
+    kind="gauge",
+)
+_TARGET_STATES = ("closed", "open", "trial", "paused", "gone")
 #: The metrics of a worker.
 ALL_SERIES = (
     _RECEIVED, _HANDLED, _FAILED, _RETRIED, _DEAD_LETTERED, _DROPPED, _RELEASED, _LEASES_LOST,
-    _DURATION, _WAIT, _OLD_DURATION, _RUNNING, _INFO,
+    _DURATION, _WAIT, _OLD_DURATION, _RUNNING, _INFO, _PUSHES, _PUSH_DURATION, _TARGET_STATE,
 )  # fmt: skip
 
 
@@ -82,6 +101,10 @@ class Metrics(Middleware):
     ``Discard`` are not failures. Histograms: ``rsmq_handler_duration_seconds``;
     ``rsmq_message_wait_duration_seconds``, from the send to the first handler call. Gauges:
     ``rsmq_handlers_running``, ``rsmq_worker_info`` (by ``worker``, ``host``, ``pid``, ``version``).
+
+    Of webhooks, also by ``target``, the URL without the text of its query: the counter
+    ``rsmq_pushes_total`` (by ``status``: 2xx to 5xx, or none), the histogram
+    ``rsmq_push_duration_seconds``, and the gauge ``rsmq_push_target_state`` (by ``state``).
 
     A scrape makes no call to Redis.
     """
@@ -100,6 +123,8 @@ class Metrics(Middleware):
         """
         self._tally = Tally()
         self._counted_as_running: set[int] = set()
+        #: The last states of targets, by queue and target.
+        self._target_states: dict[tuple[str, str], str] = {}
         self._queues = QueueCollector(INTERVAL_SECONDS) if queues else None
         registry.register(self)
         if self._queues is not None:
@@ -172,6 +197,20 @@ class Metrics(Middleware):
 
     def after_release(self, queue: str, count: int) -> None:
         self._tally.add(_RELEASED, (queue,), count)
+
+    def after_push(
+        self, message: Delivery, target: str, status: int | None, seconds: float
+    ) -> None:
+        status_class = "none" if status is None else f"{status // 100}xx"
+        self._tally.add(_PUSHES, (message.queue, target, status_class))
+        self._tally.observe(_PUSH_DURATION, (message.queue, target), seconds)
+
+    def after_target_change(self, queue: str, target: str, state: str, answer: str) -> None:
+        previous = self._target_states.get((queue, target))
+        self._target_states[queue, target] = state
+        for each in _TARGET_STATES:
+            change = (each == state) - (each == previous)
+            self._tally.add(_TARGET_STATE, (queue, target, each), change)
 
     def lease_lost(self, message: Delivery, reason: str) -> None:
         self._tally.add(_LEASES_LOST, (message.queue,))

@@ -240,6 +240,11 @@ class MoveConverter:
         self._order = OldestFirst()
 
     @property
+    def last(self) -> tuple[int, str] | None:
+        """The score and the id of the last message in order; None before the first one."""
+        return self._order.last
+
+    @property
     def watermark(self) -> bytes:
         """The score and the id of the last message in order; empty before the first one."""
         if self._order.last is None:

@@ -143,6 +143,27 @@ def refuse_open_copy(source: Source, queue: str, target: Server, to: str) -> Non
         )
 
 
+class _Order:
+    """
+    The order of messages in the target queue: of those that were in flight, or of the others.
+
+    Attributes:
+        converter: their converter.
+        field: the field of their watermark in the record of copies.
+        stored: the watermark in that field; empty for none.
+    """
+
+    def __init__(self, kind: str, field: bytes) -> None:
+        self.converter = MoveConverter(kind)
+        self.field = field
+        self.stored = b""
+
+    def watermark(self) -> Watermark:
+        """Return the watermark behind the converted messages, if it is not the stored one."""
+        after = self.converter.watermark
+        return NO_WATERMARK if after == self.stored else Watermark(self.field, after, self.stored)
+
+
 class Mover:
     """
     A run of a move, which moves messages in batches.
@@ -182,9 +203,10 @@ class Mover:
         self._keys = target.rsmq.namespace.queue(to)
         self._report = report
         self._in_flight = in_flight
-        self._converter = MoveConverter(source.kind)
         self._is_atomic = source.can_be_atomic and target.is_also(source.server)
-        self._order_field = order_field(f"{source.kind}:{queue}")
+        name = f"{source.kind}:{queue}"
+        self._in_flight_order = _Order(source.kind, order_field(name, in_flight=True))
+        self._ready_order = _Order(source.kind, order_field(name))
         self._run = MoveRun(source, queue, target, self._keys, is_atomic=self._is_atomic)
         # Messages in flight were received before those that are ready, so they come first.
         self._states: Sequence[ItemState] = (
@@ -230,7 +252,7 @@ class Mover:
             skip = self._skipped_by_state.get(state, 0)
             place, items = self._source.next_items(self._queue, state, number, skip)
             if items:
-                self._skipped_by_state[state] = skip + self._move(place, items)
+                self._skipped_by_state[state] = skip + self._move(state, place, items)
                 return len(items)
         self._skipped_by_state.clear()
         self.is_at_end = True
@@ -254,18 +276,38 @@ class Mover:
     def _resume(self) -> bool:
         """Continue what an earlier run began. Return False if another run may have done so."""
         self._skipped_by_state.clear()
-        self._read_watermark()
+        self._read_watermarks()
         now_ms = self._target.now_us() // 1000
         for messages in self._source.aside(self._queue):
             if not self._run.acquire():
                 return False  # another run may have moved these messages since they were read
             self._add_set_aside(messages)
-            # Those with a later score are delayed, and have no place in the order of the others.
-            if ready := [pair for pair in map(score_and_id, messages) if pair[0] <= now_ms]:
-                self._converter.continue_after(*max(ready))
+            self._continue_after(messages, now_ms)
         if target_queue.has_copy_record(self._target, self._keys):
             self._acknowledge_copied()
         return True
+
+    def _continue_after(self, set_aside: list[IncomingMessage], now_ms: int) -> None:
+        """
+        Continue behind messages that an earlier run has set aside.
+
+        Those with a score after ``now_ms`` are delayed, and have no place in the order of others.
+        Those that were received were in flight.
+        """
+        last: dict[_Order, tuple[int, str]] = {}
+        for each in set_aside:
+            place = score_and_id(each)
+            if place[0] <= now_ms:
+                was_received = each.message is not None and each.message.receive_count > 0
+                order = self._in_flight_order if was_received else self._ready_order
+                last[order] = max(last.get(order, place), place)
+        for order, place in last.items():
+            order.converter.continue_after(*place)
+        self._put_ready_behind_in_flight()
+
+    def _put_ready_behind_in_flight(self) -> None:
+        if (last := self._in_flight_order.converter.last) is not None:
+            self._ready_order.converter.continue_after(*last)
 
     def _acknowledge_copied(self) -> None:
         """Remove messages from the source that the target queue has, or had."""
@@ -279,17 +321,21 @@ class Mover:
 
     def complete(self) -> None:
         """Delete the facts about this run beside the target queue: there is nothing to continue."""
-        self._run.complete([self._order_field])
+        self._run.complete([self._in_flight_order.field, self._ready_order.field])
 
     def release(self) -> None:
         """Release the lock, so that another run can move the queue's messages."""
         self._run.release()
 
-    def _read_watermark(self) -> None:
-        stored: bytes | None = None
+    def _read_watermarks(self) -> None:
+        orders = self._in_flight_order, self._ready_order
+        stored: list[bytes | None] = [None, None]
         if target_queue.has_copy_record(self._target, self._keys):
-            stored = self._target.raw.hget(self._keys.copied, self._order_field)
-        self._converter.continue_from(stored or b"")
+            stored = self._target.raw.hmget(self._keys.copied, [each.field for each in orders])
+        for order, watermark in zip(orders, stored, strict=True):
+            order.stored = watermark or b""
+            order.converter.continue_from(order.stored)
+        self._put_ready_behind_in_flight()
 
     def has_messages_aside(self) -> bool:
         """Return whether messages are set aside at the source."""
@@ -309,23 +355,24 @@ class Mover:
             parts.append("those of the last step are in flight at the source")
         return f"{'; '.join(parts)}."
 
-    def _move(self, place: object, items: list[Item]) -> int:
-        """Move messages. Return how many stay where they are."""
+    def _move(self, state: ItemState, place: object, items: list[Item]) -> int:
+        """Move messages of one state. Return how many stay where they are."""
         report = self._report
         movable = [
             item
             for item in items
             if (self._in_flight or item.state != "in_flight") and not item.is_half
         ]
-        before = self._converter.watermark
-        batch = list(
-            zip(movable, self._converter.convert(movable, self._target.now_us()), strict=True)
-        )
-        watermark = self._watermark(before)
+        order = self._in_flight_order if state == "in_flight" else self._ready_order
+        messages_to_add = order.converter.convert(movable, self._target.now_us())
+        batch = list(zip(movable, messages_to_add, strict=True))
+        watermark = order.watermark()
+        self._put_ready_behind_in_flight()
         outcomes = self._source.take(place, batch, self._destination(watermark)) if batch else b""
         if CHANGED in outcomes:
-            self._read_watermark()
+            self._read_watermarks()
             return 0
+        order.stored = order.converter.watermark
         self.skipped += len(items) - len(movable)
         if isinstance(outcomes, UncertainOutcomes):
             report.note("a reply of Redis was lost: its messages are moved, but not counted here")
@@ -357,11 +404,6 @@ class Mover:
             without_message = [message for _, message in moved if message.message is None]
             self._source.forget(self._queue, without_message)
         return len(items) - len(movable) + len(conflicts)
-
-    def _watermark(self, before: bytes) -> Watermark:
-        """Return the watermark behind the converted messages, if it is not the same as before."""
-        after = self._converter.watermark
-        return NO_WATERMARK if after == before else Watermark(self._order_field, after, before)
 
     def _destination(self, watermark: Watermark) -> Destination:
         lifetime = target_queue.COPY_LIFETIME_SECONDS

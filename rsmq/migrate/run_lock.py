@@ -65,7 +65,7 @@ class RunLock:
             NotPossible: another run holds the lock, and is not known to be dead.
         """
         while True:
-            with self._raw.pipeline() as pipeline, suppress(WatchError):
+            with self._raw.pipeline(transaction=True) as pipeline, suppress(WatchError):
                 pipeline.watch(self.key)
                 holder = pipeline.get(self.key)
                 if holder not in {None, self.run} and not _has_ended(holder):

@@ -10,11 +10,14 @@ from typing import Any, Self, TypeVar
 
 import redis
 from redis.backoff import ExponentialBackoff
+from redis.cluster import RedisCluster
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
 from rsmq.client import RSMQ
 from rsmq.errors import NotPossible
+from rsmq.transport.failure_texts import describe_address
+from rsmq.transport.plain_clients import open_redis
 from rsmq.transport.url import without_options
 from rsmq.wire.keys import DEFAULT_NS
 
@@ -37,9 +40,11 @@ class Server:
             of Node's ``realtime``.
     """
 
-    def __init__(self, rsmq: RSMQ, client: redis.Redis, *, realtime: bool = False) -> None:
+    def __init__(
+        self, rsmq: RSMQ, client: redis.Redis | RedisCluster, *, realtime: bool = False
+    ) -> None:
         """
-        Combine two clients of the same server.
+        Combine two clients of the same server, or of the same Redis Cluster.
 
         Args:
             rsmq: the client for operations of this library.
@@ -66,12 +71,13 @@ class Server:
         if url.startswith("memory://"):
             raise NotPossible(
                 "memory:// can't be the source or the target",
-                hint="Give the url of a Redis: redis://, rediss:// or unix://.",
+                hint="Give the url of a Redis: redis://, rediss://, unix://, redis+cluster:// or "
+                "redis+sentinel://.",
             )
         rsmq = RSMQ.from_url(url, ns=ns, realtime=realtime, strict_names=False)
         # Few retries, soon after each other: a run that breaks off continues when it is run again.
         retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), 2)
-        raw = redis.Redis.from_url(without_options(url, _REPLY_OPTIONS), protocol=2, retry=retry)
+        raw = open_redis(without_options(url, _REPLY_OPTIONS), retry, protocol=2)
         return cls(rsmq, raw, realtime=realtime)
 
     def close(self) -> None:
@@ -88,11 +94,16 @@ class Server:
     @property
     def address(self) -> str:
         """The host and port, or the path of the socket, and the database: ``localhost:6379/0``."""
+        if self.is_cluster:
+            node = self.raw.get_default_node()
+            return f"{node.host}:{node.port} (Redis Cluster)"
         options = self.raw.connection_pool.connection_kwargs
-        location = options.get("path")
-        if location is None:
-            location = f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
-        return f"{location}/{options.get('db') or 0}"
+        return f"{describe_address(options)}/{options.get('db') or 0}"
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it is a Redis Cluster."""
+        return isinstance(self.raw, RedisCluster)
 
     def now_us(self) -> int:
         """Return the server's time in Unix microseconds."""
@@ -117,11 +128,14 @@ class Server:
 
     def is_also(self, other: Server) -> bool:
         """
-        Return whether both are the same server and database.
+        Return whether both are the same server and database, so that one script can use both.
 
+        On a Redis Cluster they never are: their keys may be on different nodes, also later.
         Compares the ``run_id`` of INFO. If a user may not run INFO, sets a key of its own for a
         moment, and looks for it on the other server.
         """
+        if self.is_cluster or other.is_cluster:
+            return False
         databases = [
             each.raw.connection_pool.connection_kwargs.get("db") or 0 for each in (self, other)
         ]

@@ -63,8 +63,7 @@ def server_attributes(client: RSMQ | AsyncRSMQ) -> dict[str, Any]:
 
     They are empty for Redis Cluster and Sentinel, where the server may change, and for memory://.
     """
-    pool = client._caller.tracking_pool()  # noqa: SLF001 - clients have no public attribute for it
-    options = {} if pool is None else pool.connection_kwargs
+    options = client._caller.server_options or {}  # noqa: SLF001 - there is no public attribute
     if "path" in options:
         return {SERVER_ADDRESS: options["path"]}
     if "host" not in options or "server" in options:  # "server" is an option of fakeredis

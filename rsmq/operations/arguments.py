@@ -195,6 +195,10 @@ def resolve_message(
     return keys, encode_name(check_id(id)), b""
 
 
+class GroupedReceipts(dict[tuple[str, Any], dict[str, int]]):
+    """The positions of received messages by id, and these by queue and receive count."""
+
+
 class Receipts:
     """
     The messages of a batch, in groups with the same queue and receive count, or without a count.
@@ -231,6 +235,8 @@ class Receipts:
             namespace.queue(messages)
             bare_ids = dict.fromkeys(map(check_id, check_batch("ids", ids)), 0)
             self._groups: _Groups = {(messages, _ANY_COUNT): bare_ids}
+        elif isinstance(messages, GroupedReceipts):
+            self._groups = messages
         elif ids is None:
             self._groups = _group_by_receipt(check_batch("messages", messages))
         else:

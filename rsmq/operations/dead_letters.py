@@ -5,12 +5,21 @@ Operations on dead letters: policies, sweep, redrive and move.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from rsmq.errors import InvalidFormat, InvalidValue, MissingParameter, RSMQError, show
+from rsmq.errors import (
+    InvalidFormat,
+    InvalidValue,
+    MissingParameter,
+    NotReplicated,
+    RSMQError,
+    show,
+)
 from rsmq.lua.load import load
 from rsmq.model import Message, QueueAttributes
 from rsmq.operations.arguments import Receipts, digits
+from rsmq.operations.confirmation import Confirmation
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.queues import get_queue_attributes, list_queues
 from rsmq.operations.replies import parse_attributes
@@ -93,7 +102,11 @@ def _sweep(keys: QueueKeys, max_messages: int) -> Steps[list[str]]:
 
 
 def redrive_messages(
-    namespace: Namespace, dead_letter_queue: str, destination: str | None, max_messages: int | None
+    namespace: Namespace,
+    dead_letter_queue: str,
+    destination: str | None,
+    max_messages: int | None,
+    confirmation: Confirmation | None = None,
 ) -> Steps[list[tuple[str, str]]]:
     """Send dead letters as new messages; the result is for each its old and its new id."""
     source = namespace.queue(dead_letter_queue)
@@ -101,11 +114,15 @@ def redrive_messages(
     limit = None
     if max_messages is not None:
         limit = check_whole_number("max_messages", max_messages, 1, 10**9)
-    return _redrive(namespace, source, target or None, limit)
+    return _redrive(namespace, source, target or None, limit, confirmation)
 
 
 def _redrive(
-    namespace: Namespace, source: QueueKeys, target: QueueKeys | None, limit: int | None
+    namespace: Namespace,
+    source: QueueKeys,
+    target: QueueKeys | None,
+    limit: int | None,
+    confirmation: Confirmation | None,
 ) -> Steps[list[tuple[str, str]]]:
     if target is None:
         target = yield from _find_source(namespace, source)
@@ -119,26 +136,36 @@ def _redrive(
                 else min(_MESSAGES_PER_STEP, limit - len(redriven))
             )
             suffixes = make_id_suffixes(number)
-            now, time, ids = yield Operation(
+            now, pairs = yield Operation(
                 load("redrive_messages"),
                 (source.hash, source.zset, target.hash, target.zset),
                 (max_score, b"".join(suffixes), _MAX_STEP_BYTES),
-                lambda reply: reply,
+                partial(_parse_redriven, suffixes),
                 Retry.NEVER,
                 (source.name, target.name),
+                confirmation=confirmation,
             )
             max_score = max_score or now
-            if not ids:
+            if not pairs:
                 break
-            redriven += [
-                (decode_name(old), (time + suffix).decode("ascii"))
-                for old, suffix in zip(ids, suffixes, strict=False)
-            ]
+            redriven += pairs
+    except NotReplicated as error:
+        error.result = [*redriven, *error.result[1]]
+        raise
     except Exception as error:
         if redriven:
             error.add_note(f"{len(redriven)} messages had been redriven before this.")
         raise
     return redriven
+
+
+def _parse_redriven(suffixes: list[bytes], reply: Any) -> tuple[bytes, list[tuple[str, str]]]:
+    """Return the time of the step, and for each message its old and its new id."""
+    now, time, ids = reply
+    return now, [
+        (decode_name(old), (time + suffix).decode("ascii"))
+        for old, suffix in zip(ids, suffixes, strict=False)
+    ]
 
 
 def _find_source(namespace: Namespace, target: QueueKeys) -> Steps[QueueKeys]:
@@ -192,6 +219,7 @@ def move_messages(
     messages: Iterable[Message] | str,
     destination: str,
     ids: Any,
+    confirmation: Confirmation | None = None,
 ) -> Operation[list[str]]:
     """Move messages to another queue by receipts or bare ids; the result is the ids moved."""
     receipts = Receipts(namespace, messages, ids)
@@ -205,4 +233,5 @@ def move_messages(
         lambda reply: receipts.select_ids(reply, b"1"),
         Retry.NEVER,
         (*receipts.names, target.name),
+        confirmation=confirmation,
     )

@@ -22,6 +22,7 @@ from rsmq.operations.arguments import (
     resolve_message,
 )
 from rsmq.operations.batches import release_messages
+from rsmq.operations.confirmation import Confirmation
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, parse_message, parse_stored_message
 from rsmq.operations.sending import send_deduplicated
@@ -56,6 +57,7 @@ def send_message(
     dedup_id: str | None = None,
     dedup_window: Seconds = DEFAULT_DEDUP_WINDOW,
     enforce_maxsize: bool = True,
+    confirmation: Confirmation | None = None,
 ) -> Operation[str]:
     """Add a message to a queue; the result is its id."""
     keys = namespace.queue(qname)
@@ -65,7 +67,9 @@ def send_message(
         dedup = check_dedup_id(dedup_id), encode_dedup_window(dedup_window)
         raw, size = encode_body(body, codec)
         check_body_size(len(raw))
-        return send_deduplicated(keys, (raw, digits(size)), encoded_delay, channel, dedup)
+        return send_deduplicated(
+            keys, (raw, digits(size)), encoded_delay, channel, dedup, confirmation=confirmation
+        )
     raw, size = encode_body(body, codec)
     if len(raw) > limits.MAX_BODY_BYTES:
         check_body_size(len(raw))
@@ -82,6 +86,7 @@ def send_message(
         decode_name,
         _NEVER,
         (keys.name,),
+        confirmation=confirmation,
     )
 
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from rsmq.lua.load import Script
+from rsmq.operations.confirmation import Confirmation
 
 T = TypeVar("T")
 
@@ -44,8 +45,10 @@ class Operation(Generic[T]):
         prelude: commands to send before the script in the same MULTI; None sends the script
             without MULTI.
         fallback: the operation to run instead if MULTI is not permitted or not supported.
+        confirmation: the copies to wait for after the script; None waits for none.
         packed: the encoded command of an operation that is run many times; set by the package
             ``transport``.
+        retry_deadline: seconds for retries; None is the deadline of the client.
     """
 
     script: Script
@@ -58,7 +61,9 @@ class Operation(Generic[T]):
     undo: Callable[[T], Operation[Any] | None] | None = None
     prelude: tuple[tuple[bytes, ...], ...] | None = None
     fallback: Operation[T] | None = None
+    confirmation: Confirmation | None = None
     packed: tuple[bytes, ...] | None = None
+    retry_deadline: float | None = None
 
 
 #: A call of several steps: yields operations, receives their results, returns its own.

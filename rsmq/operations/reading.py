@@ -39,6 +39,18 @@ def scan_ids(keys: QueueKeys, cursor: bytes) -> Operation[tuple[bytes, list[byte
     )
 
 
+def count_fitting(keys: QueueKeys, ids: Sequence[bytes], max_bytes: int) -> Operation[int]:
+    """Return how many of the first ids have bodies of at most ``max_bytes``; at least one."""
+    return Operation(
+        load("count_fitting"),
+        (keys.hash,),
+        (digits(max_bytes), *ids),
+        int,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class LookupResult:
     """

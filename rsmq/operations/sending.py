@@ -20,6 +20,7 @@ from rsmq.operations.arguments import (
     encode_delay,
     resolve_queues,
 )
+from rsmq.operations.confirmation import Confirmation
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.wire import limits
 from rsmq.wire.ids import make_id_suffix, make_id_suffixes
@@ -46,6 +47,7 @@ def send_messages(
     dedup_window: Seconds,
     codec: Codec,
     realtime: bool,
+    confirmation: Confirmation | None = None,
 ) -> Steps[list[str]]:
     """Add messages to a queue, in order; the result is their ids."""
     keys = namespace.queue(qname)
@@ -67,8 +69,16 @@ def send_messages(
     largest = max((size for _, size in encoded), default=1)
     channel = keys.channel if realtime else b""
     if checked_ids is None:
-        return send_raws(keys, raws, largest=largest, delay=encoded_delay, channel=channel)
-    batch = _Batch(keys, raws, make_id_suffixes(len(raws)), digits(largest), encoded_delay, channel)
+        return send_raws(
+            keys,
+            raws,
+            largest=largest,
+            delay=encoded_delay,
+            channel=channel,
+            confirmation=confirmation,
+        )
+    suffixes = make_id_suffixes(len(raws))
+    batch = _Batch(keys, raws, suffixes, digits(largest), encoded_delay, channel, confirmation)
     return _single_step(batch.in_one_step(checked_ids, window))
 
 
@@ -81,6 +91,7 @@ def publish(
     deliver_at: datetime | None,
     codec: Codec,
     realtime: bool,
+    confirmation: Confirmation | None = None,
 ) -> Operation[dict[str, str]]:
     """Add a message to each of several queues, or to none; the result is the ids by queue."""
     queues = resolve_queues(namespace, qnames)
@@ -97,11 +108,18 @@ def publish(
         lambda reply: {keys.name: decode_name(id) for keys, id in zip(queues, reply, strict=True)},
         Retry.NEVER,
         tuple(keys.name for keys in queues),
+        confirmation=confirmation,
     )
 
 
 def send_raws(
-    keys: QueueKeys, raws: list[bytes], *, largest: int, delay: bytes, channel: bytes
+    keys: QueueKeys,
+    raws: list[bytes],
+    *,
+    largest: int,
+    delay: bytes,
+    channel: bytes,
+    confirmation: Confirmation | None = None,
 ) -> Steps[list[str]]:
     """
     Add messages to a queue, in order; the result is their ids.
@@ -112,11 +130,13 @@ def send_raws(
         largest: the size of the largest body, as maxsize counts it; 0 disables the check.
         delay: their delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
+        confirmation: the copies to wait for.
     """
     total = sum(map(len, raws))
     if total > limits.MAX_BODY_BYTES:
         check_body_size(max(map(len, raws)))
-    batch = _Batch(keys, raws, make_id_suffixes(len(raws)), digits(largest), delay, channel)
+    suffixes = make_id_suffixes(len(raws))
+    batch = _Batch(keys, raws, suffixes, digits(largest), delay, channel, confirmation)
     if len(raws) > 1 and total >= LARGE_BODY_BYTES * len(raws):
         return batch.in_two_steps()
     return _single_step(batch.in_one_step(None, b""))
@@ -128,6 +148,8 @@ def send_deduplicated(
     delay: bytes,
     channel: bytes,
     dedup: tuple[bytes, bytes],
+    *,
+    confirmation: Confirmation | None,
 ) -> Operation[str]:
     """
     Add a message with a dedup_id: a batch of one; the result is its id.
@@ -138,9 +160,10 @@ def send_deduplicated(
         delay: its delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
         dedup: the dedup_id, and its window in ms.
+        confirmation: the copies to wait for.
     """
     raw, size = body
-    batch = _Batch(keys, [raw], [make_id_suffix()], size, delay, channel)
+    batch = _Batch(keys, [raw], [make_id_suffix()], size, delay, channel, confirmation)
     operation: Operation[Any] = batch.in_one_step([dedup[0]], dedup[1])
     parse = operation.parse
     operation.parse = lambda reply: parse(reply)[0]
@@ -177,6 +200,7 @@ class _Batch:
         largest: the size of the largest body, as maxsize counts it.
         delay: their delay, in the format of ``send_messages.lua``.
         channel: the channel to publish to; empty for none.
+        confirmation: the copies to wait for.
     """
 
     keys: QueueKeys
@@ -185,6 +209,7 @@ class _Batch:
     largest: bytes
     delay: bytes
     channel: bytes
+    confirmation: Confirmation | None
 
     def in_one_step(self, dedup_ids: list[bytes] | None, window: bytes) -> Operation[list[str]]:
         """
@@ -213,6 +238,7 @@ class _Batch:
             parse,
             Retry.ALWAYS if dedup_ids is not None and all(dedup_ids) else Retry.NEVER,
             (self.keys.name,),
+            confirmation=self.confirmation,
         )
 
     def in_two_steps(self) -> Steps[list[str]]:
@@ -236,16 +262,17 @@ class _Batch:
             return time
         ids = [time + suffix for suffix in self.suffixes]
         fields = [value for pair in zip(ids, self.raws, strict=True) for value in pair]
-        yield Operation(
+        stored: list[str] = yield Operation(
             load("finish_send"),
             (self.keys.hash, self.keys.zset),
             (self.largest, self.delay, digits(int(time, 36) // 1000), self.channel, *ids),
-            lambda reply: reply,
+            lambda _reply: [id.decode("ascii") for id in ids],
             Retry.NEVER,
             (self.keys.name,),
             prelude=tuple(
                 (b"HSET", self.keys.hash, *fields[at : at + _FIELDS_PER_COMMAND])
                 for at in range(0, len(fields), _FIELDS_PER_COMMAND)
             ),
+            confirmation=self.confirmation,
         )
-        return [id.decode("ascii") for id in ids]
+        return stored

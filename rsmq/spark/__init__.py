@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rsmq.errors import BatchLost, CheckpointSetBack, InvalidOption, MissingExtra
 
 try:
+    from rsmq.spark.acknowledgement import AcknowledgeListener
     from rsmq.spark.source import RsmqDataSource
 except ImportError as error:  # also if PySpark is older than 4.2, which introduced the interface
     raise MissingExtra("spark", "rsmq.spark (PySpark 4.2 or later, and pyarrow)") from error
@@ -19,7 +20,14 @@ except ImportError as error:  # also if PySpark is older than 4.2, which introdu
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BatchLost", "CheckpointSetBack", "InvalidOption", "RsmqDataSource", "register"]
+__all__ = [
+    "AcknowledgeListener",
+    "BatchLost",
+    "CheckpointSetBack",
+    "InvalidOption",
+    "RsmqDataSource",
+    "register",
+]
 
 
 def register(spark: SparkSession | Any) -> None:

@@ -1,5 +1,8 @@
 """
-The batch source: a snapshot of queues, which changes nothing in Redis.
+The batch source: reads queues, and changes nothing in Redis.
+
+By default tasks scan the ids in steps, so no command blocks the server for long, and the driver has
+no ids in its memory. With ``snapshot=exact`` the driver reads all ids in one transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from rsmq.errors import ScanBroken
+from rsmq.operations.reading import count_fitting
 from rsmq.spark.connections import Server, get_server
+from rsmq.spark.scan import Shard, count_shards, scan_shard
 from rsmq.spark.schema import (
     build_arrow_schema,
     build_record_batch,
@@ -38,6 +44,10 @@ from rsmq.wire.ids import has_reserved_ids, is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name
 from rsmq.wire.stored import parse_integer
+
+#: How long an exact snapshot may take: at least, and for each message. Redis needs 2 us for one.
+_SNAPSHOT_SECONDS = 5.0
+_SNAPSHOT_SECONDS_PER_MESSAGE = 50e-6
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -80,6 +90,25 @@ class SnapshotPartition(InputPartition):
         return self._ids.split(b"\n") if isinstance(self._ids, bytes) else self._ids
 
 
+class ScanPartition(InputPartition):
+    """
+    A shard of the ids of one queue, which its task scans.
+
+    Attributes:
+        queue: the queue's name.
+        shard: the shard.
+        now_ms: the time of the server when the read was planned, Unix ms.
+        server_run: the server's run when the read was planned; None if it is unknown.
+    """
+
+    def __init__(self, queue: str, shard: Shard, now_ms: int, server_run: bytes | None) -> None:
+        super().__init__(None)
+        self.queue = queue
+        self.shard = shard
+        self.now_ms = now_ms
+        self.server_run = server_run
+
+
 @dataclass(frozen=True, slots=True)
 class _PushedFilter:
     """A filter that Spark pushed down: it compares a column that the snapshot has with a value."""
@@ -95,11 +124,11 @@ class _PushedFilter:
 
 class SnapshotReader(DataSourceReader):
     """
-    A reader of the messages that are in the queues when Spark plans the read.
+    A reader of the messages that are in the queues.
 
-    The driver reads the ids of all queues in one transaction; the tasks read bodies and counters
-    later. So each message is read once, even if consumers receive it meanwhile. A message that is
-    deleted before its task reads it is left out, if the read has a column with bodies.
+    A message that is in its queue during the whole read is read once, even if consumers receive it
+    meanwhile. An exact snapshot has the messages of one moment. A message that is deleted before
+    its task reads it is left out, if the read has a column with bodies.
     """
 
     def __init__(self, source: SourceOptions, options: SnapshotOptions, schema: StructType) -> None:
@@ -109,15 +138,35 @@ class SnapshotReader(DataSourceReader):
         self._filters: list[_PushedFilter] = []
 
     def partitions(self) -> list[InputPartition]:
-        """Take the snapshot, and divide it into partitions of about the same size."""
+        """Return partitions of about the same size."""
         server = get_server(self._source.connection)
+        if self._options.is_exact:
+            return self._plan_snapshot(server)
+        queues = server.find_queues(self._source)
+        sizes = [int(server.raw.zcard(keys.zset)) for keys in queues]
+        size = self._partition_size(sum(sizes))
+        now_ms, server_run = server.now_ms(), server.read_run()
+        partitions: list[InputPartition] = []
+        for keys, messages in zip(queues, sizes, strict=True):
+            total = count_shards(messages, -(-messages // size)) if server_run else 1
+            partitions += [
+                ScanPartition(keys.name, Shard(number, total), now_ms, server_run)
+                for number in range(total)
+                if messages
+            ]
+        return partitions
+
+    def _partition_size(self, messages: int) -> int:
+        share = -(-messages // self._source.num_partitions)
+        return max(1, min(self._source.max_ids_per_partition, share))
+
+    def _plan_snapshot(self, server: Server) -> list[InputPartition]:
+        """Take an exact snapshot, and divide it."""
         selected = [
             (keys.name, *self._select(keys.name, now_ms, members))
             for keys, now_ms, members in _take_snapshot(server, server.find_queues(self._source))
         ]
-        total = sum(len(ids) for _, ids, _ in selected)
-        share = -(-total // self._source.num_partitions)
-        size = max(1, min(self._source.max_ids_per_partition, share))
+        size = self._partition_size(sum(len(ids) for _, ids, _ in selected))
         with_scores = "visible_at" in self._schema.fieldNames()
         return [
             SnapshotPartition(
@@ -171,20 +220,62 @@ class SnapshotReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield record batches of a partition's messages."""
         # Spark calls this with a partition of its own if the reader returned none.
-        if not isinstance(partition, SnapshotPartition):
+        if not isinstance(partition, SnapshotPartition | ScanPartition):
             return
         server = get_server(self._source.connection)
         keys = server.namespace.queue(partition.queue)
         schema = build_arrow_schema(self._schema)
-        fetch_size = self._source.fetch_size
-        ids, scores = partition.ids, partition.visible_at_ms
-        for begin in range(0, len(ids), fetch_size):
-            columns = self._read_columns(server, keys, ids[begin : begin + fetch_size])
-            if scores is not None:
-                columns["visible_at"] = scores[begin : begin + fetch_size]
-            columns = self._drop_unselected(columns)
-            if columns["id"]:
-                yield build_record_batch(schema, keys.name, columns)
+        if isinstance(partition, ScanPartition):
+            parts = self._scan(server, keys, partition)
+        else:
+            parts = iter([(partition.ids, partition.visible_at_ms)])
+        for ids, scores in parts:
+            begin = 0
+            while begin < len(ids):
+                count = self._count_next(server, keys, ids[begin : begin + self._source.fetch_size])
+                columns = self._read_columns(server, keys, ids[begin : begin + count])
+                if scores is not None:
+                    columns["visible_at"] = scores[begin : begin + count]
+                begin += count
+                columns = self._drop_unselected(columns)
+                if columns["id"]:
+                    yield build_record_batch(schema, keys.name, columns)
+
+    def _scan(
+        self, server: Server, keys: QueueKeys, partition: ScanPartition
+    ) -> Iterator[tuple[list[bytes], array[float] | None]]:
+        """
+        Yield the ids of a shard that options and filters select, each once, and their scores.
+
+        The positions of ids are those of one run of a server. After a failover, a queue of one
+        shard is scanned again, without the ids that were already read.
+
+        Raises:
+            ScanBroken: another server has taken over, or consumers have almost emptied the queue.
+        """
+        with_scores = "visible_at" in self._schema.fieldNames()
+        seen: set[bytes] = set()  # a step may repeat ids while the server resizes its table
+        is_alone = partition.shard.total == 1
+        begun_run, run = None, server.read_run() if is_alone else partition.server_run
+        while begun_run is None or begun_run != run:
+            begun_run = run
+            for members in scan_shard(keys.name, partition.shard, server.make_scanner(keys)):
+                new = _drop_ids(members, seen)
+                seen.update(new[::2])
+                ids, scores = self._select(keys.name, partition.now_ms, new)
+                yield ids, scores if with_scores else None
+            run = server.read_run()
+            if run is None:
+                return
+            if run != begun_run and not is_alone:
+                reason = "another server has taken over, or the server was started again"
+                raise ScanBroken(partition.queue, reason)
+
+    def _count_next(self, server: Server, keys: QueueKeys, ids: list[bytes]) -> int:
+        """Return how many of the ids are read next: those whose bodies are small enough."""
+        if not set(self._schema.fieldNames()) & {"message", "raw"}:
+            return len(ids)
+        return server.rsmq.run(count_fitting(keys, ids, self._source.max_bytes))
 
     def _read_columns(self, server: Server, keys: QueueKeys, ids: list[bytes]) -> dict[str, Any]:
         """Return what the schema and the options need of messages; None for a missing value."""
@@ -259,14 +350,35 @@ class PushdownReader(SnapshotReader):
 def _take_snapshot(
     server: Server, queues: list[QueueKeys]
 ) -> list[tuple[QueueKeys, int, list[bytes]]]:
-    """Return, for each queue, the server's time in ms, and ids and scores in turn; atomic."""
-    pipeline = server.raw.pipeline(transaction=True)
+    """
+    Return, for each queue, the server's time in ms, and ids and scores in turn; atomic.
+
+    The timeout grows with the queues. A read that exceeds it is not repeated: the server would do
+    all of its work again, while the first read may still block it.
+    """
+    messages = sum(server.raw.zcard(keys.zset) for keys in queues)
+    seconds = _SNAPSHOT_SECONDS + _SNAPSHOT_SECONDS_PER_MESSAGE * messages
+    client = server.open_patient_client(seconds)
+    pipeline = client.pipeline(transaction=True)
     pipeline.execute_command("TIME")
     for keys in queues:
         pipeline.execute_command("ZRANGE", keys.zset, 0, -1, "WITHSCORES")
-    (seconds, microseconds), *all_members = pipeline.execute()
-    now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+    try:
+        time, *all_members = pipeline.execute()
+    finally:
+        client.close()
+        client.connection_pool.disconnect()
+    now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
     return [(keys, now_ms, members) for keys, members in zip(queues, all_members, strict=True)]
+
+
+def _drop_ids(members: list[bytes], seen: set[bytes]) -> list[bytes]:
+    """Return ids and scores in turn, without the ids that were seen, and each id once."""
+    ids = members[::2]
+    if seen.isdisjoint(ids) and len(set(ids)) == len(ids):
+        return members
+    scores = dict(zip(ids, members[1::2], strict=True))
+    return [value for id, score in scores.items() if id not in seen for value in (id, score)]
 
 
 def _to_datetime(us: int | None) -> datetime | None:

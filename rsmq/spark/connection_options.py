@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rsmq.errors import InvalidOption, RSMQError
 from rsmq.spark.option_reader import OptionReader
-from rsmq.transport.url import has_password, with_options
+from rsmq.transport.url import has_password, is_group_url, with_options
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 
 CONNECTION_OPTIONS = (
@@ -90,11 +90,11 @@ def read_connection_options(reader: OptionReader) -> ConnectionOptions:
 
 
 def _check_url(url: str) -> None:
-    if not url.startswith(("redis://", "rediss://", "unix://")):
+    if not url.startswith(("redis://", "rediss://", "unix://")) and not is_group_url(url):
         raise InvalidOption(
             "url",
-            "begins with redis://, rediss:// or unix://. memory:// is one process's own: Spark's "
-            "processes could not share it.",
+            "begins with redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://. "
+            "memory:// is one process's own: Spark's processes could not share it.",
         )
     is_secret = has_password(url)
     if is_secret is None:

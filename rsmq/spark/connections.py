@@ -15,14 +15,17 @@ from typing import Any
 
 import redis
 from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.exceptions import ResponseError
 from redis.retry import Retry
 
 from rsmq import BYTES, RSMQ
 from rsmq.errors import InvalidOption, QueueNotFound, RSMQError
 from rsmq.spark.connection_options import ConnectionOptions
+from rsmq.spark.scan import ScanStep
 from rsmq.spark.source_options import SourceOptions
+from rsmq.transport.routed_client import open_routed_pool
 from rsmq.transport.socket import pack
-from rsmq.transport.url import option_names
+from rsmq.transport.url import is_group_url, option_names
 from rsmq.waiting.sync import Watcher
 from rsmq.wire.keys import Namespace, QueueKeys
 
@@ -41,6 +44,8 @@ class Server:
         namespace: the namespace of the queues.
         watcher: waits for messages.
         make_unretried_connection: makes a connection that does not retry.
+        open_patient_client: makes a redis-py client for a command that takes long, with the number
+            of seconds that it waits for a reply. It does not repeat a command after that time.
     """
 
     rsmq: RSMQ
@@ -48,6 +53,7 @@ class Server:
     namespace: Namespace
     watcher: Watcher
     make_unretried_connection: Callable[[], Any]
+    open_patient_client: Callable[[float], Any]
 
     def find_queues(self, source: SourceOptions) -> list[QueueKeys]:
         """
@@ -99,6 +105,31 @@ class Server:
         finally:
             pool.release(connection)
 
+    def read_run(self) -> bytes | None:
+        """
+        Return the id of the present run of the server that has the queues.
+
+        None if the user lacks the right, or if the server does not report it.
+        """
+        try:
+            run: bytes | str | None = self.raw.info("server").get("run_id")
+        except ResponseError:
+            return None
+        return run.encode() if isinstance(run, str) else run
+
+    def make_scanner(self, keys: QueueKeys) -> Callable[[int, int], ScanStep]:
+        """Return a function that reads a step of the scan of a queue's ids."""
+
+        def read_step(cursor: int, count: int) -> ScanStep:
+            pipeline = self.raw.pipeline(transaction=False)
+            # A name in bytes: redis-py would convert the reply of its own command.
+            pipeline.execute_command(b"ZSCAN", keys.zset, cursor, "COUNT", count)
+            pipeline.zcard(keys.zset)
+            (following, members), messages = pipeline.execute()
+            return ScanStep(int(following), members, messages)
+
+        return read_step
+
     def now_ms(self) -> int:
         """Return the time of the server's clock, Unix milliseconds."""
         seconds, microseconds = self.raw.time()
@@ -144,20 +175,32 @@ def _make_server(options: ConnectionOptions) -> Server:
         raise InvalidOption(" or ".join(["url", *names]), str(error)) from None
     timeouts: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
     retrying = Retry(ExponentialBackoff(cap=_MAX_RETRY_PAUSE_SECONDS, base=0.05), attempts)
-    raw = redis.Redis.from_url(
-        options.url, **{**timeouts, **credentials, "retry": retrying, "protocol": 2}
-    )
-    unretried = redis.ConnectionPool.from_url(
-        options.url, **{**timeouts, **credentials, "retry": Retry(NoBackoff(), 0)}
-    )
-    watcher = Watcher(unretried, namespace, lambda: None)
+    settings = {**timeouts, **credentials, "protocol": 2}
+    raw = redis.Redis.from_pool(_open_pool(options, retrying, settings))
+    unretried = _open_pool(options, Retry(NoBackoff(), 0), settings)
+
+    def open_patient_client(seconds: float) -> Any:
+        backoff = ExponentialBackoff(cap=_MAX_RETRY_PAUSE_SECONDS, base=0.05)
+        retry = Retry(backoff, attempts, supported_errors=(redis.exceptions.ConnectionError,))
+        pool = _open_pool(options, retry, {**settings, "socket_timeout": seconds})
+        return redis.Redis.from_pool(pool)
+
     return Server(
         rsmq,
         raw,
         namespace,
-        watcher,
+        rsmq.watcher,
         lambda: unretried.connection_class(**unretried.connection_kwargs),
+        open_patient_client,
     )
+
+
+def _open_pool(
+    options: ConnectionOptions, retry: Retry, settings: dict[str, Any]
+) -> redis.ConnectionPool:
+    if is_group_url(options.url):
+        return open_routed_pool(options.url, options.namespace.queues, retry, **settings)
+    return redis.Redis.from_url(options.url, retry=retry, **settings).connection_pool
 
 
 def _read_password(options: ConnectionOptions) -> str | None:

@@ -10,35 +10,36 @@ process lives; when it dies, other consumers can receive the messages after that
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
 import msgpack
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.errors import BatchLost, InvalidOption, QueueNotFound, RSMQError
+from rsmq.errors import BatchLost, QueueNotFound, RSMQError
 from rsmq.operations.spark.in_flight_batches import (
     MAX_PART_MESSAGES,
     Batch,
-    acknowledge_leased,
-    acquire_lease,
     delete_expired_leases,
     extend_leased,
     keep_acknowledged,
     lease_messages,
     parse_part_sizes,
+    release_leased,
 )
+from rsmq.spark import lease_holder
+from rsmq.spark.acknowledgement import acknowledge_parts
 from rsmq.spark.connections import Server
+from rsmq.spark.idle_wait import IdleWait
+from rsmq.spark.lease_holder import LeaseHolder
 from rsmq.spark.source_options import SourceOptions, StreamOptions
 from rsmq.wire.keys import QueueKeys
 
 log = logging.getLogger(__name__)
-
-#: How long a named lease belongs to its holder after the last renewal.
-HOLDER_TIMEOUT_SECONDS = 15.0
 
 #: How long the list of a stream's queues is reused before they are listed again.
 _QUEUE_LIST_SECONDS = 10.0
@@ -65,13 +66,30 @@ class Lease:
     Attributes:
         name: the name of the lease.
         tally: counts of messages since this process began.
+        holder: this process as the holder of the lease.
+        idle_wait: the wait for messages between polls.
     """
 
     def __init__(
-        self, server: Server, name: str, source: SourceOptions, options: StreamOptions
+        self,
+        server: Server,
+        name: str,
+        source: SourceOptions,
+        options: StreamOptions,
+        *,
+        is_new: bool = False,
     ) -> None:
         """
-        Acquire the lease if its name is a consumer group, and delete expired ones.
+        Take over the lease from processes that have had it before, and delete expired ones.
+
+        A consumer group is acquired first, which waits until no other query renews it.
+
+        Args:
+            server: the server of the queues.
+            name: the name of the lease.
+            source: the options of the source.
+            options: the options of the stream.
+            is_new: whether this process has generated the name, so that no other one has had it.
 
         Raises:
             InvalidOption: another query that lives has acquired the lease.
@@ -88,28 +106,35 @@ class Lease:
         self._options = options
         self._queues: list[QueueKeys] = []
         self._listed_at = float("-inf")
+        self.idle_wait = IdleWait(server.watcher, options.idle_wait)
         self._lock = threading.Lock()
         self._in_flight: dict[int, list[tuple[QueueKeys, int]]] = {}
         self._acknowledged: int | None = None
         self._searched_batch: int | None = None
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._holder_id = secrets.token_hex(8)
-        self._acquired_queues: set[QueueKeys] = set()
-        self._is_taken_over = False
-        self._renewed_at = time.monotonic()
+        self.holder = LeaseHolder(
+            server,
+            name,
+            self._query,
+            options.lease_retention,
+            is_named=options.consumer_group is not None,
+        )
         for keys in self.get_queues():
             server.rsmq.run(delete_expired_leases(keys))
         if options.consumer_group is not None:
             self._start_heartbeat()
+        elif not is_new:
+            self.holder.take_over()
 
     def get_queues(self) -> list[QueueKeys]:
         """
         Return the queues of the stream, without its own dead-letter queue.
 
-        Lists the queues again after 10 seconds, to find new ones that match a pattern.
+        With a pattern, lists the queues again after 10 seconds, to find new ones.
         """
-        if time.monotonic() - self._listed_at > _QUEUE_LIST_SECONDS:
+        is_listed = self._source.pattern is None and self._queues
+        if not is_listed and time.monotonic() - self._listed_at > _QUEUE_LIST_SECONDS:
             dead_letters = self._options.dead_letters
             self._queues = [
                 keys
@@ -118,7 +143,7 @@ class Lease:
             ]
             self._listed_at = time.monotonic()
             if self._options.consumer_group is not None:
-                self._acquire([keys for keys in self._queues if keys not in self._acquired_queues])
+                self.holder.acquire(self._queues)
         return self._queues
 
     def _remove_queue(self, keys: QueueKeys) -> None:
@@ -136,8 +161,7 @@ class Lease:
             batch in flight, whichever is higher; 0 if there is none. And, by queue, how many
             messages of this batch an interrupted acknowledgement has left.
         """
-        stored = self._server.raw.hget(self._server.namespace.acknowledged, self._query)
-        last: int = 0 if stored is None else msgpack.unpackb(stored, raw=True)[0]
+        last = self._read_acknowledged()
         in_flight = {
             int(field.split(b":")[1])
             for keys in self.get_queues()
@@ -147,6 +171,23 @@ class Lease:
         last = max(last, min(in_flight, default=1) - 1)
         remaining = self._read_part_sizes(last, self.get_queues())
         return last, {queue: sum(sizes) for queue, sizes in remaining.items()}
+
+    def _read_acknowledged(self) -> int:
+        """Return the number of the last batch that was acknowledged; 0 if there is none."""
+        stored = self._server.raw.hget(self._server.namespace.acknowledged, self._query)
+        return 0 if stored is None else int(msgpack.unpackb(stored, raw=True)[0])
+
+    def make_offset(self, number: int, queues: dict[str, int]) -> dict[str, Any]:
+        """
+        Return the offset of a batch, as Spark stores it.
+
+        Args:
+            number: the number of the batch.
+            queues: how many messages it has, by queue.
+        """
+        offset = {"lease": self.name, "batch": number, "queues": queues}
+        # The driver needs the name of the query to acknowledge the batch.
+        return offset if self._query == self.name else {**offset, "query": self._query}
 
     def receive(
         self, number: int, max_messages: int | None, latest_ms: int | None
@@ -163,7 +204,7 @@ class Lease:
         Raises:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
         """
-        self._check_holder()
+        self.holder.check()
         if self._searched_batch != number:
             # An earlier process, or an earlier call, may have received the batch.
             found = self._read_part_sizes(number, self.get_queues())
@@ -217,11 +258,13 @@ class Lease:
             Batch(self.name, number),
             part,
             min(max_messages, MAX_PART_MESSAGES),
+            max_bytes=self._source.max_bytes,
             vt=self._options.vt,
             latest_ms=latest_ms,
             lifetime=self._options.lease_retention,
             dead_letters=self._options.dead_letters,
             query=self._query,
+            holder=self.holder.id,
         )
         try:
             return self._server.rsmq.run(operation)
@@ -229,19 +272,33 @@ class Lease:
             self._remove_queue(keys)
             return 0, False
 
-    def wait(self, number: int, max_messages: int | None) -> dict[str, int]:
-        """Wait up to ``idle_wait`` seconds for messages, and receive them; as ``receive``."""
+    def receive_if_any(self, number: int, max_messages: int | None) -> dict[str, int]:
+        """
+        Receive messages unless nothing has changed since the last receive, which returned none.
+
+        Blocks for 0.05 seconds at most while nothing changes, and then sends no command.
+
+        Args:
+            number: the number of the batch.
+            max_messages: the most messages to receive; None for all.
+
+        Returns:
+            As ``receive``; empty if there are no messages.
+
+        Raises:
+            CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
+            LeaseTakenOver: another process has taken over the lease.
+        """
+        self.holder.check()
         zsets = [keys.zset for keys in self.get_queues()]
-        if not zsets:
-            self._stopped.wait(self._options.idle_wait)
+        if not self.idle_wait.may_have_messages(zsets):
             return {}
-        return self._server.watcher.wait(
-            lambda: self._receive(number, max_messages, None),
-            lambda _: None,  # received messages stay in the lease: nothing is to be undone
-            {},
-            zsets,
-            self._options.idle_wait,
-        )
+        received = self.receive(number, max_messages, None)
+        if received:
+            self.idle_wait.note_received()
+        else:
+            self.idle_wait.note_empty(zsets)
+        return received
 
     def _read_part_sizes(self, number: int, queues: Iterable[QueueKeys]) -> dict[str, list[int]]:
         """Return the sizes of the parts of a batch, by queue, as Redis stores them."""
@@ -256,6 +313,8 @@ class Lease:
         """
         Return the sizes of the parts of a batch, by queue, and extend it from now on.
 
+        Parts that were received after Spark had logged the batch are released.
+
         Args:
             number: the number of the batch.
             counts: how many messages the batch had, by queue.
@@ -263,16 +322,27 @@ class Lease:
         Raises:
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
         """
-        self._check_holder()
+        self.holder.check()
         queues = [self._server.namespace.queue(queue) for queue in counts]
         found = self._read_part_sizes(number, queues)
         for queue, count in counts.items():
-            if sum(found.get(queue, ())) != count:
+            sizes = found.get(queue, [])
+            kept = _count_logged_parts(sizes, count)
+            if kept is None:
                 self._report_lost_batch(queue, number)
+            else:
+                self._release_parts(number, queue, sizes, kept)
         if number not in self._in_flight:
             self._track_batch(number, found)
             self._extend()
         return found
+
+    def _release_parts(self, number: int, queue: str, sizes: list[int], kept: int) -> None:
+        """Release the parts of a batch behind the first ``kept`` ones; remove their sizes."""
+        keys, batch = self._server.namespace.queue(queue), Batch(self.name, number)
+        while len(sizes) > kept:
+            self._server.rsmq.run(release_leased(keys, batch, len(sizes) - 1))
+            del sizes[-1]
 
     def _report_lost_batch(self, queue: str, number: int) -> None:
         text = (
@@ -301,31 +371,29 @@ class Lease:
             queues: the names of the queues of the batch.
 
         Raises:
-            InvalidOption: another query took over the lease.
+            LeaseTakenOver: another query took over the lease.
         """
         if self._acknowledged == number:
             return
-        self._check_holder()
+        self.holder.check()
         batch = Batch(self.name, number)
+        # A listener on the driver may have acknowledged the batch.
+        is_new = self._read_acknowledged() < number
         for queue in queues:
             keys = self._server.namespace.queue(queue)
             sizes = parse_part_sizes(self._server.raw.hget(keys.leases, str(batch)))
-            if not sizes and number in self._in_flight:
+            if is_new and not sizes and number in self._in_flight:
                 log.warning("Batch %s of queue %s is not in Redis any more.", batch, queue)
-            for part in range(max(1, len(sizes))):  # without parts, the number is stored, too
-                deleted, lost = self._server.rsmq.run(
-                    acknowledge_leased(
-                        self._server.namespace,
-                        keys,
-                        batch,
-                        part,
-                        lifetime=self._options.lease_retention,
-                        query=self._query,
-                    )
-                )
-                self.tally.acknowledged += deleted
-                self.tally.lost += lost
-            self._server.raw.hdel(keys.leases, str(batch))
+            deleted, lost = acknowledge_parts(
+                self._server,
+                keys,
+                batch,
+                len(sizes),
+                query=self._query,
+                lifetime=self._options.lease_retention,
+            )
+            self.tally.acknowledged += deleted
+            self.tally.lost += lost
         self._untrack_batch(number)
         self._acknowledged = number
 
@@ -345,8 +413,18 @@ class Lease:
         return backlog
 
     def stop(self) -> None:
-        """Stop the heartbeat; messages in flight stay hidden until their visibility timeout."""
+        """
+        Stop the heartbeat, and release a named lease, so that a successor need not wait for it.
+
+        Messages in flight stay hidden until their visibility timeout.
+        """
+        self.idle_wait.end()
         self._stopped.set()
+        if self._thread is not None and self._options.consumer_group is not None:
+            self._thread.join(
+                lease_holder.HOLDER_TIMEOUT_SECONDS / 3
+            )  # it must not acquire the lease again
+        self.holder.release()
 
     def _track_batch(self, number: int, found: dict[str, list[int]]) -> None:
         """Let the heartbeat extend a batch from now on."""
@@ -377,11 +455,11 @@ class Lease:
         extend_at = time.monotonic() + self._options.vt / 3
         keep_at = time.monotonic() + self._options.lease_retention / 4
         is_named = self._options.consumer_group is not None
-        pause = HOLDER_TIMEOUT_SECONDS / 3 if is_named else self._options.vt / 3
+        pause = lease_holder.HOLDER_TIMEOUT_SECONDS / 3 if is_named else self._options.vt / 3
         while not self._stopped.wait(max(0.01, min(pause, extend_at - time.monotonic()))):
             try:
                 if is_named:
-                    self._renew()
+                    self.holder.renew()
                 if time.monotonic() >= keep_at:
                     self._keep_acknowledged()
                     keep_at = time.monotonic() + self._options.lease_retention / 4
@@ -425,60 +503,10 @@ class Lease:
         if failure is not None:
             raise failure
 
-    def _acquire(self, queues: list[QueueKeys]) -> None:
-        """
-        Acquire the lease on queues, as soon as a previous holder has stopped renewing it.
 
-        Raises:
-            InvalidOption: another query still renews it.
-        """
-        deadline = time.monotonic() + HOLDER_TIMEOUT_SECONDS + 1
-        while seconds := self._try_acquire(queues):
-            if time.monotonic() > deadline:
-                raise InvalidOption(
-                    "consumerGroup",
-                    f"another query that is running has the lease {self.name}. Give this query "
-                    "another name or none, or stop the other.",
-                    value=self.name,
-                )
-            time.sleep(min(seconds, 1.0))
-        self._acquired_queues.update(queues)
-
-    def _try_acquire(self, queues: Iterable[QueueKeys]) -> float:
-        """
-        Acquire or renew the lease on each of the queues that has no other holder.
-
-        Returns:
-            For how many seconds another holder has one of them; 0 if this one has all.
-        """
-        longest = 0.0
-        for keys in queues:
-            operation = acquire_lease(
-                keys,
-                self.name,
-                self._holder_id,
-                seconds=HOLDER_TIMEOUT_SECONDS,
-                lifetime=self._options.lease_retention,
-            )
-            try:
-                longest = max(longest, self._server.rsmq.run(operation))
-            except QueueNotFound:
-                self._acquired_queues.discard(keys)  # reading the queue raises the error
-        return longest
-
-    def _renew(self) -> None:
-        self._renewed_at = time.monotonic()
-        if self._try_acquire(list(self._acquired_queues)):
-            self._is_taken_over = True
-
-    def _check_holder(self) -> None:
-        is_named = self._options.consumer_group is not None
-        if is_named and time.monotonic() - self._renewed_at > HOLDER_TIMEOUT_SECONDS / 2:
-            self._renew()  # the process may have been suspended for some time
-        if self._is_taken_over:
-            raise InvalidOption(
-                "consumerGroup",
-                f"another query took over the lease {self.name}, while this one was silent for "
-                f"{HOLDER_TIMEOUT_SECONDS:g} s.",
-                value=self.name,
-            )
+def _count_logged_parts(sizes: list[int], count: int) -> int | None:
+    """Return how many of the first parts have together ``count`` messages; None if none have."""
+    for kept, total in enumerate(accumulate(sizes, initial=0)):
+        if total == count:
+            return kept
+    return None

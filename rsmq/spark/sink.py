@@ -130,8 +130,9 @@ class _TaskWriter:
         if options.is_staged:
             parts = self._parts.setdefault(destination.queue, [])
             part = f"{self._prefix}:{self._attempt}:{len(parts)}"
-            self._server.rsmq.run(
+            is_staged = self._server.rsmq.run(
                 stage_messages(
+                    self._server.namespace,
                     keys,
                     part,
                     messages,
@@ -140,7 +141,8 @@ class _TaskWriter:
                     lifetime=options.staging_retention,
                 )
             )
-            parts.append(part)
+            if is_staged:  # else another attempt has won, or an earlier run was interrupted
+                parts.append(part)
         elif options.restore:
             self._server.rsmq.run(
                 restore_messages(keys, messages, largest=largest, realtime=options.realtime)

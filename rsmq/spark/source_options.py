@@ -18,15 +18,15 @@ from rsmq.spark.connection_options import (
     read_connection_options,
 )
 from rsmq.spark.option_reader import OptionReader, check_queue_name
-from rsmq.wire.limits import MAX_RECEIVES, MAX_SECONDS
+from rsmq.wire.limits import MAX_BATCH_BYTES, MAX_BODY_BYTES, MAX_RECEIVES, MAX_SECONDS
 
 Include = Literal["all", "visible", "hidden", "in_flight", "delayed"]
 
 SOURCE_OPTIONS = (
     "queue", "subscribe", "subscribePattern", "columns", "bodyType", "includeRaw",
-    "numPartitions", "maxIdsPerPartition", "fetchSize",
+    "numPartitions", "maxIdsPerPartition", "fetchSize", "maxBytesPerFetch",
 )  # fmt: skip
-SNAPSHOT_OPTIONS = ("include", "startingTimestamp", "endingTimestamp", "pushdown")
+SNAPSHOT_OPTIONS = ("snapshot", "include", "startingTimestamp", "endingTimestamp", "pushdown")
 STREAM_OPTIONS = (
     "maxMessagesPerTrigger", "maxOffsetsPerTrigger", "visibilityTimeout", "consumerGroup",
     "maxReceiveCount", "deadLetterQueue", "failOnDataLoss", "idleWait", "leaseRetention",
@@ -50,6 +50,7 @@ class SourceOptions:
         num_partitions: the number of partitions, unless there are too few or too many messages.
         max_ids_per_partition: the most messages of a partition.
         fetch_size: how many messages one command reads from Redis.
+        max_bytes: the most bytes of bodies that a task reads at a time; one body may be larger.
     """
 
     connection: ConnectionOptions
@@ -61,6 +62,7 @@ class SourceOptions:
     num_partitions: int
     max_ids_per_partition: int
     fetch_size: int
+    max_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,14 @@ class SnapshotOptions:
     The options that only snapshots have.
 
     Attributes:
+        is_exact: whether one transaction reads all ids; else tasks scan them in steps.
         include: the state that messages must have.
         sent_from_us: reads messages sent at this Unix time in microseconds or later.
         sent_before_us: reads messages sent before this Unix time in microseconds.
         pushdown: whether the reader applies filters itself, in place of Spark.
     """
 
+    is_exact: bool
     include: Include
     sent_from_us: int | None
     sent_before_us: int | None
@@ -92,7 +96,7 @@ class StreamOptions:
         consumer_group: the name of the lease; None generates one for each query.
         dead_letters: the dead-letter policy of this stream; None is each queue's own.
         fail_on_data_loss: whether the query fails if a batch is not in Redis any more.
-        idle_wait: how long a poll of empty queues waits for messages, seconds.
+        idle_wait: how long a poll of empty queues waits for messages, seconds; 0.05 at most.
         lease_retention: how long receipts are stored after the last heartbeat, seconds.
     """
 
@@ -154,6 +158,7 @@ def _read_source_options(reader: OptionReader) -> SourceOptions:
         num_partitions=reader.read_integer("numPartitions", 2 * (os.cpu_count() or 1), 1, 100_000),
         max_ids_per_partition=reader.read_integer("maxIdsPerPartition", 250_000, 1, 1_000_000),
         fetch_size=reader.read_integer("fetchSize", 2000, 1, 100_000),
+        max_bytes=reader.read_integer("maxBytesPerFetch", MAX_BATCH_BYTES, 1024, MAX_BODY_BYTES),
     )
 
 
@@ -167,6 +172,7 @@ def parse_snapshot_options(options: Mapping[str, str]) -> SnapshotOptions:
     reader = OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS))
     states = ("all", "visible", "hidden", "in_flight", "delayed")
     return SnapshotOptions(
+        is_exact=reader.read_choice("snapshot", ("scan", "exact"), "scan") == "exact",
         include=reader.read_choice("include", states, "all"),
         sent_from_us=reader.read_time_us("startingTimestamp"),
         sent_before_us=reader.read_time_us("endingTimestamp"),
@@ -206,7 +212,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         consumer_group=reader.read_lease_name("consumerGroup"),
         dead_letters=dead_letters,
         fail_on_data_loss=reader.read_flag("failOnDataLoss", default=True),
-        idle_wait=reader.read_seconds("idleWait", 5, 0.01, 60),
+        idle_wait=reader.read_seconds("idleWait", 0.05, 0.01, 60),
         # At least 2 * vt: the heartbeat that renews receipts comes at a third of vt.
         lease_retention=reader.read_seconds(
             "leaseRetention", max(_WEEK_SECONDS, 2 * vt), 2 * vt, 3 * MAX_SECONDS

@@ -10,6 +10,9 @@ for the last batch.
 from __future__ import annotations
 
 import secrets
+import signal
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -22,15 +25,16 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rsmq.errors import BatchLost
+from rsmq.errors import BatchLost, InvalidOption
 from rsmq.operations.spark.in_flight_batches import Batch, get_leased_messages
 from rsmq.spark.connections import get_server
 from rsmq.spark.in_flight_batches import Lease
 from rsmq.spark.schema import build_arrow_schema, build_record_batch
 from rsmq.spark.source_options import SourceOptions, StreamOptions
 
-#: How long the backlog is reported without reading it again, while no batch is received.
-_BACKLOG_SECONDS = 2.0
+#: How long the backlog of each queue is reported without reading it again, while no batch is
+#: received: reading one queue takes five commands.
+_BACKLOG_SECONDS_PER_QUEUE = 4.0
 
 
 class StreamPartition(InputPartition):
@@ -66,7 +70,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _reset(self) -> None:
         self._lease: Lease | None = None
-        self._lease_name: str | None = None
+        self._new_name: str | None = None
+        self._planned: int | None = None
+        self._committed: int | None = None
         self._latest_ms: int | None = None
         self._backlog: dict[str, Any] | None = None
         self._backlog_read_at = float("-inf")
@@ -85,7 +91,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 server.require(self._options.dead_letters.queue)
             if self._lease is not None:
                 self._lease.stop()
-            self._lease = Lease(server, name, self._source, self._options)
+            _let_sigterm_stop_the_reader()
+            is_new = name == self._new_name
+            self._lease = Lease(server, name, self._source, self._options, is_new=is_new)
         return self._lease
 
     def initialOffset(self) -> dict[str, Any]:
@@ -96,10 +104,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease.
         """
         group = self._options.consumer_group
-        number, queues = (0, {}) if group is None else self._get_lease(group).find_start()
+        if group is not None:
+            lease = self._get_lease(group)
+            return lease.make_offset(*lease.find_start())
         # Spark calls this again until there is data: the generated name must stay the same.
-        self._lease_name = self._lease_name or group or secrets.token_hex(8)
-        return {"lease": self._lease_name, "batch": number, "queues": queues}
+        self._new_name = self._new_name or secrets.token_hex(8)
+        return {"lease": self._new_name, "batch": 0, "queues": {}}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of ``maxMessagesPerTrigger`` messages for each batch."""
@@ -125,19 +135,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif latest_ms is None:
             # Without a limit, the batch must end somewhere even if producers continue to send.
             latest_ms = get_server(self._source.connection).now_ms()
-        received = lease.receive(number, max_messages, latest_ms)
-        if not received and latest_ms is None:
-            received = lease.wait(number, max_messages)
+        if self._latest_ms is None and max_messages is not None:
+            received = lease.receive_if_any(number, max_messages)
+        else:
+            received = lease.receive(number, max_messages, latest_ms)
         if not received:
             return start
         self._backlog = None
-        return {"lease": lease.name, "batch": number, "queues": received}
+        return lease.make_offset(number, received)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the backlog and the counts of messages, for the progress of the query."""
         if self._lease is None:
             return None
-        if self._backlog is None or time.monotonic() - self._backlog_read_at > _BACKLOG_SECONDS:
+        age = time.monotonic() - self._backlog_read_at
+        if self._backlog is None or age > _BACKLOG_SECONDS_PER_QUEUE * max(1, len(self._backlog)):
             self._backlog = self._lease.read_backlog()
             self._backlog_read_at = time.monotonic()
         tally = self._lease.tally
@@ -155,9 +167,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
+            InvalidOption: the query has the option ``asyncProgressTrackingEnabled``.
         """
         if start == end:
             return []
+        self._refuse_async_progress(start["batch"])
+        self._planned = end["batch"]
         lease = self._get_lease(end["lease"])
         part_sizes = lease.plan(end["batch"], end["queues"])
         total = sum(map(sum, part_sizes.values()))
@@ -169,6 +184,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for queue, sizes in part_sizes.items()
             for parts in group_parts(sizes, max_messages)
         ]
+
+    def _refuse_async_progress(self, start: int) -> None:
+        """
+        Refuse a query whose progress Spark logs later than it requests the next batch.
+
+        Such a query does not commit a batch before it plans the next one. Its batches would be
+        acknowledged before they are in Spark's commit log. The option itself is that of a sink.
+        """
+        if self._planned == start and self._committed != start:
+            raise InvalidOption(
+                "asyncProgressTrackingEnabled",
+                "does not go with a stream from rsmq: its messages would be deleted before Spark "
+                "has logged their batch. Remove the option from the query.",
+            )
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """
@@ -205,12 +234,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield build_record_batch(schema, keys.name, columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: ``latestOffset`` is called earlier, and acknowledges the batch."""
+        """Note the batch. ``latestOffset`` is called earlier, and acknowledges it."""
+        self._committed = end["batch"]
 
     def stop(self) -> None:
-        """Stop the heartbeat. Release nothing: Spark calls this after a crash, too."""
+        """Stop the heartbeat. Release no message: Spark calls this after a crash, too."""
         if self._lease is not None:
             self._lease.stop()
+
+
+def _let_sigterm_stop_the_reader() -> None:
+    """
+    Let SIGTERM raise SystemExit in the process of the reader.
+
+    Spark ends this process with SIGTERM at about the time when it closes its socket. By default the
+    signal ends the process before it calls ``stop``.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def group_parts(sizes: list[int], max_messages: int) -> Iterator[range]:

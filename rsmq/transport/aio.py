@@ -4,47 +4,35 @@ Runs an operation on Redis, for the asyncio client.
 
 from __future__ import annotations
 
-import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 import redis.asyncio
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.retry import Retry as RedisRetry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import AskError, RedisError
 
-from rsmq.errors import ClientClosed, InvalidFormat, RSMQError, show_type
+from rsmq.errors import InvalidFormat, show_type
 from rsmq.operations.operation import Operation
-from rsmq.transport.cancellation import CancellationGuard, call_or_undo, read_reply
+from rsmq.transport.attempts_aio import RetryingCaller
+from rsmq.transport.cancellation import CancellationGuard
 from rsmq.transport.commands import (
-    eval_command,
-    evalsha_command,
-    script_reply,
-    transaction_commands,
+    routing_key,
 )
-from rsmq.transport.failure_texts import describe_address
-from rsmq.transport.multiplexed import (
-    MultiplexedConnection,
-    NotSent,
-    ReconnectingConnection,
-    Request,
-    State,
-    is_readable,
-)
+from rsmq.transport.multiplexed_caller import AsyncMultiplexedCaller
 from rsmq.transport.origin import Origin
+from rsmq.transport.pool_caller_aio import AsyncPoolCaller
 from rsmq.transport.pools import add_default_options, create_pool
-from rsmq.transport.redis_py import socket_of_asyncio
+from rsmq.transport.redis_py import is_client_of_group
 from rsmq.transport.retry import (
-    Attempt,
-    Failure,
-    classify,
-    convert_error,
-    needs_check,
-    plan_retries,
+    choose_deadline,
 )
+from rsmq.transport.routed_aio import AsyncRouter
+from rsmq.transport.topology.address import Address
+from rsmq.transport.topology.group import ServerGroup, group_from_cluster, group_from_pool
+from rsmq.transport.topology.topology import describe_seeds
+from rsmq.transport.url import is_group_url, parse_group_url
 from rsmq.wire.keys import Namespace, require_hash_tag
 
 T = TypeVar("T")
@@ -56,9 +44,11 @@ class AsyncCaller(Protocol):
 
     Attributes:
         origin: how it reaches them.
+        server_options: the options of connections to one server; None if there are several.
     """
 
     origin: Origin
+    server_options: Mapping[str, Any] | None
 
     async def run(self, operation: Operation[T]) -> T:
         """Send the operation, retry it if its retry class permits that, and return its result."""
@@ -66,262 +56,74 @@ class AsyncCaller(Protocol):
     async def close(self) -> None:
         """Close the connections that this object opened."""
 
-    def tracking_pool(self) -> Any:
-        """Return the connection pool for connections that track keys; None if they can't."""
-
-
-class _RetryingCaller(ABC):
-    """The base class of callers for one server: makes attempts, and undoes cancelled receives."""
-
-    def __init__(self, origin: Origin) -> None:
-        self.origin = origin
-        self._retry_deadline = origin.retry_deadline
-
-    @abstractmethod
-    def tracking_pool(self) -> Any:
-        """Return the connection pool, also for connections that track keys."""
-
-    @abstractmethod
-    async def _exchange(
-        self, operation: Operation[Any], guard: CancellationGuard, *, check: bool
-    ) -> Any:
+    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
         """
-        Send an operation once, and return its reply.
+        Return the class and the options of a connection that tracks keys, as a pool has them.
+
+        Args:
+            key: one of the keys; the connection is for the server that has it.
+            address: the server to connect to; None is the one that has the key.
 
         Raises:
-            CancelledError: the call was cancelled; an operation with ``undo`` is undone.
+            RedisError, OSError: no server could say which one it is.
         """
 
-    async def run(self, operation: Operation[T]) -> T:
-        guard = CancellationGuard()
+    def address_of(self, key: bytes) -> Address | None:
+        """Return the server that has a key, as far as it is known; None if there is only one."""
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        """Note that a connection of ``tracking_pool`` was lost, or that its server refused."""
+
+
+class AsyncRoutedCaller(RetryingCaller):
+    """A caller for several servers: each call goes to the one that has its keys."""
+
+    _follows_redirects = True
+
+    def __init__(self, group: ServerGroup, origin: Origin) -> None:
+        super().__init__(origin, None)
+        self._router = AsyncRouter(group, lambda pool: AsyncMultiplexedCaller(pool, origin))
+
+    def describe(self) -> str:
+        return describe_seeds(self._router.topology)
+
+    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
+        if address is not None:
+            server = self._router.connections_to(address)
+        else:
+            _, server = await self._router.server_of(key)
+        return await server.tracking_pool(key)
+
+    def address_of(self, key: bytes) -> Address | None:
+        return self._router.topology.address_of(key)
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        self._router.note_lost(key, error)
+
+    async def close(self) -> None:
+        await self._router.close()
+
+    async def exchange(
+        self,
+        operation: Operation[Any],
+        guard: CancellationGuard,
+        *,
+        check: bool,
+        redirect: AskError | None = None,
+    ) -> Any:
+        if redirect is None:
+            address, server = await self._router.server_of(routing_key(operation))
+        else:
+            address, server = self._router.redirected(redirect)
         try:
-            return await self._attempt(operation, operation.parse, guard)
+            return await server.exchange(operation, guard, check=check, redirect=redirect)
         except (RedisError, OSError) as error:
-            failure = error
-        try:
-            return await self._run_again(operation, failure, guard)
-        finally:
-            del failure  # its traceback refers to this frame: a reference cycle
-
-    async def _run_again(
-        self, operation: Operation[T], error: Exception, guard: CancellationGuard
-    ) -> T:
-        steps = plan_retries(
-            operation,
-            error,
-            is_sent=guard.is_sent,
-            deadline=self._retry_deadline,
-            address=lambda: describe_address(self.tracking_pool().connection_kwargs),
-        )
-        step = None
-        try:
-            while True:
-                if guard.cancellation is not None:
-                    raise guard.cancellation
-                step = next(steps) if not isinstance(step, Attempt) else steps.throw(error)
-                if not isinstance(step, Attempt):
-                    await asyncio.sleep(step)
-                    continue
-                guard.is_sent = False
-                try:
-                    return await self._attempt(step.operation, step.parse, guard)
-                except (RedisError, OSError) as failure:
-                    error = failure
-                step.is_sent = guard.is_sent
-        finally:
-            del error  # as in run
-
-    async def _attempt(
-        self, operation: Operation[T], parse: Callable[[Any], T], guard: CancellationGuard
-    ) -> T:
-        reply = await self._exchange(operation, guard, check=needs_check(operation))
-        guard.detect_swallowed_cancellation()
-        if guard.cancellation is not None:
-            # The cancellation came after the reply, while the connection was released.
-            await self._undo(operation, reply)
-            raise guard.cancellation
-        return parse(reply)
-
-    async def _undo(self, operation: Operation[T], reply: Any) -> None:
-        undo = operation.undo and operation.undo(operation.parse(reply))
-        if undo:
-            with suppress(RedisError, OSError, RSMQError):
-                await self.run(undo)
-
-
-class AsyncMultiplexedCaller(_RetryingCaller):
-    """
-    A caller with one connection for each event loop, which all calls of the loop share.
-
-    A connection belongs to the loop in which it was opened. It is opened for the first call in that
-    loop.
-    """
-
-    def __init__(self, pool: Any, origin: Origin) -> None:
-        super().__init__(origin)
-        self._pool = pool
-        self._loop_connections: dict[asyncio.AbstractEventLoop, ReconnectingConnection] = {}
-        self._closed = False
-
-    def tracking_pool(self) -> Any:
-        return self._pool
-
-    async def close(self) -> None:
-        """
-        Close the connection of each loop, at the latest after INTERRUPTION_GRACE_SECONDS.
-
-        Running calls may end before that. The others raise ClientClosed; they may have run.
-        """
-        self._closed = True
-        running = asyncio.get_running_loop()
-        # A copy, because loops of other threads may be added meanwhile; list() is atomic.
-        for loop in list(self._loop_connections):
-            connection = self._loop_connections.pop(loop, None)
-            if connection is not None and loop is running:
-                await connection.close()
-            elif connection is not None:
-                with suppress(RuntimeError):  # the loop is closed, and with it its connection
-                    loop.call_soon_threadsafe(connection.start_closing)
-
-    async def _exchange(
-        self, operation: Operation[Any], guard: CancellationGuard, *, check: bool
-    ) -> Any:
-        loop_connection = self._loop_connections.get(asyncio.get_running_loop())
-        connection = await (loop_connection or self._create_loop_connection()).get(check=check)
-        connection.calls += 1
-        guard.is_sent = True
-        try:
-            if operation.undo is None:
-                return await _call_multiplexed(connection, operation, Request.wait)
-            return await call_or_undo(
-                operation, guard, lambda each: _call_multiplexed(connection, each, guard.wait)
-            )
-        except NotSent:
-            guard.is_sent = False
+            self._router.topology.note_failure(error, address)
             raise
-        except ResponseError as error:
-            # A server that rejects every command may have been demoted. A new connection finds the
-            # current master.
-            if classify(error, is_sent=True) is Failure.NOTHING_RAN:
-                connection.retire()
-            raise
-        finally:
-            connection.calls -= 1
-            if connection.state is not State.OPEN:
-                connection.close_if_unused()
-
-    def _create_loop_connection(self) -> ReconnectingConnection:
-        if self._closed:
-            raise ClientClosed
-        for other in list(self._loop_connections):
-            if other.is_closed():
-                self._loop_connections.pop(other, None)
-        return self._loop_connections.setdefault(
-            asyncio.get_running_loop(), ReconnectingConnection(self._pool)
-        )
-
-
-class AsyncPoolCaller(_RetryingCaller):
-    """A caller that uses the pool of a handed-in client, with one connection for each attempt."""
-
-    def __init__(self, pool: Any, origin: Origin) -> None:
-        super().__init__(origin)
-        self._pool = pool
-
-    async def close(self) -> None:
-        """Do nothing: the program that created the pool closes it."""
-
-    def tracking_pool(self) -> Any:
-        return self._pool
-
-    async def _exchange(
-        self, operation: Operation[Any], guard: CancellationGuard, *, check: bool
-    ) -> Any:
-        pool = self._pool
-        connection = await pool.get_connection()
-        if check and _is_unusable(connection):
-            await _discard(pool, connection)
-            connection = await pool.get_connection()
-        guard.is_sent = True
-        is_usable = False
-        try:
-            if operation.undo is None:
-                reply = await _call(connection, operation)
-            else:
-                reply = await call_or_undo(
-                    operation,
-                    guard,
-                    lambda each: _call(connection, each, guard.send, guard.read),
-                )
-            is_usable = True
-        except ResponseError as error:
-            # As in AsyncMultiplexedCaller.
-            is_usable = classify(error, is_sent=True) is not Failure.NOTHING_RAN
-            raise
-        except asyncio.CancelledError:
-            is_usable = guard.is_answered
-            raise
-        finally:
-            if not is_usable:
-                await _discard(pool, connection)
-            elif operation.undo is None:
-                await pool.release(connection)
-            else:
-                # If the release were cancelled while it waits for the lock of the pool, the
-                # received messages would be lost.
-                await guard.finish(lambda: pool.release(connection))
-        return reply
-
-
-class AsyncClusterCaller:
-    """A caller for a Redis Cluster; redis-py finds the nodes, and retries by its own rules."""
-
-    def __init__(self, client: RedisCluster, origin: Origin) -> None:
-        self.origin = origin
-        self._client: Any = client
-
-    async def run(self, operation: Operation[T]) -> T:
-        if operation.fallback:
-            return await self.run(operation.fallback)
-        try:
-            if operation.undo is None:
-                reply = await self._execute(operation)
-            else:
-                guard = CancellationGuard()
-                reply = await call_or_undo(
-                    operation,
-                    guard,
-                    lambda each: guard.finish_task(self._execute(each)),
-                )
-        except ResponseError as error:
-            converted = convert_error(error, operation.queues)
-            if converted is not None:
-                raise converted from None
-            raise
-        return operation.parse(reply)
-
-    async def close(self) -> None:
-        """Do nothing: the program that created the client closes it."""
-
-    def tracking_pool(self) -> Any:
-        """Return None: the keys may move to another node during a waiting receive."""
-
-    async def _execute(self, operation: Operation[Any]) -> Any:
-        try:
-            return await self._send(evalsha_command(operation))
-        except NoScriptError:
-            return await self._send(eval_command(operation))
-
-    async def _send(self, command: tuple[bytes, ...]) -> Any:
-        # To find the node, redis-py compares the name with str values and reads the number of keys.
-        name, script, key_count, *arguments = command
-        return await self._client.execute_command(
-            name.decode(), script, int(key_count), *arguments, NEVER_DECODE=True
-        )
 
 
 def async_caller_from_client(
-    client: object, namespace: Namespace, retry_deadline: float
+    client: object, namespace: Namespace, retry_deadline: float | None
 ) -> AsyncCaller:
     """
     Return a caller that uses an asyncio client of redis-py; it does not close the client.
@@ -330,10 +132,12 @@ def async_caller_from_client(
         InvalidFormat: the client is not an asyncio client of redis-py, or it is a RedisCluster and
             the namespace has no hash tag.
     """
-    origin = Origin(client=client, retry_deadline=retry_deadline)
+    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
+    origin = Origin(client=client, retry_deadline=deadline)
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
-        return AsyncClusterCaller(client, origin)
+        group = group_from_cluster(client, RedisRetry(NoBackoff(), 0))
+        return AsyncRoutedCaller(group, origin)
     if isinstance(client, redis.asyncio.Redis) and not isinstance(
         client, redis.asyncio.client.Pipeline
     ):
@@ -353,81 +157,36 @@ def _suggest_client(client: object) -> str:
     return "Pass a redis.asyncio.Redis or redis.asyncio.RedisCluster, or use AsyncRSMQ.from_url."
 
 
-def async_caller_from_url(url: str, retry_deadline: float, options: dict[str, Any]) -> AsyncCaller:
+def async_caller_from_url(
+    url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
+) -> AsyncCaller:
     """
     Return a caller that opens its own connections when they are needed.
 
     Args:
-        url: the URL of the server.
-        retry_deadline: seconds for retries.
-        options: options of connections for redis-py.
+        url: the URL of the server, of a Redis Cluster or of Sentinels.
+        namespace: the namespace of the queues.
+        retry_deadline: seconds for retries; None is the default.
+        options: options of connections for redis-py, and ``address_remap`` for several servers.
 
     Raises:
-        InvalidFormat: redis-py rejects the URL or an option.
+        InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
+            the namespace has no hash tag.
     """
+    deadline = choose_deadline(retry_deadline, is_group=is_group_url(url))
+    origin = Origin(url, options, retry_deadline=deadline)
     pool_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
-
+    if is_group_url(url):
+        parts = parse_group_url(url)
+        if parts.service is None:
+            require_hash_tag(namespace)
+        remap = pool_options.pop("address_remap", None)
+        pool = create_pool(
+            url,
+            lambda: redis.asyncio.Redis.from_url(parts.server_url, **pool_options).connection_pool,
+        )
+        return AsyncRoutedCaller(group_from_pool(parts, pool, remap), origin)
     pool = create_pool(
         url, lambda: redis.asyncio.Redis.from_url(url, **pool_options).connection_pool
     )
-    return AsyncMultiplexedCaller(pool, Origin(url, options, retry_deadline=retry_deadline))
-
-
-async def _discard(pool: Any, connection: Any) -> None:
-    """Close a connection that is not usable any more, and return it to its pool."""
-    await connection.disconnect(nowait=True)
-    await pool.release(connection)
-
-
-def _is_unusable(connection: Any) -> bool:
-    """
-    Return whether an idle connection is unusable: closed by the server, or with unexpected data.
-
-    The pool checks only data that the event loop has read already; this checks the socket.
-    """
-    return is_readable(socket_of_asyncio(connection))
-
-
-async def _send(connection: Any, *command: Any) -> None:
-    await connection.send_command(*command)
-
-
-async def _call_multiplexed(
-    connection: MultiplexedConnection,
-    operation: Operation[Any],
-    wait: Callable[[Request], Awaitable[list[Any]]],
-) -> Any:
-    if operation.prelude is not None:
-        return script_reply(await wait(connection.send(transaction_commands(operation))))
-    replies = await wait(connection.send((evalsha_command(operation),)))
-    if isinstance(replies[0], NoScriptError):
-        replies = await wait(connection.send((eval_command(operation),)))
-    return script_reply(replies)
-
-
-async def _transact(connection: Any, operation: Operation[Any]) -> Any:
-    commands = transaction_commands(operation)
-    await connection.send_packed_command(connection.pack_commands(commands))
-    replies = []
-    for _ in commands:
-        try:
-            replies.append(await connection.read_response(disable_decoding=True))
-        except ResponseError as error:
-            replies.append(error)
-    return script_reply(replies)
-
-
-async def _call(
-    connection: Any,
-    operation: Operation[Any],
-    send: Callable[..., Awaitable[None]] = _send,
-    read: Callable[[Any], Awaitable[Any]] = read_reply,
-) -> Any:
-    if operation.prelude is not None:
-        return await _transact(connection, operation)
-    await send(connection, *evalsha_command(operation))
-    try:
-        return await read(connection)
-    except NoScriptError:
-        await send(connection, *eval_command(operation))
-        return await read(connection)
+    return AsyncMultiplexedCaller(pool, origin)

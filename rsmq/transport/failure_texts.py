@@ -28,7 +28,8 @@ _ADVICE_BY_CODE = {
     "CROSSSLOT": "On Redis Cluster all keys of a queue must be in one slot. Use a namespace with a "
     "hash tag, as in ns='{{rsmq}}'",
     "MOVED": "This is a node of a Redis Cluster that does not have queue {queue}. "
-    "Use redis.RedisCluster and a namespace with a hash tag, as in ns='{{rsmq}}'",
+    "Use a URL such as 'redis+cluster://HOST:PORT' and a namespace with a hash tag, as in "
+    "ns='{{rsmq}}'",
     "MISCONF": "Redis can't save to disk and refuses to store more. This step changed nothing",
     "NOREPLICAS": "Redis has fewer replicas than min-replicas-to-write. This step changed nothing",
 }

@@ -83,8 +83,8 @@ class Request:
         return self._is_done
 
     def fail(self, error: Exception) -> None:
-        """Replace all replies by an error: no more replies will arrive."""
-        self.replies = [error] * self._reply_count
+        """Add an error for each reply that has not arrived: none will."""
+        self.replies += [error] * (self._reply_count - len(self.replies))
         self._is_done = True
         if not self._future.done():
             self._future.set_result(None)
@@ -344,6 +344,11 @@ class ReconnectingConnection:
             self._connections.add(self._current)
         finally:
             self._opening = None
+
+    def retire(self) -> None:
+        """Close the open connection when its calls have ended; the next call opens another one."""
+        if self._current is not None:
+            self._current.retire()
 
     def start_closing(self) -> None:
         """Close the connection when its calls have ended, at the latest after the grace period."""

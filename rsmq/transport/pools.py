@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from redis.exceptions import RedisError
+
 from rsmq.errors import InvalidFormat
 from rsmq.transport.socket import SocketConnection
 from rsmq.transport.url import ENCODING_RULE, invalid_url_error
@@ -17,15 +19,24 @@ from rsmq.transport.url import ENCODING_RULE, invalid_url_error
 _MAX_SPARE_CONNECTIONS = 8
 
 
+def ignore_failure(error: BaseException) -> None:
+    """Do nothing: there is only one server to connect to."""
+
+
 class ConnectionProvider(Protocol):
     """
     A provider of connections, one for each call.
 
     Attributes:
         pool: the connection pool of redis-py, with the class and the options of connections.
+        note_failure: called with the error of each call that failed, and of each connection that
+            could not be opened.
+        has_disk_checked: whether the server is able to say what is on disk.
     """
 
     pool: Any
+    note_failure: Callable[[BaseException], None]
+    has_disk_checked: bool
 
     def acquire(self, *, check: bool) -> Any:
         """Return an open connection for one call; with ``check``, only one that is not broken."""
@@ -43,13 +54,25 @@ class ConnectionProvider(Protocol):
 class PooledConnections:
     """Connections of a redis-py pool, acquired and released for each call."""
 
-    def __init__(self, pool: Any, *, is_owned: bool) -> None:
+    def __init__(
+        self,
+        pool: Any,
+        *,
+        is_owned: bool,
+        note_failure: Callable[[BaseException], None] = ignore_failure,
+    ) -> None:
         self.pool = pool
+        self.note_failure = note_failure
+        self.has_disk_checked = False
         self._is_owned = is_owned
         self._closed = False
 
     def acquire(self, *, check: bool) -> Any:  # noqa: ARG002 - a pool always checks
-        return self.pool.get_connection()
+        try:
+            return self.pool.get_connection()
+        except RedisError as error:
+            self.note_failure(error)
+            raise
 
     def release(self, connection: Any, *, is_usable: bool) -> None:
         if not is_usable or self._closed:
@@ -76,8 +99,12 @@ class ThreadConnections:
     connection available to other threads; at most _MAX_SPARE_CONNECTIONS of these are kept.
     """
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(
+        self, pool: Any, note_failure: Callable[[BaseException], None] = ignore_failure
+    ) -> None:
         self.pool = pool
+        self.note_failure = note_failure
+        self.has_disk_checked = False
         self._local = threading.local()
         self._states: weakref.WeakSet[_ThreadState] = weakref.WeakSet()
         self._spare: list[Any] = []
@@ -91,7 +118,11 @@ class ThreadConnections:
                 return connection
             connection.disconnect()  # if the parent opened it, the parent can still use it
         opened = self.pool.connection_class(**self.pool.connection_kwargs)
-        opened.connect()
+        try:
+            opened.connect()
+        except RedisError as error:
+            self.note_failure(error)
+            raise
         return SocketConnection(opened)
 
     def release(self, connection: Any, *, is_usable: bool) -> None:

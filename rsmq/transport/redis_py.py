@@ -7,6 +7,7 @@ if a release of redis-py has changed one of these attributes.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -44,3 +45,38 @@ def make_reader(connection: Any, not_enough_data: object) -> hiredis.Reader:
 def set_invalidation_handler(connection: Any, handle: Callable[[Any], Awaitable[Any]]) -> None:
     """Set the function that an asyncio connection calls with each invalidation message."""
     connection._parser.set_invalidation_push_handler(handle)  # noqa: SLF001
+
+
+def is_client_of_group(client: Any) -> bool:
+    """Return whether a client of redis-py is one of a Redis Cluster or of Sentinels."""
+    pool = getattr(client, "connection_pool", None)
+    return hasattr(client, "nodes_manager") or hasattr(pool, "sentinel_manager")
+
+
+def cluster_connection_options(client: Any) -> tuple[Any, dict[str, Any]]:
+    """
+    Return the class and the options of the connections of a RedisCluster.
+
+    Args:
+        client: the client. A synchronous one has connected when it was made.
+    """
+    for node in client.nodes_manager.nodes_cache.values():
+        pool = getattr(getattr(node, "redis_connection", None), "connection_pool", None)
+        if pool is not None:  # synchronous
+            options = dict(pool.connection_kwargs)
+            options.pop("redis_connect_func", None)  # it may connect in a mode for replicas
+            return pool.connection_class, options
+    options = dict(client.connection_kwargs)
+    connection_class = options.pop("connection_class")
+    names = parameters_of(connection_class) - {"redis_connect_func"}
+    return connection_class, {name: value for name, value in options.items() if name in names}
+
+
+def parameters_of(connection_class: type) -> set[str]:
+    """Return the names of the parameters of a connection class and its base classes."""
+    return {
+        name
+        for each in connection_class.__mro__
+        if "__init__" in vars(each)
+        for name in inspect.signature(vars(each)["__init__"]).parameters
+    }

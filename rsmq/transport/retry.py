@@ -37,6 +37,9 @@ T = TypeVar("T")
 #: How long a call is retried by default, counted from its first failure.
 DEFAULT_RETRY_DEADLINE_SECONDS = 5.0
 
+#: The same with Redis Cluster and Sentinel, where another server must first take over.
+DEFAULT_GROUP_RETRY_DEADLINE_SECONDS = 30.0
+
 #: How long an interrupted or cancelled receive waits for its reply, and how long a client that is
 #: closed waits for running calls.
 INTERRUPTION_GRACE_SECONDS = 1.0
@@ -65,14 +68,26 @@ _CODES_BY_TYPE: dict[type[Exception], str] = {
     redis_errors.NoScriptError: "NOSCRIPT",
 }
 _NOTHING_RAN_CODES = {"LOADING", "READONLY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN", "BUSY"}
+#: The codes of a node of Redis Cluster that names another node.
+_REDIRECT_CODES = {"MOVED", "ASK"}
+#: The number of redirections of one call that are followed at once. More of them mean that the
+#: nodes do not agree yet.
+_MAX_PROMPT_REDIRECTS = 5
 
 # On READONLY, a Sentinel connection closes itself and raises a ConnectionError with this text.
 _DEMOTED_MASTER_TEXT = "The previous master is now a slave"
+
+#: A script has found, in stored data, a key that is on another node while its slot is being moved.
+#: Before that, it has changed nothing that may not be repeated.
+_KEY_ELSEWHERE_TEXT = "attempted to access a non local key"
 
 _NOT_PERMITTED_TEXT = "The user executing the script can't"
 
 #: The codes of errors that concern single keys; operations on other keys may succeed.
 _KEY_ERROR_CODES = frozenset({"WRONGTYPE", "ERR", "NOPERM"})
+
+
+_NOTHING_RAN_ATTRIBUTE = "rsmq_nothing_ran"
 
 
 class Failure(Enum):
@@ -91,6 +106,8 @@ def code_of(error: BaseException) -> str:
     text = remove_script_location(str(error)).lstrip()
     if text.startswith(_NOT_PERMITTED_TEXT):
         return "NOPERM"
+    if _KEY_ELSEWHERE_TEXT in text:
+        return "TRYAGAIN"
     return text.partition(" ")[0]
 
 
@@ -162,11 +179,15 @@ class FailedAttempts:
 
     Attributes:
         ambiguous_attempts: the number of these that may have run on the server.
+        nothing_ran: whether none of them can have run.
     """
 
-    def __init__(self, retry: Retry, deadline: float) -> None:
+    def __init__(self, retry: Retry, deadline: float, *, follows_redirects: bool = False) -> None:
         self.ambiguous_attempts = 0
+        self.nothing_ran = False
         self._count = 0
+        self._redirects = 0
+        self._follows_redirects = follows_redirects
         self._retry = retry
         # From the first failure on, so that there is time to retry a first attempt that took long.
         now = time.monotonic()
@@ -203,8 +224,14 @@ class FailedAttempts:
             Seconds, or None if the error is raised.
         """
         failure = classify(error, is_sent=is_sent)
+        if self._follows_redirects and code_of(error) in _REDIRECT_CODES:
+            failure = Failure.NOTHING_RAN
+            self._redirects += 1
+            if self._redirects <= _MAX_PROMPT_REDIRECTS:
+                return 0.0
         self._count += 1
         self.ambiguous_attempts += failure is Failure.AMBIGUOUS
+        self.nothing_ran = failure is Failure.NOTHING_RAN and not self.ambiguous_attempts
         return pause_before_next(
             self._retry,
             failure,
@@ -239,6 +266,7 @@ def plan_retries(
     is_sent: bool,
     deadline: float,
     address: Callable[[], str],
+    follows_redirects: bool = False,
 ) -> Generator[float | Attempt[T], None, None]:
     """
     Plan the retries after a first attempt that failed.
@@ -249,6 +277,8 @@ def plan_retries(
         is_sent: whether any part of the operation may have been sent.
         deadline: seconds for further attempts.
         address: returns the address of the server, for texts of errors.
+        follows_redirects: whether the caller sends the next attempt to the node that a MOVED or
+            ASK error names.
 
     Yields:
         Seconds to sleep, or an attempt to make. If the attempt fails, the caller throws its error
@@ -258,11 +288,15 @@ def plan_retries(
         RSMQError: the script rejected the call.
         RedisError, OSError: the last error, if there is no further attempt.
     """
-    failed_attempts = FailedAttempts(operation.retry, deadline)
+
+    def start() -> FailedAttempts:
+        return FailedAttempts(operation.retry, deadline, follows_redirects=follows_redirects)
+
+    failed_attempts = start()
     while True:
         if operation.fallback is not None and code_of(error) == "NOPERM":
             operation = operation.fallback
-            failed_attempts = FailedAttempts(operation.retry, deadline)
+            failed_attempts = start()
         else:
             pause = failed_attempts.record_failure(error, is_sent=is_sent)
             advise_on_connection(error, address, is_sent=is_sent)
@@ -272,6 +306,7 @@ def plan_retries(
                     if converted is not None:
                         raise converted from None
                     failed_attempts.add_attempt_note(error)
+                    setattr(error, _NOTHING_RAN_ATTRIBUTE, failed_attempts.nothing_ran)
                     raise error
                 finally:
                     del error, converted  # their tracebacks refer to this frame: a reference cycle
@@ -313,12 +348,31 @@ def convert_error(error: BaseException, queues: tuple[str, ...]) -> RSMQError | 
     return converted
 
 
-def check_deadline(seconds: object) -> float:
+def check_deadline(seconds: object) -> float | None:
     """
-    Check a deadline, and return it as a float.
+    Check a deadline, and return it as a float; None, for the default, is returned as it is.
 
     Raises:
         InvalidValue: the value is not a number of seconds from 0 to 86,400 (a day), nor such a
             timedelta.
     """
+    if seconds is None:
+        return None
     return check_duration("retry_deadline", to_seconds(seconds), high=_MAX_DEADLINE_SECONDS)
+
+
+def choose_deadline_of(operation: Operation[Any], deadline: float) -> float:
+    """Return the deadline of an operation, or that of its client."""
+    return deadline if operation.retry_deadline is None else operation.retry_deadline
+
+
+def has_not_run(error: BaseException) -> bool:
+    """Return whether the call that ended with this error has certainly not run on a server."""
+    return getattr(error, _NOTHING_RAN_ATTRIBUTE, False)
+
+
+def choose_deadline(seconds: float | None, *, is_group: bool) -> float:
+    """Return a deadline, or its default, which is longer for several servers."""
+    if seconds is not None:
+        return seconds
+    return DEFAULT_GROUP_RETRY_DEADLINE_SECONDS if is_group else DEFAULT_RETRY_DEADLINE_SECONDS

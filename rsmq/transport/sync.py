@@ -9,23 +9,34 @@ The package ``operations`` builds the commands. ``aio.py`` does the same for asy
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
 from redis.retry import Retry as RedisRetry
 
 from rsmq.errors import InvalidFormat, RSMQError, show_type
+from rsmq.operations.confirmation import raise_unconfirmed
 from rsmq.operations.operation import Operation, Retry
 from rsmq.transport.commands import (
+    asking_commands,
     eval_command,
     evalsha_command,
+    needs_asking,
+    routing_key,
     script_reply,
     transaction_commands,
+)
+from rsmq.transport.confirmed import (
+    CONNECTION_BROKE,
+    call_confirmed,
+    longest_wait,
+    prepare,
+    transact,
 )
 from rsmq.transport.failure_texts import describe_address
 from rsmq.transport.origin import Origin
@@ -36,17 +47,24 @@ from rsmq.transport.pools import (
     add_default_options,
     create_pool,
 )
+from rsmq.transport.redis_py import is_client_of_group
 from rsmq.transport.retry import (
     INTERRUPTION_GRACE_SECONDS,
     Attempt,
     Failure,
+    choose_deadline,
+    choose_deadline_of,
     classify,
-    convert_error,
     needs_check,
     plan_retries,
 )
+from rsmq.transport.routed import MakeProvider, Router, ServerPool
 from rsmq.transport.signals import DeferredSignals
 from rsmq.transport.socket import pack
+from rsmq.transport.topology.address import Address
+from rsmq.transport.topology.group import group_from_cluster, group_from_pool
+from rsmq.transport.topology.topology import describe_seeds
+from rsmq.transport.url import is_group_url, parse_group_url
 from rsmq.transport.watched_loops import warn_in_watched_loop, watched_loops
 from rsmq.wire.keys import Namespace, require_hash_tag
 
@@ -62,9 +80,11 @@ class Caller(Protocol):
 
     Attributes:
         origin: how it reaches them.
+        server_options: the options of connections to one server; None if there are several.
     """
 
     origin: Origin
+    server_options: Mapping[str, Any] | None
 
     def run(self, operation: Operation[T]) -> T:
         """Send the operation, retry it if its retry class permits that, and return its result."""
@@ -72,8 +92,23 @@ class Caller(Protocol):
     def close(self) -> None:
         """Close the connections that this object opened."""
 
-    def tracking_pool(self) -> Any:
-        """Return the connection pool for connections that track keys; None if they can't."""
+    def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
+        """
+        Return the class and the options of a connection that tracks keys, as a pool has them.
+
+        Args:
+            key: one of the keys; the connection is for the server that has it.
+            address: the server to connect to; None is the one that has the key.
+
+        Raises:
+            RedisError: no server could say which one it is.
+        """
+
+    def address_of(self, key: bytes) -> Address | None:
+        """Return the server that has a key, as far as it is known; None if there is only one."""
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        """Note that a connection of ``tracking_pool`` was lost, or that its server refused."""
 
     def release_idle_connection(self) -> None:
         """Make the idle connection of this thread available to other threads, before it sleeps."""
@@ -82,8 +117,12 @@ class Caller(Protocol):
 class PoolCaller:
     """A caller for one server, which acquires a connection for each attempt."""
 
+    #: Whether the server may name another one that has the keys of a call.
+    _follows_redirects = False
+
     def __init__(self, connections: ConnectionProvider, origin: Origin) -> None:
         self.origin = origin
+        self.server_options: Mapping[str, Any] | None = connections.pool.connection_kwargs
         self._connections = connections
         self._retry_deadline = origin.retry_deadline
 
@@ -95,13 +134,14 @@ class PoolCaller:
             operation.parse_retried is not None or operation.retry is not _ALWAYS
         )  # as needs_check
         try:
+            connections = self._connections_for(operation)
             if operation.undo is not None:
-                return self._receive(operation, check, is_sent)
+                return self._receive(connections, operation, is_sent, check=check)
             # Signals are deferred also while it connects. If a handler raised during the handshake,
             # redis-py would keep the connection, and read a reply of the handshake as that of the
             # next command.
             with DeferredSignals():
-                reply = self._exchange(self._connections.acquire(check=check), operation, is_sent)
+                reply = self._exchange(connections, operation, is_sent, check=check)
         except RedisError as error:
             failure = error
         else:
@@ -116,8 +156,9 @@ class PoolCaller:
             operation,
             error,
             is_sent=is_sent,
-            deadline=self._retry_deadline,
-            address=lambda: describe_address(self._connections.pool.connection_kwargs),
+            deadline=choose_deadline_of(operation, self._retry_deadline),
+            address=self._describe,
+            follows_redirects=self._follows_redirects,
         )
         try:
             step = next(steps)
@@ -127,14 +168,25 @@ class PoolCaller:
                     step = next(steps)
                     continue
                 next_operation, is_attempt_sent = step.operation, list[bool]()
+                check = needs_check(next_operation)
+                redirect = error if isinstance(error, AskError) else None
+                is_asking = needs_asking(redirect)
                 try:
+                    connections = (
+                        self._connections_for(operation)
+                        if redirect is None
+                        else self._redirected(redirect)
+                    )
                     if next_operation.undo is not None:
                         return self._receive(
-                            next_operation, needs_check(next_operation), is_attempt_sent
-                        )
+                            connections, next_operation, is_attempt_sent, check=check,
+                            is_asking=is_asking,
+                        )  # fmt: skip
                     with DeferredSignals():
-                        connection = self._connections.acquire(check=needs_check(next_operation))
-                        reply = self._exchange(connection, next_operation, is_attempt_sent)
+                        reply = self._exchange(
+                            connections, next_operation, is_attempt_sent, check=check,
+                            is_asking=is_asking,
+                        )  # fmt: skip
                 except RedisError as failure:
                     error = failure
                 else:
@@ -144,22 +196,51 @@ class PoolCaller:
         finally:
             del error  # as in run
 
+    def _connections_for(self, operation: Operation[Any]) -> ConnectionProvider:  # noqa: ARG002
+        """Return the connections to the server that has the keys of an operation."""
+        return self._connections
+
+    def _redirected(self, error: AskError) -> ConnectionProvider:
+        """Return the connections to the server that an error names; one server names none."""
+        raise error
+
+    def _describe(self) -> str:
+        """Return the address of the server, for texts."""
+        return describe_address(self._connections.pool.connection_kwargs)
+
     def close(self) -> None:
         self._connections.close()
 
-    def tracking_pool(self) -> Any:
+    def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:  # noqa: ARG002
         return self._connections.pool
+
+    def address_of(self, key: bytes) -> Address | None:  # noqa: ARG002
+        return None
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        """Do nothing: there is only one server to connect to."""
 
     def release_idle_connection(self) -> None:
         self._connections.release_idle_connection()
 
-    def _receive(self, operation: Operation[T], check: bool, is_sent: list[bool]) -> T:  # noqa: FBT001
+    def _receive(
+        self,
+        connections: ConnectionProvider,
+        operation: Operation[T],
+        is_sent: list[bool],
+        *,
+        check: bool,
+        is_asking: bool = False,
+    ) -> T:
         """Run an operation with ``undo``; undo it if a signal handler raises before the return."""
         received: T | None = None
         try:
             with DeferredSignals() as deferred:
-                connection = self._connections.acquire(check=check)
-                received = operation.parse(self._exchange(connection, operation, is_sent))
+                received = operation.parse(
+                    self._exchange(
+                        connections, operation, is_sent, check=check, is_asking=is_asking
+                    )
+                )
                 if deferred.pending:
                     try:
                         deferred.deliver()
@@ -184,72 +265,96 @@ class PoolCaller:
             with suppress(RedisError, RSMQError):
                 self.run(undo)
 
-    def _exchange(self, connection: Any, operation: Operation[T], is_sent: list[bool]) -> Any:
-        is_sent.append(True)
+    def _exchange(
+        self,
+        connections: ConnectionProvider,
+        operation: Operation[Any],
+        is_sent: list[bool],
+        *,
+        check: bool,
+        is_asking: bool = False,
+    ) -> Any:
+        connection = connections.acquire(check=check)
         is_usable = False
         reply = _NO_REPLY
+        missing = None
         try:
-            reply = _call(connection, operation)
-            is_usable = True
+            if operation.confirmation is not None:
+                prepare(connections, connection, operation.confirmation)
+                is_sent.append(True)
+                reply, missing = call_confirmed(
+                    connection, operation, longest_wait(connections.pool), is_asking=is_asking
+                )
+                is_usable = missing != CONNECTION_BROKE
+            else:
+                is_sent.append(True)
+                call = _call_asking if is_asking else _call
+                reply = call(connection, operation)
+                is_usable = True
         except ResponseError as error:
             # A server that rejects every command may have been demoted. A new connection finds the
-            # current master.
+            # current primary.
             is_usable = classify(error, is_sent=True) is not Failure.NOTHING_RAN
+            connections.note_failure(error)
             raise
-        except RedisError:
+        except RedisError as error:
+            connections.note_failure(error)
             raise
         except BaseException:
-            is_usable = operation.undo is not None and _undo_interrupted(
-                connection, operation, reply
+            is_usable = (
+                operation.undo is not None
+                and not is_asking
+                and _undo_interrupted(connection, operation, reply)
             )
             raise
         finally:
-            self._connections.release(connection, is_usable=is_usable)
+            connections.release(connection, is_usable=is_usable)
+        if missing is not None and operation.confirmation is not None:
+            raise_unconfirmed(operation.parse(reply), operation.confirmation, missing)
         return reply
 
 
-class ClusterCaller:
-    """A caller for a Redis Cluster; redis-py finds the nodes, and retries by its own rules."""
+class RoutedCaller(PoolCaller):
+    """A caller for several servers: each call goes to the one that has its keys."""
 
-    def __init__(self, client: RedisCluster, origin: Origin) -> None:
+    _follows_redirects = True
+
+    def __init__(self, router: Router, origin: Origin) -> None:
         self.origin = origin
-        self._client: Any = client
-
-    def run(self, operation: Operation[T]) -> T:
-        if watched_loops:
-            warn_in_watched_loop()
-        if operation.fallback:
-            return self.run(operation.fallback)
-        try:
-            try:
-                reply = self._execute(evalsha_command(operation))
-            except NoScriptError:
-                reply = self._execute(eval_command(operation))
-        except ResponseError as error:
-            converted = convert_error(error, operation.queues)
-            if converted is not None:
-                raise converted from None
-            raise
-        return operation.parse(reply)
-
-    def _execute(self, command: tuple[bytes, ...]) -> Any:
-        # To find the node, redis-py compares the name with str values and reads the number of keys.
-        name, script, key_count, *arguments = command
-        return self._client.execute_command(
-            name.decode(), script, int(key_count), *arguments, NEVER_DECODE=True
-        )
+        self.server_options = None
+        self._retry_deadline = origin.retry_deadline
+        self._router = router
 
     def close(self) -> None:
-        """Do nothing: the program that created the client closes it."""
+        self._router.close()
 
-    def tracking_pool(self) -> Any:
-        """Return None: the keys may move to another node during a waiting receive."""
+    def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
+        if address is not None:
+            return self._router.connections_to(address).pool
+        return self._router.connections_for(key).pool
+
+    def address_of(self, key: bytes) -> Address | None:
+        return self._router.topology.address_of(key)
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        self._router.note_lost(key, error)
 
     def release_idle_connection(self) -> None:
-        """Do nothing: no connection belongs to a thread."""
+        self._router.release_idle_connection()
+
+    def _connections_for(self, operation: Operation[Any]) -> ConnectionProvider:
+        return self._router.connections_for(routing_key(operation))
+
+    def _redirected(self, error: AskError) -> ConnectionProvider:
+        return self._router.redirected(error)
+
+    def _describe(self) -> str:
+        return describe_seeds(self._router.topology)
 
 
-def caller_from_client(client: object, namespace: Namespace, retry_deadline: float) -> Caller:
+def caller_from_client(
+    client: object, namespace: Namespace, retry_deadline: float | None
+) -> Caller:
     """
     Return a caller that uses a client of redis-py; it does not close the client.
 
@@ -257,10 +362,12 @@ def caller_from_client(client: object, namespace: Namespace, retry_deadline: flo
         InvalidFormat: the client is not a synchronous client of redis-py, or it is a RedisCluster
             and the namespace has no hash tag.
     """
-    origin = Origin(client=client, retry_deadline=retry_deadline)
+    deadline = choose_deadline(retry_deadline, is_group=is_client_of_group(client))
+    origin = Origin(client=client, retry_deadline=deadline)
     if isinstance(client, RedisCluster):
         require_hash_tag(namespace)
-        return ClusterCaller(client, origin)
+        group = group_from_cluster(client, RedisRetry(NoBackoff(), 0))
+        return RoutedCaller(Router(group, _thread_connections), origin)
     if isinstance(client, redis.Redis) and not isinstance(client, redis.client.Pipeline):
         return PoolCaller(PooledConnections(client.connection_pool, is_owned=False), origin)
     raise InvalidFormat(
@@ -278,43 +385,79 @@ def _suggest_client(client: object) -> str:
     return "Pass a redis.Redis or redis.RedisCluster, or use RSMQ.from_url."
 
 
-def caller_from_url(url: str, retry_deadline: float, options: dict[str, Any]) -> Caller:
+def caller_from_url(
+    url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
+) -> Caller:
     """
     Return a caller that opens its own connections when they are needed.
 
     Args:
-        url: the URL of the server.
-        retry_deadline: seconds for retries.
-        options: options of connections for redis-py.
+        url: the URL of the server, of a Redis Cluster or of Sentinels.
+        namespace: the namespace of the queues.
+        retry_deadline: seconds for retries; None is the default.
+        options: options of connections for redis-py, and ``address_remap`` for several servers.
 
     Raises:
-        InvalidFormat: redis-py rejects the URL or an option.
+        InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
+            the namespace has no hash tag.
     """
+    if is_group_url(url):
+        return _routed_caller_from_url(url, namespace, retry_deadline, options)
     pool_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
     pool = create_pool(url, lambda: redis.Redis.from_url(url, **pool_options).connection_pool)
     # With a limit the threads must share connections; without one each thread has its own.
     has_limit = "max_connections" in options or "max_connections=" in url
     return PoolCaller(
         PooledConnections(pool, is_owned=True) if has_limit else ThreadConnections(pool),
-        Origin(url, options, retry_deadline=retry_deadline),
+        Origin(url, options, retry_deadline=choose_deadline(retry_deadline, is_group=False)),
     )
 
 
-def _transact(connection: Any, operation: Operation[Any]) -> Any:
-    commands = transaction_commands(operation)
-    connection.send_packed_command(connection.pack_commands(commands))
-    replies = []
-    for _ in commands:
-        try:
-            replies.append(connection.read_response(disable_decoding=True))
-        except ResponseError as error:
-            replies.append(error)
-    return script_reply(replies)
+def _routed_caller_from_url(
+    url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
+) -> Caller:
+    parts = parse_group_url(url)
+    if parts.service is None:
+        require_hash_tag(namespace)
+    server_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
+    remap = server_options.pop("address_remap", None)
+    pool = create_pool(
+        url, lambda: redis.Redis.from_url(parts.server_url, **server_options).connection_pool
+    )
+    has_limit = "max_connections" in options or "max_connections=" in url
+    return RoutedCaller(
+        Router(
+            group_from_pool(parts, pool, remap),
+            _limited_connections(pool.max_connections) if has_limit else _thread_connections,
+        ),
+        Origin(url, options, retry_deadline=choose_deadline(retry_deadline, is_group=True)),
+    )
+
+
+def _thread_connections(
+    pool: ServerPool, note_failure: Callable[[BaseException], None]
+) -> ConnectionProvider:
+    return ThreadConnections(pool, note_failure)
+
+
+def _limited_connections(max_connections: int) -> MakeProvider:
+    def make(pool: ServerPool, note_failure: Callable[[BaseException], None]) -> ConnectionProvider:
+        limited = redis.ConnectionPool(
+            pool.connection_class, max_connections, **pool.connection_kwargs
+        )
+        return PooledConnections(limited, is_owned=True, note_failure=note_failure)
+
+    return make
+
+
+def _call_asking(connection: Any, operation: Operation[Any]) -> Any:
+    """Call a node of Redis Cluster that a slot is moving to."""
+    return script_reply(transact(connection, asking_commands(operation)))
 
 
 def _call(connection: Any, operation: Operation[Any]) -> Any:
     if operation.prelude is not None:
-        return _transact(connection, operation)
+        return script_reply(transact(connection, transaction_commands(operation)))
     # After an interruption the reply of a receive is still read, to undo the receive. So the
     # interruption must not close the connection.
     close_on_error = operation.undo is None

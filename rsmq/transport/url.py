@@ -7,18 +7,56 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from rsmq.errors import InvalidFormat, show_type
+from rsmq.transport.topology.address import Address
 
 #: The scheme of a server inside this process.
 MEMORY_SCHEME = "memory://"
 _DATABASE = re.compile(r"/?\d*/?")
+_SERVICE = re.compile(r"[A-Za-z0-9._-]+(/\d*)?")
 _HOST = re.compile(r"[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]*\]")
 ENCODING_RULE = "In a password, percent-encode / # ? @ : [ ] and letters that are not ASCII."
 #: A host and a port or a database, without a user or a password.
 _ADDRESS = re.compile(r"[A-Za-z0-9._-]+:[0-9]{1,5}(/[0-9]*)?")
-_SCHEMES = (MEMORY_SCHEME, "redis://", "rediss://", "unix://")
+#: The schemes of several servers.
+_GROUP_SCHEMES = (
+    "redis+cluster://",
+    "rediss+cluster://",
+    "redis+sentinel://",
+    "rediss+sentinel://",
+)
+_SCHEMES = (MEMORY_SCHEME, "redis://", "rediss://", "unix://", *_GROUP_SCHEMES)
+_GROUP_URL = re.compile(
+    r"(?P<scheme>rediss?)\+(?P<kind>cluster|sentinel)://"
+    r"(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
+)
+_SEED = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:,]+)(?::(?P<port>[0-9]{1,5}))?")
+_SEED_RULE = "The scheme is followed by hosts and ports, separated by commas. "
+_DEFAULT_PORTS = {"cluster": 6379, "sentinel": 26379}
+_MAX_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUrl:
+    """
+    The parts of the URL of a Redis Cluster or of a Sentinel group.
+
+    Attributes:
+        seeds: the addresses.
+        service: the name of the primary for Sentinel; None for a cluster.
+        server_url: the URL of one server with the same user, password, database and options.
+        sentinel_username: the user of the Sentinels; None without one.
+        sentinel_password: the password of the Sentinels; None without one.
+    """
+
+    seeds: tuple[Address, ...]
+    service: str | None
+    server_url: str = field(repr=False)
+    sentinel_username: str | None = None
+    sentinel_password: str | None = field(repr=False, default=None)
 
 
 def check_url(url: object) -> str:
@@ -40,6 +78,9 @@ def check_url(url: object) -> str:
         )
     if not url.startswith(_SCHEMES):
         raise _scheme_error(url)
+    if is_group_url(url):
+        parse_group_url(url)
+        return url
     path = None
     with suppress(ValueError):
         path = urlsplit(url).path
@@ -51,6 +92,64 @@ def check_url(url: object) -> str:
     return url
 
 
+def is_group_url(url: str) -> bool:
+    """Return whether a URL is that of a Redis Cluster or of a Sentinel group."""
+    return url.startswith(_GROUP_SCHEMES)
+
+
+def parse_group_url(url: str) -> GroupUrl:
+    """
+    Return the parts of the URL of a Redis Cluster or of a Sentinel group.
+
+    Raises:
+        InvalidFormat: a host, a port, the name of the primary or the database is invalid.
+    """
+    parts = _GROUP_URL.fullmatch(url)
+    if parts is None:
+        raise invalid_url_error(url, ENCODING_RULE)
+    kind, path = parts["kind"], (parts["path"] or "").strip("/")
+    seeds = [_parse_seed(each, kind) for each in parts["hosts"].split(",")]
+    if None in seeds:
+        raise invalid_url_error(url, f"{_SEED_RULE}{ENCODING_RULE}")
+    service = None
+    if kind == "sentinel":
+        service, _, path = path.partition("/")
+        service = unquote(service)
+        if not service:
+            raise invalid_url_error(
+                url,
+                "After the hosts, name the primary that the Sentinels watch, as in "
+                "redis+sentinel://HOST:26379/mymaster/0.",
+            )
+    if not _DATABASE.fullmatch(path):
+        raise invalid_url_error(url, "The part after the last slash is the number of the database.")
+    if kind == "cluster" and path.strip("0"):
+        raise invalid_url_error(url, "A Redis Cluster has the database 0 only.")
+    options = parse_qsl(parts["query"] or "", keep_blank_values=True)
+    sentinel = dict(options)
+    query = urlencode(
+        [each for each in options if each[0] not in ("sentinel_username", "sentinel_password")]
+    )
+    user = "" if parts["user"] is None else f"{parts['user']}@"
+    # redis-py needs a host; the address of each server replaces it.
+    server_url = f"{parts['scheme']}://{user}localhost/{path or 0}" + (query and f"?{query}")
+    return GroupUrl(
+        tuple(seed for seed in seeds if seed is not None),
+        service,
+        server_url,
+        sentinel.get("sentinel_username"),
+        sentinel.get("sentinel_password"),
+    )
+
+
+def _parse_seed(text: str, kind: str) -> Address | None:
+    seed = _SEED.fullmatch(text)
+    port = int(seed["port"] or _DEFAULT_PORTS[kind]) if seed else 0
+    if seed is None or not 0 < port <= _MAX_PORT:
+        return None
+    return Address(seed["host"].strip("[]"), port)
+
+
 def invalid_url_error(url: str, rule: str) -> InvalidFormat:
     """Return the error for a URL; it shows nothing that may be part of a password."""
     masked = _mask_secrets(url)
@@ -58,7 +157,10 @@ def invalid_url_error(url: str, rule: str) -> InvalidFormat:
 
 
 def _scheme_error(url: str) -> InvalidFormat:
-    schemes = "A URL begins with redis://, rediss:// (TLS), unix:// or memory://."
+    schemes = (
+        "A URL begins with redis://, rediss:// (TLS), unix://, memory://, redis+cluster:// or "
+        "redis+sentinel://."
+    )
     if not url.strip():
         return InvalidFormat("url", value=url, hint="Is the variable with the URL set?")
     if _ADDRESS.fullmatch(url):
@@ -79,11 +181,17 @@ def _mask_secrets(url: str) -> str:
     location = location.partition("?")[0]
     if scheme == "unix":
         return f"{scheme}://{location}"
-    address, slash, database = location.partition("/")
+    addresses, slash, database = location.partition("/")
+    masked = ",".join(_mask_address(each) for each in addresses.split(","))
+    if scheme.endswith("+sentinel") and _SERVICE.fullmatch(database):
+        return f"{scheme}://{masked}{slash}{database}"
+    return f"{scheme}://{masked}{slash}{database if _DATABASE.fullmatch(database) else '***'}"
+
+
+def _mask_address(address: str) -> str:
     host, colon, port = address.rpartition(":") if ":" in address else (address, "", "")
     masked = host if _HOST.fullmatch(host) else "***"
-    masked += colon + (port if port.isdecimal() else "***") if colon else ""
-    return f"{scheme}://{masked}{slash}{database if _DATABASE.fullmatch(database) else '***'}"
+    return masked + (colon + (port if port.isdecimal() else "***") if colon else "")
 
 
 def split_password(url: str) -> tuple[str, str | None]:
@@ -93,13 +201,14 @@ def split_password(url: str) -> tuple[str, str | None]:
     Raises:
         InvalidFormat: ``check_url`` rejects the URL.
     """
-    parts = urlsplit(check_url(url))
-    user, colon, password = parts.netloc.rpartition("@")[0].partition(":")
+    scheme, _, rest = check_url(url).partition("://")
+    netloc, slash, path = rest.partition("/")
+    credentials, _, host = netloc.rpartition("@")
+    user, colon, password = credentials.partition(":")
     if not colon:
         return url, None
-    host = parts.netloc.rpartition("@")[2]
     netloc = f"{user}@{host}" if user else host
-    return urlunsplit(parts._replace(netloc=netloc)), unquote(password)
+    return f"{scheme}://{netloc}{slash}{path}", unquote(password)
 
 
 def has_password(url: str) -> bool | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from redis.exceptions import RedisError, ResponseError
 from rsmq.errors import ClientClosed
 from rsmq.transport.aio import AsyncCaller
 from rsmq.transport.redis_py import set_invalidation_handler
+from rsmq.transport.topology.address import Address
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.sync import MAX_REPLIES, now
 from rsmq.waiting.tracking import tracking_options
@@ -34,17 +35,27 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 class AsyncWatcher:
     """Tasks of one event loop that wake waiting receives when there may be a message."""
 
-    def __init__(self, pool: Any, namespace: Namespace) -> None:
+    def __init__(
+        self,
+        caller: AsyncCaller,
+        namespaces: Sequence[Namespace],
+        address: Address | None = None,
+        *,
+        collects_due: bool = False,
+    ) -> None:
         """
         Create a watcher; nothing is opened before the first wait.
 
         Args:
-            pool: a connection pool for the tracking connection; None if no connection can report
-                changes.
-            namespace: the namespace of the queues.
+            caller: knows the server for the tracking connection.
+            namespaces: the namespaces of the queues: one, or several cells.
+            address: the server; None is the one that has the keys of the namespace.
+            collects_due: whether ``due`` has the queues that have messages.
         """
-        self._pool = pool
-        self._state = WatcherState(namespace, now(), can_track=pool is not None)
+        self._caller = caller
+        self._index = namespaces[0].queues
+        self._address = address
+        self._state = WatcherState(namespaces, now(), can_track=True, collects_due=collects_due)
         self._connection: Any = None
         self._connector: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -82,7 +93,7 @@ class AsyncWatcher:
         try:
             while True:
                 event.clear()
-                self._add(waiter)
+                self.add(waiter)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(None if until is None else until - now()):
                         await event.wait()
@@ -91,17 +102,19 @@ class AsyncWatcher:
                     return nothing
                 received = await receive()  # raises if the client is closed
                 if received:
-                    waiter.is_awake = False
-                    schedule.note_receive(waiter, now())
-                    self._state_changed.set()
+                    self.note_receive(waiter)
                     return received
                 waiter.empty_receives += 1
         finally:
-            schedule.remove(waiter)
-            if waiter.is_awake:  # it was woken, and has not received
-                schedule.note_interruption(waiter, now())
+            self.remove(waiter)
 
-    def _add(self, waiter: Waiter) -> None:
+    def add(self, waiter: Waiter) -> None:
+        """
+        Add a waiter, for the first time or after an empty receive. It is woken once.
+
+        Raises:
+            ClientClosed: close() was called.
+        """
         if self._closed:
             raise ClientClosed
         self._state.schedule.add(waiter, now())
@@ -109,6 +122,32 @@ class AsyncWatcher:
         if self._worker is None or self._worker.done():
             self._state.begin(now())
             self._worker = asyncio.ensure_future(self._work())
+
+    def note_receive(self, waiter: Waiter) -> None:
+        """Note that a woken waiter received messages."""
+        waiter.is_awake = False
+        self._state.schedule.note_receive(waiter, now())
+        self._state_changed.set()
+
+    def leave(self, waiter: Waiter) -> bool:
+        """Remove a waiter for the time of a receive, and return whether the server is tracked."""
+        self._state.schedule.remove(waiter)
+        return self._state.schedule.is_tracking
+
+    def due(self) -> list[bytes]:
+        """Return the queues that have messages, by the last reads."""
+        return list(self._state.schedule.due)
+
+    def note_look(self, queues: Iterable[bytes], *, is_drained: bool) -> None:
+        """Note that a receive has looked at these queues; see ``Schedule.note_look``."""
+        for queue in queues:
+            self._state.schedule.note_look(queue, is_drained=is_drained)
+
+    def remove(self, waiter: Waiter) -> None:
+        """Remove a waiter; if it was woken and has not received, another one is woken instead."""
+        self._state.schedule.remove(waiter)
+        if waiter.is_awake:
+            self._state.schedule.note_interruption(waiter, now())
 
     async def close(self) -> None:
         """End all waits with ClientClosed, and end the tasks."""
@@ -132,7 +171,7 @@ class AsyncWatcher:
                 elif step.action is Action.SEND:
                     await self._send(step.request)
                 elif step.action is Action.DISCONNECT:
-                    await self._disconnect()
+                    await self._disconnect(step.error)
                 else:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(max(0.001, step.seconds)):
@@ -146,10 +185,12 @@ class AsyncWatcher:
     async def _send(self, request: bytes) -> None:
         try:
             await self._connection.send_packed_command(request)
-        except (RedisError, OSError):
-            await self._disconnect()
+        except (RedisError, OSError) as error:
+            await self._disconnect(error)
 
-    async def _disconnect(self) -> None:
+    async def _disconnect(self, error: BaseException | None = None) -> None:
+        if error is not None:
+            self._caller.note_lost(self._index, error)
         connection, self._connection = self._connection, None
         reader, self._reader = self._reader, None
         self._state.note_disconnected(now())
@@ -164,6 +205,7 @@ class AsyncWatcher:
                 connection = await self._tracking_connection()
         except Exception as error:  # noqa: BLE001 - the receives of the waiters raise it
             self._state.note_connect_failed(error, now())
+            self._caller.note_lost(self._index, error)
         else:
             self._connection = connection
             self._state.note_connected(now())
@@ -172,10 +214,11 @@ class AsyncWatcher:
         self._state_changed.set()
 
     async def _tracking_connection(self) -> Any:
-        options = tracking_options(self._pool)
+        pool = await self._caller.tracking_pool(self._index, self._address)
+        options = tracking_options(pool)
         # Reads have no timeout: the state notices replies that are overdue.
         options |= {"retry": RedisRetry(NoBackoff(), 0), "socket_timeout": None}
-        connection = self._pool.connection_class(**options)
+        connection = pool.connection_class(**options)
 
         async def return_report(report: Any) -> Any:
             return report
@@ -203,8 +246,8 @@ class AsyncWatcher:
                 )
             except ResponseError as error:
                 answer = error
-            except (RedisError, OSError):
-                await self._disconnect()
+            except (RedisError, OSError) as error:
+                await self._disconnect(error)
                 self._state_changed.set()
                 return
             self._state.tracking.handle(answer, now())
@@ -245,7 +288,7 @@ class AsyncWatchers:
             for other in list(self._watchers):
                 if other.is_closed():
                     self._watchers.pop(other, None)
-            watcher = AsyncWatcher(self._caller.tracking_pool(), self._namespace)
+            watcher = AsyncWatcher(self._caller, (self._namespace,))
             self._watchers[loop] = watcher
         return watcher
 

@@ -19,7 +19,8 @@ The rules:
 - If a waiter receives nothing although a message was due (another consumer was faster, or the id
   has no body yet), the next waiter is woken after a pause that grows to half a second, or at the
   next change.
-- Every 15 to 30 seconds a waiter is woken without a reason, in case that a report was lost.
+- Every 15 to 30 seconds a waiter is woken without a reason, in case that a report was lost. In a
+  set of cells it looks at one cell, chosen at random.
 - If the server does not report changes, waiters poll the queue, less and less often.
 """
 
@@ -51,6 +52,10 @@ LONGEST_POLL_SECONDS = 1 / 3
 #: The shortest pause between polls while the first tracking connection is being opened.
 CONNECTING_POLL_SECONDS = 0.1
 _QUEUES_OF_DOUBLE_COST = 1000
+#: After so many looks that found as many messages as they could, a queue is read only after each so
+#: many looks. So at most one look of eleven finds nothing. The reads, which include those of other
+#: queues, must not end: otherwise a queue that always has messages would hide the others.
+FULL_LOOKS = 10
 #: The number of queues without a waiter whose last read is kept.
 _MAX_KEPT_STATES = 20_000
 
@@ -140,11 +145,17 @@ class Schedule:
         is_connecting: whether the first tracking connection is being opened.
         to_read: the queues to read.
         to_look_up: the queues with waiters whose names are to be looked up in the index.
+        due: the queues that had a message that was due when they were read, in the order of the
+            reads, until ``note_look``. Only collected if wished.
     """
 
-    def __init__(self, *, is_connecting: bool = False) -> None:
+    def __init__(self, *, is_connecting: bool = False, collects_due: bool = False) -> None:
         self.is_tracking = False
         self.is_connecting = is_connecting
+        self.due: dict[bytes, None] = {}
+        self._collects_due = collects_due
+        #: By queue: the number of looks in a row that found as many messages as they could.
+        self._full_looks: dict[bytes, int] = {}
         self.to_read: set[bytes] = set()
         self.to_look_up: set[bytes] = set()
         self._states: dict[bytes, _QueueState] = {}
@@ -170,6 +181,8 @@ class Schedule:
         waiter.is_awake = False
         safety_at = now + _safety_seconds()  # it has just received from all its queues
         for queue in waiter.queues:
+            if self._collects_due:  # it has only received from some of them: any may be the next
+                safety_at = now + _safety_seconds()
             state = self._states.get(queue)
             if state is None:
                 state = self._states[queue] = _QueueState()
@@ -243,7 +256,37 @@ class Schedule:
             state.due_at = math.inf
         else:
             state.due_at = now + (due_in + state.miss_pause if due_in > 0 else 0)
+            if self._collects_due and due_in <= 0:
+                self.due[queue] = None
+        if queue not in self.due:
+            self._full_looks.pop(queue, None)
         self._wake_if_due(queue, state, now)
+
+    def note_look(self, queue: bytes, *, is_drained: bool) -> None:
+        """
+        Note that a receive has looked at a queue of ``due``.
+
+        The queue leaves ``due``, and is read for the next waiter. If the last looks have all found
+        as many messages as they could, it stays for some looks: then one look more than necessary
+        is cheaper than the reads.
+
+        Args:
+            queue: the queue.
+            is_drained: whether the receive found fewer messages than it could.
+        """
+        if is_drained:
+            self._full_looks.pop(queue, None)
+        else:
+            looks = self._full_looks[queue] = self._full_looks.get(queue, 0) + 1
+            if looks > FULL_LOOKS and looks % FULL_LOOKS and queue in self.due:
+                del self.due[queue]
+                self.due[queue] = None  # behind the others
+                return
+        self.due.pop(queue, None)
+        state = self._states.get(queue)
+        if state is not None and not state.waiters:
+            state.reset()
+            self.to_read.discard(queue)
 
     def note_listed(self, queue: bytes, now: float, *, is_listed: bool) -> None:
         """Note whether the name of a queue is in the index of queues."""
@@ -313,6 +356,8 @@ class Schedule:
         """Note that the server does not report changes any longer."""
         self.is_tracking = False
         self.to_read.clear()
+        self.due.clear()
+        self._full_looks.clear()
         self._states = {queue: self._states[queue] for queue in self._waited_for}
         self.note_index_change()
         for queue, state in self._states.items():
@@ -346,11 +391,11 @@ class Schedule:
 
     def wake_all(self) -> None:
         """Wake all waiters."""
-        for queue in list(self._waited_for):
-            for waiter in list(self._states[queue].waiters):
-                self.remove(waiter)
-                waiter.reason = None
-                waiter.wake()
+        waiters = [waiter for queue in self._waited_for for waiter in self._states[queue].waiters]
+        for waiter in dict.fromkeys(waiters):  # one waiter may wait for several queues
+            self.remove(waiter)
+            waiter.reason = None
+            waiter.wake()
 
     def _request_read(self, queue: bytes, state: _QueueState) -> None:
         state.is_read = True

@@ -12,7 +12,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from rsmq.errors import ClientClosed
 from rsmq.transport.signals import DeferredSignals, Flag
 from rsmq.transport.socket import SocketConnection
 from rsmq.transport.sync import Caller
+from rsmq.transport.topology.address import Address
 from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.tracking import REPLY_TIMEOUT_SECONDS, tracking_options
@@ -46,23 +47,29 @@ class Watcher:
     """A thread that wakes waiting receives when there may be a message."""
 
     def __init__(
-        self, pool: Any, namespace: Namespace, release_idle_connection: Callable[[], object]
+        self,
+        caller: Caller,
+        namespaces: Sequence[Namespace],
+        address: Address | None = None,
+        *,
+        collects_due: bool = False,
     ) -> None:
         """
         Create a watcher; nothing is opened before the first wait.
 
         Args:
-            pool: a connection pool for the tracking connection; None if no connection can report
-                changes.
-            namespace: the namespace of the queues.
-            release_idle_connection: called by a waiting thread before it sleeps; makes its
-                connection available to other threads.
+            caller: knows the server for the tracking connection. A thread that waits makes its
+                idle connection available to other threads before it sleeps.
+            namespaces: the namespaces of the queues: one, or several cells.
+            address: the server; None is the one that has the keys of the namespace.
+            collects_due: whether ``due`` has the queues that have messages.
         """
-        self._pool = pool
-        self._release_idle_connection = release_idle_connection
+        self._caller = caller
+        self._index = namespaces[0].queues
+        self._address = address
         self._pid = os.getpid()
         self._lock = threading.Condition()
-        self._state = WatcherState(namespace, now(), can_track=pool is not None)
+        self._state = WatcherState(namespaces, now(), can_track=True, collects_due=collects_due)
         self._connection: Any = None
         self._wakes_at = -math.inf
         self._thread: threading.Thread | None = None
@@ -99,7 +106,7 @@ class Watcher:
                 with DeferredSignals():
                     flag.clear()
                     self.add(waiter)
-                self._release_idle_connection()
+                self._caller.release_idle_connection()
                 flag.wait(None if until is None else until - now())
                 with DeferredSignals(), self._lock:
                     self._state.schedule.remove(waiter)
@@ -144,6 +151,23 @@ class Watcher:
             self._state.schedule.note_receive(waiter, now())
             self._wake_thread()
 
+    def leave(self, waiter: Waiter) -> bool:
+        """Remove a waiter for the time of a receive, and return whether the server is tracked."""
+        with self._lock:
+            self._state.schedule.remove(waiter)
+            return self._state.schedule.is_tracking
+
+    def due(self) -> list[bytes]:
+        """Return the queues that have messages, by the last reads."""
+        with DeferredSignals(), self._lock:
+            return list(self._state.schedule.due)
+
+    def note_look(self, queues: Iterable[bytes], *, is_drained: bool) -> None:
+        """Note that a receive has looked at these queues; see ``Schedule.note_look``."""
+        with DeferredSignals(), self._lock:
+            for queue in queues:
+                self._state.schedule.note_look(queue, is_drained=is_drained)
+
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter; if it was woken and has not received, another one is woken instead."""
         with DeferredSignals(), self._lock:
@@ -183,12 +207,14 @@ class Watcher:
         self._wakes_at = -math.inf  # the reply wakes the thread
         try:
             self._connection.send_packed_command((commands,))
-        except (RedisError, OSError):
-            self._note_disconnected()
+        except (RedisError, OSError) as error:
+            self._note_disconnected(error)
 
-    def _note_disconnected(self) -> None:
+    def _note_disconnected(self, error: BaseException | None) -> None:
         self._connection = None
         self._state.note_disconnected(now())
+        if error is not None:
+            self._caller.note_lost(self._index, error)
 
     def _work(self) -> None:
         while True:
@@ -198,7 +224,7 @@ class Watcher:
                 if self._closed or step.action is Action.END:
                     self._thread = None
                     if connection is not None:
-                        self._note_disconnected()
+                        self._note_disconnected(None)
                     break
                 if step.action is Action.SEND:
                     self._send(step.request)
@@ -208,7 +234,7 @@ class Watcher:
                     threading.Thread(target=self._connect, name="rsmq-connect", daemon=True).start()
                     continue
                 if step.action is Action.DISCONNECT:
-                    self._note_disconnected()
+                    self._note_disconnected(step.error)
                 elif connection is None:
                     self._lock.wait(max(0.001, step.seconds))
                     continue
@@ -231,6 +257,7 @@ class Watcher:
         with self._lock:
             if connection is None:
                 self._state.note_connect_failed(error, now())
+                self._caller.note_lost(self._index, error)
             elif self._thread is None:  # the watcher has ended
                 self._state.note_disconnected(now())
             else:
@@ -242,9 +269,10 @@ class Watcher:
             connection.disconnect()
 
     def _tracking_connection(self) -> Any:
-        options = tracking_options(self._pool)
+        pool = self._caller.tracking_pool(self._index, self._address)
+        options = tracking_options(pool)
         options["retry"] = RedisRetry(NoBackoff(), 0)
-        connection = self._pool.connection_class(**options)
+        connection = pool.connection_class(**options)
         try:
             connection.connect()
             connection.send_command("CLIENT", "TRACKING", "ON", "NOLOOP")
@@ -259,10 +287,10 @@ class Watcher:
         try:
             if connection.can_read(timeout=seconds):
                 self._process(connection, _read_available(connection))
-        except Exception:  # noqa: BLE001 - redis-py's own errors if another thread disconnected
+        except Exception as error:  # noqa: BLE001 - redis-py's own if another thread disconnected
             with self._lock:
                 if self._connection is connection:
-                    self._note_disconnected()
+                    self._note_disconnected(error)
         if self._connection is not connection:
             connection.disconnect()
 
@@ -311,9 +339,7 @@ class Watchers:
         process = os.getpid()
         watcher = self._watchers.get(process)
         if watcher is None:
-            new = Watcher(
-                self._caller.tracking_pool(), self._namespace, self._caller.release_idle_connection
-            )
+            new = Watcher(self._caller, (self._namespace,))
             watcher = self._watchers.setdefault(process, new)  # atomic among threads
         if self._closed:  # another thread may have closed the client since
             watcher.close()

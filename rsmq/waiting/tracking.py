@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,8 @@ RECONNECT_AFTER_ERROR_SECONDS = 60.0
 REPLY_TIMEOUT_SECONDS = 5.0
 #: The largest number of queue names to look up in a second, after queues were created or deleted.
 MAX_LOOKUPS_PER_SECOND = 10_000
+#: The pause before the next look-up while the keys are moving to another node of a cluster.
+MOVING_SECONDS = 0.3
 # Encoded commands, because they are sent for thousands of queues at once.
 _TIME = b"*1\r\n$4\r\nTIME\r\n"
 _PING = b"*1\r\n$4\r\nPING\r\n"
@@ -62,16 +64,28 @@ class Tracking:
 
     Queues are read with plain commands. In a script, each read would track all keys of the script
     again, so that the time would grow with the square of their number.
+
+    On Redis Cluster, the keys of a namespace are in one slot, which may move to another node. Then
+    the index of queues disappears here, which is reported, and the next look-up is refused.
+
+    Attributes:
+        moved: the error of a node that does not have the keys any longer; None before, and always
+            None for cells.
     """
 
-    def __init__(self, schedule: Schedule, namespace: Namespace) -> None:
+    def __init__(self, schedule: Schedule, namespaces: Sequence[Namespace]) -> None:
         self._schedule = schedule
-        self._namespace = namespace
-        self._prefix = len(encode_name(namespace.name)) + 1
+        #: The index of queues of each namespace, by the prefix of its keys.
+        self._indexes = {
+            encode_name(namespace.name) + b":": namespace.queues for namespace in namespaces
+        }
+        self._index_keys = frozenset(self._indexes.values())
+        self._only_prefix = next(iter(self._indexes)) if len(namespaces) == 1 else b""
         self._can_look_up = True  # until the server refuses it to this user
         self._look_up_at = -math.inf
         self._check_at = -math.inf  # the first request is due at once
         self._pending: deque[_Request] = deque()
+        self.moved: Exception | None = None
 
     def next_request_at(self, now: float) -> float:
         """Return when the next request is due; the latest time checks a silent connection."""
@@ -92,9 +106,9 @@ class Tracking:
             request.handlers.append(partial(self._handle_first, request, queue))
         self._schedule.to_read.clear()
         if self._can_look_up and now >= self._look_up_at:
-            index = self._namespace.queues
             for queue in self._schedule.to_look_up:
-                name = queue[self._prefix :]
+                prefix = self._only_prefix or _prefix_of_cell(queue)
+                index, name = self._indexes[prefix], queue[len(prefix) :]
                 commands.append(_IS_LISTED % (len(index), index, len(name), name))
                 request.handlers.append(partial(self._handle_listed, queue))
             self._look_up_at = now + len(self._schedule.to_look_up) / MAX_LOOKUPS_PER_SECOND
@@ -122,7 +136,7 @@ class Tracking:
         elif not changes:  # all keys were flushed
             self._schedule.note_flush(now)
         for key in changes or ():
-            if key == self._namespace.queues:
+            if key in self._index_keys:
                 self._schedule.note_index_change()
             else:
                 self._schedule.note_change(key, now)
@@ -140,6 +154,7 @@ class Tracking:
             request.now_ms = int(reply[0]) * 1000 + int(reply[1]) / 1000
 
     def _handle_first(self, request: _Request, queue: bytes, reply: Any, now: float) -> None:
+        self._note_redirection(reply)
         if isinstance(reply, ResponseError) or request.now_ms is None:
             self._schedule.note_failed_read(queue, now)
         elif not reply:
@@ -149,10 +164,27 @@ class Tracking:
             self._schedule.note_first_due(queue, (float(score) - request.now_ms) / 1000, now)
 
     def _handle_listed(self, queue: bytes, reply: Any, now: float) -> None:
+        self._note_redirection(reply)
         if not isinstance(reply, ResponseError):
             self._schedule.note_listed(queue, now, is_listed=bool(reply))
+        elif code_of(reply) == "MOVED":
+            self._schedule.note_failed_read(queue, now)
+        elif code_of(reply) == "ASK":
+            self._look_up_at = now + MOVING_SECONDS
+            self._schedule.to_look_up.add(queue)
         elif code_of(reply) == "NOPERM":
             self._can_look_up = False  # then waiters of a deleted queue are woken later
+
+    def _note_redirection(self, reply: Any) -> None:
+        # The waiters of a cell are woken by the failed read, and then wait on the other node. The
+        # other cells are still here.
+        if self._only_prefix and isinstance(reply, ResponseError) and code_of(reply) == "MOVED":
+            self.moved = reply
+
+
+def _prefix_of_cell(queue: bytes) -> bytes:
+    """Return the prefix of a key of a cell, whose namespace ends with its hash tag."""
+    return queue[: queue.index(b"}:") + 2]
 
 
 def changes_of(answer: Any) -> list[bytes] | None:

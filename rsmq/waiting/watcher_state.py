@@ -7,8 +7,11 @@ Without I/O or clock. ``sync.py`` and ``aio.py`` carry the decisions out.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.waiting.schedule import Schedule
 from rsmq.waiting.tracking import RECONNECT_SECONDS, Tracking, reconnect_pause
@@ -45,11 +48,13 @@ class Step:
         action: the action.
         seconds: for SLEEP: how long at most.
         request: for SEND: the encoded commands.
+        error: for DISCONNECT: why.
     """
 
     action: Action
     seconds: float = 0.0
     request: bytes = b""
+    error: Exception | None = None
 
 
 class WatcherState:
@@ -63,18 +68,26 @@ class WatcherState:
         tracking: the dialogue on the current connection.
     """
 
-    def __init__(self, namespace: Namespace, now: float, *, can_track: bool) -> None:
+    def __init__(
+        self,
+        namespaces: Sequence[Namespace],
+        now: float,
+        *,
+        can_track: bool,
+        collects_due: bool = False,
+    ) -> None:
         """
         Create the state of a watcher without a connection.
 
         Args:
-            namespace: the namespace of the queues.
+            namespaces: the namespaces of the queues: one, or several cells.
             now: the time.
             can_track: False if there is no connection on which the server could report changes.
+            collects_due: whether the schedule collects the queues that have messages.
         """
-        self.schedule = Schedule(is_connecting=can_track)
-        self.tracking = Tracking(self.schedule, namespace)
-        self._namespace = namespace
+        self.schedule = Schedule(is_connecting=can_track, collects_due=collects_due)
+        self.tracking = Tracking(self.schedule, namespaces)
+        self._namespaces = namespaces
         self._link = Link.ABSENT
         self._connect_at = now if can_track else math.inf
         self._idle_since = now
@@ -96,12 +109,15 @@ class WatcherState:
                 return Step(Action.CONNECT)
             until = min(until, self._connect_at)
         elif self._link is Link.OPEN:
+            if self.tracking.moved is not None:
+                return Step(Action.DISCONNECT, error=self.tracking.moved)
             request = self.next_request(now)
             if request:
                 return Step(Action.SEND, request=request)
             overdue_in = self.tracking.seconds_until_overdue(now)
             if overdue_in <= 0:
-                return Step(Action.DISCONNECT)
+                error = RedisTimeoutError("The server does not reply.")
+                return Step(Action.DISCONNECT, error=error)
             until = min(until, now + overdue_in, self.tracking.next_request_at(now))
         return Step(Action.SLEEP, max(0.0, until - now))
 
@@ -115,7 +131,7 @@ class WatcherState:
         """Note that the tracking connection is open."""
         self._link = Link.OPEN
         self._connect_at = now + RECONNECT_SECONDS  # if it breaks
-        self.tracking = Tracking(self.schedule, self._namespace)
+        self.tracking = Tracking(self.schedule, self._namespaces)
         self.schedule.start_tracking(now)
 
     def note_connect_failed(self, error: BaseException, now: float) -> None:

@@ -126,6 +126,16 @@ class Namespace:
         """Extension data of workers: the workers that are alive, by name."""
         return encode_name(f"{self.name}:x:workers")
 
+    @property
+    def cell(self) -> bytes:
+        """Extension data of sets of cells: the set that this namespace belongs to."""
+        return encode_name(f"{self.name}:x:cell")
+
+    @property
+    def push_targets(self) -> bytes:
+        """Extension data of webhooks: the state of each target."""
+        return encode_name(f"{self.name}:x:push")
+
     def aside(self, source: str) -> bytes:
         """
         Return the key of a move's extension data: messages on their way from a queue to another
@@ -325,7 +335,7 @@ def copied_key(zset: bytes) -> bytes:
     return zset + _EXTENSION.encode() + b"copied"
 
 
-def order_field(source: str) -> bytes:
+def order_field(source: str, *, in_flight: bool = False) -> bytes:
     """
     Return the field of the watermark of a source, in the record of copies.
 
@@ -333,8 +343,9 @@ def order_field(source: str) -> bytes:
 
     Args:
         source: the source, as in ``rfq:ndvi``.
+        in_flight: True for the messages that were in flight, which have an order of their own.
     """
-    return b"order:" + encode_name(source)
+    return (b"order:in_flight:" if in_flight else b"order:") + encode_name(source)
 
 
 def run_field(source: str) -> bytes:

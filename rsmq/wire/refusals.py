@@ -10,6 +10,7 @@ from rsmq.errors import (
     CheckpointSetBack,
     InvalidFormat,
     InvalidValue,
+    LeaseTakenOver,
     MessageTooLong,
     QueueNotFound,
     RSMQError,
@@ -28,6 +29,7 @@ DEAD_LETTER_CYCLE = "DEADLETTERCYCLE"
 WORKER_REPLACED = "WORKERREPLACED"
 BATCH_ACKNOWLEDGED = "BATCHACKNOWLEDGED"
 RUN_REPLACED = "RUNREPLACED"
+LEASE_TAKEN_OVER = "LEASETAKENOVER"
 
 
 def parse_refusal(reply: str, queues: tuple[str, ...]) -> RSMQError | None:
@@ -104,4 +106,5 @@ _REFUSALS: dict[str, Callable[[str, tuple[str, ...]], RSMQError]] = {
     WORKER_REPLACED: lambda key, _: WorkerReplaced(key),
     BATCH_ACKNOWLEDGED: _batch_acknowledged,
     RUN_REPLACED: lambda key, _: RunReplaced(key),
+    LEASE_TAKEN_OVER: lambda lease, _: LeaseTakenOver(lease),
 }

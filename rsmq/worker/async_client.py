@@ -4,15 +4,16 @@ An asyncio client on the server of a synchronous one, for async handlers.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, Generic
 
 import redis
 import redis.asyncio
+import redis.asyncio.cluster
 
 from rsmq.aio import AsyncRSMQ
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidFormat, show_type
+from rsmq.transport.redis_py import cluster_connection_options, parameters_of
 from rsmq.type_variables import B_co
 
 _CLASSES: dict[type, type] = {
@@ -40,8 +41,8 @@ class AsyncClient(Generic[B_co]):
             rsmq: the synchronous client.
 
         Raises:
-            InvalidFormat: that client was made with a client of redis-py for Sentinel or Cluster,
-                or with connections of a class of its own.
+            InvalidFormat: that client was made with a client of redis-py for Sentinel, or with
+                connections of a class of its own.
         """
         origin = rsmq.origin
         settings: dict[str, Any] = {
@@ -50,6 +51,7 @@ class AsyncClient(Generic[B_co]):
             "realtime": rsmq.realtime,
             "strict_names": rsmq.namespace.strict_names,
             "retry_deadline": origin.retry_deadline,
+            **rsmq._copies,  # noqa: SLF001 - a setting of the client, like the others
         }
         self._connections: Any = None
         if origin.url is not None:
@@ -68,22 +70,25 @@ class AsyncClient(Generic[B_co]):
             await self._connections.aclose()
 
 
-def _make_async(client: Any) -> redis.asyncio.Redis:
+def _make_async(client: Any) -> redis.asyncio.Redis | redis.asyncio.RedisCluster:
     if type(client).__module__.startswith("fakeredis"):
         import fakeredis  # noqa: PLC0415 - an extra
 
         server = client.connection_pool.connection_kwargs["server"]
         return fakeredis.FakeAsyncRedis(server=server)
+    if isinstance(client, redis.RedisCluster):
+        return _make_async_cluster(client)
     pool = getattr(client, "connection_pool", None)
     kind = None if type(pool) is not redis.ConnectionPool else _CLASSES.get(pool.connection_class)
     if pool is None or kind is None:
         raise InvalidFormat(
             "client",
             value=show_type(client),
-            hint="worker.aio can't be made from a client for Sentinel or Cluster. Make an "
-            "AsyncRSMQ of your own.",
+            hint="worker.aio can't be made from a client for Sentinel. Use a URL, as in "
+            "RSMQ.from_url('redis+sentinel://HOST:26379/mymaster/0'), or make an AsyncRSMQ of your "
+            "own.",
         )
-    names = _parameters(kind)
+    names = parameters_of(kind)
     options = {
         name: value
         for name, value in pool.connection_kwargs.items()
@@ -94,11 +99,19 @@ def _make_async(client: Any) -> redis.asyncio.Redis:
     )
 
 
-def _parameters(kind: type) -> set[str]:
-    """Return the names of the parameters of a connection class and its base classes."""
-    return {
-        name
-        for each in kind.__mro__
-        if "__init__" in vars(each)
-        for name in inspect.signature(vars(each)["__init__"]).parameters
-    }
+def _make_async_cluster(client: redis.RedisCluster) -> redis.asyncio.RedisCluster:
+    connection_class, options = cluster_connection_options(client)
+    names = parameters_of(redis.asyncio.RedisCluster)
+    return redis.asyncio.RedisCluster(
+        startup_nodes=[
+            redis.asyncio.cluster.ClusterNode(node.host, node.port)
+            for node in client.nodes_manager.nodes_cache.values()
+        ],
+        address_remap=client.nodes_manager.address_remap,
+        ssl=issubclass(connection_class, redis.SSLConnection),
+        **{
+            name: value
+            for name, value in options.items()
+            if name in names and name not in {*_OWN_OPTIONS, "host", "port", "db"}
+        },
+    )

@@ -62,6 +62,7 @@ class _Child:
         self._invoker = Invoker(Hooks([]), lambda _job: None)
         self._leases: dict[str, Lease] = {}
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         self._is_running = False
         self._deadline: float | None = None  # until it is over
         self._max_runtime = 0.0
@@ -103,13 +104,17 @@ class _Child:
                 else:
                     change_message(lease, LOSE)
 
-    def handle_sigterm(self, _number: int, _frame: FrameType | None) -> None:
+    def handle_sigterm(self, number: int, _frame: FrameType | None) -> None:
         """
         Raise HandlerTimedOut in the handler if its max_runtime is over.
 
         Otherwise the signal came from a program that stops all processes of the worker. Then the
         worker decides how long the handler may run.
         """
+        if os.getpid() != self._pid:  # a process that the handler forked
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._deadline = None
             raise HandlerTimedOut(f"its handler ran for more than {self._max_runtime:g} s")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar
 
 from rsmq.codecs import Codec, check_codec
@@ -19,6 +19,7 @@ from rsmq.wire.limits import (
     check_duration,
     check_whole_number,
 )
+from rsmq.worker.gate import Gate
 from rsmq.worker.outcome import Backoff, Policy, Unroutable, exponential, parse_backoff
 from rsmq.worker.routing import Route
 
@@ -230,6 +231,9 @@ class Listener:
         create: whether missing queues are created.
         retry_forever: whether the user wants that messages are retried forever.
         process: whether its handlers run in child processes.
+        gate: decides whether messages may be received; None lets all through.
+        default_dead_letter_queue: created and used if neither the listener nor the queue's policy
+            names a dead-letter queue; None if there is none.
     """
 
     queue: str
@@ -244,12 +248,25 @@ class Listener:
     create: bool
     retry_forever: bool = False
     process: bool = False
+    gate: Gate | None = None
+    default_dead_letter_queue: str | None = None
 
     @property
     def target_queues(self) -> tuple[str, ...]:
         """The queues that its messages may be moved to."""
         named = self.policy.dead_letter_queue, self.policy.unroutable
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    def with_default_dead_letter_queue(self) -> Listener:
+        """Return the same listener with the default dead-letter queue in its policy."""
+        policy = replace(
+            self.policy,
+            max_retries=(
+                DEFAULT_MAX_RETRIES if self.policy.max_retries is None else self.policy.max_retries
+            ),
+            dead_letter_queue=self.default_dead_letter_queue,
+        )
+        return replace(self, policy=policy)
 
 
 def make_listener(
@@ -260,9 +277,13 @@ def make_listener(
     codec: Codec | None = None,
     batch: int | None = None,
     unroutable: str | None = None,
+    gate: Gate | None = None,
+    default_dead_letter_queue: str | None = None,
 ) -> Listener:
     """
     Return a listener with checked settings; for the arguments see ``Worker.listener``.
+
+    ``gate`` and ``default_dead_letter_queue`` are attributes of the listener.
 
     Raises:
         InvalidFormat, InvalidValue: a setting is invalid.
@@ -325,6 +346,8 @@ def make_listener(
         options.create,
         options.retry_forever,
         handlers.process,
+        gate,
+        default_dead_letter_queue,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rsmq.errors import BodyNotDecodable
+from rsmq.push.answers import PushFailed
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.outcome import (
@@ -28,12 +29,25 @@ _log = logging.getLogger("rsmq.worker")
 _MAX_TEXT_CHARACTERS = 200
 
 
+#: The lines for the states of a webhook's target.
+_TARGET_STATES = {
+    "closed": "messages are pushed to {target} again",
+    "open": "nothing is pushed to {target} for now, after failures in a row, the last: {answer}",
+    "trial": "one message is pushed to {target}, to find out whether it works again",
+    "paused": "{target} has asked for a pause: {answer}",
+    "gone": "{target} has ended the subscription: {answer}",
+}
+
+
 class Logging(Middleware):
     """
     A middleware that logs what went wrong: retries, dead letters, drops, lost leases, releases.
 
     Records of the logger ``rsmq.worker`` have the fields ``queue`` and ``message_id``.
     """
+
+    def __init__(self) -> None:
+        self._stopped_targets: set[str] = set()
 
     def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         _log.warning(
@@ -57,7 +71,7 @@ class Logging(Middleware):
             message.attempt,
             explain(reason, error),
             extra=message_fields(message),
-            exc_info=None if isinstance(error, SELF_EXPLAINING) else error,
+            exc_info=None if isinstance(error, (*SELF_EXPLAINING, PushFailed)) else error,
         )
 
     def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
@@ -69,6 +83,20 @@ class Logging(Middleware):
             explain(reason, error),
             extra=message_fields(message),
             exc_info=None if isinstance(error, SELF_EXPLAINING) else error,
+        )
+
+    def after_target_change(self, queue: str, target: str, state: str, answer: str) -> None:
+        if state == "closed" and queue not in self._stopped_targets:
+            return
+        self._stopped_targets.discard(queue)
+        if state != "closed":
+            self._stopped_targets.add(queue)
+        _log.log(
+            logging.INFO if state in ("closed", "trial") else logging.WARNING,
+            "%s: %s",
+            queue,
+            _TARGET_STATES[state].format(target=target, answer=answer or "no answer"),
+            extra={"queue": queue},
         )
 
     def lease_lost(self, message: Delivery, reason: str) -> None:

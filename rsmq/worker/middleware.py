@@ -89,6 +89,24 @@ class Middleware:
     def after_release(self, queue: str, count: int) -> None:
         """Run after ``count`` messages were released without having been handled."""
 
+    def after_push(
+        self, message: Delivery, target: str, status: int | None, seconds: float
+    ) -> None:
+        """
+        Run after a message was pushed by a webhook; in its task.
+
+        ``target`` is the URL without the text of its query. ``status`` is None if there was no
+        answer.
+        """
+
+    def after_target_change(self, queue: str, target: str, state: str, answer: str) -> None:
+        """
+        Run when this process finds a webhook's target in another state than before.
+
+        ``state`` is ``closed`` (messages are pushed), ``open``, ``trial``, ``paused`` or ``gone``.
+        ``answer`` is the last answer that was not 2xx; it may be empty.
+        """
+
     def lease_lost(self, message: Delivery, reason: str) -> None:
         """
         Run when a lease is lost: another consumer may have the message. Its handler may still run.

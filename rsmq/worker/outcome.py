@@ -55,6 +55,10 @@ class DeadLetter(Exception):
     """Raised by a handler to move its message to the dead-letter queue, with a reason."""
 
 
+class Withdrawn(Exception):
+    """Raised by a webhook to release its message: nothing was pushed, so it is not an attempt."""
+
+
 class Unroutable(Exception):
     """A message has no type, or there is no handler for its type."""
 

@@ -14,11 +14,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
 
@@ -71,6 +71,9 @@ from rsmq.worker.runtime.release import release_receipts
 from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
 from rsmq.worker.runtime.tasks import Tasks
 from rsmq.worker.runtime.threads import Threads
+
+if TYPE_CHECKING:
+    from rsmq.worker.webhook import Webhook, WebhookOptions
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -179,6 +182,7 @@ class Worker(Generic[B_co]):
         self._generated_name: str | None = None
         self._burst: Burst | None = None  # while run(until_empty=True) runs
         self._async_client: AsyncClient[B_co] | None = None
+        self._webhooks: list[Webhook] = []
         self._lock = threading.Lock()
         self._pid = os.getpid()
         for each in middlewares:
@@ -457,6 +461,62 @@ class Worker(Generic[B_co]):
             )
         self._listeners[new.queue] = new
 
+    def webhook(
+        self,
+        queue: str,
+        url: str,
+        *,
+        secret: str | bytes | Sequence[str | bytes] | None = None,
+        content_type: str | None = None,
+        allow: str | Iterable[str] = (),
+        allow_http: bool = False,
+        **options: Unpack[WebhookOptions],
+    ) -> None:
+        """
+        Push the messages of a queue to a URL, each with a POST; needs the extra ``push``.
+
+        - 2xx deletes the message. Every other answer, none within 10 seconds, and a connection
+          that breaks is an attempt that failed: the message is pushed again after a pause, and is
+          a dead letter after the last attempt.
+        - 429 and 503 with Retry-After pause the target, for at most 24 hours. 410 ends the
+          subscription. Neither is an attempt.
+        - After ten failures in a row, over all processes, the circuit breaker of the target opens:
+          nothing is received or pushed. After a pause, which grows from 1 to 300 seconds, one
+          process pushes one message.
+        - Only public addresses are connected to, and those in the ranges of ``allow``.
+
+        Args:
+            queue: the queue's name; each queue has one listener or webhook.
+            url: the target, with https. Its path is shown in logs, its query is not.
+            secret: signs the requests as Standard Webhooks: base64 of 24 to 64 bytes, with or
+                without ``whsec_``; bytes are the key itself. A list of two signs with both, while
+                one replaces the other. None does not sign.
+            content_type: the media type of the bodies. None is application/json if the client's
+                codec is ``rsmq.JSON``, otherwise application/octet-stream. Bodies are not changed.
+            allow: ranges of addresses that are not public and may be connected to, as in
+                ``10.0.0.0/8``.
+            allow_http: whether the URL may have http instead of https.
+            **options: vt, concurrency, priority, max_retries, backoff, dead_letter_queue and
+                create, see ``listener``. If neither dead_letter_queue nor the queue's own policy
+                names a dead-letter queue, the worker creates and uses the queue's name with
+                ``-dead``.
+
+        Raises:
+            The errors of ``listener``.
+            MissingExtra: the extra ``push`` is not installed.
+            MissingParameter: the URL is empty.
+            InvalidFormat: the URL, a secret, content_type or a range of addresses is invalid; or
+                the URL's host is an address that is not allowed.
+        """
+        from rsmq.worker.webhook import make_webhook  # noqa: PLC0415 - needs an extra
+
+        self._check_queue(queue)
+        webhook, listener = make_webhook(
+            queue, url, secret, content_type, allow, allow_http, self.rsmq.codec, options
+        )
+        self._add_listener(listener)
+        self._webhooks.append(webhook)
+
     @property
     def numbers(self) -> Numbers:
         """The counters since the last start, at this moment."""
@@ -472,18 +532,20 @@ class Worker(Generic[B_co]):
         about the first such call.
 
         Raises:
-            InvalidFormat: ``rsmq`` was made with a client of redis-py for Sentinel or Cluster.
+            InvalidFormat: ``rsmq`` was made with a client of redis-py for Sentinel.
         """
         with self._lock:
             if self._async_client is None:
                 self._async_client = AsyncClient(self.rsmq)
             return self._async_client.rsmq
 
-    async def _close_async_client(self) -> None:
+    async def _close_async_clients(self) -> None:
         with self._lock:
             client, self._async_client = self._async_client, None
         if client is not None:
             await client.close()
+        for webhook in self._webhooks:
+            await webhook.close()
 
     def health(self) -> Health:
         """Return the state of the worker, for probes. It makes no call to Redis."""
@@ -634,6 +696,8 @@ class Worker(Generic[B_co]):
         self._raise_if_signalled()
         has_dead_messages = self._take_over(identity)
         hooks = Hooks([*self._middleware, *([self._burst] if self._burst else [])])
+        for webhook in self._webhooks:
+            webhook.hooks = hooks
         worker_loop = self._worker_loop = WorkerLoop(
             self.rsmq,
             identity,
@@ -654,7 +718,7 @@ class Worker(Generic[B_co]):
         threads = (
             Threads(*arguments) if children is None else ThreadsWithChildren(*arguments, children)
         )
-        tasks = Tasks(*arguments, self._close_async_client)
+        tasks = Tasks(*arguments, self._close_async_clients)
         if any(each.handlers.is_async for each in self._listeners.values()):
             tasks.start(loop)
         for lane in lanes:
@@ -709,7 +773,11 @@ class Worker(Generic[B_co]):
             for name in (each.queue, *each.target_queues):
                 self.rsmq.create_queue(name, exist_ok=True)
         attributes = self._require_queue(each.queue)
+        if each.default_dead_letter_queue is not None and attributes.dead_letter_queue is None:
+            each = each.with_default_dead_letter_queue()
         for name in each.target_queues:
+            if name == each.default_dead_letter_queue:
+                self.rsmq.create_queue(name, exist_ok=True)
             self._require_queue(name)
         lane = Lane(
             each,

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from scripts.benchmark import depth, machine
+from scripts.benchmark import depth, machine, pushes
 from scripts.benchmark.contender import FOLDER, Contender, ContenderFailed
 from scripts.benchmark.figures import Track
 from scripts.benchmark.report import report
@@ -72,6 +72,8 @@ class Method:
     wake_up_messages: int
     depth_rounds: int
     depths: tuple[int, ...]
+    push_rounds: int
+    push_messages: int
 
 
 FULL = Method(
@@ -86,6 +88,8 @@ FULL = Method(
     wake_up_messages=20,
     depth_rounds=30,
     depths=(1_000, 10_000, 100_000, 1_000_000),
+    push_rounds=10,
+    push_messages=4_000,
 )
 QUICK = Method(
     rounds=2,
@@ -99,6 +103,8 @@ QUICK = Method(
     wake_up_messages=5,
     depth_rounds=2,
     depths=(1_000, 10_000),
+    push_rounds=2,
+    push_messages=200,
 )
 
 
@@ -136,6 +142,7 @@ def measure(method: Method, track: Track, *, only_workers: bool) -> dict[str, An
             method.handler_time_slice_seconds,
             track,
         )
+    results["pushes"] = pushes.measure(method.push_rounds, method.push_messages, track)
     return results
 
 

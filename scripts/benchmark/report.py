@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scripts.benchmark.cases import CASES, LARGE, LIMITS, OURS, SMALL, Action
+from scripts.benchmark.pushes import WEBHOOK
 from scripts.benchmark.worker_cases import DIFFERENCES, LOOP, LOOP_CONCURRENCY, SLEEPS_MS
 
 Results = dict[str, Any]
@@ -34,6 +35,8 @@ def report(results: Results) -> str:
         _handler_times(results),
         "## Differences between the workers\n",
         _differences(),
+        "## Webhooks\n",
+        _pushes(results),
     ]
     if clients:
         sections += ["## Wake-up\n", _wake_up(results), "## Depth\n", _depth(results)]
@@ -183,6 +186,20 @@ def _differences() -> str:
         )
         + "\nThese are the same for all: redis-server stores nothing on disk. A job stays in Redis "
         "until its handler has returned, and leaves no result.\n"
+    )
+
+
+def _pushes(results: Results) -> str:
+    pushes = results["pushes"]
+    rows = [
+        [name, _rate(rate), f"{pushes['rates'][WEBHOOK]['median'] / rate['median']:.2f}x"]
+        for name, rate in pushes["rates"].items()
+    ]
+    return (
+        _table(["", "pushes a second", f"`{WEBHOOK}` against it"], rows)
+        + f"\nPOSTs of 100 B to a local server, {pushes['at_a_time']} at a time, on all "
+        "processors. The webhook\nalso receives and deletes each message; the plain loop sends the "
+        "same signed requests.\n"
     )
 
 

@@ -19,6 +19,7 @@ from scripts.benchmark.cases import (
     SMALL,
     Action,
 )
+from scripts.benchmark.pushes import WEBHOOK
 from scripts.benchmark.throughput import rate
 from scripts.benchmark.wakeup import BLPOP, MANY_WAITERS, ONE_WAITER
 from scripts.benchmark.worker_cases import (
@@ -145,6 +146,22 @@ def _kind(ours: str) -> str:
     return ours.partition(", ")[2]
 
 
+def _push_target(bound: float) -> Target:
+    def reach(results: Results) -> float | None:
+        return results["pushes"]["ratio"] if "pushes" in results else None
+
+    return Target(
+        "webhook, 64 at a time, against a plain loop of its client", "≥", bound, "x", reach
+    )
+
+
+def _push_rate_target(bound: float) -> Target:
+    def reach(results: Results) -> float | None:
+        return results["pushes"]["rates"][WEBHOOK]["median"] if "pushes" in results else None
+
+    return Target("webhook, 64 at a time, pushes a second", "≥", bound, "", reach)
+
+
 def _receives_target(kind: str, bound: float) -> Target:
     def reach(results: Results) -> float:
         return results["wake_up"][kind]["receives_per_message"]
@@ -202,6 +219,8 @@ TARGETS = [
     *(_worker_target(ASYNCIO, SAQ, at_a_time) for at_a_time in (8, 100)),
     *(_worker_target(ASYNCIO, ARQ, at_a_time) for at_a_time in (8, 100)),
     *(_worker_target(ASYNCIO, BULLMQ, at_a_time) for at_a_time in (1, 8, 100)),
+    _push_rate_target(1000),
+    _push_target(0.7),
     _wake_up_target(2.5),
     _receives_target(ONE_WAITER, 2),
     _receives_target(MANY_WAITERS, 5),

@@ -17,8 +17,8 @@ _BEGIN, _END = "<!-- modules: scripts/checks/module_map.py --write -->", "<!-- e
 _PACKAGES = (
     "cli/app", "cli/commands", "spark", "spark/pipelines", "metrics", "opentelemetry", "worker",
     "worker/runtime", "migrate", "migrate/sources", "transfer", "doctor", "pyrsmq", "pyrsmq/cmd",
-    ".", "consuming", "waiting", "transport", "operations", "operations/spark", "lua", "wire",
-    "codecs",
+    "push", ".", "cells", "consuming", "waiting", "transport", "transport/topology", "operations",
+    "operations/spark", "lua", "wire", "codecs",
 )  # fmt: skip
 
 

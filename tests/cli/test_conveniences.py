@@ -136,7 +136,6 @@ def test_help_is_a_command(cli):
 @pytest.mark.parametrize(
     ("word", "command"),
     [
-        ("push", "send"),
         ("ack", "delete"),
         ("len", "stats"),
         ("ENQUEUE", "send"),
@@ -148,6 +147,14 @@ def test_terms_of_other_systems_suggest_commands(cli, word, command):
 
     assert result.code == 2
     assert f"There is no command {word!r}. Did you mean {command}?" in result.error
+
+
+@pytest.mark.parametrize("arguments", [["orders"], ["orders", "hello"]])
+def test_push_without_a_url_suggests_send(cli, arguments):
+    result = cli("push", *arguments)
+
+    assert result.code == 2
+    assert "To add a message to a queue, use rsmq send." in result.error
 
 
 def test_suggested_commands_exist():

@@ -102,6 +102,7 @@ def test_commands_call_their_methods():
         if name == "top":
             text += inspect.getsource(sys.modules["rsmq.cli.commands.figures"])
             text += inspect.getsource(importlib.import_module("rsmq.gauges"))
+            text += inspect.getsource(importlib.import_module("rsmq.gauge_sources"))
         for method in METHODS.get(name, ()):
             method_pattern = method.replace("message", "messages?").replace("ss?", "s")
             assert re.search(rf"rsmq\.{method_pattern}\b", text), (name, method)
@@ -286,7 +287,7 @@ def test_profile_can_allow_any_name(cli, config):
     [
         ("profile = ", ["is not TOML"]),
         ("colour = 1", ["the key colour is not known", "profile, profiles"]),
-        ("[profiles.p]\nhost = 'x'", ["profiles.p.host is not known", "url, ns, any_names"]),
+        ("[profiles.p]\nhost = 'x'", ["profiles.p.host is not known", "url, ns, cells, any_names"]),
         ("[profiles.p]\nurl = 7", ["profiles.p.url must be a text"]),
         ("[profiles.p]\nany_names = 'x'", ["profiles.p.any_names must be true or false"]),
         ("profiles = 5", ["profiles must be a table"]),

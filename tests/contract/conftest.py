@@ -14,12 +14,11 @@ import freezegun
 import pytest
 import redis
 import redis.asyncio
-from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
-from redis.cluster import RedisCluster
 
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.transport import memory
 from tests.blocking import Blocking
+from tests.scale import SOAK
 
 _numbers = itertools.count()
 
@@ -61,11 +60,18 @@ class ClientOfRoles:
 
 
 class Env:
-    """A namespace of a server, and a client of it."""
+    """
+    A namespace of a server, and a client of it.
+
+    Attributes:
+        raw: redis-py's commands; on a cluster each is sent to the master that owns its key.
+        node: a client of redis-py for the server that has the namespace.
+    """
 
     def __init__(self, backend, mode, request):
         self.backend = backend
-        self.ns = f"{{t{next(_numbers)}}}" if backend == "cluster" else f"t{next(_numbers)}"
+        is_cluster = backend in CLUSTERS
+        self.ns = f"{{t{next(_numbers)}}}" if is_cluster else f"t{next(_numbers)}"
         self._mode = mode
         self._runner = asyncio.Runner() if mode == "asyncio" else None
         self._frozen = None
@@ -73,12 +79,18 @@ class Env:
         if backend == "memory":
             self.url = f"memory://{self.ns}"
             self.raw = memory.client(self.url)
+        elif is_cluster:
+            cluster = request.getfixturevalue(CLUSTERS[backend])
+            self.url = cluster.url
+            self.server = cluster.node_of(self.ns)
+            self.raw = cluster.raw
         else:
-            name = {"redis-6.2": "old_server", "cluster": "cluster_server"}.get(backend, "server")
+            name = "old_server" if backend == "redis-6.2" else "server"
             self.server = request.getfixturevalue(name)
             self.url = self.server.url
             self.raw = self.server.raw()
-        self._closing.append(self.raw.close)
+        self.node = self.server.raw() if is_cluster else self.raw
+        self._closing.append(self.node.close)
         self.rsmq = self.client()
 
     def client(self, **options):
@@ -86,9 +98,6 @@ class Env:
         options = {"ns": self.ns, **options}
         if self.backend == "acl":
             return ClientOfRoles({role: self._as_user(role, options) for role in ACL_RULES})
-        if self.backend == "cluster":
-            kinds = (RedisCluster, AsyncRedisCluster)
-            return self._wrap(kinds, options, host="127.0.0.1", port=self.server.port)
         if self.backend == "redis-py, decoding, RESP2":
             kinds = (redis.Redis, redis.asyncio.Redis)
             return self._wrap(
@@ -184,7 +193,7 @@ class Env:
 
     def now_ms(self):
         """Return the time of the server in milliseconds."""
-        seconds, microseconds = self.raw.time()
+        seconds, microseconds = self.node.time()
         return seconds * 1000 + microseconds // 1000
 
     def send_as_apalis(self, queue, body="m"):
@@ -209,10 +218,18 @@ ACL_RULES = {
     "admin": ADMIN,
 }
 
+#: The backends that are Redis Clusters, and their fixtures.
+CLUSTERS = {"cluster": "cluster", "cluster, valkey-9.1": "valkey_cluster"}
+if SOAK:
+    CLUSTERS |= {
+        "cluster, valkey-8.1": "valkey_81_cluster",
+        "cluster, redis-8.2": "redis_82_cluster",
+    }
+
 BACKENDS = [
     "redis",
     "redis-6.2",
-    "cluster",
+    *CLUSTERS,
     "acl",
     "redis-py, decoding, RESP2",
     "redis-py, RESP3",

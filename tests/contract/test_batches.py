@@ -184,7 +184,7 @@ def test_sending_many_over_keys_of_other_types_changes_nothing(env, queue, size)
 
 @pytest.mark.parametrize("size", [10, 9000])
 def test_many_are_notified_once_with_the_final_number(env, queue, size):
-    node = redis.Redis(port=env.server.port) if env.backend == "cluster" else env.raw
+    node = env.node
     loud = env.client(realtime=True)
     env.rsmq.send_message(queue, "before")
     with node.pubsub() as heard:

@@ -46,7 +46,7 @@ def lease(rsmq, queue):
     rsmq.run(
         lease_messages(
             rsmq.namespace, keys, batch, 0, 10, vt=60, latest_ms=None, lifetime=60,
-            dead_letters=None, query="lease",
+            dead_letters=None, query="lease", holder="me",
         )
     )  # fmt: skip
     leased = rsmq.run(get_leased_messages(keys, batch, 0))

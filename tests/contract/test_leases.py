@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from rsmq import BYTES, QueueNotFound
-from rsmq.errors import CheckpointSetBack
+from rsmq.errors import BatchLost, CheckpointSetBack, LeaseTakenOver
 from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals
 from rsmq.operations.spark.in_flight_batches import (
     Batch,
@@ -19,6 +19,9 @@ from rsmq.operations.spark.in_flight_batches import (
     keep_acknowledged,
     lease_messages,
     parse_part_sizes,
+    release_lease,
+    release_leased,
+    take_over_lease,
 )
 from rsmq.operations.spark.staged_writes import (
     decide_write,
@@ -55,7 +58,7 @@ FIRST = Batch("lease", 1)
 def lease(env, keys, batch=FIRST, part=0, most=10, **options):
     options = {
         "vt": 60, "latest_ms": None, "lifetime": DAY, "dead_letters": None,
-        "query": batch.lease, **options,
+        "query": batch.lease, "holder": "me", **options,
     }  # fmt: skip
     namespace = Namespace(env.ns)
     return env.rsmq.run(lease_messages(namespace, keys, batch, part, most, **options))[0]
@@ -114,7 +117,7 @@ def test_a_lease_reports_whether_there_may_be_more_messages(env, keys):
     def more(part, most, dead_letters=None):
         operation = lease_messages(
             Namespace(env.ns), keys, FIRST, part, most, vt=0, latest_ms=None, lifetime=DAY,
-            dead_letters=dead_letters, query="lease",
+            dead_letters=dead_letters, query="lease", holder="me",
         )  # fmt: skip
         return env.rsmq.run(operation)
 
@@ -218,7 +221,7 @@ def test_the_number_of_a_batch_is_stored_with_its_first_removal_and_never_lowere
     before = env.now_ms()
     assert acknowledge(env, keys, Batch("lease", 2)) == (1, 0)
 
-    [number, undone, until] = acknowledged(env)["lease"]
+    [number, undone, until, _] = acknowledged(env)["lease"]
     assert (number, undone) == (2, b"")
     assert before + DAY * 1000 <= until <= env.now_ms() + DAY * 1000
     assert DAY * 1000 - 5000 < env.raw.pttl(f"{env.ns}:x:acked") <= DAY * 1000
@@ -255,13 +258,58 @@ def test_nothing_is_received_for_a_batch_that_was_acknowledged(env, keys):
         with pytest.raises(CheckpointSetBack) as caught:
             lease(env, keys, Batch("lease", number))
         assert caught.value.text == (
-            f"The checkpoint of lease lease was set back: it asks for batch {number}, but batch 2 "
-            "was acknowledged already"
+            "The checkpoint of lease lease was set back, and is older than its queue: it asks for "
+            f"batch {number}, but batch 2 was acknowledged already"
         )
+        assert isinstance(caught.value, BatchLost)
         assert "consumerGroup=lease it begins behind batch 2" in str(caught.value)
 
     assert env.state() == before
     assert lease(env, keys, Batch("another", 1)) == 1
+
+
+def test_a_lease_that_was_taken_over_receives_nothing(env, keys):
+    namespace = Namespace(env.ns)
+    env.rsmq.send_messages("q", ["a", "b"])
+    assert lease(env, keys, most=1) == 1
+    [number, _, until, holder] = acknowledged(env)["lease"]
+    assert (number, holder) == (0, b"me")
+    assert until > env.now_ms() + DAY * 1000 - 5000
+    acknowledge(env, keys)
+    assert acknowledged(env)["lease"][::3] == [1, b"me"]
+
+    take_over = take_over_lease(namespace, "lease", "successor", lifetime=DAY)
+    assert [env.rsmq.run(take_over), env.rsmq.run(take_over)] == [1, 1]
+    assert acknowledged(env)["lease"][::3] == [1, b"successor"]
+    before = env.state()
+    for part in (0, 1):
+        with pytest.raises(LeaseTakenOver, match="lease lease was taken over"):
+            lease(env, keys, Batch("lease", 2), part)
+    assert env.state() == before
+    assert lease(env, keys, Batch("lease", 2), holder="successor") == 1
+    assert lease(env, keys, Batch("other", 1), holder="me") == 0
+
+
+def test_the_last_part_of_a_batch_is_released(env, keys):
+    ids = env.rsmq.send_messages("q", [str(n) for n in range(5)])
+    for part in range(2):
+        lease(env, keys, part=part, most=2)
+    env.raw.hset(keys.hash, f"{ids[3]}:rc", 2)  # another consumer has received it
+    before = env.state()
+    for part in (0, 2):
+        assert env.rsmq.run(release_leased(keys, FIRST, part)) == 0
+    assert env.rsmq.run(release_leased(keys, Batch("other", 1), 0)) == 0
+    assert env.state() == before
+
+    release = release_leased(keys, FIRST, 1)
+    received_ms = msgpack.unpackb(env.raw.hget(keys.leases, "lease:1:1"), raw=True)[0]
+    assert [env.rsmq.run(release), env.rsmq.run(release)] == [1, 0]
+    scores = env.scores("q")
+    assert scores[ids[2]] == received_ms
+    assert all(scores[id] > env.now_ms() for id in (ids[0], ids[1], ids[3]))
+    assert env.fields("q")[f"{ids[2]}:rc"] == "1"
+    assert parse_part_sizes(env.raw.hget(keys.leases, "lease:1")) == [2]
+    assert {field.decode() for field in env.raw.hkeys(keys.leases)} == {"lease:1", "lease:1:0"}
 
 
 def test_a_part_of_a_partly_acknowledged_batch_is_returned_again(env, keys):
@@ -322,6 +370,17 @@ def test_the_policy_of_the_queue_applies_if_the_call_has_none(env, keys):
     assert list(env.scores("dead")) == [poison]
 
 
+def test_only_its_holder_releases_a_lease(env, keys):
+    acquire = acquire_lease(keys, "nightly", "me", seconds=20, lifetime=DAY)
+    assert env.rsmq.run(release_lease(keys, "nightly", "me")) is False
+    env.rsmq.run(acquire)
+    before = env.state()
+    assert env.rsmq.run(release_lease(keys, "nightly", "other")) is False
+    assert env.state() == before
+    assert env.rsmq.run(release_lease(keys, "nightly", "me")) is True
+    assert env.raw.exists(keys.leases) == 0
+
+
 def test_a_lease_has_one_holder(env, keys):
     def hold(holder, seconds):
         return env.rsmq.run(acquire_lease(keys, "nightly", holder, seconds=seconds, lifetime=DAY))
@@ -371,12 +430,13 @@ def test_extension_data_is_removed_with_the_messages(env, keys, remove):
     stage(env, keys, "w:0:a:0", [b"later"])
     getattr(env.rsmq, remove)("q")
 
-    assert not any(b":x:" in key for key in env.raw.keys(f"{env.ns}:*"))
+    extensions = {key for key in env.raw.keys(f"{env.ns}:*") if b":x:" in key}
+    assert extensions == {f"{env.ns}:x:acked".encode()}  # it is not the queue's
 
 
 def stage(env, keys, part, messages, **options):
     options = {"largest": 10, "delay_ms": None, "lifetime": DAY, **options}
-    env.rsmq.run(stage_messages(keys, part, messages, **options))
+    return env.rsmq.run(stage_messages(Namespace(env.ns), keys, part, messages, **options))
 
 
 def adopt(env, batch, decision, write="w"):
@@ -418,7 +478,7 @@ def test_a_delay_counts_from_the_publishing(env, keys):
 
 def test_a_publishing_notifies_once(env, keys):
     stage(env, keys, "w:0:a:0", [b"one", b"two"])
-    with env.raw.pubsub() as pubsub:
+    with env.node.pubsub() as pubsub:
         pubsub.subscribe(keys.channel)
         pubsub.get_message(timeout=5)
         publish(env, keys, "w:0:a:0", realtime=True)

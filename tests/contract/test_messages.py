@@ -6,7 +6,6 @@ import re
 import string
 
 import pytest
-import redis
 
 from rsmq import (
     BYTES,
@@ -214,10 +213,7 @@ def test_a_maxsize_out_of_range_is_refused(env, value):
 
 
 def test_realtime_publishes_the_number_of_messages(env, queue):
-    if env.backend == "cluster":
-        listener = redis.Redis(port=env.server.port).pubsub()
-    else:
-        listener = env.raw.pubsub()
+    listener = env.node.pubsub()
     listener.subscribe(f"{env.ns}:rt:{queue}")
     assert listener.get_message(timeout=5)["type"] == "subscribe"
     loud = env.client(realtime=True)
@@ -664,7 +660,7 @@ def test_a_first_time_without_a_count_is_ignored(env, queue, receive):
 
 
 def test_scripts_that_the_server_forgot_are_sent_again(env, queue):
-    flush = env.raw.script_flush
+    flush = env.node.script_flush
     for round in range(3):
         flush()
         id = env.rsmq.send_message(queue, str(round))

@@ -15,6 +15,8 @@ from rsmq import (
     QueueExists,
     QueueNotFound,
 )
+from rsmq.operations.queues import describe_queues
+from rsmq.wire.keys import Namespace
 from tests.expect import refused
 
 FIVE = {"vt": "30", "delay": "0", "maxsize": "65536", "created": "1", "modified": "1"}
@@ -385,3 +387,20 @@ def test_names_of_other_clients_are_allowed_without_strict_names(env):
     for name in ("QUEUES", "a:Q", ""):
         with pytest.raises((InvalidFormat, MissingParameter)):
             tolerant.create_queue(name)
+
+
+def test_several_queues_are_described_in_one_call(env, queue):
+    env.rsmq.send_messages(queue, ["a", "b"])
+    env.rsmq.receive_message(queue, vt=60)
+    env.raw.hset(env.hash("no-number"), mapping={"vt": "soon", "delay": "0", "maxsize": "65536"})
+    env.raw.hset(env.hash("other-type"), mapping={"vt": "1", "delay": "0", "maxsize": "65536"})
+    env.raw.set(env.zset("other-type"), "text")
+    before = env.state()
+    names = [queue, "missing", "no-number", "other-type"]
+    found = env.rsmq.run(describe_queues(Namespace(env.ns), names))
+
+    assert list(found) == names
+    assert found[queue] == env.rsmq.get_queue_attributes(queue)
+    assert (found[queue].messages, found[queue].hidden_messages) == (2, 1)
+    assert [found[name] for name in names[1:]] == [None] * 3
+    assert env.state() == before

@@ -139,7 +139,7 @@ def test_queues_on_a_cluster_are_repaired(cluster_server):
         report = examine(rsmq)
 
         assert [(each.code, each.queue) for each in report.findings] == [
-            ("not-looked-at", None), ("snapshots-only", None), ("unlisted-queue", "q"),
+            ("no-persistence", None), ("unlisted-queue", "q"),
         ]  # fmt: skip
         repair(rsmq, report.findings)
         assert raw.smembers("{doctor}:QUEUES") == {b"q"}

@@ -21,6 +21,10 @@ from tests.documents.pages import PAGES, ROOT, read_blocks
 MEASURED = ROOT / "scripts" / "benchmark" / "measured"
 
 
+#: Arguments of several methods that one sentence describes.
+COPIES = {"min_replicas", "replica_timeout", "fsync"}
+
+
 def read_section(page, heading):
     """Return the text below a heading of a page, without that of the next one of its level."""
     level = heading.partition(" ")[0]
@@ -63,7 +67,22 @@ def test_every_argument_of_a_method_is_listed_with_its_default():
         assert listed == {
             each.name: None if each.default is each.empty else repr(each.default)
             for each in parameters
+            if each.name not in COPIES
         }, name
+
+
+def test_methods_that_wait_for_replicas_are_listed():
+    section = read_section("reference.md", "### Copies on replicas")
+    methods, _, arguments = section.partition("also have")
+    listed = set(re.findall(r"`(\w+)`", methods))
+
+    assert listed == {
+        name
+        for name, method in vars(RSMQ).items()
+        if callable(method) and not name.startswith("_") and name != "from_url"
+        if set(inspect.signature(method).parameters) >= COPIES
+    }
+    assert set(re.findall(r"`(\w+)=None`", arguments)) == COPIES
 
 
 def test_every_value_is_listed_with_its_attributes():

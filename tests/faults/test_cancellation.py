@@ -169,6 +169,7 @@ def test_a_cancellation_at_every_step_on_a_cluster(cluster_server):
             while await is_cancelled_after(rsmq, turns):
                 assert client.get_queue_attributes("q").hidden_messages == 0
                 turns += 1
+            await rsmq.close()
             await inner.aclose()
             return turns
 

@@ -440,7 +440,7 @@ def test_replies_after_which_nothing_ran_are_retried(scripted_server, open_clien
         (
             b"-MOVED 1234 127.0.0.1:7000\r\n",
             redis_errors.MovedError,
-            "redis.RedisCluster",
+            "redis+cluster://HOST:PORT",
         ),
         (
             b"-CROSSSLOT Keys in request don't hash to the same slot\r\n",

@@ -7,8 +7,10 @@ import uuid
 
 import pytest
 
-from rsmq.migrate import RFQ, SourceNotFound, copy, move
+from rsmq.migrate import RFQ, Inward, Report, SourceNotFound, copy, move
+from rsmq.migrate.mover import Mover
 from rsmq.migrate.sources.rfq import make_uuid, parse_published_us
+from rsmq.migrate.target import prepare
 from tests.expect import refused
 from tests.migrate.stored import dump_keys, now_ms, read_bodies, read_messages
 
@@ -38,6 +40,38 @@ def filled(rfq, topic):
 BODIES = [
     {"n": "handled"}, {"n": "0"}, {"n": "1", "more": "grüße 😀"}, {"n": "2"}, {"n": "3"},
 ]  # fmt: skip
+
+
+def test_messages_in_flight_come_first_if_the_bridge_before_was_interrupted(
+    local, target, topic, filled, ns
+):
+    """The bridge ends before it has seen that no message is left, so its order is not complete."""
+    bridge = Inward(RFQ(local), topic, target, "to")
+    bridge.begin()
+    assert bridge.step(3) == 3
+    bridge.end()
+    move(RFQ(local), topic, target, "to", in_flight=True)
+
+    bodies = [json.loads(each.body) for each in read_messages(target.raw, ns, "to")]
+    assert bodies == BODIES
+
+
+def test_messages_in_flight_come_first_if_moves_are_interrupted_after_each_message(
+    local, target, topic, rfq, ns
+):
+    bodies = [{"n": str(number)} for number in range(6)]
+    rfq.publish_batch(topic, bodies)
+    for _ in range(3):
+        rfq.consume(topic)
+    report = Report(f"rfq:{topic}", "to", "move")
+    prepare(RFQ(local), target, "to", RFQ(local).look(topic), report)
+    for in_flight in (False, True, True, False, True, True):
+        mover = Mover(RFQ(local), topic, target, "to", report, in_flight=in_flight)
+        mover.resume()
+        assert mover.step(1) == 1
+        mover.release()
+
+    assert [json.loads(each.body) for each in read_messages(target.raw, ns, "to")] == bodies
 
 
 def test_move_moves_waiting_messages_and_leaves_those_in_flight(

@@ -246,8 +246,14 @@ class Query:
         if self._available_now:
             self.reader.prepareForTriggerAvailableNow()
 
-    def request_offset(self):
-        """Return the offset after the last batch in the log; None if there are no messages."""
+    def request_offset(self, *, wake=True):
+        """
+        Return the offset after the last batch in the log; None if there are no messages.
+
+        Wakes an idle reader before, as a message does, unless ``wake`` is False.
+        """
+        if wake and self.reader._lease is not None:
+            self.reader._lease.idle_wait.end()
         start = self.offsets[-1] if self.offsets else json_round_trip(self.reader.initialOffset())
         limit = self._limit or self.reader.getDefaultReadLimit()
         end = json_round_trip(self.reader.latestOffset(json_round_trip(start), limit))

@@ -71,7 +71,7 @@ stream = parse_stream_options
         (stream, "visibilityTimeout", "vt", 600, {"1": 1, "2.5": 2.5}),
         (stream, "consumerGroup", "consumer_group", None, {"night-ly_1.a": "night-ly_1.a"}),
         (stream, "failOnDataLoss", "fail_on_data_loss", True, {"false": False}),
-        (stream, "idleWait", "idle_wait", 5, {"0.01": 0.01, "60": 60}),
+        (stream, "idleWait", "idle_wait", 0.05, {"0.01": 0.01, "60": 60}),
         (stream, "leaseRetention", "lease_retention", 7 * DAY, {"1200": 1200}),
         (sink, "delivery", "is_staged", False, {"Exactly-Once": True, "at-least-once": False}),
         (sink, "delay", "delay_ms", None, {"0": 0, "1.5": 1500, "": None}),

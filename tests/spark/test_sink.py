@@ -451,6 +451,16 @@ def test_staged_rows_are_invisible_until_the_commit_and_failed_attempts_always(e
     assert len(env.scores()) == 4
 
 
+def test_late_attempt_of_a_task_stages_nothing(env, queue):
+    """Spark may run an attempt of a task that ends after another one has won."""
+    write = env.write(TEXT, delivery="exactly-once")
+    write.commit(write.task([{"message": "a"}]))
+    late = write.task([{"message": "a"}])
+    assert env.raw.exists(env.keys().staged) == 0
+    assert late.parts == {"q": []}
+    assert env.bodies() == [b"a"]
+
+
 def test_abort_does_not_remove_messages_that_were_sent(env, queue):
     write = env.write(TEXT)
     message = write.task(texts("1"))

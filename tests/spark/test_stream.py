@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 
 import msgpack
 import pytest
@@ -13,8 +15,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from redis.exceptions import ResponseError
 
 from rsmq import BYTES, RSMQ, QueueNotFound
+from rsmq.errors import LeaseTakenOver
 from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
-from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption, in_flight_batches
+from rsmq.spark import (
+    AcknowledgeListener,
+    BatchLost,
+    CheckpointSetBack,
+    InvalidOption,
+    acknowledgement,
+    in_flight_batches,
+    lease_holder,
+)
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Crashed, Env, crash_at_call, json_round_trip
 
@@ -225,7 +236,7 @@ def test_a_replayed_batch_is_hidden_again(env, queue):
 def test_received_batch_that_was_not_logged_is_found_from_the_same_start(
     env, queue, monkeypatch, group
 ):
-    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.05)
     sent = send(env, 5)
     query = env.query(limit=ReadMaxRows(2), **group)
     query.run()
@@ -262,7 +273,7 @@ def test_first_batch_that_was_not_logged_is_received_again_after_its_timeout(env
 
 
 def test_group_finds_its_batch_in_flight_without_a_checkpoint(env, queue, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.05)
     sent = send(env, 6)
     query = env.query(consumerGroup="nightly", limit=ReadMaxRows(2))
     query.run()
@@ -299,6 +310,54 @@ def test_interrupted_receive_is_one_batch(env, queue, answered):
         sent = [*send(env, 2500), *send(env, 1500, "r")]
         calls += 1
     assert calls >= 4
+
+
+def test_dying_process_adds_nothing_to_the_batch_of_its_successor(env, queue, monkeypatch):
+    monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 2)
+    query = env.query()
+    send(env, 1)
+    query.run()
+    sent = send(env, 6)
+    dying = query.reader
+    with suppress(Crashed), crash_at_call(env.server(), 2):
+        query.request_offset()
+    assert len(env.raw.hkeys(env.keys().leases)) == 2  # a part of batch 2, and its sizes
+
+    query.start()
+    assert query.poll()
+    before = env.scores(), env.fields()
+    with pytest.raises(LeaseTakenOver, match="another process"):
+        dying._lease._receive_part(2, env.keys(), 1, 2, None)
+    assert (env.scores(), env.fields()) == before
+    with suppress(LeaseTakenOver):
+        dying.latestOffset(query.offsets[0], ReadMaxRows(10))
+    assert ids(query.restart()) == sent[:2]
+    assert [ids(rows) for rows in query.run_until_empty()] == [sent[2:]]
+    assert env.scores() == {}
+
+
+@pytest.mark.parametrize("queues", ["q", "q,r"])
+def test_parts_beyond_the_logged_count_are_released(env, queue, queues):
+    """An earlier version could add parts to a batch after Spark had logged it."""
+    env.rsmq.create_queue("r")
+    query = env.query(queue="", subscribe=queues)
+    sent = send(env, 2)
+    query.poll()
+    late = send(env, 3)
+    for part, number in ((1, 2), (2, 1)):
+        query.reader._lease._receive_part(1, env.keys(), part, number, None)
+    name = query.reader._lease.name
+    assert len(env.raw.hkeys(env.keys().leases)) == 4
+
+    assert ids(query.restart()) == sent
+    assert set(env.raw.hkeys(env.keys().leases)) == {f"{name}:1".encode(), f"{name}:1:0".encode()}
+    expires_ms, *sizes = msgpack.unpackb(env.raw.hget(env.keys().leases, f"{name}:1"))
+    assert (expires_ms > env.now_ms(), sizes) == (True, [2])
+    assert all(env.scores()[id] <= env.now_ms() for id in late)
+    assert all(env.scores()[id] > env.now_ms() for id in sent)
+    assert ids(query.restart() or query.sink[1]) == sent
+    assert [ids(rows) for rows in query.run_until_empty()] == [late]
+    assert env.scores() == {}
 
 
 @pytest.mark.parametrize("answered", [False, True])
@@ -391,8 +450,24 @@ def test_stop_releases_nothing(env, queue):
     assert len(query.finish()) == 3
 
 
+def test_stop_releases_the_name_of_a_group(env, queue):
+    env.rsmq.create_queue("r")
+    send(env, 1)
+    query = env.query(queue="", subscribe="q,r", consumerGroup="nightly")
+    query.poll()
+    assert env.raw.hexists(env.keys("r").leases, "nightly")
+    assert query.reader._lease._thread.is_alive()
+    query.reader.stop()
+    assert env.raw.hexists(env.keys("r").leases, "nightly") is False
+    assert len(env.raw.hkeys(env.keys().leases)) == 2  # the batch stays
+    successor = env.query(queue="", subscribe="q,r", consumerGroup="nightly")
+    assert len(successor.run()) == 1
+    query.reader.stop()  # the name belongs to the successor
+    assert env.raw.hexists(env.keys().leases, "nightly")
+
+
 def test_group_has_one_running_query(env, queue, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 1)
     send(env, 1)
     living = env.query(consumerGroup="nightly")
     living.poll()
@@ -414,31 +489,31 @@ def test_group_has_one_running_query(env, queue, monkeypatch):
 
 
 def test_query_fails_after_another_took_over_its_group(env, queue, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 1)
     send(env, 1)
     silent = env.query(consumerGroup="nightly")
     silent.run()
     silent.reader._lease.stop()  # as in a process that is suspended
     rival = env.query(consumerGroup="nightly")
     assert len(rival.run()) == 1
-    silent.reader._lease._renew()
-    with pytest.raises(InvalidOption, match="another query took over the lease nightly"):
+    silent.reader._lease.holder.renew()
+    with pytest.raises(LeaseTakenOver, match="lease nightly was taken over by another process"):
         silent.run()
     assert len(env.scores()) == 1
 
 
 def test_group_has_one_running_query_before_a_queue_exists(env, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(in_flight_batches, "_QUEUE_LIST_SECONDS", 0.0)
     options = {"subscribePattern": "orders-.*", "queue": "", "consumerGroup": "nightly"}
     first, second = env.query(**options), env.query(**options)
-    with suppress(InvalidOption):
+    with suppress(InvalidOption, LeaseTakenOver):
         first.run()
         second.run()
     env.rsmq.create_queue("orders-1")
     sent = send(env, 1, "orders-1")
     for query in (first, second):
-        with suppress(InvalidOption):
+        with suppress(InvalidOption, LeaseTakenOver):
             query.run()
     assert first.ids() + second.ids() == sent
 
@@ -544,44 +619,75 @@ def test_available_now_reads_only_messages_visible_at_its_start(env, queue):
     assert env.scores() == {}
 
 
-def test_wait_ends_when_a_message_is_sent(env, queue):
-    query = env.query(idleWait=60)
-    asked = threading.Event()
-    found = []
-
-    def poll():
-        asked.set()
-        found.append(query.run())
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    asked.wait()
-    (sent,) = send(env, 1)
-    thread.join(30)
-    assert [ids(rows) for rows in found] == [[sent]]
+def poll_idle(query):
+    """Poll as Spark polls an idle query; return the offset of a batch, or None."""
+    return query.request_offset(wake=False)
 
 
-def test_an_idle_query_sends_few_commands(env, queue):
-    send(env, 1)
-    query = env.query(idleWait=0.2)
-    query.run()
-    query.run()
-    polls = 10
+def wait_for_batch(query):
+    """Poll until there is a batch, and log it."""
+    deadline = time.monotonic() + 20
+    while (end := poll_idle(query)) is None:
+        assert time.monotonic() < deadline, "there is no batch"
+    query.offsets.append(end)
+
+
+@pytest.mark.parametrize("pattern", [False, True])
+def test_a_message_is_noticed_by_one_of_many_short_polls(env, queue, pattern, monkeypatch):
+    monkeypatch.setattr(in_flight_batches, "_QUEUE_LIST_SECONDS", 0.0)
+    names = {"queue": "", "subscribePattern": "q|r"} if pattern else {}
+    query = env.query(idleWait=60, **names)
+    for _ in range(100):  # with polls of idleWait, this would take longer than the test may
+        assert poll_idle(query) is None
+    if pattern:
+        env.rsmq.create_queue("r")
+    name = "r" if pattern else "q"
+    send(env, 1, name)
+    wait_for_batch(query)
+    assert query.offsets[-1]["queues"] == {name: 1}
+
+
+def test_a_message_that_becomes_visible_is_noticed(env, queue):
+    (id,) = send(env, 1)
+    env.rsmq.receive_message("q", vt=2)
+    query = env.query()
+    wait_for_batch(query)
+    assert ids(query.finish()) == [id]
+    assert query.sink[len(query.offsets)][0]["receive_count"] == 2
+
+
+@pytest.mark.parametrize("had_messages", [False, True])
+@pytest.mark.parametrize("queues", [1, 50])
+def test_an_idle_query_sends_at_most_four_commands_a_second(env, had_messages, queues):
+    names = [f"q{n}" for n in range(queues)]
+    for name in names:
+        env.rsmq.create_queue(name)
+    query = env.query(queue="", subscribe=",".join(names), visibilityTimeout=600)
+    if had_messages:
+        send(env, 1, "q0")
+        query.run()
+    for _ in range(30):  # the tracking connection is opened, and has read all queues
+        assert poll_idle(query) is None
+    begin = time.monotonic()
     with env.commands() as commands:
-        for _ in range(polls):
-            assert query.run() is None
-    # Without a message a poll lasts for idleWait, by default a second.
-    assert len(commands) <= 20 * polls, commands
+        for _ in range(60):
+            assert poll_idle(query) is None
+    elapsed = time.monotonic() - begin
+    assert len(commands) <= 4 * elapsed, commands
+    assert not any("lease_messages" in command for command in commands)
 
 
-def test_an_idle_query_sends_few_commands_before_its_first_message_too(env, queue):
-    query = env.query(idleWait=0.2)
-    query.run()
-    polls = 10
-    with env.commands() as commands:
-        for _ in range(polls):
-            assert query.run() is None
-    assert len(commands) <= 20 * polls, commands
+def test_the_lease_of_an_idle_query_is_checked(env, queue, monkeypatch):
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
+    first = env.query(consumerGroup="g")
+    assert poll_idle(first) is None
+    first.reader._lease.stop()
+    first.reader._lease._thread.join()
+    second = env.query(consumerGroup="g")
+    assert second.run() is None
+    with pytest.raises(LeaseTakenOver):
+        for _ in range(100):
+            assert poll_idle(first) is None
 
 
 # --- lost data --------------------------------------------------------------------------------
@@ -665,7 +771,7 @@ def set_back(query, batches):
 def test_no_new_messages_are_received_for_an_acknowledged_batch(
     env, queue, batches, remove, monkeypatch
 ):
-    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
     send(env, 3)
     query = env.query(limit=ReadMaxRows(1), consumerGroup="g")
     assert len(query.run_until_empty()) == 3
@@ -718,7 +824,7 @@ def test_unacknowledged_batch_is_read_again_unchanged(env, queue):
 @pytest.mark.parametrize("calls", range(6))
 def test_new_checkpoint_completes_an_interrupted_acknowledgement(env, queue, calls, monkeypatch):
     monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 2)
-    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
     env.rsmq.create_queue("r")
     options = {"subscribe": "q,r", "queue": "", "consumerGroup": "g"}
     send(env, 5)
@@ -728,7 +834,7 @@ def test_new_checkpoint_completes_an_interrupted_acknowledgement(env, queue, cal
     with suppress(Crashed), crash_at_call(env.server(), calls):
         query.poll()
     query.crash()
-    has_begun = env.raw.exists(f"{env.ns}:x:acked")
+    has_begun = acknowledged(env)[b"g:q,r"] > 0
     late = send(env, 2)
 
     query = env.query(**options)
@@ -750,6 +856,81 @@ def test_the_heartbeat_keeps_the_number_of_the_last_batch(env, queue):
     assert list(acknowledged(env).values()) == [1]
     query.crash()
     wait_until(lambda: not acknowledged(env))
+
+
+# --- batches that the driver acknowledges --------------------------------------------------------
+
+
+class FakeEvent:
+    """An event of Spark's listener bus, with the progress of one query."""
+
+    def __init__(self, offset, run="r"):
+        self.runId = run
+        sources = [{"endOffset": offset}, {"endOffset": {"other": 1}}, {"endOffset": None}]
+        self.progress = SimpleNamespace(json=json.dumps({"sources": sources}), runId=run)
+
+
+@pytest.mark.parametrize("group", [{}, {"consumerGroup": "g"}])
+def test_listener_acknowledges_the_last_batch(env, queue, monkeypatch, group):
+    monkeypatch.setattr(acknowledgement, "ACKNOWLEDGE_DELAY_SECONDS", 0.01)
+    env.rsmq.create_queue("r")
+    listener = AcknowledgeListener(url=env.redis.url, ns=env.ns)
+    query = env.query(queue="", subscribe="q,r", leaseRetention=30 * 86_400, **group)
+    send(env, 2)
+    send(env, MAX_PART_MESSAGES + 1, "r")
+    query.run()
+    listener.onQueryProgress(FakeEvent(query.offsets[-1]))
+    wait_until(lambda: not env.scores("r") and not env.scores())
+    wait_until(lambda: env.raw.hlen(env.keys("r").leases) == len(group))
+    name = "g:q,r" if group else query.offsets[-1]["lease"]
+    assert acknowledged(env) == {name.encode(): 1}
+    assert env.raw.pttl(f"{env.ns}:x:acked") > 29 * 86_400_000
+
+    sent = send(env, 1)
+    assert [ids(rows) for rows in query.run_until_empty()] == [sent]
+    assert acknowledged(env) == {name.encode(): 2}
+
+
+def test_listener_leaves_batches_to_a_busy_query_until_it_ends(env, queue, monkeypatch):
+    monkeypatch.setattr(acknowledgement, "ACKNOWLEDGE_DELAY_SECONDS", 600)
+    listener = AcknowledgeListener(url=env.redis.url, ns=env.ns)
+    query = env.query(limit=ReadMaxRows(1))
+    sent = send(env, 3)
+    for _ in range(3):
+        query.run()
+        listener.onQueryProgress(FakeEvent(query.offsets[-1]))
+        listener.onQueryProgress(FakeEvent(json.dumps(query.offsets[-1]), "another"))
+    assert list(env.scores()) == sent[2:]
+    assert query.progress["acknowledged"] == 2
+    listener.onQueryTerminated(FakeEvent(None))
+    assert env.scores() == {}
+    listener.onQueryTerminated(FakeEvent(None))
+    listener.onQueryTerminated(FakeEvent(None, "another"))
+    assert env.raw.exists(env.keys().leases) == 0
+
+
+def test_listener_of_another_namespace_stores_nothing(env, queue):
+    listener = AcknowledgeListener(url=env.redis.url, ns=f"{env.ns}-other")
+    query = env.query()
+    send(env, 1)
+    query.run()
+    listener.onQueryProgress(FakeEvent(query.offsets[-1]))
+    listener.onQueryTerminated(FakeEvent(None))
+    assert len(env.scores()) == 1
+    assert env.raw.keys(f"{env.ns}-other:*") == []
+
+
+def test_asynchronous_progress_is_refused(env, queue):
+    """With this option of the sink, Spark does not commit a batch before it plans the next."""
+    send(env, 2)
+    query = env.query(limit=ReadMaxRows(1))
+    query.run()
+    query.offsets.append(query.request_offset())
+    with pytest.raises(InvalidOption, match="asyncProgressTrackingEnabled"):
+        query.plan()
+    query.crash()
+    query.start()
+    assert len(query.finish()) == 1
 
 
 # --- servers that fail -------------------------------------------------------------------------
@@ -824,7 +1005,7 @@ def test_unreachable_server_fails_the_query(durable):
 
 
 def test_suspended_holder_checks_its_lease_before_it_continues(env, queue, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
     env.rsmq.send_messages("q", ["a", "b"])
     first = env.query(consumerGroup="g", limit=ReadMaxRows(1))
     first.run()
@@ -834,7 +1015,7 @@ def test_suspended_holder_checks_its_lease_before_it_continues(env, queue, monke
     second = env.query(consumerGroup="g", limit=ReadMaxRows(1))
     assert [len(rows) for rows in [second.run()]] == [1]
 
-    with pytest.raises(InvalidOption, match="took over"):
+    with pytest.raises(LeaseTakenOver, match="taken over"):
         first.poll()
     assert len(second.run()) == 1
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from rsmq.spark import in_flight_batches
+from rsmq.spark import lease_holder
 from tests.scale import scaled
 from tests.spark.conftest import Crashed, Env, crash_at_call
 
@@ -105,7 +105,7 @@ class StreamMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("group", [{}, {"consumerGroup": "nightly"}])
 def test_no_message_is_lost_or_duplicated_in_random_runs(server, monkeypatch, group):
-    monkeypatch.setattr(in_flight_batches, "HOLDER_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.01)
 
     def make(machine):
         env = Env(server)

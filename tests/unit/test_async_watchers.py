@@ -99,7 +99,7 @@ def test_close_skips_a_closed_loop(watchers):
 
 def test_a_closed_watcher_refuses_to_wait():
     async def main():
-        watcher = AsyncWatcher(None, NAMESPACE)
+        watcher = AsyncWatcher(None, (NAMESPACE,))
         await watcher.close()
         with pytest.raises(ClientClosed):
             await wait(watcher)
@@ -111,7 +111,7 @@ def test_a_watcher_ends_after_a_time_without_waits_and_starts_again(monkeypatch)
     monkeypatch.setattr(rsmq.waiting.watcher_state, "IDLE_SECONDS", 0.02)
 
     async def main():
-        watcher = AsyncWatcher(None, NAMESPACE)
+        watcher = AsyncWatcher(None, (NAMESPACE,))
         for _ in range(2):
             assert await wait(watcher) == []
             for _ in range(1000):

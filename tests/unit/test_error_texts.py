@@ -68,10 +68,24 @@ TEXTS = [
     (
         errors.CheckpointSetBack("lease l", 5, 7, "acknowledged", ""),
         (
-            "The checkpoint of lease l was set back: it asks for batch 5, but batch 7 was "
-            "acknowledged already. New messages "
-            "would be lost in sinks that know this batch. Restore the newest "
+            "The checkpoint of lease l was set back, and is older than its queue: it asks for "
+            "batch 5, but batch 7 was acknowledged already. New messages "
+            "would be lost in sinks that have this batch. Restore the newest "
             "checkpoint, or start with a new checkpointLocation"
+        ),
+    ),
+    (
+        errors.LeaseTakenOver("l"),
+        (
+            "The lease l was taken over by another process, which continues the stream. Run one "
+            "query for each checkpoint and each consumerGroup. This one has received nothing since"
+        ),
+    ),
+    (
+        errors.ScanBroken("q", "it is gone"),
+        (
+            "The scan of queue 'q' can't be completed: it is gone. Read again, or with "
+            "snapshot=exact, which reads all ids in one step"
         ),
     ),
     (
@@ -100,6 +114,29 @@ TEXTS = [
         (
             "Another worker took over this worker's name. This worker sent no heartbeat for some "
             "seconds, and another process took over its name and its messages"
+        ),
+    ),
+    (
+        errors.NotReplicated("id", "confirmed by 0 of 1 replicas", 1.0),
+        (
+            "Stored on the primary, but not confirmed. After 1 seconds it was confirmed by 0 of 1 "
+            "replicas. It may get lost if another server takes over before it has been copied. "
+            "Only a send with a dedup_id may be repeated"
+        ),
+    ),
+    (
+        errors.CellsMismatch("{rsmq.0.b0a}", "cell 0 of 6", "cell 0 of 12"),
+        (
+            "The namespace '{rsmq.0.b0a}' belongs to another set of cells. It is cell 0 of 6, and "
+            "not cell 0 of 12. All programs must pass the same ns, the same number of cells, and "
+            "the servers in the same order"
+        ),
+    ),
+    (
+        errors.PartlyDone({7: OSError("refused."), 3: OSError("Not\nreachable.")}, 12, []),
+        (
+            "The call did not run in all cells, not in 3, 7 of 12. Cell 3: OSError: Not "
+            "reachable. The other cells have done it. Repeat it when these are back"
         ),
     ),
     (

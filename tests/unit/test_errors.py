@@ -31,9 +31,19 @@ EXAMPLES = [
         errors.CheckpointSetBack("lease l", 5, 7, "acknowledged", ""),
         "checkpointSetBack",
         (
-            "The checkpoint of lease l was set back: it asks for batch 5, but batch 7 was "
-            "acknowledged already"
+            "The checkpoint of lease l was set back, and is older than its queue: it asks for "
+            "batch 5, but batch 7 was acknowledged already"
         ),
+    ),
+    (
+        errors.LeaseTakenOver("l"),
+        "leaseTakenOver",
+        "The lease l was taken over by another process, which continues the stream",
+    ),
+    (
+        errors.ScanBroken("q", "it is gone"),
+        "scanBroken",
+        "The scan of queue 'q' can't be completed: it is gone",
     ),
     (errors.InvalidExport(7, "is not JSON"), "invalidExport", "Line 7 of the export is not JSON"),
     (errors.SourceNotFound("There is no q", value="q"), "sourceNotFound", "There is no q"),
@@ -46,6 +56,21 @@ EXAMPLES = [
     ),
     (errors.WorkerExists("w", "h"), "workerExists", "A worker named 'w' is running"),
     (errors.NotEmptyInTime(5, "q: 1 due"), "notEmptyInTime", "The queues are not empty in time"),
+    (
+        errors.NotReplicated("id", "confirmed by 0 of 1 replicas", 1.0),
+        "notReplicated",
+        "Stored on the primary, but not confirmed",
+    ),
+    (
+        errors.CellsMismatch("{rsmq.0.b0a}", "cell 0 of 6", "cell 0 of 12"),
+        "cellsMismatch",
+        "The namespace '{rsmq.0.b0a}' belongs to another set of cells",
+    ),
+    (
+        errors.PartlyDone({3: OSError("refused")}, 12, []),
+        "partlyDone",
+        "The call did not run in all cells, not in 3 of 12",
+    ),
     (errors.TooManyHungCalls(4), "tooManyHungCalls", "Too many handler calls hang"),
     (errors.WorkerReplaced("k"), "workerReplaced", "Another worker took over this worker's name"),
 ]

@@ -33,6 +33,8 @@ STEPS = {
 }
 #: Operations without a method: only layers above the clients use them, through ``run``.
 WITHOUT_METHOD = {
+    "change_push_target",
+    "list_push_targets",
     "acknowledge_leased",
     "send_heartbeat",
     "record_quarantine_run",
@@ -54,6 +56,8 @@ WITHOUT_METHOD = {
     "extend_leased",
     "finish_write",
     "begin_move",
+    "claim_cell",
+    "describe_queues",
     "count_unbegun",
     "forget_dead_worker",
     "forget_copies",
@@ -63,6 +67,10 @@ WITHOUT_METHOD = {
     "acquire_lease",
     "keep_acknowledged",
     "lease_messages",
+    "release_lease",
+    "count_fitting",
+    "take_over_lease",
+    "release_leased",
     "open_copy",
     "get_leased_messages",
     "publish_staged",

@@ -230,10 +230,10 @@ def test_bodies_too_large_for_redis_are_refused_by_every_operation(monkeypatch):
         lambda: send(body=large, codec=BYTES),
         lambda: list(send_raws(keys, [small, large], largest=0, delay=b"", channel=b"")),
         lambda: restore_messages(keys, [restored], largest=0, realtime=False).args,
-        lambda: stage_messages(keys, "part", [small, small], **options),
+        lambda: stage_messages(NS, keys, "w:0:a:0", [small, small], **options),
     ):
         with pytest.raises(MessageTooLong) as caught:
             build()
         assert caught.value.value > 1000
     send(body=small, codec=BYTES)
-    stage_messages(keys, "part", [small], **options)
+    stage_messages(NS, keys, "w:0:a:0", [small], **options)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import msgpack
+import socket
+
 import pytest
 
 from rsmq.errors import BodyNotDecodable
@@ -17,6 +18,7 @@ from rsmq.worker.outcome import (
     decide,
     fixed,
 )
+from rsmq.worker.runtime.channel import Channel
 from rsmq.worker.runtime.remote_results import describe_error, restore_error
 
 POLICY = Policy(3, fixed(1), (LookupError,), "dead", "unroutable")
@@ -37,15 +39,20 @@ class Unprintable(Exception):
 
 
 def transfer(error):
-    packed = msgpack.packb(describe_error(error, POLICY), unicode_errors="surrogateescape")
-    described = msgpack.unpackb(packed, unicode_errors="surrogateescape")
-    return restore_error(described, "q", Lease())
+    own, other = (Channel(each) for each in socket.socketpair())
+    try:
+        own.send(describe_error(error, POLICY))
+        return restore_error(other.receive(), "q", Lease())
+    finally:
+        own.close()
+        other.close()
 
 
 @pytest.mark.parametrize(
     "error",
     [
         ValueError("x"), KeyError("k"), IndexError("i"), LookupError(), Exception("é\udcff"),
+        Exception("\ud800"),
         Retry("later", after=7), Discard("old"), DeadLetter("wrong"),
         Unroutable("no type"), HandlerTimedOut("after 3 s"), SystemExit(2), Unprintable(),
         BodyNotDecodable("q", Lease.id, Lease.raw),
@@ -60,6 +67,26 @@ def test_the_outcome_is_that_of_the_original(error, attempt):
     assert decide(restored, attempt, POLICY) == decide(error, attempt, POLICY)
     assert type(restored).__name__ == type(error).__name__
     assert restored.__notes__ == ["a note"]
+
+
+@pytest.mark.parametrize("error", [Discard("old"), ValueError("x")])
+def test_note_without_a_text_is_left_out(error):
+    error.__notes__ = [Unprintable()]
+    restored = transfer(error)
+
+    assert decide(restored, 1, POLICY) == decide(error, 1, POLICY)
+    assert getattr(restored, "__notes__", []) == []
+
+
+@pytest.mark.parametrize("after", ["soon", object(), -1])
+def test_retry_that_was_changed_is_a_failure(after):
+    error = Retry("later")
+    error.after = after
+    restored = transfer(error)
+
+    assert isinstance(restored, RemoteError)
+    assert type(restored).__name__ == "Retry"
+    assert str(restored).startswith("later (InvalidValue: ")
 
 
 def test_subclass_of_an_outcome_is_that_outcome():

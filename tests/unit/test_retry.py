@@ -56,6 +56,14 @@ def error_during_handling_of_read_only():
             NOTHING_RAN,
             NOTHING_RAN,
         ),
+        (
+            redis_errors.ResponseError(
+                "Script attempted to access a non local key in a cluster node script: ab12, on "
+                "@user_script:9."
+            ),
+            NOTHING_RAN,
+            NOTHING_RAN,
+        ),
         (read_only_error_of_sentinel(), NOTHING_RAN, NOTHING_RAN),
         (error_during_handling_of_read_only(), NOTHING_RAN, AMBIGUOUS),
         (redis_errors.AuthenticationError("wrong password"), FINAL, FINAL),
@@ -188,7 +196,7 @@ def test_a_deadline_in_range_is_valid(value):
     assert check_deadline(value) == value
 
 
-@pytest.mark.parametrize("value", [-1, 86_401, True, "5", None, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [-1, 86_401, True, "5", float("nan"), float("inf")])
 def test_a_deadline_out_of_range_is_refused(value):
     with refused(InvalidValue, "retry_deadline must be between 0 and 86400"):
         check_deadline(value)

@@ -8,6 +8,7 @@ from rsmq import InvalidFormat
 from rsmq.transport.url import (
     has_password,
     option_names,
+    parse_group_url,
     redact,
     split_password,
     with_options,
@@ -75,3 +76,41 @@ def test_options_are_named_and_added():
 )
 def test_text_is_redacted(text, redacted):
     assert redact(text) == redacted
+
+
+@pytest.mark.parametrize(
+    ("url", "seeds", "service", "server_url"),
+    [
+        ("redis+cluster://h:7000,[::1]:7001", [("h", 7000), ("::1", 7001)], None,
+         "redis://localhost/0"),
+        ("rediss+cluster://u:p%40@h", [("h", 6379)], None, "rediss://u:p%40@localhost/0"),
+        ("redis+sentinel://a,b:5/my/3?sentinel_password=x&protocol=3",
+         [("a", 26379), ("b", 5)], "my", "redis://localhost/3?protocol=3"),
+    ],
+)  # fmt: skip
+def test_parts_of_the_url_of_several_servers(url, seeds, service, server_url):
+    parts = parse_group_url(url)
+
+    assert [tuple(each) for each in parts.seeds] == seeds
+    assert (parts.service, parts.server_url) == (service, server_url)
+    assert parts.sentinel_password == ("x" if service else None)
+    assert "p%40" not in repr(parts)
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("redis+cluster://u:secret@h:1,h:x/0", "hosts and ports, separated by commas"),
+        ("redis+cluster://h:70000", "hosts and ports"),
+        ("redis+cluster://", "hosts and ports"),
+        ("redis+cluster://h/1", "database 0 only"),
+        ("redis+sentinel://h", "name the primary"),
+        ("redis+sentinel://h/my/db", "number of the database"),
+    ],
+)
+def test_wrong_url_of_several_servers_is_refused_without_its_secrets(url, hint):
+    with pytest.raises(InvalidFormat, match=hint) as caught:
+        parse_group_url(url)
+
+    assert "secret" not in str(caught.value)
+    assert hint in redact(caught.value.hint)

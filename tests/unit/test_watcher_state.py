@@ -21,7 +21,7 @@ QUEUE = b"rsmq:q"
 
 
 def watcher(*, can_track=True, waiters=1):
-    state = WatcherState(Namespace("rsmq"), 0, can_track=can_track)
+    state = WatcherState((Namespace("rsmq"),), 0, can_track=can_track)
     for _ in range(waiters):
         state.schedule.add(Waiter((QUEUE,), lambda: None), 0)
     return state

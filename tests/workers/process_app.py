@@ -18,6 +18,10 @@ from rsmq import JSON, RSMQ
 from rsmq.worker import DeadLetter, Discard, HandlerTimedOut, Middleware, Retry, Worker, json_field
 
 EVENTS = Path(os.environ.get("PROCESS_APP_EVENTS", os.devnull))
+#: While this file exists, children wait before they are ready.
+HOLD_START = EVENTS.with_name("hold_start")
+#: Handlers with the body "wait" wait for this file.
+GO = EVENTS.with_name("go")
 
 
 def note(*words):
@@ -33,6 +37,11 @@ class NoSuchItem(NoSuchOrder):
     """An error of a subclass."""
 
 
+class BadNote:
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
 class ChildStart(Middleware):
     def __init__(self):
         self.calls = []
@@ -41,6 +50,8 @@ class ChildStart(Middleware):
         if "PROCESS_APP_FAILS_IN_CHILD" in os.environ:
             raise RuntimeError("no model")
         note("child_start", worker.name)
+        while HOLD_START.exists():
+            time.sleep(0.01)
 
     def after_dead_letter(self, message, queue, reason, error):
         self.calls.append((message.body if error.args != ("?",) else None, reason, error))
@@ -55,9 +66,31 @@ hooks = ChildStart()
 worker = Worker(rsmq, concurrency=3, grace=5, middleware=[hooks])
 
 
+def end_fork():
+    """Fork a process, end it by SIGTERM, and return the number of the signal that has ended it."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.write(writer, b"x")
+        time.sleep(60)
+        os._exit(0)
+    os.read(reader, 1)  # Python forgets a signal that arrives during the fork
+    os.close(reader)
+    os.close(writer)
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.WTERMSIG(status)
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    return os.WTERMSIG(os.waitpid(pid, 0)[1])
+
+
 def act(order, message):  # noqa: PLR0912 - one branch for each order
     """Do what the body says."""
-    note("call", order, message.attempt)
+    note("call", str(order)[:20].replace(" ", ""), message.attempt)
     match order:
         case "raise":
             raise ValueError("no stock")
@@ -69,6 +102,21 @@ def act(order, message):  # noqa: PLR0912 - one branch for each order
             raise Discard("old")
         case "dead":
             raise DeadLetter("wrong address")
+        case "surrogate":
+            raise ValueError("a half of a character: \ud800")
+        case "bad_note":
+            error = Discard("old")
+            error.__notes__ = [BadNote()]
+            raise error
+        case "bad_retry":
+            error = Retry("later")
+            error.after = object()
+            raise error
+        case "wait":
+            while not GO.exists():
+                time.sleep(0.01)
+        case "fork":
+            note("fork_ended", end_fork())
         case "exit":
             os._exit(3)
         case "kill":

@@ -130,5 +130,5 @@ def test_calls_outside_of_workers_are_not_reported(env, rsmq, caplog):
 def test_client_of_sentinel_is_refused():
     sentinel = redis.Sentinel([("127.0.0.1", 1)])
     worker = Worker(RSMQ(sentinel.master_for("x")))
-    with pytest.raises(InvalidFormat, match="Make an AsyncRSMQ of your own"):
+    with pytest.raises(InvalidFormat, match="make an AsyncRSMQ of your own"):
         _ = worker.aio

@@ -1,4 +1,4 @@
-"""Workers on a Redis Cluster, where the server does not report changes."""
+"""Workers on a Redis Cluster."""
 
 from __future__ import annotations
 

@@ -238,7 +238,8 @@ def test_no_series_has_a_creation_time(env, rsmq, registry):
 
 
 def test_each_metric_in_the_documentation_exists(env, registry):
-    text = (Path(__file__).parents[2] / "docs" / "workers.md").read_text()
+    docs = Path(__file__).parents[2] / "docs"
+    text = (docs / "workers.md").read_text() + (docs / "webhooks.md").read_text()
     documented = set(re.findall(r"`(rsmq_[a-z_]+)`", text))
     documented |= {f"rsmq_messages{name}" for name in re.findall(r"`(_[a-z]+_total)`", text)}
     documented |= set(re.findall(r"sum\((rsmq_[a-z_]+)", text))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import itertools
 import json
+import logging
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,7 +30,7 @@ from rsmq.worker import (
     Unroutable,
     Worker,
 )
-from rsmq.worker.runtime import processes
+from rsmq.worker.runtime import heartbeat, processes
 from tests.workers import process_app
 from tests.workers.polling import wait_until
 
@@ -95,8 +101,10 @@ def test_calls_run_in_child_processes_that_are_used_again(env, app):
     assert names[0].startswith(re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()))
 
 
-def test_outcomes_are_those_of_threads(env, app):
-    bodies = ["fine", "raise", "final", "retry", "discard", "dead", {"any": "thing"}]
+def test_outcomes_are_those_of_threads(env, app, caplog):
+    caplog.set_level(logging.CRITICAL, "rsmq.worker")  # pytest-xdist can't send half a character
+    bodies = ["fine", "raise", "final", "retry", "discard", "dead", {"any": "thing"}, "surrogate",
+              "bad_note"]  # fmt: skip
     found = {}
     for worker in (app.worker, app.module.threads):
         app.module.rsmq.send_messages("q", bodies)
@@ -107,7 +115,9 @@ def test_outcomes_are_those_of_threads(env, app):
         env.rsmq.purge_queue("dead")
 
     assert found[app.worker] == found[app.module.threads]
-    assert [text for text, *_ in found[app.worker]] == ['"dead"', '"final"', '"raise"', "no JSON"]
+    assert [text for text, *_ in found[app.worker]] == [
+        '"dead"', '"final"', '"raise"', '"surrogate"', "no JSON"
+    ]  # fmt: skip
 
 
 def read_dead_letters(env):
@@ -141,6 +151,15 @@ def test_hooks_get_the_remote_error(env, app):
     assert (str(error), error.is_final) == ("no item", True)
     assert reason == "NoSuchItem on attempt 1, which is not retried"
     assert isinstance(by_name["Unroutable"][1], Unroutable)
+
+
+def test_error_that_can_not_be_described_is_a_failure(env, app):
+    app.module.rsmq.send_messages("q", ["bad_retry"])
+    app.worker.run(until_empty=True, timeout=60)
+    reason, error = app.dead_letters()["bad_retry"]
+
+    assert reason == "Retry on attempt 2, the last"
+    assert "later (InvalidValue: " in str(error)
 
 
 @pytest.mark.parametrize(("body", "end"), [("exit", "with code 3"), ("kill", "by SIGKILL")])
@@ -194,6 +213,204 @@ def test_sigterm_of_another_program_interrupts_no_call(env, app):
     wait_until(lambda: app.events("lost"))
 
     assert is_alive(pid)
+
+
+def test_a_process_that_a_handler_forked_is_ended_by_sigterm(env, app):
+    app.module.rsmq.send_message("q", "fork")
+    app.worker.run(until_empty=True, timeout=60)
+    [(_, number)] = app.events("fork_ended")
+
+    assert int(number) == signal.SIGTERM
+
+
+def test_children_live_as_long_as_any_thread_of_the_program(env, app):
+    program = (
+        "import threading, time\n"
+        "from tests.workers.process_app import GO, note, worker\n"
+        "def keep_alive():\n"
+        "    threading.main_thread().join()\n"
+        "    note('main_has_ended')\n"
+        "    while not GO.exists():\n"
+        "        time.sleep(0.01)\n"
+        "threading.Thread(target=keep_alive).start()\n"
+        "worker.start()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.PIPE)
+    try:
+        wait_until(lambda: app.events("main_has_ended"), 30)
+        app.module.rsmq.send_messages("q", [1, 2])
+        wait_until(lambda: env.is_empty("q"))
+        [pid] = {pid for pid, *_ in app.events("call")} & {
+            pid for pid, *_ in app.events("child_start")[:1]
+        }
+        assert is_alive(pid)
+    finally:
+        app.module.GO.touch()
+        process.communicate(timeout=30)
+
+
+def hold_start(app, monkeypatch):
+    """Start a call in the first child; let no other child become ready."""
+    monkeypatch.setattr(heartbeat, "_MAX_CHILD_END_SECONDS", 0)
+    app.worker.start()
+    app.module.HOLD_START.touch()
+    app.module.rsmq.send_message("q", "wait")
+    wait_until(lambda: app.events("call"))
+    app.module.rsmq.send_message("short", 1)
+    wait_until(lambda: len(app.events("child_start")) == 2)
+
+
+def test_start_of_a_child_is_not_runtime_of_the_handler(env, app, monkeypatch):
+    checks = []
+    abandon = heartbeat.Heartbeat.abandon_hung_calls
+
+    def count(self, *arguments, **options):
+        checks.append(1)
+        abandon(self, *arguments, **options)
+
+    monkeypatch.setattr(heartbeat.Heartbeat, "abandon_hung_calls", count)
+    hold_start(app, monkeypatch)
+    seen = len(checks)
+    wait_until(lambda: len(checks) >= seen + 3)  # one each second: max_runtime is shorter
+    assert app.worker.numbers.hung == 0
+    app.module.HOLD_START.unlink()
+    wait_until(lambda: env.is_empty("short"))
+    app.module.GO.touch()
+    wait_until(lambda: env.is_empty("q"))
+
+    assert list(env.scores("dead")) == []
+    assert app.worker.numbers.failed == 0
+
+
+def test_call_that_waits_for_a_child_takes_one_that_becomes_idle(env, app, monkeypatch):
+    hold_start(app, monkeypatch)
+    app.module.GO.touch()
+    wait_until(lambda: env.is_empty("short"))
+    first, second = (pid for pid, *_ in app.events("call"))
+
+    assert first == second
+    app.module.HOLD_START.unlink()
+
+
+def test_child_that_does_not_receive_a_call_is_replaced(env, app, monkeypatch):
+    monkeypatch.setattr(processes, "_SEND_SECONDS", 0.5, raising=False)
+    env.rsmq.set_queue_attributes("q", maxsize=-1)
+    app.worker.start()
+    [(pid, *_)] = wait_until(lambda: app.events("child_start"))
+    os.kill(pid, signal.SIGSTOP)
+    app.module.rsmq.send_message("q", "x" * 2_000_000)
+    try:
+        wait_until(lambda: env.is_empty("q"), 20)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    [(other, _, attempt)] = app.events("call")
+
+    assert (other != pid, attempt) == (True, "1")
+    assert app.worker.numbers.failed == 0
+    wait_until(lambda: not is_process(pid))
+
+
+def test_call_that_no_child_receives_fails(env, app, monkeypatch):
+    """The process is killed before each call, as by the system when memory is short."""
+    app.worker.start()
+    describe = processes._describe_call
+
+    def kill_children(*arguments):
+        for pid, *_ in app.events("child_start"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not is_alive(pid))  # noqa: B023
+        return describe(*arguments)
+
+    monkeypatch.setattr(processes, "_describe_call", kill_children)
+    app.module.rsmq.send_message("q", "fine")
+    wait_until(app.dead_letters, 30)
+    reason, error = app.dead_letters()["fine"]
+
+    assert reason == "HandlerProcessDied on attempt 2, the last"
+    assert "was ended by SIGKILL" in str(error)
+    assert app.events("call") == []
+
+
+def test_a_child_that_does_not_read_is_killed_after_max_runtime(env, app, monkeypatch):
+    """The changes of 10,000 leases don't fit in the buffer of a socket."""
+    monkeypatch.setattr(processes, "KILL_SECONDS", 0.5)
+    program = (
+        "import signal, socket, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "from rsmq.worker.runtime.channel import Channel\n"
+        "channel = Channel(socket.socket(fileno=int(sys.argv[1])))\n"
+        "channel.receive()\n"
+        "channel.send({'ready': []})\n"
+        "channel.receive()\n"
+        "time.sleep(60)\n"
+    )
+    monkeypatch.setattr(
+        processes,
+        "_start_process",
+        lambda number: subprocess.Popen(
+            [sys.executable, "-c", program, str(number)],
+            pass_fds=(number,),
+            process_group=0,
+            cwd=ROOT,
+        ),
+    )
+    children = processes.ChildProcesses(processes.ChildSettings("m:w", []))
+    try:
+        children.start()
+        error = call_with_changing_leases(children)
+    finally:
+        children.close()
+
+    assert isinstance(error, HandlerTimedOut)
+
+
+def call_with_changing_leases(children):
+    leases = [
+        SimpleNamespace(
+            id=f"{number:032}", raw=b"x", count=1, unbegun=0, first_received_ms=1, error=None,
+            is_over=False, expires_at=1e9,
+        )
+        for number in range(10_000)
+    ]  # fmt: skip
+    listener = SimpleNamespace(max_runtime=1.0)
+    job = SimpleNamespace(
+        leases=leases, lane=SimpleNamespace(name="q", listener=listener), received_at=1.0,
+        started_at=None,
+    )  # fmt: skip
+    errors = []
+
+    def call():
+        try:
+            children.call(job)
+        except Exception as error:  # noqa: BLE001 - the result
+            errors.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    expiries = itertools.count(2e9)
+    deadline = time.monotonic() + 20
+    while thread.is_alive() and time.monotonic() < deadline:
+        for lease in leases:
+            lease.expires_at = next(expiries)
+        thread.join(0.05)
+    assert errors, "the call has not ended"
+    return errors[0]
+
+
+def test_handler_of_a_process_that_has_ended_is_interrupted(app):
+    """Only ``kill`` may reap a process: until then, its number names its process group."""
+    settings = processes.ChildSettings("m:w", [])
+    child = processes._Child(
+        settings, lambda _: subprocess.Popen([sys.executable, "-c", ""], process_group=0)
+    )
+    wait_until(lambda: child.has_ended)
+    child.interrupt_handler()
+    assert is_process(child.process.pid)
+    child.kill()
+
+    assert not is_process(child.process.pid)
 
 
 def test_a_lost_lease_is_reported_to_the_child(env, app):

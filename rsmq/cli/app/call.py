@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.errors import ErrorReport, Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import Output, format_text
 from rsmq.cli.app.profiles import Config, Profile, read_config
 from rsmq.wire.keys import DEFAULT_NS
 
 if TYPE_CHECKING:
+    from rsmq.cli.app.cells import CellsOfCommand
     from rsmq.client import RSMQ
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
@@ -66,6 +67,22 @@ class Location:
     any_names: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """
+    The values that an option, a variable or a profile sets; None for each that none sets.
+
+    Attributes:
+        urls: the URL of Redis, or the URLs of cells. They may contain passwords.
+        ns: the namespace, or the name of the set of cells.
+        cells: the number of cells; None for one ordinary namespace.
+    """
+
+    urls: tuple[str, ...] | None
+    ns: str | None
+    cells: int | None
+
+
 @dataclass
 class Call:
     """
@@ -78,6 +95,7 @@ class Call:
 
     options: dict[str, Any] = field(default_factory=dict)
     default_url: str = DEFAULT_URL
+    _opened: list[CellsOfCommand] = field(default_factory=list, init=False, repr=False)
 
     @property
     def as_json(self) -> bool:
@@ -108,12 +126,11 @@ class Call:
         precedence over the environment.
 
         Raises:
-            Failed: the configuration file is invalid, or does not have the profile.
+            Failed: the configuration file is invalid, or does not have the profile; or the
+                location is a set of cells.
         """
         url, ns = self.configured
-        profile, _ = self._profile
-        any_names = bool(self.options.get("any_names", profile.any_names))
-        return Location(url or self.default_url, ns or DEFAULT_NS, any_names)
+        return Location(url or self.default_url, ns or DEFAULT_NS, self._any_names)
 
     @cached_property
     def configured(self) -> tuple[str | None, str | None]:
@@ -123,8 +140,29 @@ class Call:
         Raises:
             Failed: as for ``location``.
         """
+        values = self._configured
+        if values.cells is not None:
+            raise _refuse_cells(values)
+        return (None if values.urls is None else values.urls[0]), values.ns
+
+    @cached_property
+    def cells(self) -> int | None:
+        """
+        The number of cells; None for one ordinary namespace.
+
+        Raises:
+            Failed: the configuration file is invalid, or does not have the profile.
+        """
+        return self._configured.cells
+
+    @property
+    def _any_names(self) -> bool:
+        return bool(self.options.get("any_names", self._profile[0].any_names))
+
+    @cached_property
+    def _configured(self) -> Configured:
         profile, overrides_environment = self._profile
-        values = []
+        values: list[Any] = []
         for name, in_profile in (("url", profile.url), ("ns", profile.ns)):
             in_environment = os.environ.get(f"RSMQ_{name.upper()}")
             values.append(
@@ -135,7 +173,34 @@ class Call:
                 or None
             )
         url, ns = values
-        return url, ns
+        cells = self._find_number_of_cells(profile, overrides_environment=overrides_environment)
+        texts = [url] if isinstance(url, str) else list(url or ())
+        urls = [each for text in texts for each in text.split()]
+        if cells is None and len(texts) == 1 and sum("://" in each for each in urls) < 2:  # noqa: PLR2004 - several
+            urls = texts
+        if cells is None and len(urls) > 1:
+            raise Failed(
+                f"{len(urls)} URLs, but no number of cells",
+                hint="Several URLs are those of cells: add --cells. Or pass one URL by --url.",
+            )
+        return Configured(tuple(urls) or None, ns, cells)
+
+    def _find_number_of_cells(self, profile: Profile, *, overrides_environment: bool) -> int | None:
+        """Return the number of cells. A hash tag in --ns names one cell, so then there is none."""
+        option: int | None = self.options.get("cells")
+        if option is not None:
+            return option
+        if "{" in (self.options.get("ns") or ""):
+            return None
+        text = os.environ.get("RSMQ_CELLS")
+        if overrides_environment or not text:
+            return profile.cells
+        if not text.strip().isdecimal():
+            raise Failed(
+                f"RSMQ_CELLS is not a whole number: {text!r}",
+                hint="It is the number of cells, as in RSMQ_CELLS=12. Without cells, unset it.",
+            )
+        return int(text)
 
     @cached_property
     def _profile(self) -> tuple[Profile, bool]:
@@ -143,6 +208,60 @@ class Call:
         option = self.options.get("profile")
         name = option or os.environ.get("RSMQ_PROFILE") or self.config.default
         return (self.config.profile(name) if name else Profile()), option is not None
+
+    def open_queues(
+        self, *, client_options: Mapping[str, Any] | None = None
+    ) -> RSMQ | CellsOfCommand:
+        """
+        Return a client of the namespace or of the set of cells, as ``open`` does.
+
+        The calls of the client of a set return the results of the cells that work. At the end of
+        the program, ``check_cells`` raises the error of the others.
+
+        Args:
+            client_options: further arguments of ``from_url``.
+
+        Raises:
+            Failed: the configuration file is invalid, or does not have the profile.
+            RSMQError: a URL, the namespace or the number of cells is invalid.
+        """
+        if self.cells is None:
+            return self.open(client_options=client_options)
+        from rsmq.cli.app.cells import CellsOfCommand  # noqa: PLC0415 - takes time, and is rare
+
+        values = self._configured
+        client = CellsOfCommand.from_url(
+            values.urls or (self.default_url,),
+            cells=self.cells,
+            ns=values.ns or DEFAULT_NS,
+            **self._client_arguments(client_options),
+        )
+        self._opened.append(client)
+        return client
+
+    def check_cells(self) -> None:
+        """
+        End the program with an error if a call did not run in all cells of a set.
+
+        Raises:
+            Failed: it names these cells.
+        """
+        if report := self.describe_failed_cells():
+            raise Failed(report.text, exit=report.exit, code=report.code, hint=report.hint)
+
+    def describe_failed_cells(self) -> ErrorReport | None:
+        """Return the report of the cells in which a call did not run; None without one."""
+        reports = (client.describe_failures() for client in self._opened)
+        return next((report for report in reports if report is not None), None)
+
+    def _client_arguments(self, client_options: Mapping[str, Any] | None) -> dict[str, Any]:
+        return {
+            "codec": BODY_CODEC,
+            "strict_names": not self._any_names,
+            "retry_deadline": RETRY_DEADLINE_SECONDS,
+            "realtime": self.realtime,
+            **(client_options or {}),
+        }
 
     def open(
         self,
@@ -162,17 +281,12 @@ class Call:
             client_options: further arguments of ``RSMQ.from_url``.
 
         Raises:
-            Failed: the configuration file is invalid, or does not have the profile.
+            Failed: the configuration file is invalid, or does not have the profile; or the
+                location is a set of cells.
             RSMQError: the URL or the namespace is invalid.
         """
         location = self.location
-        arguments: dict[str, Any] = {
-            "codec": BODY_CODEC,
-            "strict_names": not location.any_names,
-            "retry_deadline": RETRY_DEADLINE_SECONDS,
-            "realtime": self.realtime,
-            **(client_options or {}),
-        }
+        arguments = self._client_arguments(client_options)
         from rsmq.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
 
         return RSMQ.from_url(url or location.url, ns=ns or location.ns, **arguments)
@@ -227,3 +341,16 @@ class Call:
         """Return a call with more options. Options that are None, False or empty are left out."""
         added = {name: value for name, value in options.items() if value}
         return Call({**self.options, **added}, self.default_url)
+
+
+def _refuse_cells(values: Configured) -> Failed:
+    """Return the error of a command that works on one namespace only."""
+    from rsmq.wire.cells import check_set, name_of_cell  # noqa: PLC0415 - only here
+
+    ns, _ = check_set(values.ns or DEFAULT_NS, values.cells)
+    url = " and --url with the URL of its server" if len(values.urls or ()) > 1 else ""
+    return Failed(
+        "This command works on one namespace, and not on a set of cells",
+        hint="Each cell is an ordinary namespace: without --cells, name one by "
+        f"--ns '{name_of_cell(ns, 0)}'{url}. rsmq cells lists them. Nothing was changed.",
+    )

@@ -26,7 +26,7 @@ class _CommonOption(click.Option):
 
 
 def _store_option(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    if value not in (None, False):
+    if value is not None and value is not False and value != ():
         ctx.ensure_object(Call).options[str(param.name)] = value
 
 
@@ -50,9 +50,19 @@ def complete_queues(
 def _common_options() -> list[click.Parameter]:
     return [
         _CommonOption(
-            "--url", metavar="URL", help="The URL of Redis: redis://, rediss:// or unix://."
+            "--url",
+            metavar="URL",
+            multiple=True,
+            help="The URL of Redis: redis://, rediss://, unix://, redis+cluster:// or "
+            "redis+sentinel://. With --cells also one URL for each cell, in their order.",
         ),
         _CommonOption("--ns", metavar="NAME", help="The namespace."),
+        _CommonOption(
+            "--cells",
+            metavar="N",
+            type=int,
+            help="Act on a set of N cells, whose name is the namespace.",
+        ),
         _CommonOption(
             "--profile",
             metavar="NAME",

@@ -116,6 +116,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "workers": Entry(
             "rsmq.cli.commands.programs:workers", "Show the workers of the namespace."
         ),
+        "cells": Entry("rsmq.cli.commands.cells:cells", "Show the cells of a set."),
         "doctor": Entry(
             "rsmq.cli.commands.doctor:doctor", "Check the server and queues for faults."
         ),
@@ -137,6 +138,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "rfq": Entry("rsmq.cli.commands.rfq:rfq", "Run the commands of rfq on RSMQ queues."),
     },
     "Programs": {
+        "push": Entry(
+            "rsmq.cli.commands.push:push", "Push the messages of a queue to a URL until stopped."
+        ),
         "worker": Entry("rsmq.cli.commands.programs:worker", "Run a worker, as rsmq-worker does."),
         "pipeline": Entry(
             "rsmq.cli.commands.programs:pipeline", "Run a job on Spark, as rsmq-pipeline does."
@@ -182,7 +186,7 @@ OTHER_TERMS: dict[str, tuple[str, ...]] = {
     "nack": ("release",),
     "new": ("create",),
     "produce": ("send",),
-    "push": ("send",),
+    "webhook": ("push",),
     "put": ("send",),
     "queues": ("list",),
     "read": ("receive", "peek"),

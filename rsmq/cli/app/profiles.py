@@ -1,5 +1,6 @@
 """
-The configuration file and its profiles: a url, a namespace, and whether any name is allowed.
+The configuration file and its profiles: a url, a namespace, a number of cells, and whether any name
+is allowed.
 
     profile = "local"              # the default profile
 
@@ -10,6 +11,11 @@ The configuration file and its profiles: a url, a namespace, and whether any nam
     url = "rediss://user:password@redis.example.com:6380/0"
     ns = "shop"
     any_names = false
+
+    [profiles.spread]
+    url = "redis://10.0.0.1 redis://10.0.0.2"    # one URL for all cells, or one for each cell
+    ns = "shop"
+    cells = 2
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ from typing import Any
 
 from rsmq.cli.app.errors import Failed
 
-_KEYS: dict[str, type] = {"url": str, "ns": str, "any_names": bool}
+_KEYS: dict[str, type] = {"url": str, "ns": str, "cells": int, "any_names": bool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +38,15 @@ class Profile:
     A profile. Settings that it does not contain are None.
 
     Attributes:
-        url: the URL of Redis.
+        url: the URL of Redis; of a set of cells also several, with spaces between them.
         ns: the namespace.
+        cells: the number of cells of a set of cells.
         any_names: whether queue names are allowed that the Node client refuses.
     """
 
     url: str | None = None
     ns: str | None = None
+    cells: int | None = None
     any_names: bool | None = None
 
 
@@ -118,7 +126,7 @@ def _parse_config(path: Path, document: dict[str, Any]) -> Config:
     return Config(path, profiles_by_name, document.get("profile"))
 
 
-_TYPE_NAMES = {str: "a text", bool: "true or false", dict: "a table"}
+_TYPE_NAMES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a table"}
 
 
 def _check_keys(
@@ -131,5 +139,5 @@ def _check_keys(
                 code="config",
                 hint=f"Known here: {', '.join(keys)}.",
             )
-        if not isinstance(value, keys[key]):
+        if not isinstance(value, keys[key]) or (keys[key] is int and isinstance(value, bool)):
             raise Failed(f"{path}: {prefix}{key} must be {_TYPE_NAMES[keys[key]]}", code="config")

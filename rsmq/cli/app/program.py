@@ -9,9 +9,10 @@ How a command is written:
   options for every command. ``command.py`` has ``queue_argument()``, ``vt_option()``,
   ``yes_option()`` and others. The docstring is the help text; its first line is the summary in the
   table.
-- ``@click.pass_obj`` passes the ``Call`` to the function. ``call.open()`` returns a client whose
-  bodies are bytes (``message.raw``); ``with`` closes it. ``call.confirm(question, yes=yes)`` asks
-  before data is removed.
+- ``@click.pass_obj`` passes the ``Call`` to the function. ``call.open_queues()`` returns a client
+  whose bodies are bytes (``message.raw``), of a namespace or of a set of cells; ``with`` closes it.
+  A command that can't work on cells calls ``call.open()``, which refuses them.
+  ``call.confirm(question, yes=yes)`` asks before data is removed.
 - ``call.out`` writes. ``result(value, lines)`` writes one JSON document with ``--json``, else
   lines. ``note(text)`` writes a line for people on the standard error, and ``progress(...)`` shows
   a bar there. ``format_text``, ``format_body``, ``format_time`` and ``format_table`` of
@@ -51,7 +52,7 @@ be a pattern: 'orders*' in quotes. A duration is a number of seconds, or has uni
 The server and the namespace are those of --url and --ns, else of RSMQ_URL and RSMQ_NS, else of a
 profile (--profile, RSMQ_PROFILE, or the default profile) of the configuration file, which is
 RSMQ_CONFIG or ~/.config/rsmq/config.toml. A profile of --profile has precedence over RSMQ_URL and
-RSMQ_NS.
+RSMQ_NS. For a set of cells, --cells, RSMQ_CELLS or the profile have the number of cells.
 """
 
 root = Root(
@@ -93,7 +94,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _invoke(call: Call, words: list[str]) -> int:
     try:
         with root.make_context("rsmq", words, obj=call) as ctx:
-            return int(root.invoke(ctx) or Exit.DONE)
+            code = int(root.invoke(ctx) or Exit.DONE)
+            if code in {Exit.DONE, Exit.NOT_ALL}:
+                call.check_cells()
+            return code
     except click.exceptions.Exit as exit_request:  # of --help and --version
         return exit_request.exit_code
     except click.Abort:

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 
-if TYPE_CHECKING:
-    from rsmq.client import RSMQ
+
+class _ListsQueues(Protocol):
+    """A client, or another object that lists queues."""
+
+    def list_queues(self) -> Sequence[str]: ...
 
 
 def is_pattern(name: str) -> bool:
@@ -20,7 +23,7 @@ def is_pattern(name: str) -> bool:
     return any(wildcard in name for wildcard in "*?[")
 
 
-def expand_patterns(rsmq: RSMQ, names: Sequence[str]) -> tuple[str, ...]:
+def expand_patterns(rsmq: _ListsQueues, names: Sequence[str]) -> tuple[str, ...]:
     """
     Return names of queues, with each pattern replaced by the listed queues that match it.
 

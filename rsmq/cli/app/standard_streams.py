@@ -71,8 +71,11 @@ def complete_streams() -> None:
             hint="Nothing was done. > /dev/null discards the output.",
         )
     if isinstance(getattr(output, "buffer", None), io.RawIOBase):
+        # A file of its own: Python closes it when nothing refers to it any longer, and must not
+        # close the output of a program that calls this one.
+        unbuffered = io.FileIO(output.fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(
-            _WholeWriter(output.buffer),
+            _WholeWriter(unbuffered),
             encoding=output.encoding,
             errors=output.errors,
             write_through=True,

@@ -4,12 +4,15 @@ The commands dead-letter, sweep, redrive and move.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import command, complete_queues, ids_argument, queue_argument
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_text
+from rsmq.cli.app.output import format_count, format_text
 from rsmq.cli.commands.messages import run_on_ids
 
 
@@ -40,7 +43,7 @@ def dead_letter(
         raise click.UsageError("A policy is a DEAD_LETTER_QUEUE and --max-receives.")
     if remove and target is not None:
         raise click.UsageError("--remove goes without a queue and without --max-receives.")
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         if remove or target is not None:
             attributes = rsmq.set_dead_letter_policy(queue, target, max_receives)
         else:
@@ -69,8 +72,9 @@ def sweep(call: Call, queue: str, number: int) -> Exit | None:
     dead-letter policies. It prints the ids of the moved messages. Messages that are in flight are
     not moved. The exit code is 1 if the queue has no dead-letter policy.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         ids = rsmq.sweep_dead_letters(queue, number)
+        _note_cells(call, ids, "moved")
         has_policy = bool(ids) or rsmq.get_queue_attributes(queue).dead_letter_queue is not None
     call.out.result(ids, map(format_text, ids))
     if has_policy:
@@ -99,13 +103,23 @@ def redrive(call: Call, queue: str, destination: str | None, number: int | None)
     The receive count of each starts at 0 again. It prints the old and the new id of each message.
     The exit code is 1 if there are no messages.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         ids = rsmq.redrive_messages(queue, destination, max_messages=number)
     call.out.result(
         [{"id": old, "new_id": new} for old, new in ids],
         [f"{format_text(old)}  {new}" for old, new in ids],
     )
+    _note_cells(call, [old for old, _ in ids], "sent again")
     return None if ids else Exit.NOT_ALL
+
+
+def _note_cells(call: Call, ids: Sequence[str], action: str) -> None:
+    """Write how many messages of each cell were moved, in all and in each cell."""
+    if call.cells is None or not ids:
+        return
+    numbers = Counter(int(id.partition("-")[0]) for id in ids)
+    by_cell = ", ".join(f"{number:,} in cell {cell}" for cell, number in sorted(numbers.items()))
+    call.out.note(f"{format_count(len(ids))} {action}: {by_cell}")
 
 
 @command("move", "rsmq move orders ID ID --to invoices")
@@ -123,7 +137,7 @@ def move(call: Call, queue: str, ids: tuple[str, ...], destination: str) -> Exit
     They keep their ids and counters. Messages that are in flight are moved too. The exit code is 1
     if a message is not in the queue.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         return run_on_ids(
-            call, ids, "moved", lambda batch: rsmq.move_messages(queue, destination, batch)
+            call, rsmq, ids, "moved", lambda batch: rsmq.move_messages(queue, destination, batch)
         )

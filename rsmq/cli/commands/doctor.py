@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from rsmq.doctor.catalogue import OPT_IN_REPAIRS
 from rsmq.errors import QueueNotFound
 
 if TYPE_CHECKING:
+    from rsmq.cells.sync import Cells
     from rsmq.client import RSMQ
     from rsmq.doctor import Finding, Repair, Report
 
@@ -71,9 +73,12 @@ def doctor(
 
     If Redis refuses a repair, the others are still made. The exit code is 1 if errors or warnings
     remain, or if a repair failed. Notes are not faults.
+
+    Of a set of cells it checks each cell, and whether all cells have the same queues, attributes
+    and dead-letter policies. --fix makes them those of the first cell that has the queue.
     """
-    with call.open() as rsmq:
-        queues = expand_patterns(rsmq, queues)
+    with call.open_queues() as rsmq:
+        queues = expand_patterns(_find_lister(rsmq), queues)
         report = _examine(call, rsmq, queues or None)
         if not call.as_json:
             call.out.result(None, _report_lines(report))
@@ -89,14 +94,44 @@ def doctor(
     return Exit.NOT_ALL if left is None or left.faults or repairs.failed else None
 
 
-def _examine(call: Call, rsmq: RSMQ, queues: Sequence[str] | None) -> Report:
-    from rsmq.doctor import examine  # noqa: PLC0415 - takes time
+class _CellLister:
+    """Lists the queues of a set of cells, and stores nothing: not even the records of cells."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+
+    def list_queues(self) -> list[str]:
+        """Return the names of the queues of all cells that can be reached."""
+        from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
+        names: dict[str, None] = {}
+        for client in self._cells.cells:
+            with suppress(RedisError, OSError):  # the examination reports it
+                names |= dict.fromkeys(client.list_queues())
+        return list(names)
+
+
+def _find_lister(rsmq: RSMQ[Any] | Cells) -> RSMQ[Any] | _CellLister:
+    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+
+    return rsmq if isinstance(rsmq, RSMQ) else _CellLister(rsmq)
+
+
+def _examine(call: Call, rsmq: RSMQ[Any] | Cells, queues: Sequence[str] | None) -> Report:
+    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+    from rsmq.doctor import examine, examine_cells  # noqa: PLC0415 - as above
 
     with call.out.progress("looking") as advance:
-        return examine(rsmq, queues, progress=lambda _, number: advance(number))
+
+        def report_progress(_: str, number: int) -> None:
+            advance(number)
+
+        if isinstance(rsmq, RSMQ):
+            return examine(rsmq, queues, progress=report_progress)
+        return examine_cells(rsmq, queues, progress=report_progress)
 
 
-def _examine_again(call: Call, rsmq: RSMQ, queues: Sequence[str]) -> Report:
+def _examine_again(call: Call, rsmq: RSMQ[Any] | Cells, queues: Sequence[str]) -> Report:
     """Examine again after a repair, and leave out queues that the repair has removed."""
     existing = list(queues)
     while True:
@@ -125,7 +160,7 @@ class _Repairs:
         return [each for each in self.done if each.error is not None]
 
     def run(
-        self, call: Call, rsmq: RSMQ, queues: Sequence[str], *,
+        self, call: Call, rsmq: RSMQ[Any] | Cells, queues: Sequence[str], *,
         also: Sequence[str], fix: bool, yes: bool,
     ) -> None:  # fmt: skip
         """Repair in rounds until nothing more is repaired."""
@@ -149,12 +184,11 @@ class _Repairs:
 
     def _choose(self, also: Sequence[str], *, fix: bool) -> list[Finding]:
         """Return the findings to repair: not those whose repair has failed in this call."""
-        failed = {(each.finding.code, each.finding.queue) for each in self.failed}
+        failed = {_key(each.finding) for each in self.failed}
         return [
             each
             for each in (self.left.findings if self.left else ())
-            if ((fix and each.safe) or set(each.ways) & set(also))
-            and (each.code, each.queue) not in failed
+            if ((fix and each.safe) or set(each.ways) & set(also)) and _key(each) not in failed
         ]
 
     def _remaining_lines(self) -> Iterator[str]:
@@ -164,18 +198,27 @@ class _Repairs:
             yield f"After repairs, {_summary(self.left)}{failures}"
 
 
-def _repair(call: Call, rsmq: RSMQ, chosen: list[Finding], also: Sequence[str]) -> list[Repair]:
-    from rsmq.doctor import repair  # noqa: PLC0415 - takes time
+def _key(finding: Finding) -> tuple[str, str | None, tuple[int, ...]]:
+    return finding.code, finding.queue, finding.cells
 
-    reported: Counter[tuple[str, str | None]] = Counter()
+
+def _repair(
+    call: Call, rsmq: RSMQ[Any] | Cells, chosen: list[Finding], also: Sequence[str]
+) -> list[Repair]:
+    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+    from rsmq.doctor import repair, repair_cells  # noqa: PLC0415 - as above
+
+    reported: Counter[tuple[str, str | None, tuple[int, ...]]] = Counter()
     with call.out.progress("repairing", sum(each.number for each in chosen)) as advance:
 
         def report_progress(finding: Finding, number: int) -> None:
-            key = finding.code, finding.queue
+            key = _key(finding)
             advance(number - reported[key])
             reported[key] = number
 
-        return repair(rsmq, chosen, also=also, progress=report_progress)
+        if isinstance(rsmq, RSMQ):
+            return repair(rsmq, chosen, also=also, progress=report_progress)
+        return repair_cells(rsmq, chosen, also=also, progress=report_progress)
 
 
 def _as_document(report: Report, repairs: _Repairs) -> dict[str, Any]:
@@ -183,6 +226,7 @@ def _as_document(report: Report, repairs: _Repairs) -> dict[str, Any]:
         {
             "code": each.finding.code,
             "queue": each.finding.queue,
+            **({} if report.cells is None else {"cells": list(each.finding.cells)}),
             "number": each.number,
             "error": None if each.error is None else _describe(each.error),
         }
@@ -207,7 +251,7 @@ def _describe(error: Exception) -> str:
 
 def _report_lines(report: Report) -> Iterator[str]:
     for each in report.findings:
-        prefix = "" if each.queue is None else f"{format_text(each.queue)}: "
+        prefix = _prefix(each, report.cells)
         yield f"{each.severity:8} {prefix}{each.text}  [{each.code}]"
         if each.examples and set(each.examples) != {each.text}:
             yield from _paragraph("such as", ", ".join(each.examples))
@@ -221,6 +265,19 @@ def _report_lines(report: Report) -> Iterator[str]:
             remedy = f"{' or '.join(each.ways)}. {remedy}"
         yield from _paragraph(label, remedy)
     yield _summary(report)
+
+
+def _prefix(finding: Finding, number_of_cells: int | None) -> str:
+    """Return the cells and the queue of a finding, with colons."""
+    parts = []
+    if finding.cells and len(finding.cells) == number_of_cells and number_of_cells > 1:
+        parts.append("all cells")
+    elif finding.cells:
+        numbers = ", ".join(map(str, finding.cells))
+        parts.append(f"cell{'s' * (len(finding.cells) > 1)} {numbers}")
+    if finding.queue is not None:
+        parts.append(format_text(finding.queue))
+    return "".join(f"{part}: " for part in parts)
 
 
 def _paragraph(label: str, text: str) -> list[str]:
@@ -239,13 +296,15 @@ def _summary(report: Report) -> str:
         if number
     )
     queues = f"{report.queues} queue{'s' * (report.queues != 1)}"
+    if report.cells is not None:
+        queues += f" in {report.cells} cell{'s' * (report.cells != 1)}"
     messages = f"{report.messages:,} message{'s' * (report.messages != 1)}"
     return f"{queues}, {messages}: {counts or 'nothing found'}"
 
 
 def _repair_line(done: Repair) -> str:
     finding = done.finding
-    prefix = "" if finding.queue is None else f"{format_text(finding.queue)}: "
+    prefix = _prefix(finding, None)
     if done.error is not None:
         partly = f"{done.number} of {finding.number}, then " if done.number else ""
         return f"failed   {prefix}{partly}{_describe(done.error)}  [{finding.code}]"

@@ -36,7 +36,8 @@ def exporter(call: Call, queues: tuple[str, ...], port: int, host: str, interval
     Without a QUEUE it serves all listed queues; a pattern serves those that match it, also queues
     that are created later. It needs the extra metrics. A thread reads the queues, so a scrape makes
     no call to Redis. While Redis is away, rsmq_up is 0; after 60 seconds the numbers of the queues
-    are left out. It runs until Ctrl-C or SIGTERM.
+    are left out. Of a set of cells it serves sums over the cells that answer, and rsmq_cell_up for
+    each cell. It runs until Ctrl-C or SIGTERM.
     """
     from rsmq.metrics import QueueMetrics, serve  # noqa: PLC0415 - needs an extra
 
@@ -46,7 +47,7 @@ def exporter(call: Call, queues: tuple[str, ...], port: int, host: str, interval
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        with call.open() as rsmq:
+        with call.open_queues() as rsmq:
             metrics = QueueMetrics(rsmq, queues or ("*",), interval=interval)
             try:
                 serve(port, host)

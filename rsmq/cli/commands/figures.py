@@ -8,12 +8,13 @@ import time
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from rsmq.cli.app.errors import explain_unreadable
+from rsmq.cli.app.errors import ErrorReport, describe_partly_done, explain_unreadable
 from rsmq.cli.app.queue_names import expand_patterns
-from rsmq.errors import QueueNotFound, RSMQError
+from rsmq.errors import PartlyDone, QueueNotFound, RSMQError
 from rsmq.model import QueueAttributes
 
 if TYPE_CHECKING:
+    from rsmq.cells.sync import Cells
     from rsmq.client import RSMQ
 
 
@@ -57,7 +58,7 @@ SORTS = tuple(each.name for each in fields(Figures))[:-3]
 class FiguresReader:
     """A reader of the figures of queues, which computes rates from two readings."""
 
-    def __init__(self, rsmq: RSMQ, queues: tuple[str, ...]) -> None:
+    def __init__(self, rsmq: RSMQ[Any] | Cells, queues: tuple[str, ...]) -> None:
         """
         Make a reader; it reads nothing yet.
 
@@ -66,14 +67,23 @@ class FiguresReader:
             queues: names of queues, and patterns as of a shell. Each reading reads the listed
                 queues that match a pattern then. If empty, it reads all listed queues.
         """
-        from rsmq.gauges import GaugeReader  # noqa: PLC0415 - takes time
+        from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+        from rsmq.gauges import GaugeReader  # noqa: PLC0415 - as above
 
-        self._rsmq = rsmq
         self._queues = queues
         self._gauges = GaugeReader(rsmq)
+        self._source = self._gauges.source
+        self._number_of_cells = 1 if isinstance(rsmq, RSMQ) else len(rsmq.cells)
         self._totals: dict[str, tuple[float, int, int]] = {}
         #: The listed queues that the last reading could not read, each with the reason.
         self.unreadable: dict[str, str] = {}
+
+    def describe_failed_cells(self) -> ErrorReport | None:
+        """Return the report of the cells that the last reading left out; None without one."""
+        failures = self._source.failures
+        if not failures:
+            return None
+        return describe_partly_done([PartlyDone(failures, self._number_of_cells, ())])
 
     def read(self) -> list[Figures]:
         """
@@ -84,10 +94,11 @@ class FiguresReader:
         """
         attributes_by_queue: dict[str, QueueAttributes | None] = {}
         self.unreadable = {}
-        for queue in expand_patterns(self._rsmq, self._queues) or self._rsmq.list_queues():
+        self._source.begin_round(self._queues)
+        for queue in expand_patterns(self._source, self._queues) or self._source.list_queues():
             attributes = self._read_attributes(attributes_by_queue, queue)
             if attributes is None and queue in self._queues:
-                raise QueueNotFound(queue, self._rsmq.namespace.name)
+                raise QueueNotFound(queue, next(self._source.clients()).namespace.name)
         return [
             self._make_figures(attributes_by_queue, queue, each)
             for queue, each in list(attributes_by_queue.items())
@@ -101,7 +112,7 @@ class FiguresReader:
 
         if queue not in attributes_by_queue:
             try:
-                attributes_by_queue[queue] = self._rsmq.get_queue_attributes(queue)
+                attributes_by_queue[queue] = self._source.get_queue_attributes(queue)
             except QueueNotFound:  # deleted meanwhile, or listed and never created
                 attributes_by_queue[queue] = None
             except (RSMQError, RedisError) as error:

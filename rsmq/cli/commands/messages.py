@@ -4,8 +4,8 @@ The commands delete, visibility, release, get and peek.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -16,6 +16,10 @@ from rsmq.cli.app.output import format_text
 from rsmq.cli.commands.message_output import BodyFormat, raw_options, write_messages
 from rsmq.model import State
 from rsmq.wire.limits import MAX_BATCH
+
+if TYPE_CHECKING:
+    from rsmq.cells.sync import Cells
+    from rsmq.client import RSMQ
 
 
 @command("delete", "rsmq delete orders ID", "rsmq rm orders ID ID --json")
@@ -29,8 +33,10 @@ def delete(call: Call, queue: str, ids: tuple[str, ...]) -> Exit | None:
     Messages that are in flight are deleted too. The exit code is 1 if a message is not in the
     queue.
     """
-    with call.open() as rsmq:
-        return run_on_ids(call, ids, "deleted", lambda batch: rsmq.delete_messages(queue, batch))
+    with call.open_queues() as rsmq:
+        return run_on_ids(
+            call, rsmq, ids, "deleted", lambda batch: rsmq.delete_messages(queue, batch)
+        )
 
 
 @command("visibility", "rsmq visibility orders ID --vt 600", "rsmq vs orders ID --vt 0")
@@ -48,9 +54,13 @@ def visibility(call: Call, queue: str, ids: tuple[str, ...], vt: float) -> Exit 
     It changes any message, also one that another consumer has received. The exit code is 1 if a
     message is not in the queue.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         return run_on_ids(
-            call, ids, "changed", lambda batch: rsmq.change_messages_visibility(queue, batch, vt)
+            call,
+            rsmq,
+            ids,
+            "changed",
+            lambda batch: rsmq.change_messages_visibility(queue, batch, vt),
         )
 
 
@@ -71,10 +81,10 @@ def release(call: Call, queue: str, ids: tuple[str, ...], *, all_received: bool)
     """
     if all_received is bool(ids):
         raise click.UsageError("Give IDs or --all, one of them.")
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         if ids:
             return run_on_ids(
-                call, ids, "released", lambda batch: rsmq.release_messages(queue, batch)
+                call, rsmq, ids, "released", lambda batch: rsmq.release_messages(queue, batch)
             )
         number = rsmq.release_all_messages(queue)
     call.out.result({"queue": queue, "released": number}, f"{number:,} released")
@@ -82,13 +92,18 @@ def release(call: Call, queue: str, ids: tuple[str, ...], *, all_received: bool)
 
 
 def run_on_ids(
-    call: Call, ids: Sequence[str], result_key: str, act: Callable[[Sequence[str]], list[str]]
+    call: Call,
+    rsmq: RSMQ[Any] | Cells,
+    ids: Sequence[str],
+    result_key: str,
+    act: Callable[[Sequence[str]], list[str]],
 ) -> Exit | None:
     """
     Act on messages in batches, and write which were changed and which are missing.
 
     Args:
         call: the call of the program.
+        rsmq: the client.
         ids: the ids of the messages; a repeated id counts once.
         result_key: the JSON key of the changed ids.
         act: acts on a batch, and returns the ids of the messages that it has changed.
@@ -99,12 +114,23 @@ def run_on_ids(
         for start in range(0, len(wanted), MAX_BATCH):
             done += act(wanted[start : start + MAX_BATCH])
     finally:
-        missing = [id for id in wanted if id not in set(done)]
+        missing = _find_missing(rsmq, wanted, done)
         if done or call.as_json:
             call.out.result({result_key: done, "missing": missing}, done)
     for id in missing:
         call.out.note(f"{format_text(id)}: not there")
     return Exit.NOT_ALL if missing else None
+
+
+def _find_missing(rsmq: RSMQ[Any] | Cells, ids: Iterable[str], found: Collection[str]) -> list[str]:
+    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time, and --help needs none
+
+    if isinstance(rsmq, RSMQ):
+        existing = set(found)
+        return [id for id in ids if id not in existing]
+    from rsmq.cli.app.cells import find_missing  # noqa: PLC0415 - takes time, and is rare
+
+    return find_missing(rsmq, ids, found)
 
 
 @command("get", "rsmq get orders ID", "rsmq get orders ID --raw > body")
@@ -118,14 +144,18 @@ def get(call: Call, queue: str, ids: tuple[str, ...], *, bodies: BodyFormat | No
 
     Nothing is changed. The exit code is 1 if a message is not in the queue.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         found = {id: rsmq.get_message(queue, id) for id in ids}
-    existing = [message for message in found.values() if message is not None]
+        existing = [message for message in found.values() if message is not None]
+        missing = _find_missing(
+            rsmq,
+            (id for id, message in found.items() if message is None),
+            [message.id for message in existing],
+        )
     if existing or call.as_json:
         write_messages(call, existing, bodies)
-    for id, message in found.items():
-        if message is None:
-            call.out.note(f"{format_text(id)}: not there")
+    for id in missing:
+        call.out.note(f"{format_text(id)}: not there")
     return None if len(existing) == len(found) else Exit.NOT_ALL
 
 
@@ -167,6 +197,6 @@ def peek(
     a dead letter says why a worker has dead-lettered it. On a terminal long bodies are cut off;
     rsmq get shows them in full. The exit code is 1 if there are no messages.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         messages = rsmq.peek_messages(queue, start, count, state=state)
     return write_messages(call, messages, bodies, width=call.out.width)

@@ -26,6 +26,7 @@ from rsmq.errors import RSMQError
 from rsmq.wire.limits import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 
 if TYPE_CHECKING:
+    from rsmq.cells.sync import Cells
     from rsmq.client import RSMQ
 
 
@@ -56,7 +57,7 @@ def create(
 
     A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         created = rsmq.create_queue(queue, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok)
     call.out.result(
         {"queue": queue, "created": created},
@@ -73,7 +74,7 @@ def list_(call: Call) -> None:
     It prints one name per line. Queues that a client has created without listing them are missing
     here, but they work.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         names = rsmq.list_queues()
     call.out.result(names, map(format_text, names))
 
@@ -99,7 +100,7 @@ def attributes(
     With at least one of --vt, --delay and --maxsize it sets them, and then shows all attributes.
     The new values do not change when hidden messages become visible.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         if (vt, delay, maxsize) == (None, None, None):
             attributes = rsmq.get_queue_attributes(queue)
         else:
@@ -133,7 +134,7 @@ def stats(call: Call, queues: tuple[str, ...]) -> Exit | None:
 
     counted: list[dict[str, Any]] = []
     unreadable: dict[str, str] = {}
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         for queue in expand_patterns(rsmq, queues) or rsmq.list_queues():
             try:
                 attributes, counts = rsmq.get_queue_attributes(queue), rsmq.count_messages(queue)
@@ -202,7 +203,7 @@ def purge(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
     Messages that are in flight are removed too. The queues, their attributes and their totals
     stay. It asks first.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         queues = expand_patterns(rsmq, queues)
         call.confirm(f"Remove {_contents(rsmq, queues)}?", yes=yes)
 
@@ -223,7 +224,7 @@ def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
 
     Messages that are in flight are deleted too. It asks first, once for all queues.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         queues = expand_patterns(rsmq, queues)
         call.confirm(f"Delete {_contents(rsmq, queues)}, and the queues?", yes=yes)
 
@@ -234,7 +235,7 @@ def delete_queue(call: Call, queues: tuple[str, ...], *, yes: bool) -> None:
         call.for_each(queues, act)
 
 
-def _contents(rsmq: RSMQ, queues: tuple[str, ...]) -> str:
+def _contents(rsmq: RSMQ[Any] | Cells, queues: tuple[str, ...]) -> str:
     """Return the numbers of messages of queues as text. Raise if a queue does not exist."""
     return ", ".join(
         f"{format_count(rsmq.get_queue_attributes(queue).messages)} of {format_text(queue)}"

@@ -64,7 +64,7 @@ def receive(
     and rsmq visibility extends the timeout. Of several queues the first has precedence. The exit
     code is 1 if no message is visible within --wait.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         queues = expand_patterns(rsmq, queues)
         messages = rsmq.receive_messages(queues, number, vt=vt, wait=wait)
     return write_messages(call, messages, bodies, has_queue_column=len(queues) > 1)
@@ -97,14 +97,15 @@ def pop(
     visible within --wait, and if a message can't be written; the error has the number of these.
     """
     check_whole_number("max_messages", number, 1, MAX_BATCH)
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         queues = expand_patterns(rsmq, queues)
         writer = PoppedWriter(call, bodies, has_queue_column=len(queues) > 1)
         while writer.number < number:
             size = min(number - writer.number, _POP_BATCH)
             messages = rsmq.pop_messages(queues, size, wait=0 if writer.number else wait)
             writer.write(messages)
-            if len(messages) < size:
+            # A batch is of one cell, and another cell may have more.
+            if not messages or (call.cells is None and len(messages) < size):
                 break
     writer.end()
     if writer.number == 0:
@@ -139,6 +140,6 @@ def recover(
     counts rise by one, so that the earlier consumers can no longer delete or extend them. The exit
     code is 1 if there are none.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         messages = rsmq.recover_messages(queue, number, idle=idle, vt=vt)
     return write_messages(call, messages, bodies)

@@ -99,11 +99,14 @@ def _rfq_command(name: str, *examples: str) -> Callable[[Callable[..., Any]], An
 @click.pass_obj
 def version(call: Call) -> None:
     """Show the versions of this program and of Redis."""
-    from redis import Redis  # noqa: PLC0415 - only here
+    from redis.backoff import NoBackoff  # noqa: PLC0415 - only here
+    from redis.retry import Retry  # noqa: PLC0415 - only here
+
+    from rsmq.transport.plain_clients import open_redis  # noqa: PLC0415 - only here
 
     with call.open() as rsmq:  # the url is checked here
         rsmq.list_queues()
-    with Redis.from_url(call.location.url) as redis:
+    with open_redis(call.location.url, Retry(NoBackoff(), 0)) as redis:
         found = redis.info("server").get("redis_version", "?")
     call.out.result(
         {"rsmq": __version__, "redis": found}, [f"rsmq {__version__}", f"redis {found}"]

@@ -38,6 +38,22 @@ def _delay_option() -> Decorator:
     )  # fmt: skip
 
 
+def _key_option() -> Decorator:
+    return click.option(
+        "--key", metavar="TEXT",
+        help="With --cells: messages with the same key go to the same cell, in their order.",
+    )  # fmt: skip
+
+
+def _key_argument(call: Call, key: str | None) -> dict[str, str]:
+    """Return the key as an argument of a call of a set of cells; nothing without a key."""
+    if key is None:
+        return {}
+    if call.cells is None:
+        raise click.UsageError("--key chooses a cell of a set: add --cells, or leave out --key.")
+    return {"key": key}
+
+
 @command(
     "send",
     "rsmq send orders hello",
@@ -58,6 +74,7 @@ def _delay_option() -> Decorator:
     is_flag=True,
     help="Send them to the front: they precede all messages that are visible now.",
 )
+@_key_option()
 @click.option(
     "--dedup-id", metavar="NAME",
     help="For one message: a second message with this name within five minutes is not added.",
@@ -74,7 +91,8 @@ def send(
     single BODY - is the same as --file -. Each line of a file is a message, without its line end;
     an empty line is an empty message. Lines are sent in batches of at most 10,000, and lines of a
     pipe as they arrive. If sending fails, the error says how many messages were sent. The size of a
-    message must not exceed the maxsize of the queue.
+    message must not exceed the maxsize of the queue. Of a set of cells, all messages of a batch go
+    to one cell.
     """
     if bodies == ("-",) and path is None:
         bodies, path = (), "-"
@@ -84,7 +102,8 @@ def send(
         raise click.UsageError("Give bodies, or --file FILE; - is the standard input.")
     if dedup_id is not None and len(bodies) != 1 and not whole:
         raise click.UsageError("--dedup-id is that of one message: give one BODY, or --whole.")
-    with call.open() as rsmq:
+    send_options |= _key_argument(call, send_options.pop("key"))
+    with call.open_queues() as rsmq:
         if path is not None and not whole:
             _send_file(
                 call,
@@ -211,10 +230,12 @@ def _show_progress(call: Call, file: BufferedReader, path: str) -> Any:
 @click.option("--body", metavar="BODY", help="The body of the message.")
 @_file_option("Send the whole file as the message; - is the standard input.")
 @_delay_option()
+@_key_option()
 @click.pass_obj
 def publish(
-    call: Call, queues: tuple[str, ...], body: str | None, path: str | None, delay: float | None
-) -> None:
+    call: Call, queues: tuple[str, ...], body: str | None, path: str | None, delay: float | None,
+    *, key: str | None,
+) -> None:  # fmt: skip
     """
     Send a message to several queues, all or none.
 
@@ -227,6 +248,7 @@ def publish(
         raw = _read_file(path)
     else:
         raise click.UsageError("Give --body or --file, one of them.")
-    with call.open() as rsmq:
-        ids = rsmq.publish(expand_patterns(rsmq, queues), raw, delay=delay)
+    to_cell: dict[str, Any] = _key_argument(call, key)
+    with call.open_queues() as rsmq:
+        ids = rsmq.publish(expand_patterns(rsmq, queues), raw, delay=delay, **to_cell)
     call.out.result(ids, [f"{format_text(queue)}  {id}" for queue, id in ids.items()])

@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from rsmq.cells.messages import add_cell_to_stored
 from rsmq.cli.app.call import BODY_CODEC, Call
 from rsmq.cli.app.command import DURATION, command, queues_argument
 from rsmq.cli.app.errors import describe_error
@@ -24,6 +25,7 @@ from rsmq.operations.walk import Position
 from rsmq.wire.keys import QueueKeys
 
 if TYPE_CHECKING:
+    from rsmq.cli.app.cells import CellsOfCommand
     from rsmq.client import RSMQ
 
 #: A message may appear so long after its sent time, because some clients read the time first and
@@ -63,46 +65,97 @@ def tail(
     a part of the messages. It shows new messages (delayed ones at once), new dead letters, and
     older messages that become visible again after a visibility timeout. It does not show messages
     that rsmq move adds and that were never received. With --json it prints one document per line.
+    Of a set of cells it shows the messages of all cells that can be reached at the start.
     """
     if number is not None and from_start:
         raise click.UsageError("Give --number or --from-start, one of them.")
     if interval <= 0:
         raise click.UsageError("--interval is more than 0.")
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         try:
-            followed = [_FollowedQueue(rsmq, queue) for queue in expand_patterns(rsmq, queues)]
-            for each in followed:
-                each.start(number, all_of_them=from_start)
-            _follow(call, followed, interval)
+            names = expand_patterns(rsmq, queues)
+            followed = _start(rsmq, names, number, all_of_them=from_start)
+            if report := call.describe_failed_cells():
+                call.out.note(report.line(as_json=False))
+            _follow(call, followed, interval, has_queue_column=len(names) > 1)
         except KeyboardInterrupt:
             return Exit.INTERRUPTED
     return None
 
 
-def _follow(call: Call, followed: list[_FollowedQueue], interval: float) -> None:
+def _start(
+    rsmq: RSMQ[Any] | CellsOfCommand,
+    queues: Sequence[str],
+    number: int | None,
+    *,
+    all_of_them: bool,
+) -> list[_FollowedQueue]:
+    """Return the queues, each begun; of a set, those of all cells that can be reached."""
+    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+
+    followed = []
+    for queue in queues:
+
+        def begin(client: RSMQ[Any], queue: str = queue) -> _FollowedQueue:
+            started = _FollowedQueue(client, queue)
+            started.start(number, all_of_them=all_of_them)
+            return started
+
+        if isinstance(rsmq, RSMQ):
+            followed.append(begin(rsmq))
+            continue
+        by_cell = rsmq.by_cell(begin)
+        for cell, each in by_cell.items():
+            each.cell = cell
+        _keep_last(list(by_cell.values()), number)
+        followed += by_cell.values()
+    return followed
+
+
+def _keep_last(of_cells: list[_FollowedQueue], number: int | None) -> None:
+    """Of the last messages of each cell, keep the last ones of all."""
+    ordered = sorted(
+        (message.visible_at_ms, cell, place)
+        for cell, each in enumerate(of_cells)
+        for place, message in enumerate(each.initial)
+    )
+    kept = {(cell, place) for _, cell, place in ordered[-(number or len(ordered) or 1) :]}
+    for cell, each in enumerate(of_cells):
+        each.initial = [
+            message for place, message in enumerate(each.initial) if (cell, place) in kept
+        ]
+
+
+def _follow(
+    call: Call, followed: list[_FollowedQueue], interval: float, *, has_queue_column: bool
+) -> None:
     from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
 
-    is_unreachable = False
+    unreachable: set[int | None] = set()
     while True:
         started_at = time.monotonic()
-        try:
-            for each in followed:
+        failed: set[int | None] = set()
+        for each in followed:
+            if each.cell in failed:
+                continue
+            try:
                 for message in each.poll():
-                    _write_message(call, message, has_queue_column=len(followed) > 1)
-            is_unreachable = False
-        except RedisError as error:
-            report = describe_error(error)
-            if report is None or report.exit is not Exit.UNREACHABLE:
-                raise
-            if not is_unreachable:
-                call.out.note(report.line(as_json=False))
-            is_unreachable = True
+                    _write_message(call, message, has_queue_column=has_queue_column)
+            except RedisError as error:
+                report = describe_error(error)
+                if report is None or report.exit is not Exit.UNREACHABLE:
+                    raise
+                failed.add(each.cell)
+                if each.cell not in unreachable:
+                    prefix = "" if each.cell is None else f"cell {each.cell}: "
+                    call.out.note(prefix + report.line(as_json=False))
+        unreachable = failed
         call.out.flush()
         seconds = time.monotonic() - started_at
         time.sleep(
             max(
                 interval,
-                0.5 if is_unreachable else min(seconds / _MAX_POLLING_SHARE, _MAX_PAUSE_SECONDS),
+                0.5 if unreachable else min(seconds / _MAX_POLLING_SHARE, _MAX_PAUSE_SECONDS),
             )
         )
 
@@ -126,11 +179,14 @@ class _FollowedQueue:
     shown. So it also finds messages that appear a little after their sent time.
     """
 
-    def __init__(self, rsmq: RSMQ, queue: str) -> None:
+    def __init__(self, rsmq: RSMQ[Any], queue: str) -> None:
         self._rsmq = rsmq
+        #: The number of the cell, with which the ids of its messages begin; None without cells.
+        self.cell: int | None = None
         self._keys: QueueKeys = rsmq.namespace.queue(queue)
         self._shown_ids: OrderedDict[str, None] = OrderedDict()
-        self._initial: list[StoredMessage] = []
+        #: The messages that the first poll shows.
+        self.initial: list[StoredMessage] = []
         self._start_ms = self._since_ms = 0
 
     def start(self, number: int | None, *, all_of_them: bool) -> None:
@@ -146,7 +202,7 @@ class _FollowedQueue:
             InvalidValue: the number is out of range.
         """
         if number is not None:
-            self._initial = self._rsmq.peek_messages(self._keys.name, -number, number)
+            self.initial = self._rsmq.peek_messages(self._keys.name, -number, number)
         if not all_of_them:
             no_messages = new_messages(
                 self._keys, (b"+inf", b"0"), 0, front=False, codec=BODY_CODEC
@@ -155,7 +211,7 @@ class _FollowedQueue:
 
     def poll(self) -> Iterator[StoredMessage]:
         """Yield the messages that were added or became due since the last poll, each only once."""
-        initial, self._initial = self._initial, []
+        initial, self.initial = self.initial, []
         yield from self._skip_shown(initial)
         now = None
         for front in (True, False):
@@ -176,6 +232,6 @@ class _FollowedQueue:
         for message in messages:
             if message.id not in self._shown_ids:
                 self._shown_ids[message.id] = None
-                yield message
+                yield message if self.cell is None else add_cell_to_stored(self.cell, message)
         while len(self._shown_ids) > _MAX_REMEMBERED_IDS:
             self._shown_ids.popitem(last=False)

@@ -14,7 +14,7 @@ import click
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.command import DURATION, command, queues_argument
-from rsmq.cli.app.errors import ErrorReport, describe_error
+from rsmq.cli.app.errors import ErrorReport, Failed, describe_error
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text, to_json_value
 from rsmq.cli.commands.figures import SORTS, Figures, FiguresReader, sort_figures, sum_figures
@@ -45,11 +45,13 @@ def top(
     """
     if interval <= 0:
         raise click.UsageError("--interval is more than 0.")
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         reader = FiguresReader(rsmq, queues)
         first = reader.read()  # an error of the first reading ends the program
         if once or not (call.as_json or sys.stdout.isatty()):
-            _write_figures(call, sort_figures(first, by), reader.unreadable)
+            _write_figures(call, sort_figures(first, by), reader)
+            if report := reader.describe_failed_cells():
+                raise Failed(report.text, exit=report.exit, code=report.code, hint=report.hint)
             return note_unreadable_queues(call, reader.unreadable)
         try:
             if call.as_json:
@@ -61,7 +63,7 @@ def top(
     return None
 
 
-def _write_figures(call: Call, figures: list[Figures], unreadable: Mapping[str, str]) -> None:
+def _write_figures(call: Call, figures: list[Figures], reader: FiguresReader) -> None:
     from rsmq.cli.commands.top_screen import (  # noqa: PLC0415 - rich takes time to import
         HEADINGS,
         fit_columns,
@@ -77,16 +79,18 @@ def _write_figures(call: Call, figures: list[Figures], unreadable: Mapping[str, 
             [row[: len(names)] for row in rows],
             number_columns=range(1, 8),
         )
-    call.out.result(_document(figures, unreadable), lines)
+    call.out.result(_document(figures, reader), lines)
     call.out.flush()
 
 
-def _document(figures: list[Figures], unreadable: Mapping[str, str]) -> dict[str, Any]:
+def _document(figures: list[Figures], reader: FiguresReader) -> dict[str, Any]:
+    failed_cells = reader.describe_failed_cells()
     return {
         "time_ms": round(time.time() * 1000),
         "queues": [to_json_value(each) for each in figures],
         "totals": sum_figures(figures),
-        "left_out": dict(unreadable),
+        "left_out": dict(reader.unreadable),
+        **({} if failed_cells is None else {"failed_cells": failed_cells.text}),
     }
 
 
@@ -96,7 +100,7 @@ def _write_repeatedly(
     error_report: ErrorReport | None = None
     while True:
         if error_report is None:
-            _write_figures(call, sort_figures(figures, by), reader.unreadable)
+            _write_figures(call, sort_figures(figures, by), reader)
         else:
             call.out.write(
                 json.dumps({"error": error_report.code, "message": error_report.text}).encode()
@@ -115,6 +119,7 @@ def _draw_repeatedly(
     error_report: ErrorReport | None = None
     with open_screen() as screen:
         while True:
+            error_report = error_report or reader.describe_failed_cells()
             error_text = (
                 _format_unreadable(reader.unreadable) if error_report is None else error_report.text
             )

@@ -84,12 +84,27 @@ def run(call: Call, args: argparse.Namespace) -> int:
     if args.list:
         show_workers(call)
     if not (args.list or args.pause or args.resume):
+        supervised = None
+        if args.supervised is not None:  # reports also while the worker is imported
+            supervised = SupervisedWorker(
+                args.supervised,
+                max_jobs=args.max_jobs_per_child,
+                max_memory=args.max_memory_per_child,
+            )
         try:
-            running.append(import_worker(args.app))
-        except NotImportable as error:
-            raise Failed(str(error)) from None
-        _run_worker(running[0], call, args)
+            running.append(_import_worker(args.app))
+            _run_worker(running[0], call, args, supervised)
+        finally:
+            if supervised is not None:
+                supervised.end()
     return Exit.DONE
+
+
+def _import_worker(name: str) -> Worker:
+    try:
+        return import_worker(name)
+    except NotImportable as error:
+        raise Failed(str(error)) from None
 
 
 def _supervise(call: Call, args: argparse.Namespace) -> int:
@@ -112,7 +127,9 @@ def _supervise(call: Call, args: argparse.Namespace) -> int:
     return supervisor.run()
 
 
-def _run_worker(worker: Worker, call: Call, args: argparse.Namespace) -> None:
+def _run_worker(
+    worker: Worker, call: Call, args: argparse.Namespace, supervised: SupervisedWorker | None
+) -> None:
     url, ns = call.configured
     ns = ns or worker.rsmq.namespace.name
     own = worker.rsmq
@@ -141,15 +158,8 @@ def _run_worker(worker: Worker, call: Call, args: argparse.Namespace) -> None:
             lambda: worker.health().is_healthy,
             lambda: worker.health().is_ready,
         )
-    supervised = None
-    if args.supervised is not None:
-        supervised = SupervisedWorker(
-            args.supervised,
-            worker,
-            max_jobs=args.max_jobs_per_child,
-            max_memory=args.max_memory_per_child,
-            take_snapshot=take_snapshot,
-        )
+    if supervised is not None:
+        supervised.observe(worker, take_snapshot)
     worker.child_settings = ChildSettings(
         args.app,
         list(sys.path),
@@ -162,8 +172,6 @@ def _run_worker(worker: Worker, call: Call, args: argparse.Namespace) -> None:
         _wait_for_redis(worker, args.wait_for_redis)
         worker.run(until_empty=args.burst)
     finally:
-        if supervised is not None:
-            supervised.end()
         worker.rsmq.close()
 
 

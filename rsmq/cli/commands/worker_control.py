@@ -12,8 +12,9 @@ from typing import Any
 
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.exit_codes import Exit
-from rsmq.cli.app.output import format_table, format_text, format_time
+from rsmq.cli.app.output import format_table, format_text, format_time, to_json_value
 from rsmq.cli.app.queue_names import expand_patterns
+from rsmq.client import RSMQ
 from rsmq.worker.registry import WorkerInfo, list_workers
 
 _HEADINGS = ("name", "alive", "since", "last seen", "host", "process", "holds", "handled", "failed")
@@ -26,8 +27,9 @@ def pause_queues(call: Call, queues: Sequence[str]) -> None:
     Raises:
         QueueNotFound: a queue does not exist; earlier ones are paused.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         _switch(call, expand_patterns(rsmq, queues), rsmq.pause_queue, "paused")
+    call.check_cells()
 
 
 def resume_queues(call: Call, queues: Sequence[str]) -> None:
@@ -37,8 +39,9 @@ def resume_queues(call: Call, queues: Sequence[str]) -> None:
     Raises:
         QueueNotFound: a queue does not exist; earlier ones are resumed.
     """
-    with call.open() as rsmq:
+    with call.open_queues() as rsmq:
         _switch(call, expand_patterns(rsmq, queues), rsmq.resume_queue, "resumed")
+    call.check_cells()
 
 
 def _switch(call: Call, queues: Iterable[str], method: Callable[[str], bool], word: str) -> None:
@@ -50,10 +53,19 @@ def _switch(call: Call, queues: Iterable[str], method: Callable[[str], bool], wo
 
 
 def show_workers(call: Call) -> None:
-    """Write a table of the workers of the namespace."""
-    with call.open() as rsmq:
-        workers = list_workers(rsmq)
-    call.out.result(workers, format_table(_HEADINGS, map(_row, workers)))
+    """Write a table of the workers of the namespace, or of all cells of a set."""
+    with call.open_queues() as rsmq:
+        if isinstance(rsmq, RSMQ):
+            workers = list_workers(rsmq)
+            call.out.result(workers, format_table(_HEADINGS, map(_row, workers)))
+            return
+        by_cell = rsmq.by_cell(list_workers)
+    found = [(cell, worker) for cell, workers in by_cell.items() for worker in workers]
+    call.out.result(
+        [{"cell": cell, **to_json_value(worker)} for cell, worker in found],
+        format_table(("cell", *_HEADINGS), ((cell, *_row(worker)) for cell, worker in found)),
+    )
+    call.check_cells()
 
 
 def check_workers(call: Call, name: str | None) -> int:

@@ -26,7 +26,10 @@ from typing import Any
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.commands.worker_arguments import child_arguments
 from rsmq.transport.backoff import exponential_seconds, with_jitter
+from rsmq.worker.registry import TTL
 from rsmq.worker.runtime.channel import Channel
+from rsmq.worker.runtime.exit_code import describe_exit_code
+from rsmq.worker.runtime.shutdown import SAME_SIGNAL_SECONDS
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -43,7 +46,10 @@ _RELOAD_SECONDS = 0.5
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages"}
 _INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_HOST_CHARACTERS = 100
+#: The grace period of a process that has not reported that of its worker.
 _DEFAULT_GRACE_SECONDS = 30.0
+#: If a signal has ended a process, the exit code is the sum of this and its number, as in shells.
+_SIGNAL_EXIT_CODE = 128
 
 
 class Process:
@@ -53,15 +59,30 @@ class Process:
     Attributes:
         name: the name of its worker.
         key: the name and the process id of the process, or of the last one.
-        is_ready: whether it receives messages.
-        is_healthy: whether it makes progress.
+        is_ready: whether it receives messages, by its last report.
+        has_reached_limit: whether it ends, or has ended, because of a limit for a process.
         was_ready: whether it, or a predecessor, was ever ready.
         start_at: monotonic seconds at which it is started again; None while it runs.
     """
 
-    def __init__(self, name: str, command: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        environment: Mapping[str, str],
+        grace: float | None = None,
+    ) -> None:
+        """
+        Make it.
+
+        Args:
+            name: the name of its worker.
+            command: the program and its arguments.
+            environment: its environment.
+            grace: seconds that its handlers have to end; None is the worker's own ``grace``.
+        """
         self.name = self.key = name
-        self.is_ready = self.was_ready = False
+        self.is_ready = self.was_ready = self.has_reached_limit = False
         self.start_at: float | None = 0.0
         self._command = command
         self._environment = environment
@@ -70,7 +91,10 @@ class Process:
         self._started_at = self._reported_at = 0.0
         self._is_healthy = True
         self._deaths = 0
-        self._kill_at: float | None = None
+        self._has_handled = False
+        self._configured_grace = grace
+        self._reported_grace: float | None = None
+        self._stopped_at: float | None = None
 
     @property
     def is_running(self) -> bool:
@@ -80,7 +104,24 @@ class Process:
     @property
     def is_stopping(self) -> bool:
         """Return whether the process was asked to stop."""
-        return self._kill_at is not None
+        return self._stopped_at is not None
+
+    @property
+    def grace(self) -> float:
+        """The seconds that its handlers have to end."""
+        if self._configured_grace is not None:
+            return self._configured_grace
+        return _DEFAULT_GRACE_SECONDS if self._reported_grace is None else self._reported_grace
+
+    @property
+    def is_ready_now(self) -> bool:
+        """Return whether the process has reported within a few seconds that it is ready."""
+        return self.is_ready and time.monotonic() - self._reported_at < TTL
+
+    @property
+    def is_futile(self) -> bool:
+        """Return whether the process has reached a limit before it handled a message."""
+        return self.has_reached_limit and not self._has_handled
 
     @property
     def is_healthy(self) -> bool:
@@ -94,27 +135,39 @@ class Process:
         return time.monotonic() - self._started_at
 
     def start(self) -> None:
-        """Start a process."""
+        """
+        Start a process.
+
+        Raises:
+            OSError: the system can't start it.
+        """
+        self._started_at = time.monotonic()
         own, other = socket.socketpair()
         with other:
             number = other.fileno()
-            self._process = subprocess.Popen(  # noqa: S603 - our own program
-                [*self._command, "--supervised", str(number)],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                pass_fds=(number,),
-                process_group=0,
-            )
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - our own program
+                    [*self._command, "--supervised", str(number)],
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(number,),
+                    process_group=0,
+                )
+            except BaseException:
+                own.close()
+                raise
         self._channel = Channel(own)
         self.key = f"{self.name}:{self._process.pid}"
         self._started_at = self._reported_at = time.monotonic()
-        self._is_healthy, self.is_ready, self.start_at, self._kill_at = True, False, None, None
+        self._is_healthy, self.is_ready, self.has_reached_limit = True, False, False
+        self.start_at = self._stopped_at = self._reported_grace = None
+        self._has_handled = False
 
-    def stop(self, grace: float) -> None:
+    def stop(self) -> None:
         """Ask the process to stop gracefully; ``check`` kills it if it does not."""
         if self._process is None or self.is_stopping:
             return
-        self._kill_at = time.monotonic() + grace + _KILL_SECONDS
+        self._stopped_at = time.monotonic()
         if self._channel is not None:
             with suppress(OSError):
                 self._channel.send("stop")
@@ -141,11 +194,16 @@ class Process:
                 self._reported_at = time.monotonic()
                 self.is_ready, self._is_healthy = received["is_ready"], received["is_healthy"]
                 self.was_ready = self.was_ready or self.is_ready
+                self.has_reached_limit = received["has_reached_limit"]
+                self._has_handled = received["has_handled"]
+                self._reported_grace = received["grace"]
                 if received["metrics"] is not None:
                     report(self.key, received["metrics"])
-        if code is None and self._kill_at is not None and time.monotonic() > self._kill_at:
-            _log.error("worker %s does not end, and is killed", self.name)
-            self.kill()
+        if code is None and self._stopped_at is not None:
+            seconds = time.monotonic() - self._stopped_at
+            if seconds > self.grace + _KILL_SECONDS:
+                _log.error("worker %s does not end, and is killed", self.name)
+                self.kill()
         if code is None:
             return None
         self._channel.close()
@@ -180,10 +238,10 @@ class Supervisor:
             environment: the environment of the processes.
             metrics: a ``ProcessMetrics``; None if there is no port for metrics.
         """
-        self._grace = _DEFAULT_GRACE_SECONDS if args.grace is None else args.grace
         self._is_burst = args.burst
         self._metrics = metrics
-        self._signals: list[int] = []
+        self._signals: list[tuple[int, float]] = []
+        self._stop_signal_at = 0.0
         self._files = _FileWatcher(Path.cwd()) if args.reload else None
         self._to_restart: list[Process] = []
         self._restarting: Process | None = None
@@ -193,7 +251,9 @@ class Supervisor:
         program = [sys.executable, "-m", "rsmq.cli.commands.worker"]
         options = ["--sends-metrics"] if metrics is not None else []
         self.processes = [
-            Process(each, [*program, *child_arguments(args, each), *options], environment)
+            Process(
+                each, [*program, *child_arguments(args, each), *options], environment, args.grace
+            )
             for each in (f"{name}-{number}" for number in range(args.processes))
         ]
 
@@ -202,8 +262,8 @@ class Supervisor:
         return all(each.is_healthy for each in self.processes)
 
     def is_ready(self) -> bool:
-        """Return whether all processes receive messages."""
-        return not self._is_stopping and all(each.is_ready for each in self.processes)
+        """Return whether all processes receive messages, and have reported it lately."""
+        return not self._is_stopping and all(each.is_ready_now for each in self.processes)
 
     def run(self) -> int:
         """Run until a signal stops it, or all processes have ended. Return the exit code."""
@@ -228,12 +288,12 @@ class Supervisor:
         return self._exit_code
 
     def _note_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._signals.append(number)
+        self._signals.append((number, time.monotonic()))
 
     def _turn(self) -> bool:
         """Do everything that is due. Return whether there are processes, or some are to start."""
         while self._signals:
-            self._handle_signal(self._signals.pop(0))
+            self._handle_signal(*self._signals.pop(0))
         if self._files is not None and not self._is_stopping and self._files.have_changed():
             _log.info("a Python file has changed: the processes restart")
             self._restart_all()
@@ -242,27 +302,39 @@ class Supervisor:
             if code is not None:
                 self._handle_end(each, code)
             elif each.start_at is not None and time.monotonic() >= each.start_at:
-                each.start()
+                self._start(each)
         self._restart_next()
         return any(each.is_running or each.start_at is not None for each in self.processes)
+
+    def _start(self, process: Process) -> None:
+        try:
+            process.start()
+        except OSError as error:  # as when the limit of open files is reached
+            pause = process.plan_start(has_failed=True)
+            _log.error(
+                "worker %s can't start, and is tried again in %.1f s: %s",
+                process.name, pause, error,
+            )  # fmt: skip
 
     def _report(self, key: str, snapshot: Any) -> None:
         if self._metrics is not None:
             self._metrics.update(key, snapshot)
 
-    def _handle_signal(self, number: int) -> None:
+    def _handle_signal(self, number: int, at: float) -> None:
         if number == signal.SIGHUP:
             _log.info("the processes restart one after the other, by SIGHUP")
             self._restart_all()
+        elif self._stop_signal_at and at - self._stop_signal_at < SAME_SIGNAL_SECONDS:
+            pass  # a program has signalled the process and its group
         elif self._is_stopping:
             _log.warning("ends at once, by %s", signal.Signals(number).name)
-            self._exit_code = 128 + number
+            self._exit_code = _SIGNAL_EXIT_CODE + number
             for each in self.processes:
                 each.kill()
         else:
-            _log.info(
-                "stops, by %s: handlers have %g s to end", signal.Signals(number).name, self._grace
-            )
+            grace = max(each.grace for each in self.processes)
+            _log.info("stops, by %s: handlers have %g s to end", signal.Signals(number).name, grace)
+            self._stop_signal_at = at
             self._stop()
 
     def _stop(self) -> None:
@@ -270,18 +342,19 @@ class Supervisor:
         self._to_restart, self._restarting = [], None
         for each in self.processes:
             each.start_at = None
-            each.stop(self._grace)
+            each.stop()
 
     def _handle_end(self, process: Process, code: int) -> None:
         """Start a process that has ended again, unless the supervisor stops."""
         if self._metrics is not None:
             self._metrics.end(process.key)
-        has_failed = code != 0
         if self._is_stopping:
             is_expected = code in {0, -signal.SIGTERM}
-            self._exit_code = self._exit_code or (0 if is_expected else code % 256)
+            failure = code if code >= 0 else _SIGNAL_EXIT_CODE - code
+            self._exit_code = self._exit_code or (0 if is_expected else failure)
             return
-        if self._is_burst and not has_failed:
+        is_restart = process.is_stopping or (code == 0 and process.has_reached_limit)
+        if self._is_burst and code == 0 and not is_restart:
             return
         if code > 0 and not process.was_ready and self._files is None:
             # It can't start. Most likely the others can't either.
@@ -289,13 +362,13 @@ class Supervisor:
             self._exit_code = code
             self._stop()
             return
-        if process.is_stopping:
-            has_failed = False
+        has_failed = not is_restart or (process.is_futile and not process.is_stopping)
         pause = process.plan_start(has_failed=has_failed)
         if self._metrics is not None:
             self._metrics.count_restart()
         if has_failed:
-            _log.warning("worker %s %s, and restarts in %.1f s", process.name, _end(code), pause)
+            end = _describe_end(code, is_futile=is_restart)
+            _log.warning("worker %s %s, and restarts in %.1f s", process.name, end, pause)
 
     def _restart_all(self) -> None:
         if not self._is_stopping:
@@ -310,7 +383,7 @@ class Supervisor:
         if self._restarting is None:
             return
         if self._restarting.is_running:
-            self._restarting.stop(self._grace)
+            self._restarting.stop()
         else:
             self._restarting.start_at = time.monotonic()
 
@@ -321,11 +394,14 @@ def default_name() -> str:
     return name or "worker"
 
 
-def _end(code: int) -> str:
-    if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    meaning = " (too many handler calls hang)" if code == Exit.UNHEALTHY else ""
-    return f"ended with code {code}{meaning}"
+def _describe_end(code: int, *, is_futile: bool) -> str:
+    if is_futile:
+        return "reached a limit before it handled a message"
+    meaning = {
+        Exit.DONE.value: " (nothing had asked it to)",
+        Exit.UNHEALTHY.value: " (too many handler calls hang)",
+    }.get(code, "")
+    return f"{describe_exit_code(code)}{meaning}"
 
 
 class _FileWatcher:

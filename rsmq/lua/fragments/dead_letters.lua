@@ -1,6 +1,13 @@
 -- Messages that were received as often as their queue's policy allows. Receives that began no handler
 -- call do not count.
 
+-- Returns whether a command failed because its key is on another node of a cluster. The keys that a
+-- script finds in stored data may be there while their slot is being moved.
+local function is_elsewhere(failure)
+  local text = type(failure) == 'table' and failure.err or failure
+  return type(text) == 'string' and string.find(text, 'non local key', 1, true) ~= nil
+end
+
 -- Returns the policy of a queue: its limit and the target's keys. Returns nil if there is no
 -- policy, or if the target does not exist or can't be written: then its messages are delivered. The
 -- arguments are the namespace, and the fields x:dlq and x:max as stored.
@@ -19,9 +26,33 @@ local function policy(namespace, zset, target, limit)
     end
     return found
   end)
-  if usable and stored then
+  if usable and stored or is_elsewhere(stored) then
     return {zset = to_zset, hash = to_hash, limit = limit}
   end
+end
+
+-- Fails if a key that moves a dead letter is on another node of a cluster: the client then repeats the
+-- script. A script must call it, or is_dead, before its first change that may not be repeated.
+local function require_local_keys(zset, dead)
+  if not dead.is_local then
+    local commands = {{'HGET', zset .. ':x:unbegun', ''}, {'HGET', dead.hash, ''},
+      {'ZADD', dead.zset, 'XX', '0', ''}}
+    for _, command in ipairs(commands) do
+      if is_elsewhere(redis.pcall(unpack(command))) then
+        redis.call(unpack(command))
+      end
+    end
+    dead.is_local = true
+  end
+end
+
+-- Returns whether a message with this receive count is a dead letter by the policy.
+local function is_dead(zset, hash, id, receives, dead)
+  if receives < dead.limit then
+    return false
+  end
+  require_local_keys(zset, dead)
+  return begun_receives(zset, hash, id, receives) >= dead.limit
 end
 
 -- Moves a message with its counters to another queue.
@@ -54,7 +85,7 @@ local function first_deliverable(zset, hash, now, namespace, target, limit)
       return id, values
     end
     dead = dead or policy(namespace, zset, target, limit)
-    if not dead or begun_receives(zset, hash, id, whole(values[2])) < most then
+    if not dead or not is_dead(zset, hash, id, whole(values[2]), dead) then
       return id, values
     end
     allow_removal(zset, hash)

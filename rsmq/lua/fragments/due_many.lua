@@ -34,8 +34,7 @@ local function due_messages(zset, hash, now, want, room, first, dead)
         remove_message(zset, hash, id)
         cleared = cleared + 1
         due.cleared = cleared
-      elseif dead and whole(count) >= dead.limit
-        and begun_receives(zset, hash, id, whole(count)) >= dead.limit then
+      elseif dead and is_dead(zset, hash, id, whole(count), dead) then
         transfer(zset, hash, dead, id, digits(now))
         cleared = cleared + 1
         due.cleared = cleared

@@ -1,21 +1,24 @@
 -- The highest number of each of many names: a hash by name, each value msgpack of {number, its decision if that
--- was not carried out, else '', ms when it is deleted}. The field '' has the cursor of the next scan for expired
--- names.
+-- was not carried out, else '', ms when it is deleted, the holder of the name if it has one}. The field '' has the
+-- cursor of the next scan for expired names.
 
--- Returns the highest number of a name; nil if none is stored.
+-- Returns the highest number of a name, and its holder; nil if none is stored.
 local function highest_of(key, name)
   local stored = redis.call('HGET', key, name)
-  return stored and cmsgpack.unpack(stored)[1]
+  stored = stored and cmsgpack.unpack(stored) or {}
+  return stored[1], stored[4]
 end
 
--- Stores a number without a decision unless a higher one is stored; returns whether it did. If there are more
--- than 100 names, scans about 20 of them and deletes those that are expired.
-local function raise_to(key, name, number, lifetime)
-  local last, now = highest_of(key, name), server_time_ms()
+-- Stores a number without a decision unless a higher one is stored; returns whether it did. Without a new holder,
+-- the name has the same one as before. If there are more than 100 names, scans about 20 of them and deletes those
+-- that are expired.
+local function raise_to(key, name, number, lifetime, new_holder)
+  local last, holder = highest_of(key, name)
+  local now = server_time_ms()
   if last and last > number then
     return false
   end
-  redis.call('HSET', key, name, cmsgpack.pack({number, '', now + lifetime}))
+  redis.call('HSET', key, name, cmsgpack.pack({number, '', now + lifetime, new_holder or holder}))
   keep_for(key, lifetime)
   if redis.call('HLEN', key) > 100 then
     local scan = redis.pcall('HSCAN', key, redis.call('HGET', key, '') or '0', 'COUNT', '20')

@@ -24,8 +24,6 @@ from rsmq.wire.stored import parse_integer
 #: The most messages of a part.
 MAX_PART_MESSAGES = 1000
 
-_MAX_BODY_BYTES = digits(MAX_BATCH_BYTES)
-
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPolicy:
@@ -87,11 +85,13 @@ def lease_messages(
     part: int,
     max_messages: int,
     *,
+    max_bytes: int = MAX_BATCH_BYTES,
     vt: float,
     latest_ms: int | None,
     lifetime: float,
     dead_letters: DeadLetterPolicy | None,
     query: str,
+    holder: str,
 ) -> Operation[tuple[int, bool]]:
     """
     Receive messages as a part of a batch; if the part exists already, change nothing.
@@ -102,17 +102,20 @@ def lease_messages(
         batch: the batch.
         part: the number of the part, from 0.
         max_messages: the most messages to receive; more than 1,000 count as 1,000.
+        max_bytes: the most bytes of bodies in the part; its first body may be larger.
         vt: the visibility timeout, seconds.
         latest_ms: receives only messages that became visible until this Unix time in ms; None is
             the server's present time.
         lifetime: how long the receipts are stored, seconds.
         dead_letters: the dead-letter policy; None is the queue's own.
         query: the query's name, as in ``acknowledge_leased``.
+        holder: the id of the process that receives.
 
     Returns:
         The number of messages in the part, and whether there may be more to receive.
 
     Raises:
+        LeaseTakenOver: another process has taken over the lease of the query.
         CheckpointSetBack: the part does not exist, and the batch or a later one was acknowledged.
     """
     return Operation(
@@ -123,7 +126,7 @@ def lease_messages(
             digits(batch.number),
             digits(part),
             digits(min(max_messages, MAX_PART_MESSAGES)),
-            _MAX_BODY_BYTES,
+            digits(max_bytes),
             digits(round(vt * 1000)),
             b"" if latest_ms is None else digits(latest_ms),
             digits(round(lifetime * 1000)),
@@ -131,6 +134,7 @@ def lease_messages(
             b"" if dead_letters is None else encode_name(dead_letters.queue),
             b"" if dead_letters is None else digits(dead_letters.max_receives),
             encode_name(query),
+            holder.encode(),
         ),
         lambda reply: (reply[0], bool(reply[1])),
         Retry.ALWAYS,
@@ -198,6 +202,47 @@ def acknowledge_leased(
             encode_name(query),
         ),
         tuple,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
+def take_over_lease(
+    namespace: Namespace, query: str, holder: str, *, lifetime: float
+) -> Operation[int]:
+    """
+    Take over the lease of a query: ``lease_messages`` refuses every other process from now on.
+
+    Args:
+        namespace: the namespace of the queues.
+        query: the query's name, as in ``acknowledge_leased``.
+        holder: the id of the process.
+        lifetime: how long that is stored, seconds.
+
+    Returns:
+        The number of the last batch that the query acknowledged; 0 if there is none.
+    """
+    return Operation(
+        load("take_over_lease"),
+        (namespace.acknowledged,),
+        (encode_name(query), holder.encode(), digits(round(lifetime * 1000))),
+        int,
+        Retry.ALWAYS,
+    )
+
+
+def release_leased(keys: QueueKeys, batch: Batch, part: int) -> Operation[int]:
+    """
+    Remove the last part of a batch, and make its messages visible whose receipts are still valid.
+
+    Changes nothing if ``part`` is not the last part. The operation returns the number of released
+    messages.
+    """
+    return Operation(
+        load("release_leased"),
+        (keys.hash, keys.zset, keys.leases),
+        (str(batch).encode(), digits(part)),
+        int,
         Retry.ALWAYS,
         (keys.name,),
     )
@@ -277,6 +322,22 @@ def acquire_lease(
         Retry.ALWAYS,
         (keys.name,),
     )
+
+
+def release_lease(keys: QueueKeys, lease: str, holder: str) -> Operation[bool]:
+    """
+    Release a lease on a queue, so that another holder can acquire it at once.
+
+    Args:
+        keys: the queue's keys.
+        lease: the name of the lease.
+        holder: the id of the process that has acquired it.
+
+    Returns:
+        False if this holder does not have it; then nothing is changed.
+    """
+    args = lease.encode(), holder.encode()
+    return Operation(load("release_lease"), (keys.leases,), args, bool, Retry.ALWAYS, (keys.name,))
 
 
 def delete_expired_leases(keys: QueueKeys) -> Operation[int]:

@@ -27,6 +27,7 @@ Decision = dict[str, list[str]]
 
 
 def stage_messages(
+    namespace: Namespace,
     keys: QueueKeys,
     part: str,
     messages: Sequence[bytes] | Sequence[RestoredMessage],
@@ -34,17 +35,21 @@ def stage_messages(
     largest: int,
     delay_ms: int | None,
     lifetime: float,
-) -> Operation[int]:
+) -> Operation[bool]:
     """
     Store messages as a part, which no consumer sees until it is published.
 
     Args:
+        namespace: the queue's namespace.
         keys: the queue's keys.
-        part: the name of the part.
+        part: the name of the part: write, batch, attempt and number, with colons between.
         messages: bodies to send; or each a ``RestoredMessage``, which keeps id, times and counts.
         largest: the size of the largest body, as ``maxsize`` counts it; 0 is not checked.
         delay_ms: how long the messages are hidden after publishing; None is the queue's delay.
         lifetime: how long the staged parts of the queue are stored at least, seconds.
+
+    Returns:
+        False if the batch is decided already: then nothing is stored.
 
     Raises:
         MessageTooLong: a body is larger than ``maxsize``, or the part larger than a value that
@@ -64,7 +69,7 @@ def stage_messages(
     check_body_size(len(stored))
     return Operation(
         load("stage_messages"),
-        (keys.hash, keys.staged),
+        (keys.hash, keys.staged, namespace.written),
         (
             part.encode(),
             digits(largest),
@@ -72,7 +77,7 @@ def stage_messages(
             digits(round(lifetime * 1000)),
             stored,
         ),
-        int,
+        bool,
         Retry.ALWAYS,
         (keys.name,),
     )

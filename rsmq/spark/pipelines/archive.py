@@ -75,7 +75,7 @@ def archive(
     body = "string" if text else "binary"
     if keep:
         refuse_stream_folder(spark, path)
-        options = source.options(subscribe=join_names(queues), bodyType=body)
+        options = source.options(subscribe=join_names(queues), bodyType=body, snapshot="exact")
         frame = spark.read.format("rsmq").options(**options).load()
         tell(Progress("archive", "copying"))
         messages = Observation()  # counted while they are copied: a second read could differ
@@ -94,7 +94,7 @@ def archive(
         .option("path", path)
         .option("checkpointLocation", checkpoint)
     )
-    count = run_stream("archive", writer, follow=follow, report_progress=tell)
+    count = run_stream("archive", source, writer, follow=follow, report_progress=tell)
     return Archived(count.messages, count.lost, path)
 
 

@@ -92,5 +92,5 @@ def drain(
     if path is not None:
         writer = writer.option("path", path)
     writer = writer.option("checkpointLocation", checkpoint)
-    count = run_stream("drain", writer, follow=False, report_progress=tell)
+    count = run_stream("drain", source, writer, follow=False, report_progress=tell)
     return Drained(count.messages, count.lost, path)

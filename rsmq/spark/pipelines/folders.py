@@ -31,8 +31,9 @@ def require_same_checkpoint(spark: SparkSession, path: str, checkpoint: str) -> 
         if max(written) > logged:
             raise InvalidOption(
                 "checkpoint",
-                f"{path} has batches of another run, which {checkpoint} does not know: what comes "
-                "would be left out. Give the checkpoint of that run, or another folder.",
+                f"{path} has batches which {checkpoint} does not have: it belongs to another run, "
+                "or is older than the folder. Spark would leave out new messages. Restore the "
+                "newest checkpoint of the folder, or give another folder.",
                 value=checkpoint,
             )
     elif any(not name.startswith(("_", ".")) for name in list_names(spark, path)):

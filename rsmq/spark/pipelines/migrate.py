@@ -103,7 +103,7 @@ def migrate(
 
     subscribe = ",".join(names)
     reader = spark.read.format("rsmq").options(
-        **source.options(subscribe=subscribe, bodyType="binary")
+        **source.options(subscribe=subscribe, bodyType="binary", snapshot="exact")
     )
     # Persisted, because a second read could differ from what was copied.
     originals = reader.load().select("queue", *_COMPARED_COLUMNS).persist(StorageLevel.DISK_ONLY)
@@ -118,7 +118,7 @@ def migrate(
             target_server.rsmq.run(operation)
         tell(Progress("migrate", "comparing", total))
         reader = spark.read.format("rsmq").options(
-            **target.options(subscribe=subscribe, bodyType="binary")
+            **target.options(subscribe=subscribe, bodyType="binary", snapshot="exact")
         )
         copied = reader.load().select("queue", *_COMPARED_COLUMNS)
         after = _compute_checksums(

@@ -4,14 +4,22 @@ The plots of a report.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.ticker
+
+from rsmq.spark.pipelines.bins import choose_bins, choose_unit
 
 mpl.use("Agg")  # files only, on machines without a screen
 
+from matplotlib import dates
 from matplotlib import pyplot as plt
+
+#: Untyped, unlike the rest of matplotlib.
+time_axis: Any = dates
 
 Rows = tuple[dict[str, Any], ...]
 
@@ -22,14 +30,20 @@ _MAX_LINES = 10
 
 def draw(folder: Path, tables: dict[str, Rows]) -> list[str]:
     """Write plots of the tables of a report into a folder, and return the paths of the files."""
+    ages = {"age_p50": "#8cb4d2", "age_p90": "#3274a1", "age_p99": "#1c4461"}
+    longest = max((row[name] or 0 for row in tables["queues"] for name in ages), default=0)
+    unit, seconds = choose_unit(longest)
+    in_unit = tuple(
+        {**row, **{name: (row[name] or 0) / seconds for name in ages}} for row in tables["queues"]
+    )
     files = [
         _draw_bars(folder / "depth.png", tables["queues"], _STATES, "Messages", "messages"),
         _draw_bars(
             folder / "age.png",
-            tables["queues"],
-            {"age_p50": "#8cb4d2", "age_p90": "#3274a1", "age_p99": "#1c4461"},
+            in_unit,
+            ages,
             "Age of messages, percentiles",
-            "seconds",
+            unit,
             stacked=False,
         ),
         _draw_receive_counts(folder / "receive_counts.png", tables["receive_counts"]),
@@ -56,6 +70,7 @@ def _draw_bars(
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlabel(unit)
+    axes.set_xlim(left=0)
     axes.set_title(title)
     figure.legend(loc="outside right upper")
     return _save(figure, file)
@@ -86,22 +101,27 @@ def _draw_by_minute(file: Path, rows: Rows) -> Path:
     for row in rows:
         totals[row["queue"]] = totals.get(row["queue"], 0) + row["messages"]
     shown = sorted(totals, key=lambda queue: -totals[queue])[:_MAX_LINES]
-    for queue in sorted(shown):
-        queue_rows = [row for row in rows if row["queue"] == queue]
-        axes.plot(
-            [row["minute"] for row in queue_rows],
-            [row["messages"] for row in queue_rows],
-            marker=".",
-            label=queue,
-        )
-    left_out = len(totals) - len(shown)
-    axes.set_title(
-        "Messages sent, by minute" + (f" ({left_out} smaller queues left out)" if left_out else "")
-    )
-    axes.set_ylabel("messages a minute")
     if shown:
+        bins = choose_bins(row["minute"] for row in rows)
+        width = timedelta(seconds=bins.seconds)
+        starts = [bins.starts[0] - width, *bins.starts]
+        edges = [time_axis.date2num(start + width) for start in starts]
+        for queue in sorted(shown):
+            numbers = [(row["minute"], row["messages"]) for row in rows if row["queue"] == queue]
+            axes.stairs(bins.count(numbers), edges, label=queue, linewidth=1.5)
+        margin = edges[1] - edges[0]
+        axes.set_xlim(edges[0] - margin, edges[-1] + margin)
+        axes.xaxis_date("UTC")
+        locator = time_axis.AutoDateLocator(minticks=2, maxticks=8, tz="UTC")
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(time_axis.ConciseDateFormatter(locator, tz="UTC"))
+        axes.set_ylabel(f"messages per {bins.name}")
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
         figure.legend(loc="outside right upper")
-        figure.autofmt_xdate()
+    left_out = len(totals) - len(shown)
+    axes.set_title("Messages sent" + (f" ({left_out} smaller queues left out)" if left_out else ""))
+    axes.set_xlabel("time (UTC)")
     return _save(figure, file)
 
 

@@ -76,5 +76,5 @@ def redrive(
         .options(**at.options(delivery="exactly-once", enforceMaxSize=False))
         .option("checkpointLocation", checkpoint)
     )
-    count = run_stream("redrive", writer, follow=False, report_progress=tell)
+    count = run_stream("redrive", at, writer, follow=False, report_progress=tell)
     return Redriven(count.messages, count.lost)

@@ -58,8 +58,21 @@ def session(name: str = "rsmq", master: str | None = None, **settings: Any) -> S
     for setting, value in settings.items():
         builder = builder.config(setting.replace("__", "."), value)
     spark: SparkSession = builder.getOrCreate()
-    register(spark)
+    if not _has_format(spark):
+        register(spark)
     return spark
+
+
+def _has_format(spark: Any) -> bool:
+    """
+    Return whether the session has ``format("rsmq")``: Spark warns about a second registration.
+
+    False with Spark Connect, whose client can't find out.
+    """
+    java_session = getattr(spark, "_jsparkSession", None)
+    if java_session is None:
+        return False
+    return bool(java_session.sessionState().dataSourceManager().dataSourceExists("rsmq"))
 
 
 def _require_java() -> None:

@@ -5,13 +5,19 @@ The streams of jobs: they read from queues until all due messages are processed,
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from redis.exceptions import RedisError
 
+from rsmq.errors import RSMQError
+from rsmq.spark.acknowledgement import acknowledge_offset, find_offsets
 from rsmq.spark.pipelines.progress import ProgressCallback, StreamCount
 from rsmq.spark.pipelines.queues import Queues, join_names
+
+log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
 
@@ -28,15 +34,17 @@ def read_stream(
 
 
 def run_stream(
-    job: str, writer: Any, *, follow: bool, report_progress: ProgressCallback
+    job: str, source: Queues, writer: Any, *, follow: bool, report_progress: ProgressCallback
 ) -> StreamCount:
     """
     Run a stream until it ends, and return its counts.
 
-    Ctrl-C stops it; the next run repeats the unfinished batch.
+    Ctrl-C stops it; the next run repeats the unfinished batch. The last batch that Spark has
+    committed is acknowledged when the stream ends, for whatever reason.
 
     Args:
         job: the name of the job, for the progress.
+        source: the server and the namespace of the queues that the stream reads.
         writer: Spark's DataStreamWriter.
         follow: True runs forever; False until all messages that were due at the start are done.
         report_progress: a function that is called after each batch.
@@ -49,8 +57,20 @@ def run_stream(
             count.add_batches(_read_progress(query))
     except KeyboardInterrupt:
         query.stop()
+    finally:
+        _acknowledge_last_batch(source, query)
     count.add_batches(_read_progress(query))
     return count
+
+
+def _acknowledge_last_batch(source: Queues, query: Any) -> None:
+    """Acknowledge the last batch of which Spark has reported the progress: it is committed."""
+    for progress in _read_progress(query)[-1:]:
+        for offset in find_offsets(progress):
+            try:
+                acknowledge_offset(source.server(), offset)
+            except (RedisError, RSMQError) as error:  # the next run acknowledges it
+                log.warning("The last batch was not acknowledged, and stays in flight: %s", error)
 
 
 def _read_progress(query: Any) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ def transform(  # noqa: PLR0917 - source and target in order
         .options(**options)
         .option("checkpointLocation", checkpoint)
     )
-    count = run_stream("transform", writer, follow=follow, report_progress=tell)
+    count = run_stream("transform", source, writer, follow=follow, report_progress=tell)
     return Transformed(count.messages, count.lost)
 
 

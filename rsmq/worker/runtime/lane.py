@@ -19,7 +19,7 @@ from rsmq.wire.keys import QueueKeys
 from rsmq.worker.delivery import DeliveredLease, Delivery
 from rsmq.worker.listener import MIN_VT_SECONDS, Listener
 from rsmq.worker.outcome import Policy
-from rsmq.worker.runtime.message_state import CallState, MessageState
+from rsmq.worker.runtime.message_state import READY, CallState, MessageState
 
 #: Prefetch as many messages as are handled in this time, or in this share of the visibility timeout
 #: if that is shorter; at most MAX_PREFETCHED messages.
@@ -116,6 +116,14 @@ class Lane:
         """Return whether nothing is due in its queue, as far as the worker knows."""
         return self.waiter is not None and not self.waiter.is_awake
 
+    def allowance(self) -> int | None:
+        """Return how many messages its gate lets through now; None is any number."""
+        gate = self.listener.gate
+        allowed = None if gate is None else gate.allowance()
+        if not allowed:
+            return allowed
+        return max(allowed - sum(each.state is READY for each in self.in_flight.values()), 0)
+
     def prefetch_limit(self, now: float) -> int:
         """
         Return how many messages may wait for a slot: so few that they start soon.
@@ -126,6 +134,8 @@ class Lane:
         if self.slow_seconds is None or now < self.no_prefetch_until:
             return 0
         oldest = next(iter(self.calls), None)
+        if oldest is not None and oldest.started_at is None:  # it waits for a child process
+            return 0
         age = 0.0 if oldest is None or oldest.started_at is None else now - oldest.started_at
         seconds = min(PREFETCH_SECONDS, self.vt * PREFETCH_VT_SHARE)
         calls = seconds / max(self.slow_seconds, age, 1e-7) * self.limit
@@ -196,7 +206,8 @@ class Job(Protocol):
         lane: the lane whose handler is called.
         is_quarantined: whether it runs in quarantine.
         received_at: monotonic seconds at which its messages were requested.
-        started_at: monotonic seconds at which the handler was called; None before.
+        started_at: monotonic seconds at which the handler was called, or the call was sent to a
+            child process; None before.
         ended_at: monotonic seconds at which the handler ended; None before.
         error: the exception of the handler; None if it returned.
         call_state: its state.

@@ -35,6 +35,7 @@ from rsmq.worker.numbers import Numbers
 from rsmq.worker.registry import HEARTBEAT_SECONDS, TTL
 from rsmq.worker.runtime.dead_workers import DeadWorkers
 from rsmq.worker.runtime.executor import Executor
+from rsmq.worker.runtime.gates import Gates
 from rsmq.worker.runtime.heartbeat import Heartbeat
 from rsmq.worker.runtime.lane import Job, Lane
 from rsmq.worker.runtime.message_state import CALL_ABANDONED
@@ -117,6 +118,7 @@ class WorkerLoop:
         self._has_fixed_name = has_fixed_name
         self._settler = Settler(rsmq, identity, hooks)
         self._heartbeat = Heartbeat(rsmq, identity, lanes, self._settler, self.run_queue, hooks)
+        self._gates = Gates(rsmq, lanes, hooks, self._heartbeat)
         self._quarantine = Quarantine(rsmq, self.run_queue, self._settler)
         self._dead_workers = DeadWorkers(rsmq)
         self._executors: Mapping[bool, Executor] = {}
@@ -214,6 +216,7 @@ class WorkerLoop:
         if self._settler:
             self._settler.write_step()
         self._heartbeat.renew(now)
+        self._gates.sync(now)
         if now >= self._next_heartbeat_at:
             self._next_heartbeat_at = now + HEARTBEAT_SECONDS
             self._abandon_hung_calls(now)
@@ -358,6 +361,7 @@ class WorkerLoop:
             self._write_all()
             left = self._heartbeat.release_all("the worker stops")
             self._write_all()
+            self._gates.sync(time.monotonic(), all_of_them=True)
             self._rsmq.run(unregister_worker(self._identity))
         except (RedisError, RSMQError, OSError) as error:
             self._heartbeat.release_all("the worker stops")
@@ -393,7 +397,8 @@ class WorkerLoop:
         """Return how long to sleep, in seconds, and how many finished calls end the sleep."""
         if self._settler:  # a step could not write all outcomes
             return 0.0, 1
-        pause = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._stop_deadline) - now
+        next_at = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._gates.due_at())
+        pause = min(next_at, self._stop_deadline) - now
         if self.is_stopping:
             return min(pause, _SHUTDOWN_POLL_SECONDS), 1
         if self._quarantine:

@@ -161,7 +161,9 @@ class Prefetcher:
         lanes = [
             lane
             for lane in self._lanes
-            if not lane.closed_reason and not self._settler.has_backlog(lane)
+            if not lane.closed_reason
+            and lane.allowance() != 0
+            and not self._settler.has_backlog(lane)
         ]
         lowest = min(
             (lane.listener.priority for lane in lanes if not lane.is_waiting), default=math.inf

@@ -84,6 +84,9 @@ def plan_requests(
                 max_messages = 0
         if starved and len(lane.calls) + waiting < lane.limit:
             max_messages = prefetch = size
+        allowance = lane.allowance()
+        if allowance is not None:
+            max_messages = min(max_messages, allowance)
         if max_messages > 0:
             if not requests or open_slots > slots:
                 slots = max(open_slots, 0)

@@ -16,15 +16,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from queue import SimpleQueue
 from typing import Any
 
 from rsmq.errors import InvalidFormat
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.worker.outcome import HandlerProcessDied, HandlerTimedOut
 from rsmq.worker.runtime.channel import Channel
+from rsmq.worker.runtime.exit_code import describe_exit_code
 from rsmq.worker.runtime.invoke import Invoker
 from rsmq.worker.runtime.lane import Job, Lease
 from rsmq.worker.runtime.remote_results import restore_error
@@ -37,12 +39,20 @@ _log = logging.getLogger("rsmq.worker")
 KILL_SECONDS = 5.0
 #: Seconds between two checks of a running call: leases, max_runtime, the end of the process.
 _POLL_SECONDS = 0.2
+#: How long a child process may need to receive a call.
+_SEND_SECONDS = 10.0
+#: How many child processes may fail to receive a call, before the call fails.
+_MAX_UNSENT = 2
+#: Maximum number of leases in one message: it fits in the socket's buffer.
+_MAX_REPORTED_LEASES = 500
 #: How long a child process may need to import the worker's module.
 _START_SECONDS = 60.0
 #: How long an idle child process has to end by itself.
 _CLOSE_SECONDS = 1.0
 _CLOSE_POLL_SECONDS = 0.005
 _MAX_START_PAUSE_SECONDS = 30.0
+#: How long a call waits for a child process before it checks again whether enough are starting.
+_MAX_WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +83,51 @@ class ChildNotStarted(Exception):
     """A child process can't import the worker, or ends before it has."""
 
 
+class _CallNotSent(Exception):
+    """A child process has not received a call, so it has not called the handler."""
+
+
 class _Child:
     """A child process. One call is made at a time."""
 
-    def __init__(self, settings: ChildSettings, start_process: Callable[[int], Any]) -> None:
-        """
-        Start a process, and wait until it has imported the worker.
-
-        Raises:
-            ChildNotStarted: it can't.
-        """
+    def __init__(
+        self, settings: ChildSettings, start_process: Callable[[int], subprocess.Popen[bytes]]
+    ) -> None:
+        """Start a process; ``wait_until_ready`` is to be called after that."""
         own, other = socket.socketpair()
+        self._settings = settings
         self._channel = Channel(own)
         self._is_reaped = False
         self._lock = threading.Lock()
         with other:
-            self.process: subprocess.Popen[bytes] = start_process(other.fileno())
+            try:
+                self.process = start_process(other.fileno())
+            except BaseException:
+                own.close()
+                raise
+
+    def wait_until_ready(self) -> None:
+        """
+        Wait until the process has imported the worker.
+
+        Raises:
+            ChildNotStarted: it can't. The process has ended.
+        """
+        deadline = time.monotonic() + _START_SECONDS
         try:
-            self._channel.send(asdict(settings))
-            is_answered = self._channel.has_message(_START_SECONDS)
+            self._channel.send(asdict(self._settings), deadline)
+            is_answered = self._channel.has_message(deadline - time.monotonic())
             answer = self._channel.receive() if is_answered else {}
+        except TimeoutError:
+            is_answered = False
         except (OSError, EOFError):
             self.kill()
             raise ChildNotStarted(self.describe_end()) from None
         if not is_answered:
             self.kill()
-            raise ChildNotStarted(f"it has not imported {settings.app} in {_START_SECONDS:g} s")
+            raise ChildNotStarted(
+                f"it has not imported {self._settings.app} in {_START_SECONDS:g} s"
+            )
         if "error" in answer:
             self.request_end()
             self.end()
@@ -109,16 +138,35 @@ class _Child:
         Call the handler of a job, and set the errors of its messages.
 
         Raises:
+            _CallNotSent: the process has not received the call. It has ended.
             The error of the call. After HandlerTimedOut and HandlerProcessDied the process has
             ended.
         """
         leases = [lease for lease in job.leases if lease.error is None and not lease.is_over]
         if not leases:
             return
-        deadline = time.monotonic() + job.lane.listener.max_runtime
+        max_runtime = job.lane.listener.max_runtime
+        started_at = time.monotonic()
+        deadline = started_at + max_runtime
         try:
-            self._channel.send(_describe_call(job, leases, deadline))
-            answer = self._wait(job, leases, deadline)
+            self._channel.send(_describe_call(job, leases, deadline), started_at + _SEND_SECONDS)
+        except OSError as error:
+            self.kill()
+            is_late = isinstance(error, TimeoutError)
+            raise _CallNotSent(
+                f"its process did not receive the call in {_SEND_SECONDS:g} s"
+                if is_late
+                else self.describe_end()
+            ) from None
+        job.started_at = started_at
+        try:
+            answer = self._wait(leases, deadline)
+        except TimeoutError:
+            self.kill()
+            raise HandlerTimedOut(
+                f"its handler ran for more than {max_runtime:g} s, and was killed "
+                f"{KILL_SECONDS:g} s later"
+            ) from None
         except (OSError, EOFError):
             self.kill()
             raise HandlerProcessDied(self.describe_end()) from None
@@ -130,36 +178,52 @@ class _Child:
         if answer["error"] is not None:
             raise restore_error(answer["error"], job.lane.name, leases[0])
 
-    def _wait(self, job: Job, leases: list[Lease], deadline: float) -> Any:
+    def _wait(self, leases: list[Lease], deadline: float) -> Any:
+        """
+        Return the answer of the process.
+
+        Raises:
+            TimeoutError: there is none KILL_SECONDS after the deadline.
+            EOFError, OSError: the process has ended.
+        """
         expiries = {lease.id: lease.expires_at for lease in leases}
         is_signalled = False
         while not self._channel.has_message(_POLL_SECONDS):
             if self.has_ended:  # a process that it forked may hold the socket
                 raise EOFError
-            self._report_leases(leases, expiries)
             now = time.monotonic()
             if now > deadline + KILL_SECONDS:
-                self.kill()
-                raise HandlerTimedOut(
-                    f"its handler ran for more than {job.lane.listener.max_runtime:g} s, and was "
-                    f"killed {KILL_SECONDS:g} s later"
-                )
+                raise TimeoutError
             if now > deadline and not is_signalled:
                 is_signalled = True
-                self.process.send_signal(signal.SIGTERM)
+                self.interrupt_handler()
+            self._report_leases(leases, expiries, deadline + KILL_SECONDS)
         return self._channel.receive()
 
-    def _report_leases(self, leases: list[Lease], expiries: dict[str, float]) -> None:
+    def _report_leases(
+        self, leases: list[Lease], expiries: dict[str, float], deadline: float
+    ) -> None:
         """Send the child the changes of the leases since the last time."""
-        changes: dict[str, float] = {}
+        changes: list[tuple[str, float]] = []
         for lease in leases:
             expires_at = 0.0 if lease.is_over else lease.expires_at
             if expires_at != expiries[lease.id]:
-                changes[lease.id] = expires_at
-        # A child that does not read, because its handler holds the GIL, must not stop this thread.
-        if changes and self._channel.has_room():
-            self._channel.send({"leases": changes})
-            expiries |= changes
+                changes.append((lease.id, expires_at))
+        for at in range(0, len(changes), _MAX_REPORTED_LEASES):
+            # A child that does not read, because its handler holds the GIL, must not stop this
+            # thread.
+            if not self._channel.has_room():
+                return
+            part = dict(changes[at : at + _MAX_REPORTED_LEASES])
+            self._channel.send({"leases": part}, deadline)
+            expiries |= part
+
+    def interrupt_handler(self) -> None:
+        """Raise HandlerTimedOut in the handler, whose max_runtime is over."""
+        # Popen.send_signal would reap a process that has ended; see ``interrupt``.
+        with self._lock, suppress(OSError):
+            if not self._is_reaped:
+                os.kill(self.process.pid, signal.SIGTERM)
 
     def request_end(self) -> None:
         """Let an idle process end by itself; ``end`` is to be called after that."""
@@ -200,11 +264,8 @@ class _Child:
             return os.waitid(os.P_PID, self.process.pid, flags) is not None
 
     def describe_end(self) -> str:
-        """Return how the process ended, for an error."""
-        code = self.process.returncode
-        if code is not None and code < 0:
-            return f"its process was ended by {signal.Signals(-code).name}"
-        return f"its process ended with code {code}"
+        """Return how the process ended, for an error; ``kill`` was called before."""
+        return f"its process {describe_exit_code(self.process.returncode)}"
 
 
 def _describe_call(job: Job, leases: list[Lease], deadline: float) -> dict[str, Any]:
@@ -231,12 +292,13 @@ class ChildProcesses:
 
     def __init__(self, settings: ChildSettings) -> None:
         self._settings = settings
-        self._lock = threading.Lock()
+        #: Notified when a child becomes idle, and at the end.
+        self._changed = threading.Condition()
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
+        self._waiting_count = self._starting_count = 0
         self._closed = threading.Event()
-        # Linux ends a child with the thread that has started it, not only with the process.
-        self._starter = ThreadPoolExecutor(1, "rsmq-children")
+        self._starter = _Starter()
 
     def start(self) -> None:
         """
@@ -244,22 +306,33 @@ class ChildProcesses:
 
         Raises:
             InvalidFormat: it can't import the worker.
+            OSError: the system can't start a process.
         """
         try:
             self._idle.append(self._start_child())
         except ChildNotStarted as error:
+            self.close()
             raise InvalidFormat(
                 "process",
                 value=self._settings.app,
                 hint=f"A child process can't start: {error}",
             ) from None
+        except BaseException:
+            self.close()
+            raise
 
     def _start_child(self) -> _Child:
-        child = _Child(
-            self._settings, lambda number: self._starter.submit(_start_process, number).result()
-        )
-        with self._lock:
+        child = _Child(self._settings, self._starter.start_process)
+        with self._changed:
             self._all.add(child)
+            if self._closed.is_set():
+                child.interrupt()
+        try:
+            child.wait_until_ready()
+        except ChildNotStarted:
+            with self._changed:
+                self._all.discard(child)
+            raise
         return child
 
     def call(self, job: Job) -> None:
@@ -269,44 +342,91 @@ class ChildProcesses:
         Raises:
             The error of the call.
         """
-        child = self._take()
-        try:
-            child.call(job)
-        finally:
-            with self._lock:
-                is_over = child.has_ended or self._closed.is_set()
-                if is_over:
-                    self._all.discard(child)
-                else:
-                    self._idle.append(child)
+        unsent_count = 0
+        while True:
+            child = self._take()
+            try:
+                child.call(job)
+            except _CallNotSent as error:
+                unsent_count += 1
+                if unsent_count == _MAX_UNSENT:
+                    raise HandlerProcessDied(str(error)) from None
+                _log.warning("another child process makes a call again: %s", error)
+            else:
+                return
+            finally:
+                self._put_back(child)
+
+    def _put_back(self, child: _Child) -> None:
+        with self._changed:
+            is_over = child.has_ended or self._closed.is_set()
             if is_over:
-                child.kill()
+                self._all.discard(child)
+            else:
+                self._idle.append(child)
+                self._changed.notify()
+        if is_over:
+            child.kill()
 
     def _take(self) -> _Child:
-        """Return an idle child, or a new one; try to start it until the worker stops."""
+        """Return an idle child; wait for one, and start one for each call that waits."""
+        with self._changed:
+            self._waiting_count += 1
+            try:
+                while (child := self._pop_idle()) is None:
+                    if self._starting_count < self._waiting_count:
+                        self._start_to_add_child()
+                    self._changed.wait(_MAX_WAIT_SECONDS)
+            finally:
+                self._waiting_count -= 1
+        return child
+
+    def _pop_idle(self) -> _Child | None:
+        if self._closed.is_set():
+            raise HandlerProcessDied("the worker stops")
+        while self._idle:
+            child = self._idle.pop()
+            if not child.has_ended:
+                return child
+            self._all.discard(child)
+            child.kill()
+        return None
+
+    def _start_to_add_child(self) -> None:
+        thread = threading.Thread(target=self._add_child, name="rsmq-child-start", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system allows no more threads: try it again later
+            _log.error("no child process starts: %s", error)
+        else:
+            self._starting_count += 1
+
+    def _add_child(self) -> None:
+        """Start an idle child; try it again while calls wait for one."""
         failures = 0
         while True:
-            with self._lock:
-                if self._closed.is_set():
-                    raise HandlerProcessDied("the worker stops")
-                while self._idle:
-                    child = self._idle.pop()
-                    if not child.has_ended:
-                        return child
-                    self._all.discard(child)
-                    child.kill()
+            child = None
             try:
-                return self._start_child()
-            except (ChildNotStarted, OSError) as error:
+                child = self._start_child()
+            except Exception as error:  # noqa: BLE001 - calls wait for the next try
                 failures += 1
-                _log.error("no child process starts: %s", error)
-            pause = exponential_seconds(failures, 1.0, _MAX_START_PAUSE_SECONDS)
-            self._closed.wait(with_jitter(pause))
+                if not self._closed.is_set():
+                    _log.error("no child process starts: %s", error)
+                pause = exponential_seconds(failures, 1.0, _MAX_START_PAUSE_SECONDS)
+                self._closed.wait(with_jitter(pause))
+            with self._changed:
+                if child is None and self._waiting_count and not self._closed.is_set():
+                    continue
+                self._starting_count -= 1
+                if child is not None:
+                    self._put_back(child)
+            return
 
     def close(self) -> None:
-        """End the child processes. Those that run a call are killed."""
-        with self._lock:
+        """End the child processes. Those that run a call, or are starting, are killed."""
+        with self._changed:
             self._closed.set()
+            self._changed.notify_all()
             idle, self._idle = self._idle, []
             busy = self._all.difference(idle)
             self._all.clear()
@@ -316,7 +436,57 @@ class ChildProcesses:
             child.request_end()
         for child in idle:
             child.end()
-        self._starter.shutdown(wait=False)
+        self._starter.stop()
+
+
+class _Starter:
+    """
+    A thread that starts processes.
+
+    Linux ends a child with the thread that has started it, not only with the process. This thread
+    is a daemon, not one of ``concurrent.futures``: those end with the main thread, while other
+    threads may keep the program alive.
+    """
+
+    def __init__(self) -> None:
+        self._requests: SimpleQueue[tuple[int, Future[subprocess.Popen[bytes]]] | None] = (
+            SimpleQueue()
+        )
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        threading.Thread(target=self._run, name="rsmq-children", daemon=True).start()
+
+    def start_process(self, number: int) -> subprocess.Popen[bytes]:
+        """
+        Start a child process.
+
+        Args:
+            number: the file descriptor of its end of the channel.
+
+        Raises:
+            ChildNotStarted: this thread is stopped.
+            OSError: the system can't start it.
+        """
+        future: Future[subprocess.Popen[bytes]] = Future()
+        with self._lock:
+            if self._is_stopped:
+                raise ChildNotStarted("the worker stops")
+            self._requests.put((number, future))
+        return future.result()
+
+    def _run(self) -> None:
+        while (request := self._requests.get()) is not None:
+            number, future = request
+            try:
+                future.set_result(_start_process(number))
+            except Exception as error:  # noqa: BLE001 - raised by ``start_process``
+                future.set_exception(error)
+
+    def stop(self) -> None:
+        """End the thread when it has started the processes that were requested."""
+        with self._lock:
+            self._is_stopped = True
+            self._requests.put(None)
 
 
 def _start_process(number: int) -> subprocess.Popen[bytes]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rsmq.errors import BodyNotDecodable
+from rsmq.wire.limits import check_duration
 from rsmq.worker.outcome import (
     DeadLetter,
     Discard,
@@ -46,26 +47,43 @@ def describe_error(error: BaseException, policy: Policy) -> dict[str, Any]:
         error: the exception.
         policy: the listener's policy, whose ``no_retry`` is applied here, where the class exists.
     """
-    text = error_text(error)[:_MAX_CHARACTERS]
+    try:
+        described = _describe_outcome(error, policy)
+    except Exception as failure:  # noqa: BLE001 - as a Retry whose ``after`` was changed
+        described = {
+            "kind": "failed",
+            "text": f"{error_text(error)} ({type(failure).__name__}: {error_text(failure)})",
+            "name": type(error).__name__,
+            "is_final": False,
+        }
+    described["text"] = described["text"][:_MAX_CHARACTERS]
+    try:
+        described["traceback"] = "".join(traceback.format_exception(error))[-_MAX_CHARACTERS:]
+    except Exception:  # noqa: BLE001 - the text of an exception may fail
+        described["traceback"] = ""
+    try:
+        described["notes"] = [str(note) for note in getattr(error, "__notes__", ())]
+    except Exception:  # noqa: BLE001 - as above
+        described["notes"] = []
+    return described
+
+
+def _describe_outcome(error: BaseException, policy: Policy) -> dict[str, Any]:
     kind = next((name for name, each in _SAME_CLASS.items() if isinstance(error, each)), "failed")
-    described: dict[str, Any] = {"kind": kind, "text": text}
+    described: dict[str, Any] = {"kind": kind, "text": error_text(error)}
     if isinstance(error, Retry):
-        described |= {"kind": "retry", "after": error.after}
+        after = error.after if error.after is None else check_duration("after", error.after)
+        described |= {"kind": "retry", "after": after}
     elif isinstance(error, BodyNotDecodable):
         cause = error.__cause__ or error
         described |= {
             "kind": "not_decodable",
             "name": type(cause).__name__,
-            "text": error_text(cause)[:_MAX_CHARACTERS],
+            "text": error_text(cause),
         }
     elif kind == "failed":
         described["name"] = type(error).__name__
         described["is_final"] = bool(policy.no_retry) and isinstance(error, policy.no_retry)
-    try:
-        described["traceback"] = "".join(traceback.format_exception(error))[-_MAX_CHARACTERS:]
-    except Exception:  # noqa: BLE001 - the text of an exception may fail
-        described["traceback"] = ""
-    described["notes"] = [str(note) for note in getattr(error, "__notes__", ())]
     return described
 
 

@@ -139,7 +139,8 @@ class RunQueue:
     def _start(self, job: Job, now: float) -> Job:
         job.lane.calls[job] = None
         self.running_count += 1
-        job.started_at = now
+        if not job.lane.listener.process:  # else it starts when a child process has received it
+            job.started_at = now
         change_call(job, BEGIN_CALL)
         if isinstance(job, SingleJob):
             change_message(job, BEGIN if job.expires_at > now else EXPIRE)

@@ -36,6 +36,7 @@ from rsmq.worker.outcome import (
     Outcome,
     Retried,
     Retry,
+    Withdrawn,
     decide,
     error_text,
 )
@@ -109,6 +110,9 @@ class Settler:
         lane, state = job.lane, lease.state
         if state is RUNNING:
             error = get_error(job, lease)
+            if isinstance(error, Withdrawn):
+                self._withdraw(lane, lease)
+                return
             if error is not None:
                 self.decide_failure(lane, lease, error)
                 return
@@ -128,6 +132,12 @@ class Settler:
             self.mark_lost(lane, lease, "it had to wait for its call for too long")
         elif state is EXPIRED:
             self.mark_lost(lane, lease, "its visibility timeout was over")
+
+    def _withdraw(self, lane: Lane, lease: Lease) -> None:
+        """Release a message whose call has done nothing, so that it counts as not begun."""
+        change_message(lease, DECIDE)
+        kind = Kind(lane, "released", "unbegun", lease.count, lease.job.is_quarantined)
+        self._writes.add(kind, lease)
 
     def decide_failure(self, lane: Lane, lease: Lease, error: BaseException) -> None:
         """Decide the outcome of a message that could not be handled."""
@@ -384,6 +394,7 @@ class Settler:
             "traceback": trace[-_MAX_TRACEBACK_CHARACTERS:] or None,
             "worker": self._identity.name,
             "attempts": decision.lease.attempt,
+            **getattr(error, "dead_letter_fields", {}),
         }
 
 

@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 #: Two signals within this time count as one: some programs signal a process and its group.
-_SAME_SIGNAL_SECONDS = 0.3
+SAME_SIGNAL_SECONDS = 0.3
 
 
 class StoppedAtStart(BaseException):
@@ -75,7 +75,7 @@ class Signals:
             os.kill(os.getpid(), number)
             return
         now = time.monotonic()
-        if self._signal_count == 1 and now - self._last_signal_at < _SAME_SIGNAL_SECONDS:
+        if self._signal_count == 1 and now - self._last_signal_at < SAME_SIGNAL_SECONDS:
             return
         self._signal_count += 1
         self._last_signal_at = now

@@ -71,6 +71,21 @@ def test_an_archive_is_moved_and_replayed_in_order(spark, rsmq, raw, ns, queues,
     assert pipelines.replay(spark, path, queues, write_id="seven").done_before
 
 
+def test_stopped_archive_acknowledges_its_last_batch(spark, rsmq, raw, ns, queues, tmp_path):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b"])
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    path = str(tmp_path / "archive")
+    done = pipelines.archive(spark, queues, "q", path, follow=True, tell=stop)
+    assert done.messages == 2
+    assert raw.zcard(f"{ns}:q") == 0
+    assert raw.exists(f"{ns}:q:x:leases") == 0
+    assert len(list(Path(path, "_checkpoint", "commits").glob("0"))) == 1
+
+
 def test_archive_of_kept_messages_is_restored_unchanged(spark, rsmq, raw, ns, queues, tmp_path):
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["a", "b", "c"])
@@ -131,6 +146,17 @@ def test_migration_copies_a_namespace_completely(spark, server, rsmq, raw, ns, q
         assert (done.queues[0].messages, done.queues[0].found) == (1499, 1499)
         for name in ("q", "r", "dead", "empty"):
             other.delete_queue(name)
+
+
+def test_session_registers_the_format_once(spark, monkeypatch):
+    """Spark warns about a data source that replaces another one."""
+    registered = []
+    module = sys.modules["rsmq.spark.pipelines.session"]
+    monkeypatch.setattr(module, "register", registered.append)
+    assert pipelines.session() is spark
+    assert registered == []
+    monkeypatch.setattr(module, "_has_format", lambda _: False)  # as if Spark did not find it
+    assert registered == [pipelines.session()]
 
 
 def test_migration_to_the_source_is_refused(spark, queues):

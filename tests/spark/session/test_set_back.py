@@ -28,12 +28,20 @@ def run(spark, stream, connection, finish, rsmq, server, ns, tmp_path):
 
     def run(kind, name="checkpoint", **options):
         frame = stream("q", maxMessagesPerTrigger=10, **options).select("message")
-        if kind == "parquet":
+        queues, checkpoint = pipelines.Queues(server.url, ns), str(tmp_path / name)
+        if kind == "foreach":
+            finish(frame.writeStream.foreachBatch(lambda rows, _: rows.collect()), name)
+        elif kind == "archive":
+            path = str(tmp_path / "archive")
+            pipelines.archive(spark, queues, "q", path, checkpoint=checkpoint, batch=10)
+        elif kind == "redrive":
+            pipelines.redrive(
+                spark, queues, "q", "'target'", "target", checkpoint=checkpoint, batch=10
+            )
+        elif kind == "parquet":
             out = str(tmp_path / f"out-{name}")
             finish(frame.writeStream.format("parquet").option("path", out), name)
         elif kind == "transform":
-            queues = pipelines.Queues(server.url, ns)
-            checkpoint = str(tmp_path / name)
             pipelines.transform(
                 spark, queues, "q", queues, "target", lambda rows: rows,
                 checkpoint=checkpoint, batch=10,
@@ -45,6 +53,12 @@ def run(spark, stream, connection, finish, rsmq, server, ns, tmp_path):
     return run
 
 
+SET_BACK = r"The checkpoint of lease .* was set back, and is older than its queue"
+
+#: The archive compares the folder with the checkpoint before the query starts.
+ERRORS = {"archive": "which .*checkpoint does not have"}
+
+
 @pytest.mark.parametrize(
     ("kind", "purged"),
     [
@@ -53,6 +67,9 @@ def run(spark, stream, connection, finish, rsmq, server, ns, tmp_path):
         ("at-least-once", False),
         ("exactly-once", False),
         ("transform", False),
+        ("redrive", False),
+        ("archive", False),
+        ("foreach", False),
     ],
 )
 def test_no_new_messages_are_received_under_the_number_of_a_done_batch(
@@ -60,14 +77,14 @@ def test_no_new_messages_are_received_under_the_number_of_a_done_batch(
 ):
     rsmq.create_queue("q")
     rsmq.create_queue("target")
-    rsmq.send_messages("q", [f"old {n}" for n in range(25)])
+    rsmq.send_messages("q", [f"old {n}" for n in range(15)])
     run(kind)
     if purged:  # also removes x:leases
         rsmq.purge_queue("q")
     set_back(tmp_path / "checkpoint")
     new = rsmq.send_messages("q", [f"new {n}" for n in range(100)])
 
-    with pytest.raises(Exception, match=r"The checkpoint of lease .* was set back"):
+    with pytest.raises(Exception, match=ERRORS.get(kind, SET_BACK)):
         run(kind)
     assert raw.zrange(f"{ns}:q", 0, -1) == [id.encode() for id in new]
     assert {message.receive_count for message in rsmq.peek_messages("q", count=100)} == {0}

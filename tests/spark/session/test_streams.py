@@ -12,6 +12,7 @@ import pytest
 
 from compat.peers import Node
 from rsmq import RSMQ
+from rsmq.spark import AcknowledgeListener
 from tests.servers import Server, redis_7
 
 
@@ -300,4 +301,52 @@ def test_checkpoint_has_only_a_lease_and_counts(rsmq, stream, finish, tmp_path, 
     finish(stream("q", consumerGroup="nightly").writeStream.foreachBatch(keep_batch))
 
     offset = (Path(tmp_path) / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1]
-    assert json.loads(offset) == {"lease": "nightly", "batch": 1, "queues": {"q": 3}}
+    assert json.loads(offset) == {
+        "lease": "nightly", "batch": 1, "queues": {"q": 3}, "query": "nightly:q",
+    }  # fmt: skip
+
+
+def test_done_batch_is_acknowledged_before_the_next_trigger_and_after_the_commit_log(
+    spark, server, rsmq, raw, ns, stream, tmp_path, keep_batch, batches
+):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b"])
+    listener = AcknowledgeListener(url=server.url, ns=ns)
+    spark.streams.addListener(listener)
+    query = (
+        stream("q")
+        .writeStream.foreachBatch(keep_batch)
+        .trigger(processingTime="1 hour")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    log = tmp_path / "checkpoint" / "commits" / "0"
+    seen = []
+
+    def is_acknowledged():
+        is_empty = raw.zcard(f"{ns}:q") == 0  # read before the log: it must not be the earlier one
+        seen.append((is_empty, log.exists()))
+        return is_empty
+
+    try:
+        wait_until(is_acknowledged, query)
+    finally:
+        query.stop()
+        spark.streams.removeListener(listener)
+    assert (True, False) not in seen
+    assert batches == {0: ["a", "b"]}
+
+
+def test_asynchronous_progress_is_refused(rsmq, raw, ns, stream, tmp_path):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["a", "b", "c"])
+    query = (
+        stream("q", maxMessagesPerTrigger=1)
+        .writeStream.format("noop")
+        .option("asyncProgressTrackingEnabled", "true")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    with pytest.raises(Exception, match="asyncProgressTrackingEnabled: does not go with a stream"):
+        query.awaitTermination()
+    assert raw.zcard(f"{ns}:q") == 2  # the batch that was not done, and the next

@@ -5,20 +5,28 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from rsmq.cli.commands import supervised_worker, worker_supervisor
 from rsmq.cli.commands.worker import main
 from rsmq.operations.worker import Identity, register_worker
 from rsmq.worker import list_workers
+from rsmq.worker.health import Health
+from rsmq.worker.numbers import Numbers
+from rsmq.worker.runtime.channel import Channel
+from rsmq.worker.runtime.shutdown import SAME_SIGNAL_SECONDS
 from tests.servers import free_port
 from tests.workers.processes.conftest import wait_until
 
@@ -46,6 +54,10 @@ def handle(body):
         time.sleep(60)
     if body == "memory":
         globals()["kept"] = b"x" * 200_000_000
+    while body == "wait" and not pathlib.Path({go!r}).exists():
+        time.sleep(0.01)
+
+{last}
 """
 
 
@@ -56,14 +68,17 @@ class Supervisor:
         self.rsmq = rsmq
         self.folder = folder
         self.module = re.sub(r"\W", "_", f"app_{ns}")
-        self._settings = {"url": server.url, "ns": ns, "events": str(folder / "events")}
+        self.go = folder / "go"
+        self._settings = {
+            "url": server.url, "ns": ns, "events": str(folder / "events"), "go": str(self.go),
+        }  # fmt: skip
         self._log = folder / "log"
         self.process = None
         self.write_app()
 
-    def write_app(self, first=""):
+    def write_app(self, first="", last=""):
         path = self.folder / f"{self.module}.py"
-        path.write_text(APP.format(first=first, **self._settings))
+        path.write_text(APP.format(first=first, last=last, **self._settings))
 
     def start(self, *arguments):
         environment = {name: value for name, value in os.environ.items() if "RSMQ_" not in name}
@@ -74,6 +89,12 @@ class Supervisor:
                 cwd=self.folder, stderr=log, stdout=subprocess.PIPE,
                 env={**environment, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
             )  # fmt: skip
+
+    def create_process(self):
+        """Return a process of the supervisor, to be started by the test."""
+        program = [sys.executable, "-m", "rsmq.cli.commands.worker", f"{self.module}:worker"]
+        path = f"{ROOT}:{self.folder}"
+        return worker_supervisor.Process("w", program, {**os.environ, "PYTHONPATH": path})
 
     def run(self, *arguments):
         """Run it to its end, and return the exit code."""
@@ -182,9 +203,100 @@ def test_second_signal_ends_all_processes_at_once(supervisor, rsmq):
     wait_until(supervisor.calls)
     supervisor.process.send_signal(signal.SIGTERM)
     wait_until(lambda: "stops, by SIGTERM" in supervisor.log)
+    time.sleep(2 * SAME_SIGNAL_SECONDS)
 
     assert supervisor.stop() == 128 + signal.SIGTERM
     wait_until(lambda: not any(map(is_alive, pids)))
+
+
+def test_two_signals_at_the_same_time_count_as_one(supervisor, rsmq, raw, ns):
+    supervisor.start("--name", "w", "--processes", 1)
+    supervisor.wait_for(1)
+    rsmq.send_message("q", '"slow"')
+    wait_until(supervisor.calls)
+    supervisor.process.send_signal(signal.SIGTERM)
+
+    assert supervisor.stop(signal.SIGINT) == 0
+    assert raw.zcard(f"{ns}:q") == 0
+
+
+def test_grace_is_that_of_the_worker(supervisor):
+    supervisor.write_app(last="worker.grace = 1000")
+    port = free_port()
+    supervisor.start("--name", "w", "--processes", 1, "--health-port", port)
+    wait_until(lambda: get(port, "/readyz")[0] == 200)
+
+    assert supervisor.stop() == 0
+    assert ": stops, by SIGTERM: handlers have 1000 s to end" in supervisor.log
+
+
+def test_process_is_not_killed_within_the_grace_of_its_worker(supervisor, rsmq, monkeypatch):
+    monkeypatch.setattr(worker_supervisor, "_DEFAULT_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(worker_supervisor, "_KILL_SECONDS", 0.0)
+    supervisor.write_app(last="worker.grace = 1000")
+    process = supervisor.create_process()
+    process.start()
+
+    def check():
+        return process.check(lambda *_: None)
+
+    try:
+        wait_until(lambda: check() is None and process.is_ready)
+        rsmq.send_message("q", '"slow"')
+        wait_until(supervisor.calls)
+        process.stop()
+        code = wait_until(lambda: [code] if (code := check()) is not None else None)
+    finally:
+        process.kill()
+
+    assert code == [0]
+
+
+def test_killed_process_gives_the_exit_code_of_its_signal(supervisor, rsmq):
+    supervisor.start("--name", "w", "--processes", 1)
+    [pid] = supervisor.wait_for(1).values()
+    rsmq.send_message("q", '"hang"')
+    wait_until(supervisor.calls)
+    supervisor.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "its supervisor stops it" in supervisor.log)
+    os.kill(pid, signal.SIGKILL)
+
+    assert supervisor.process.wait(30) == 128 + signal.SIGKILL
+
+
+def test_signal_without_a_name_is_reported(supervisor):
+    supervisor.start("--name", "w", "--processes", 1)
+    [pid] = supervisor.wait_for(1).values()
+    os.kill(pid, signal.SIGRTMIN + 2)
+    supervisor.wait_for(1, [pid])
+
+    assert f"worker w-0 was ended by signal {signal.SIGRTMIN + 2}" in supervisor.log
+    assert supervisor.stop() == 0
+
+
+def test_process_that_can_not_be_started_is_tried_again(supervisor):
+    supervisor.start("--name", "w", "--processes", 2)
+    first = supervisor.wait_for(2)
+    pid, limits = supervisor.process.pid, resource.RLIMIT_NOFILE
+    soft, hard = resource.prlimit(pid, limits)
+    resource.prlimit(pid, limits, (3, hard))
+    os.kill(first["w-0"], signal.SIGKILL)
+    wait_until(lambda: supervisor.log.count("worker w-0 can't start") == 2, 30)
+    resource.prlimit(pid, limits, (soft, hard))
+
+    assert supervisor.wait_for(2, [first["w-0"]])["w-1"] == first["w-1"]
+    assert supervisor.stop() == 0
+
+
+def test_process_that_ends_unasked_is_started_again_later(supervisor):
+    supervisor.write_app("raise SystemExit(0)")
+    supervisor.start("--name", "w", "--processes", 1)
+    text = "worker w-0 ended with code 0 (nothing had asked it to), and restarts in"
+    wait_until(lambda: supervisor.log.count(text) == 2, 30)
+    supervisor.write_app()
+    supervisor.wait_for(1)
+
+    assert supervisor.stop() == 0
 
 
 def test_killed_supervisor_stops_its_processes_gracefully(supervisor, rsmq, raw, ns):
@@ -230,6 +342,31 @@ def test_limits_restart_a_process_gracefully(supervisor, rsmq, option, body):
     assert "restarts" in supervisor.log
     assert "was ended by" not in supervisor.log
     wait_until(lambda: len(supervisor.calls()) == 3)
+    assert supervisor.stop() == 0
+
+
+def test_limit_below_the_memory_of_an_idle_process_restarts_it_later(supervisor):
+    supervisor.start("--name", "w", "--processes", 1, "--max-memory-per-child=1M")
+    text = "worker w-0 reached a limit before it handled a message, and restarts in"
+    wait_until(lambda: text in supervisor.log, 30)
+
+    assert supervisor.stop() == 0
+
+
+def test_signal_after_a_limit_stops_gracefully(supervisor, rsmq, raw, ns):
+    supervisor.start("--name", "w", "--processes", 1, "--max-jobs-per-child=1")
+    [pid] = supervisor.wait_for(1).values()
+    rsmq.send_messages("q", ['"wait"', "1"])
+    wait_until(lambda: "restarts after 1 messages" in supervisor.log)
+    time.sleep(2 * SAME_SIGNAL_SECONDS)
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: "worker w-0 stops, by SIGTERM" in supervisor.log)
+    assert is_alive(pid)
+    supervisor.go.touch()
+    supervisor.wait_for(1, [pid])
+
+    assert raw.zcard(f"{ns}:q") == 0
+    assert [body for _, body in supervisor.calls()].count("wait") == 1
     assert supervisor.stop() == 0
 
 
@@ -282,6 +419,85 @@ def test_burst_ends_all_processes(supervisor, rsmq):
 
     assert supervisor.run("--processes", 2, "--burst") == 0
     assert len(supervisor.calls()) == 50
+
+
+def test_burst_continues_after_a_limit(supervisor, rsmq, raw, ns):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ['"slow"'] * 5)
+
+    assert supervisor.run("--processes", 1, "--burst", "--max-jobs-per-child", 1) == 0
+    assert raw.zcard(f"{ns}:q") == 0
+    assert len({pid for pid, _ in supervisor.calls()}) > 1
+
+
+def test_burst_continues_after_a_restart(supervisor, rsmq, raw, ns):
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ['"wait"', '"wait"', "1"])
+    supervisor.start("--processes", 1, "--burst")
+    wait_until(lambda: len(supervisor.calls()) == 2, 30)
+    supervisor.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "its supervisor stops it" in supervisor.log)
+    supervisor.go.touch()
+
+    assert supervisor.process.wait(60) == 0
+    assert raw.zcard(f"{ns}:q") == 0
+
+
+def test_process_that_reports_nothing_is_not_ready(supervisor):
+    port = free_port()
+    supervisor.start("--name", "w", "--processes", 1, "--health-port", port)
+    [pid] = supervisor.wait_for(1).values()
+    wait_until(lambda: get(port, "/readyz")[0] == 200)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: get(port, "/readyz")[0] == 503)
+        assert get(port, "/healthz")[0] == 200
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: get(port, "/readyz")[0] == 200)
+
+
+def test_process_is_healthy_while_it_imports_the_worker(supervisor, monkeypatch):
+    """A process that sends no report for a minute is not healthy."""
+    seconds = 4.0
+    monkeypatch.setattr(worker_supervisor, "_REPORT_SECONDS", seconds)
+    supervisor.write_app("time.sleep(60)")
+    process = supervisor.create_process()
+    process.start()
+    try:
+        while process.running_seconds < 2 * seconds:
+            assert process.check(lambda *_: None) is None
+            assert process.is_healthy
+            assert not process.is_ready
+            time.sleep(0.1)
+    finally:
+        process.kill()
+        wait_until(lambda: process.check(lambda *_: None) is not None)
+
+
+def test_last_report_waits_for_the_one_before(monkeypatch):
+    """Two messages that are sent at the same time would mix."""
+    monkeypatch.setattr(supervised_worker, "REPORT_SECONDS", 0.01)
+    own, other = socket.socketpair()
+    with own:
+        supervised = supervised_worker.SupervisedWorker(
+            other.detach(), max_jobs=None, max_memory=None
+        )
+        worker = SimpleNamespace(health=Health, numbers=Numbers(), grace=1)
+        # Larger than the buffer of a socket: the thread that reports waits in the middle.
+        supervised.observe(worker, lambda: "x" * 3_000_000)
+        end = threading.Timer(0.5, supervised.end)
+        end.start()
+        channel = Channel(own)
+        time.sleep(1)
+        reports = []
+        while end.is_alive() or channel.has_message(0.5):
+            if channel.has_message(0.1):
+                reports.append(channel.receive())
+    supervised._channel.close()
+
+    assert len(reports) >= 2
+    assert len(reports[-1]["metrics"]) == 3_000_000
 
 
 def test_probes_and_check(supervisor, server, ns, capsys):

@@ -1,0 +1,159 @@
+"""
+Messages of cells, whose ids begin with the number of the cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from typing import Any, ClassVar
+
+from rsmq.errors import InvalidFormat, show
+from rsmq.model import Message, StoredMessage, get_stored_id, make_received_message
+from rsmq.operations.arguments import GroupedReceipts, check_batch
+from rsmq.type_variables import B_co
+from rsmq.wire.cells import join_id, split_id
+from rsmq.wire.ids import parse_sent_us
+
+_set_class = object.__setattr__
+
+
+class CellMessage(Message[B_co]):
+    """
+    A message that was received from a cell.
+
+    There is a subclass for each cell, so that a received message becomes one of its cell without
+    being copied: a copy would take longer than all the rest of a receive.
+
+    Attributes:
+        cell: the number of the cell.
+        id: the number of the cell, a hyphen, and the id as the sending client created it.
+    """
+
+    __slots__ = ()
+    cell: ClassVar[int]
+
+    @property
+    def id(self) -> str:
+        """See the attributes; the slot of ``Message`` keeps the id as it is stored."""
+        return join_id(self.cell, get_stored_id(self))
+
+    @property
+    def sent_ms(self) -> float | None:
+        """See ``Message.sent_ms``."""
+        us = parse_sent_us(get_stored_id(self), self.first_received_ms)
+        return None if us is None else us / 1000
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return add_cell, (self.cell, to_stored(self))
+
+
+@cache
+def _class_of(cell: int) -> type[CellMessage[Any]]:
+    return type("CellMessage", (CellMessage,), {"__slots__": (), "cell": cell})
+
+
+def add_cell(cell: int, message: Message) -> CellMessage[Any]:
+    """Turn a message that was just received into one of a cell, and return it."""
+    (found,) = add_cell_to_all(cell, [message])
+    return found
+
+
+def add_cell_to_all(cell: int, messages: Iterable[Message]) -> list[CellMessage[Any]]:
+    """Turn messages that were just received into messages of a cell, and return them."""
+    class_of_cell = _class_of(cell)
+    found: list[Any] = list(messages)
+    for message in found:
+        _set_class(message, "__class__", class_of_cell)
+    return found
+
+
+def add_cell_to_stored(cell: int, message: StoredMessage) -> StoredMessage:
+    """Return a stored message with the number of its cell in its id."""
+    return replace(message, id=join_id(cell, message.id))
+
+
+def to_stored(message: CellMessage[Any]) -> Message:
+    """Return a message as its cell has it."""
+    return make_received_message(
+        message.queue,
+        get_stored_id(message),
+        message.raw,
+        message.receive_count,
+        message.first_received_ms,
+        message._codec,  # noqa: SLF001 - not public
+    )
+
+
+def remove_cell(message: object, number: int) -> tuple[int, Message]:
+    """
+    Return the cell of a received message, and the message as its cell has it.
+
+    Args:
+        message: the message.
+        number: the number of cells.
+
+    Raises:
+        InvalidFormat: it was not received from these cells.
+    """
+    if not isinstance(message, CellMessage) or message.cell >= number:
+        raise _not_of_cells(message)
+    return message.cell, to_stored(message)
+
+
+def _not_of_cells(message: object) -> InvalidFormat:
+    return InvalidFormat(
+        "message",
+        value=show(message),
+        hint="Pass a message that was received from these cells, or a queue's name and an id.",
+    )
+
+
+def group_messages(messages: Iterable[Message], number: int) -> dict[int, GroupedReceipts]:
+    """
+    Return the receipts of received messages by cell.
+
+    Args:
+        messages: received messages.
+        number: the number of cells.
+
+    Raises:
+        InvalidFormat: one was not received from these cells, or it is not an iterable.
+        InvalidValue: there are more messages than a batch may have.
+    """
+    of_cells: dict[int, GroupedReceipts] = {}
+    of_cell, group = GroupedReceipts(), dict[str, int]()
+    class_of_cell: type | None = None
+    queue = count = None
+    for position, message in enumerate(check_batch("messages", messages)):
+        if message.__class__ is not class_of_cell:
+            if not isinstance(message, CellMessage) or message.cell >= number:
+                raise _not_of_cells(message)
+            class_of_cell, queue = message.__class__, None
+            of_cell = of_cells.setdefault(message.cell, GroupedReceipts())
+        if message.queue != queue or message.receive_count != count:
+            queue, count = message.queue, message.receive_count
+            group = of_cell.setdefault((queue, count), {})
+        group.setdefault(get_stored_id(message), position)
+    return of_cells
+
+
+def group_ids(ids: Iterable[str] | None, number: int) -> tuple[dict[int, list[str]], list[str]]:
+    """
+    Return ids by cell, and the bare ids, whose cells are not known.
+
+    Args:
+        ids: ids with or without the number of their cell.
+        number: the number of cells.
+
+    Raises:
+        MissingParameter, InvalidFormat: one is not an id, or it is not an iterable.
+        InvalidValue: there is no such cell, or there are more ids than a batch may have.
+    """
+    groups: dict[int, list[str]] = {}
+    bare: list[str] = []
+    for each in check_batch("ids", ids):
+        cell, id = split_id(each, number)
+        (bare if cell is None else groups.setdefault(cell, [])).append(id)
+    return groups, bare

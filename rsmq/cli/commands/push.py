@@ -1,0 +1,233 @@
+"""
+The command push.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rsmq.cli.app.call import Call
+from rsmq.cli.app.command import command, queue_argument
+from rsmq.cli.app.errors import Failed
+from rsmq.cli.app.exit_codes import Exit
+from rsmq.cli.app.output import format_table, format_text, format_time
+
+if TYPE_CHECKING:
+    from rsmq.client import RSMQ
+    from rsmq.push.shared_breaker import PushTarget
+    from rsmq.worker import Worker
+
+_HEADINGS = ("queue", "url", "state", "failures", "until", "answer")
+_WAIT_FOR_REDIS_SECONDS = 60.0
+
+
+@command(
+    "push",
+    "rsmq push orders https://example.org/hooks --secret-file secret",
+    "rsmq push --list",
+    "rsmq push orders --resume",
+)
+@queue_argument(required=False, metavar="[QUEUE]")
+@click.argument("target", required=False, metavar="[URL]")
+@click.option(
+    "--secret-file", type=click.Path(path_type=Path), metavar="FILE",
+    help="Sign the requests with the secret in this file; with both, if it has two on two lines.",
+)  # fmt: skip
+@click.option(
+    "--concurrency", type=int, default=8, show_default=True, metavar="N",
+    help="Push N messages at a time at most.",
+)  # fmt: skip
+@click.option(
+    "--content-type", metavar="TYPE",
+    help="The media type of the bodies; application/octet-stream by default.",
+)  # fmt: skip
+@click.option(
+    "--dead-letter-queue", metavar="QUEUE",
+    help="Move messages here after six attempts. By default the queue's policy decides; without "
+    "one it is QUEUE-dead, which is created.",
+)  # fmt: skip
+@click.option("--allow-http", is_flag=True, help="Allow a URL with http instead of https.")
+@click.option(
+    "--allow", multiple=True, metavar="CIDR",
+    help="Allow these addresses though they are not public, as in 10.0.0.0/8; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--metrics-port", type=int, metavar="PORT",
+    help="Serve metrics for Prometheus on this port (needs the extra metrics).",
+)  # fmt: skip
+@click.option(
+    "--metrics-host", default="127.0.0.1", metavar="ADDRESS", show_default=True,
+    help="Serve metrics on this address.",
+)  # fmt: skip
+@click.option("--list", "as_list", is_flag=True, help="Show the targets and their states.")
+@click.option("--resume", is_flag=True, help="Push again to a target that was stopped.")
+@click.option("--remove", is_flag=True, help="Forget a target and its state.")
+@click.pass_obj
+def push(
+    call: Call, queue: str | None, target: str | None, *, secret_file: Path | None,
+    concurrency: int, content_type: str | None, dead_letter_queue: str | None, allow_http: bool,
+    allow: tuple[str, ...], metrics_port: int | None, metrics_host: str, as_list: bool,
+    resume: bool, remove: bool,
+) -> Exit | None:  # fmt: skip
+    """
+    Push the messages of a queue to a URL until stopped.
+
+    Each message is a POST, signed as Standard Webhooks. A 2xx deletes it. Every other answer, and
+    none within ten seconds, is an attempt that failed: it is pushed again after a pause, and moved
+    to the dead-letter queue after the last attempt. 429 and 503 with Retry-After pause the target,
+    410 ends the subscription and the program, with exit code 1. After ten failures in a row
+    nothing is pushed for a while. Several processes may push one queue; they share these states.
+    It needs the extra push. It runs until Ctrl-C or SIGTERM.
+
+    --list shows the targets, --resume lets messages be pushed again at once, also after a 410, and
+    --remove forgets the state of a target. With a QUEUE and a URL they act on this target only. A
+    running process stores the state of its target again.
+    """
+    if as_list + resume + remove > 1:
+        raise click.UsageError("Use one of --list, --resume and --remove.")
+    if as_list:
+        _list(call, queue, target)
+        return None
+    if queue is None:
+        raise click.UsageError("Missing argument 'QUEUE'.")
+    if resume or remove:
+        return _change(call, queue, target, is_removal=remove)
+    if target is None or "://" not in target:
+        fault = "Missing argument 'URL'." if target is None else f"{target!r} is not a URL."
+        raise click.UsageError(f"{fault} To add a message to a queue, use rsmq send.")
+    client = call.open(client_options={"retry_deadline": None})
+    with client as rsmq:
+        worker = _make_worker(rsmq, concurrency)
+        from rsmq.push.signatures import read_secrets  # noqa: PLC0415 - takes time
+
+        worker.webhook(
+            queue,
+            target,
+            secret=None if secret_file is None else read_secrets(secret_file),
+            content_type=content_type,
+            allow=allow,
+            allow_http=allow_http,
+            dead_letter_queue=dead_letter_queue,
+        )
+        if metrics_port is not None:
+            _serve_metrics(worker, metrics_port, metrics_host)
+        _run(call, worker, queue)
+    return None
+
+
+def _make_worker(rsmq: RSMQ, concurrency: int) -> Worker:
+    from rsmq.worker import Worker  # noqa: PLC0415 - takes time
+
+    return Worker(rsmq, concurrency=concurrency)
+
+
+def _run(call: Call, worker: Worker, queue: str) -> None:
+    from rsmq.cli.app.wait_for_redis import wait_for_redis  # noqa: PLC0415 - takes time
+    from rsmq.worker import Middleware  # noqa: PLC0415 - as above
+    from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
+
+    class StopWhenGone(Middleware):
+        """Stops the worker when the target has ended the subscription."""
+
+        target: str | None = None
+
+        def after_target_change(self, queue: str, target: str, state: str, answer: str) -> None:  # noqa: ARG002 - a hook
+            if state == "gone":
+                self.target = target
+                worker.stop()
+
+    gone = StopWhenGone()
+    worker.use(gone)
+    log_to_standard_error("info", lambda: worker.name, as_json=call.as_json)
+    wait_for_redis(
+        lambda: worker.rsmq.get_queue_attributes(queue), _WAIT_FOR_REDIS_SECONDS, call.out.note
+    )
+    worker.run()
+    if gone.target is not None:
+        raise Failed(
+            f"{gone.target} has answered 410: the subscription has ended",
+            exit=Exit.NOT_ALL,
+            code="gone",
+            hint=f"The messages stay in the queue. rsmq push {queue} --resume allows the next "
+            "start.",
+        )
+
+
+def _serve_metrics(worker: Worker, port: int, host: str) -> None:
+    from rsmq.metrics import Metrics, serve  # noqa: PLC0415 - needs an extra
+
+    worker.use(Metrics())
+    try:
+        serve(port, host)
+    except OSError as error:
+        raise Failed(f"port {port}: {error.strerror}") from None
+
+
+def _list(call: Call, queue: str | None, url: str | None) -> None:
+    targets = [target for _, target in _find(call, queue, url)]
+    rows = [
+        (
+            format_text(each.queue),
+            format_text(each.url),
+            each.state,
+            each.failures,
+            None if each.until_ms is None else format_time(each.until_ms),
+            None if each.answer is None else format_text(each.answer),
+        )
+        for each in targets
+    ]
+    call.out.result(targets, format_table(_HEADINGS, rows))
+
+
+def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exit | None:
+    from rsmq.push.shared_breaker import remove_target, resume_target  # noqa: PLC0415 - takes time
+
+    found = _find(call, queue, url)
+    results = []
+    with call.open() as rsmq:
+        for field, target in found:
+            if is_removal:
+                results.append((target, "removed", remove_target(rsmq, field)))
+            else:
+                results.append((target, "resumed", resume_target(rsmq, field)))
+    lines = [
+        f"{format_text(target.queue)} -> {format_text(target.url)}: "
+        + (
+            word
+            if is_changed
+            else "was not stopped"
+            if word == "resumed"
+            else "was removed already"
+        )
+        for target, word, is_changed in results
+    ]
+    call.out.result(
+        [
+            {"queue": target.queue, "url": target.url, word: is_changed}
+            for target, word, is_changed in results
+        ],
+        lines,
+    )
+    if results:
+        return None
+    call.out.note(f"{format_text(queue)}: no such target. rsmq push --list shows all targets.")
+    return Exit.NOT_ALL
+
+
+def _find(call: Call, queue: str | None, url: str | None) -> list[tuple[str, PushTarget]]:
+    """Return the fields and states of the targets of a queue and a URL; None is any."""
+    from rsmq.push.shared_breaker import list_targets  # noqa: PLC0415 - takes time
+    from rsmq.push.targets import target_field  # noqa: PLC0415 - as above
+
+    with call.open() as rsmq:
+        if queue is not None:
+            rsmq.namespace.queue(queue)
+        return [
+            (field, target)
+            for field, target in list_targets(rsmq)
+            if queue is None or target.queue == queue
+            if url is None or field == target_field(target.queue, url)
+        ]

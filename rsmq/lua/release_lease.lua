@@ -1,0 +1,18 @@
+-- Releases a lease of a holder that stops, so that another one can acquire it at once.
+--
+-- KEYS[1] leases  hash    receipts by lease, batch and part; for a lease its holder, and the ms until when
+-- ARGV[1] lease   string  name of the lease
+-- ARGV[2] holder  string  id of the process that has acquired it
+--
+-- returns 1; 0 if this holder does not have it
+-- errors  none
+-- source  none in Node
+
+local leases = KEYS[1]
+local lease, holder = ARGV[1], ARGV[2]
+
+local stored = redis.call('HGET', leases, lease)
+if not stored or cmsgpack.unpack(stored)[1] ~= holder then
+  return 0
+end
+return redis.call('HDEL', leases, lease)

@@ -1,0 +1,3 @@
+"""
+The parts of webhooks that need no worker: targets, addresses, signatures, answers, the breaker.
+"""

@@ -1,0 +1,246 @@
+"""
+The HTTP client of webhooks. Needs the extra ``push``; without it, the import raises MissingExtra.
+
+It connects only to addresses that the rules allow: the resolver's answer is checked, and the socket
+is made for an address that is checked once more. It follows no redirects, uses no proxies and no
+settings of the environment, keeps no cookies, and does not decompress answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from rsmq import __version__
+from rsmq.errors import InvalidFormat, MissingExtra
+from rsmq.push.addresses import AddressRefused, AddressRules
+from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
+from rsmq.push.targets import Target
+
+try:
+    import aiohttp
+    from aiohttp.abc import AbstractResolver, ResolveResult
+    from aiohttp.resolver import ThreadedResolver
+    from yarl import URL
+
+    from rsmq.push.observed_connection import Exchange, exchange, observe_connections
+except ImportError as error:
+    raise MissingExtra("push", "A webhook") from error
+
+#: The time for a push, from the lookup of the name to the end of the answer.
+TIMEOUT_SECONDS = 10.0
+#: The part of an answer that is read. The connection of a longer answer is closed.
+MAX_ANSWER_BYTES = 65_536
+#: How long the body of a 2xx is waited for, only so that its connection can be used again.
+_BODY_OF_SUCCESS_SECONDS = 1.0
+_KEEP_ALIVE_SECONDS = 15.0
+#: A larger body is sent in parts.
+_BYTES_SENT_AT_ONCE = 2**20
+#: How often a request is repeated because the target had closed its connection before.
+_MAX_STALE_CONNECTIONS = 3
+
+
+class PushClient:
+    """Pushes bodies to one target, over connections that are used again."""
+
+    def __init__(
+        self, target: Target, rules: AddressRules, *, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        """
+        Make it; it connects with the first push.
+
+        Args:
+            target: the target.
+            rules: the addresses that it may connect to.
+            timeout: seconds for a push, in all.
+
+        Raises:
+            InvalidFormat: the URL is ambiguous: its parts differ from one parser to another.
+        """
+        self._target = target
+        self._rules = rules
+        self._timeout = timeout
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        try:
+            self._url = URL(target.url)
+            is_same = URL.build(scheme="https", host=target.host).raw_host == self._url.raw_host
+        except ValueError:
+            is_same = False
+        if not is_same:
+            raise InvalidFormat(
+                "url", value=target.shown, hint="Its host can be read in several ways."
+            )
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """
+        Push a body, and return the answer. A failure is an answer without a status.
+
+        Args:
+            body: the body.
+            headers: further headers.
+        """
+        session = self._open_session()
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        for remaining in range(_MAX_STALE_CONNECTIONS, -1, -1):
+            current = Exchange()
+            exchange.set(current)
+            try:
+                return await self._post_once(session, body, headers, deadline)
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                answer = current.answer()
+                if answer is not None:  # only the rest of the answer is broken
+                    return answer
+                if isinstance(error, TimeoutError):
+                    break
+                # The target may have closed a connection of an earlier push at this moment.
+                is_closed = isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError)
+                if current.is_connection_new or not is_closed or not remaining:
+                    return Answer(None, _describe(error))
+        return Answer(None, f"no answer within {self._timeout:g} seconds")
+
+    async def _post_once(
+        self,
+        session: aiohttp.ClientSession,
+        body: bytes,
+        headers: Mapping[str, str],
+        deadline: float,
+    ) -> Answer:
+        data = body if len(body) <= _BYTES_SENT_AT_ONCE else io.BytesIO(body)
+        async with asyncio.timeout_at(deadline):
+            response = await session.post(
+                self._url, data=data, headers=headers, allow_redirects=False
+            )
+        if response.content.at_eof():  # without a body, or all of it has come
+            return _make_answer(response, response.content.read_nowait(-1))
+        try:
+            is_success = 200 <= response.status < 300  # noqa: PLR2004 - the class of success
+            until = asyncio.get_running_loop().time() + _BODY_OF_SUCCESS_SECONDS
+            stored = await self._read(response, min(deadline, until) if is_success else deadline)
+            return _make_answer(response, stored)
+        finally:
+            # Closes the connection, unless the answer was read to its end.
+            response.close()
+
+    @staticmethod
+    async def _read(response: aiohttp.ClientResponse, deadline: float) -> bytes:
+        """Read the body of an answer as far as it comes, and return its beginning."""
+        stored = bytearray()
+        left = MAX_ANSWER_BYTES
+        try:
+            async with asyncio.timeout_at(deadline):
+                while left > 0:
+                    chunk = await response.content.read(left)
+                    if not chunk:
+                        break
+                    left -= len(chunk)
+                    stored += chunk[: STORED_ANSWER_BYTES - len(stored)]
+        except (aiohttp.ClientError, OSError, ValueError):
+            pass  # the status line has decided
+        return bytes(stored)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._session.closed or self._loop is not loop:
+            context = None
+            if self._url.scheme == "https":
+                context = ssl.create_default_context()
+                context.set_alpn_protocols(["http/1.1"])
+            connector = aiohttp.TCPConnector(
+                ssl=True if context is None else context,
+                resolver=_CheckedResolver(self._rules),
+                socket_factory=self._make_socket,
+                use_dns_cache=False,
+                limit=0,
+                keepalive_timeout=_KEEP_ALIVE_SECONDS,
+            )
+            observe_connections(connector)
+            self._loop = loop
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                headers={"Accept-Encoding": "identity", "User-Agent": f"rsmq/{__version__}"},
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                auto_decompress=False,
+                read_bufsize=MAX_ANSWER_BYTES,
+            )
+        return self._session
+
+    def _make_socket(self, address: Any) -> socket.socket:
+        """Make the socket for a connection. This is the last check of its address."""
+        family, kind, protocol, _, place = address
+        self._rules.check(place[0])
+        made = socket.socket(family=family, type=kind, proto=protocol)
+        current = exchange.get()
+        if current is not None:
+            current.is_connection_new = True
+        return made
+
+    async def close(self) -> None:
+        """Close the connections, in the event loop that has used them."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+class _CheckedResolver(AbstractResolver):
+    """Resolves names, and leaves out the addresses that the rules refuse."""
+
+    def __init__(self, rules: AddressRules) -> None:
+        self._rules = rules
+        self._resolver = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await self._resolver.resolve(host, port, family)
+        allowed, refusal = [], None
+        for each in found:
+            try:
+                self._rules.check(each["host"])
+            except AddressRefused as error:
+                refusal = error
+            else:
+                allowed.append(each)
+        if not allowed and refusal is not None:
+            raise refusal
+        return allowed
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+
+def _make_answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
+    return Answer(
+        response.status,
+        response.reason or "",
+        body[:STORED_ANSWER_BYTES],
+        response.headers.get("Retry-After"),
+    )
+
+
+def _describe(error: BaseException) -> str:  # noqa: PLR0911 - a table
+    """Return the text of a failure, without the URL."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, AddressRefused):
+            return str(cause)
+        cause = cause.__cause__
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the host {error.host!r} was not found"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate is refused: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        return f"no connection: {os.strerror(number) if number else error.os_error}"
+    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError):
+        return "the connection was closed before an answer"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"the answer is not HTTP: {error.message}"
+    return f"no answer: {type(error).__name__}"

@@ -1,0 +1,93 @@
+"""
+Signatures of Standard Webhooks: their secrets, and the headers of a request.
+
+Source: https://github.com/standard-webhooks/standard-webhooks, version 1.0.0.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Sequence
+from pathlib import Path
+
+from rsmq.errors import InvalidFormat
+
+_PREFIX = "whsec_"
+_MIN_SECRET_BYTES, _MAX_SECRET_BYTES = 24, 64
+#: A new secret and the one that it replaces.
+MAX_SECRETS = 2
+_RULE = (
+    f"A secret is base64 of {_MIN_SECRET_BYTES} to {_MAX_SECRET_BYTES} random bytes, with or "
+    f"without {_PREFIX} before it. openssl rand -base64 32 makes one"
+)
+
+
+def parse_secrets(secret: str | bytes | Sequence[str | bytes] | None) -> tuple[bytes, ...]:
+    """
+    Return the keys of secrets. No error contains a secret.
+
+    Args:
+        secret: a secret, two while one replaces the other, or None: requests are not signed. A str
+            is base64, with or without ``whsec_``; bytes are the key itself.
+
+    Raises:
+        InvalidFormat: it is not a secret, is too short or too long, or there are more than two.
+    """
+    if secret is None:
+        return ()
+    listed = [secret] if isinstance(secret, str | bytes) else list(secret)
+    if not 1 <= len(listed) <= MAX_SECRETS:
+        raise InvalidFormat(
+            "secret",
+            value=f"{len(listed)} secrets",
+            hint="Pass one, or two while the second replaces the first.",
+        )
+    return tuple(_parse_secret(each) for each in listed)
+
+
+def read_secrets(path: Path) -> tuple[bytes, ...]:
+    """
+    Return the keys of the secrets in a file: one on each line, at most two.
+
+    Empty lines and lines that begin with ``#`` are ignored.
+
+    Raises:
+        OSError: the file can't be read.
+        InvalidFormat: the file has no secret, or more than two, or one is invalid.
+    """
+    lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
+    return parse_secrets([line for line in lines if line and not line.startswith("#")])
+
+
+def sign(keys: Sequence[bytes], id: str, timestamp: int, body: bytes) -> str:
+    """
+    Return the value of the header ``webhook-signature``.
+
+    Args:
+        keys: the keys; there is one signature for each.
+        id: the message's id.
+        timestamp: Unix seconds.
+        body: the body of the request.
+    """
+    content = b"%s.%d.%s" % (id.encode(), timestamp, body)
+    # Not hmac.digest: it releases the GIL, and then waits for the other threads of a worker.
+    digests = (hmac.new(key, content, hashlib.sha256).digest() for key in keys)
+    return " ".join(f"v1,{base64.b64encode(each).decode()}" for each in digests)
+
+
+def _parse_secret(secret: object) -> bytes:
+    if isinstance(secret, bytes):
+        key = secret
+    else:
+        try:
+            if not isinstance(secret, str):
+                raise ValueError  # noqa: TRY004, TRY301 - the same error as for a wrong text
+            key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+        except (ValueError, binascii.Error):
+            raise InvalidFormat("secret", value="(not shown)", hint=f"{_RULE}.") from None
+    if not _MIN_SECRET_BYTES <= len(key) <= _MAX_SECRET_BYTES:
+        raise InvalidFormat("secret", value=f"{len(key)} bytes", hint=f"{_RULE}.")
+    return key

@@ -1,0 +1,177 @@
+"""
+The acknowledgement of batches that Spark has committed, by the driver of a query.
+
+The source itself acknowledges a batch when Spark requests the next one. That is late with a long
+trigger interval, and does not happen for the last batch of a query that is stopped. Spark reports
+the progress of a batch after it has written its commit log, so the driver can acknowledge then.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import msgpack
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from redis.exceptions import RedisError
+
+from rsmq.errors import RSMQError
+from rsmq.operations.spark.in_flight_batches import Batch, acknowledge_leased, parse_part_sizes
+from rsmq.spark.connection_options import parse_connection_options
+from rsmq.spark.connections import Server, get_server
+from rsmq.wire.keys import QueueKeys
+
+log = logging.getLogger(__name__)
+
+#: How long the listener waits for the next batch, whose request acknowledges the one before.
+ACKNOWLEDGE_DELAY_SECONDS = 2.0
+
+#: How long the number of an acknowledged batch is stored at least.
+_RETENTION_SECONDS = 7 * 86_400.0
+
+
+def acknowledge_parts(
+    server: Server, keys: QueueKeys, batch: Batch, number: int, *, query: str, lifetime: float
+) -> tuple[int, int]:
+    """
+    Delete the messages of the first ``number`` parts of a batch, at least one, and its receipts.
+
+    Each part is one atomic step. A batch without parts is stored as acknowledged, too.
+
+    Args:
+        server: the server of the queue.
+        keys: the queue's keys.
+        batch: the batch.
+        number: the number of its parts.
+        query: the name of the query, under which the number of the batch is stored.
+        lifetime: how long that number is stored, seconds.
+
+    Returns:
+        How many messages were deleted, and how many another consumer has received since.
+    """
+    deleted = lost = 0
+    for part in range(max(1, number)):
+        operation = acknowledge_leased(
+            server.namespace, keys, batch, part, lifetime=lifetime, query=query
+        )
+        counts = server.rsmq.run(operation)
+        deleted, lost = deleted + counts[0], lost + counts[1]
+    server.raw.hdel(keys.leases, str(batch))
+    return deleted, lost
+
+
+def acknowledge_offset(server: Server, offset: dict[str, Any]) -> tuple[int, int]:
+    """
+    Acknowledge the batch of an offset that Spark has committed, if it is in flight.
+
+    Args:
+        server: the server of the queues.
+        offset: an offset of the streaming source.
+
+    Returns:
+        How many messages were deleted, and how many another consumer has received since.
+    """
+    batch = Batch(offset["lease"], offset["batch"])
+    deleted = lost = 0
+    for queue in offset["queues"]:
+        keys = server.namespace.queue(queue)
+        packed = server.raw.hget(keys.leases, str(batch))
+        if packed is None:
+            continue
+        expires_ms = msgpack.unpackb(packed)[0]
+        counts = acknowledge_parts(
+            server,
+            keys,
+            batch,
+            len(parse_part_sizes(packed)),
+            query=offset.get("query", batch.lease),
+            # Receipts are stored for leaseRetention after the last heartbeat.
+            lifetime=max(_RETENTION_SECONDS, (expires_ms - server.now_ms()) / 1000),
+        )
+        deleted, lost = deleted + counts[0], lost + counts[1]
+    return deleted, lost
+
+
+def find_offsets(progress: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the end offsets of the sources ``format("rsmq")`` in a progress of a query."""
+    found = []
+    for source in progress["sources"]:
+        offset = source.get("endOffset")
+        if isinstance(offset, str):
+            offset = json.loads(offset)
+        if isinstance(offset, dict) and offset.keys() >= {"lease", "batch", "queues"}:
+            found.append(offset)
+    return found
+
+
+class AcknowledgeListener(StreamingQueryListener):
+    """
+    A listener that acknowledges the last batch of a query, which Spark has committed.
+
+    It waits two seconds for the next batch: a query that is busy acknowledges its batches itself.
+    When a query ends, its last batch is acknowledged at once. One listener serves all queries of a
+    session on one server and namespace. Messages that it deletes are not in the query's progress.
+
+    ``spark.streams.addListener(AcknowledgeListener(url=url))``
+    """
+
+    def __init__(self, **options: str) -> None:
+        """
+        Connect lazily: nothing is opened before the first batch.
+
+        Args:
+            options: the options of the connection, as of ``format("rsmq")``.
+
+        Raises:
+            InvalidOption: an option is unknown or has an invalid value.
+        """
+        super().__init__()
+        self._connection = parse_connection_options(options)
+        self._lock = threading.Lock()
+        self._timers: dict[str, threading.Timer] = {}
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Do nothing."""
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Do nothing: the query itself has acknowledged its last batch."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Acknowledge the batch, unless the query requests another one within two seconds."""
+        offsets = find_offsets(json.loads(event.progress.json))
+        run = str(event.progress.runId)
+        timer = threading.Timer(ACKNOWLEDGE_DELAY_SECONDS, self._acknowledge, (offsets,))
+        timer.daemon = True
+        with self._lock:
+            earlier = self._timers.pop(run, None)
+            self._timers[run] = timer
+        if earlier is not None:
+            earlier.cancel()
+        timer.start()
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Acknowledge the last batch of a query that has ended."""
+        with self._lock:
+            timer = self._timers.pop(str(event.runId), None)
+        if timer is not None:
+            timer.cancel()
+            self._acknowledge(*timer.args)
+
+    def _acknowledge(self, offsets: Iterable[dict[str, Any]]) -> None:
+        for offset in offsets:
+            try:
+                _, lost = acknowledge_offset(get_server(self._connection), offset)
+            except (RedisError, RSMQError) as error:  # the next run of the query acknowledges it
+                log.warning("A done batch was not acknowledged, and stays in flight: %s", error)
+                continue
+            if lost:
+                log.warning(
+                    "Batch %s of lease %s is done. Other consumers had received %s of its messages "
+                    "meanwhile; these are not deleted.",
+                    offset["batch"],
+                    offset["lease"],
+                    lost,
+                )

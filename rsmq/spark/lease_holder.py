@@ -1,0 +1,140 @@
+"""
+The process that holds the lease of a stream: no other process may receive for it.
+
+A query without a name takes over its lease when it starts. A consumer group is acquired on each
+queue and renewed, so a second live query of the name is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Iterable
+
+from redis.exceptions import RedisError
+
+from rsmq.errors import InvalidOption, LeaseTakenOver, QueueNotFound, RSMQError
+from rsmq.operations.spark.in_flight_batches import (
+    acquire_lease,
+    release_lease,
+    take_over_lease,
+)
+from rsmq.spark.connections import Server
+from rsmq.wire.keys import QueueKeys
+
+log = logging.getLogger(__name__)
+
+#: How long a named lease belongs to its holder after the last renewal.
+HOLDER_TIMEOUT_SECONDS = 15.0
+
+
+class LeaseHolder:
+    """
+    This process as the holder of a lease.
+
+    Attributes:
+        id: the id of the process.
+    """
+
+    def __init__(
+        self, server: Server, lease: str, query: str, lifetime: float, *, is_named: bool
+    ) -> None:
+        """
+        Generate an id; nothing is acquired.
+
+        Args:
+            server: the server of the queues.
+            lease: the name of the lease.
+            query: the name of the query, for all its queues.
+            lifetime: how long the lease is stored after its last renewal, seconds.
+            is_named: whether the name is a consumer group.
+        """
+        self.id = secrets.token_hex(8)
+        self._server = server
+        self._lease = lease
+        self._query = query
+        self._lifetime = lifetime
+        self._is_named = is_named
+        self._acquired_queues: set[QueueKeys] = set()
+        self._is_taken_over = False
+        self._renewed_at = time.monotonic()
+
+    def take_over(self) -> None:
+        """Refuse the receives of every other process from now on."""
+        self._server.rsmq.run(
+            take_over_lease(self._server.namespace, self._query, self.id, lifetime=self._lifetime)
+        )
+
+    def acquire(self, queues: Iterable[QueueKeys]) -> None:
+        """
+        Acquire the lease on queues, as soon as a previous holder has stopped renewing it.
+
+        Queues on which it is acquired already are left out.
+
+        Raises:
+            InvalidOption: another query still renews it.
+        """
+        new = [keys for keys in queues if keys not in self._acquired_queues]
+        deadline = time.monotonic() + HOLDER_TIMEOUT_SECONDS + 1
+        while seconds := self._try_acquire(new):
+            if time.monotonic() > deadline:
+                raise InvalidOption(
+                    "consumerGroup",
+                    f"another query that is running has the lease {self._lease}. Give this query "
+                    "another name or none, or stop the other.",
+                    value=self._lease,
+                )
+            time.sleep(min(seconds, 1.0))
+        if new:
+            self.take_over()
+        self._acquired_queues.update(new)
+
+    def _try_acquire(self, queues: Iterable[QueueKeys]) -> float:
+        """
+        Acquire or renew the lease on each of the queues that has no other holder.
+
+        Returns:
+            For how many seconds another holder has one of them; 0 if this one has all.
+        """
+        longest = 0.0
+        for keys in queues:
+            operation = acquire_lease(
+                keys,
+                self._lease,
+                self.id,
+                seconds=HOLDER_TIMEOUT_SECONDS,
+                lifetime=self._lifetime,
+            )
+            try:
+                longest = max(longest, self._server.rsmq.run(operation))
+            except QueueNotFound:
+                self._acquired_queues.discard(keys)  # reading the queue raises the error
+        return longest
+
+    def renew(self) -> None:
+        """Renew the lease on its queues; ``check`` raises an error if another process has it."""
+        self._renewed_at = time.monotonic()
+        if self._try_acquire(list(self._acquired_queues)):
+            self._is_taken_over = True
+
+    def check(self) -> None:
+        """
+        Check that the lease belongs to this process, if it is a consumer group.
+
+        Raises:
+            LeaseTakenOver: another process has the lease.
+        """
+        if self._is_named and time.monotonic() - self._renewed_at > HOLDER_TIMEOUT_SECONDS / 2:
+            self.renew()  # the process may have been suspended for some time
+        if self._is_taken_over:
+            raise LeaseTakenOver(self._lease)
+
+    def release(self) -> None:
+        """Release a named lease, so that a successor need not wait for the end of its time."""
+        for keys in self._acquired_queues:
+            try:
+                self._server.rsmq.run(release_lease(keys, self._lease, self.id))
+            except (RedisError, RSMQError) as error:  # the successor waits
+                log.warning("The lease %s was not released: %s", self._lease, error)
+                return

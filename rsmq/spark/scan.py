@@ -1,0 +1,126 @@
+"""
+A scan of the ids of a queue in shards, which several tasks read at the same time.
+
+ZSCAN goes through the buckets of Redis's hash table in the order of their reversed numbers. In this
+order an id has the same position however large the table is. A shard is a range of positions, so
+each id belongs to one shard, and a step needs no snapshot. A step may go beyond the end of its
+shard: then it is made again with a smaller COUNT, until it covers a single bucket at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from rsmq.errors import ScanBroken
+
+_POSITIONS = 2**64
+
+#: The number of ids that a step reads, about.
+STEP_IDS = 1000
+
+#: From this number of ids before the end of a shard on, a step reads one bucket.
+_LAST_IDS = 32
+
+#: Shards have at least this number of messages when a read is planned, and this number later:
+#: the table of fewer messages could have fewer buckets than there are shards.
+MIN_PLANNED_SHARD_IDS = 1024
+MIN_SHARD_IDS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """
+    A part of the ids of a queue.
+
+    Attributes:
+        number: the number of the shard, from 0.
+        total: the number of shards of the queue, a power of two.
+    """
+
+    number: int
+    total: int
+
+    @property
+    def begin(self) -> int:
+        """The first position of the shard."""
+        return _POSITIONS // self.total * self.number
+
+    @property
+    def end(self) -> int:
+        """The position after the last one."""
+        return _POSITIONS // self.total * (self.number + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStep:
+    """
+    The reply of a step.
+
+    Attributes:
+        cursor: the cursor of the next step; 0 at the end of the table.
+        members: ids and scores in turn.
+        messages: the number of messages in the queue.
+    """
+
+    cursor: int
+    members: list[bytes]
+    messages: int
+
+
+def count_shards(messages: int, wanted: int) -> int:
+    """Return the number of shards for a queue: ``wanted`` or more, if it has enough messages."""
+    most = messages // MIN_PLANNED_SHARD_IDS
+    total = 1
+    while total < wanted and 2 * total <= most:
+        total *= 2
+    return total
+
+
+def scan_shard(
+    queue: str, shard: Shard, read_step: Callable[[int, int], ScanStep]
+) -> Iterator[list[bytes]]:
+    """
+    Yield ids and scores in turn, of all messages of a shard; some of them may come twice.
+
+    Args:
+        queue: the queue's name, for errors.
+        shard: the shard.
+        read_step: reads a step, from a cursor and a COUNT.
+
+    Raises:
+        ScanBroken: consumers have almost emptied the queue.
+    """
+    if shard.total == 1:
+        yield from _scan_all(read_step)
+        return
+    position, count = shard.begin, STEP_IDS
+    while position < shard.end:
+        step = read_step(_reverse(position), count)
+        if step.messages < MIN_SHARD_IDS * shard.total:
+            raise ScanBroken(queue, "consumers have almost emptied it since the read was planned")
+        following = _reverse(step.cursor) if step.cursor else _POSITIONS
+        if following > shard.end:
+            if count == 1:  # the ids are those of the last bucket, which is in the next shard
+                return
+            count = max(1, count // 4)
+            continue
+        if following <= position:
+            raise ScanBroken(queue, "the server does not scan it in the order of Redis")
+        yield step.members
+        position = following
+        ids_left = (shard.end - position) * step.messages // _POSITIONS
+        count = 1 if ids_left < _LAST_IDS else min(STEP_IDS, ids_left // 2)
+
+
+def _scan_all(read_step: Callable[[int, int], ScanStep]) -> Iterator[list[bytes]]:
+    cursor = None
+    while cursor != 0:
+        step = read_step(cursor or 0, STEP_IDS)
+        cursor = step.cursor
+        yield step.members
+
+
+def _reverse(number: int) -> int:
+    """Return a number of 64 bits with its bits in reverse order."""
+    return int(f"{number:064b}"[::-1], 2)

@@ -1,0 +1,200 @@
+"""
+The caller of the asyncio client that uses the pool of a client of redis-py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from redis.exceptions import AskError, NoScriptError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from rsmq.operations.confirmation import (
+    DISK_COMMANDS,
+    Confirmation,
+    check_disk,
+    raise_unconfirmed,
+)
+from rsmq.operations.operation import Operation, Retry
+from rsmq.transport.attempts_aio import RetryingCaller
+from rsmq.transport.cancellation import CancellationGuard, call_or_undo, read_reply
+from rsmq.transport.commands import (
+    call_commands,
+    eval_command,
+    evalsha_command,
+    script_reply,
+    transaction_commands,
+)
+from rsmq.transport.confirmed import CONNECTION_BROKE, longest_wait
+from rsmq.transport.failure_texts import describe_address
+from rsmq.transport.multiplexed import (
+    is_readable,
+)
+from rsmq.transport.origin import Origin
+from rsmq.transport.redis_py import socket_of_asyncio
+from rsmq.transport.retry import (
+    Failure,
+    classify,
+)
+from rsmq.transport.topology.address import Address
+
+T = TypeVar("T")
+
+
+class AsyncPoolCaller(RetryingCaller):
+    """A caller that uses the pool of a handed-in client, with one connection for each attempt."""
+
+    def __init__(self, pool: Any, origin: Origin) -> None:
+        super().__init__(origin, pool.connection_kwargs)
+        self._pool = pool
+        self._has_disk_checked = False
+
+    async def close(self) -> None:
+        """Do nothing: the program that created the pool closes it."""
+
+    def describe(self) -> str:
+        return describe_address(self._pool.connection_kwargs)
+
+    async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:  # noqa: ARG002
+        return self._pool
+
+    def note_lost(self, key: bytes, error: BaseException) -> None:
+        """Do nothing: there is only one server to connect to."""
+
+    async def exchange(
+        self,
+        operation: Operation[Any],
+        guard: CancellationGuard,
+        *,
+        check: bool,
+        redirect: AskError | None = None,  # noqa: ARG002 - of a cluster
+    ) -> Any:
+        pool = self._pool
+        connection = await pool.get_connection()
+        if check and _is_unusable(connection):
+            await _discard(pool, connection)
+            connection = await pool.get_connection()
+        is_usable = False
+        missing = None
+        try:
+            if operation.confirmation is not None:
+                await self._check_disk(connection, operation.confirmation)
+            guard.is_sent = True
+            if operation.confirmation is not None:
+                reply, missing = await _call_confirmed(connection, operation, longest_wait(pool))
+            elif operation.undo is None:
+                reply = await _call(connection, operation)
+            else:
+                reply = await call_or_undo(
+                    operation,
+                    guard,
+                    lambda each: _call(connection, each, guard.send, guard.read),
+                )
+            is_usable = missing != CONNECTION_BROKE
+        except ResponseError as error:
+            # As in AsyncMultiplexedCaller.
+            is_usable = classify(error, is_sent=True) is not Failure.NOTHING_RAN
+            raise
+        except asyncio.CancelledError:
+            is_usable = guard.is_answered
+            raise
+        finally:
+            if not is_usable:
+                await _discard(pool, connection)
+            elif operation.undo is None:
+                await pool.release(connection)
+            else:
+                # If the release were cancelled while it waits for the lock of the pool, the
+                # received messages would be lost.
+                await guard.finish(lambda: pool.release(connection))
+        if missing is not None and operation.confirmation is not None:
+            raise_unconfirmed(operation.parse(reply), operation.confirmation, missing)
+        return reply
+
+    async def _check_disk(self, connection: Any, confirmation: Confirmation) -> None:
+        """Check, once, that the server is able to say what is on disk, if a call needs that."""
+        if confirmation.fsync and not self._has_disk_checked:
+            check_disk(await _transact(connection, list(DISK_COMMANDS)))
+            self._has_disk_checked = True
+
+
+async def _discard(pool: Any, connection: Any) -> None:
+    """Close a connection that is not usable any more, and return it to its pool."""
+    await connection.disconnect(nowait=True)
+    await pool.release(connection)
+
+
+def _is_unusable(connection: Any) -> bool:
+    """
+    Return whether an idle connection is unusable: closed by the server, or with unexpected data.
+
+    The pool checks only data that the event loop has read already; this checks the socket.
+    """
+    return is_readable(socket_of_asyncio(connection))
+
+
+async def _send(connection: Any, *command: Any) -> None:
+    await connection.send_command(*command)
+
+
+async def _transact(connection: Any, commands: list[tuple[bytes, ...]]) -> list[Any]:
+    """Send commands together, and return their replies, errors included."""
+    await connection.send_packed_command(connection.pack_commands(commands))
+    return [await _read(connection) for _ in commands]
+
+
+async def _read(connection: Any) -> Any:
+    """Return the next reply, also if it is an error."""
+    try:
+        return await connection.read_response(disable_decoding=True)
+    except ResponseError as error:
+        return error
+
+
+async def _call_confirmed(
+    connection: Any, operation: Operation[Any], longest: float
+) -> tuple[Any, str | None]:
+    """As ``call_confirmed`` of the synchronous client."""
+    confirmation = operation.confirmation
+    assert confirmation is not None  # noqa: S101 - for type checkers
+    loop = asyncio.get_running_loop()
+    wait = confirmation.command(min(confirmation.timeout, longest))
+    for has_script in (False, True):
+        commands = call_commands(operation, is_asking=False, with_script=has_script)
+        await connection.send_packed_command(connection.pack_commands([*commands, wait]))
+        replies = [await _read(connection) for _ in commands]
+        until = loop.time() + confirmation.timeout
+        if not isinstance(replies[0], NoScriptError):
+            break
+        await _read(connection)
+    try:
+        confirmed = await _read(connection)
+        reply = script_reply(replies)
+        missing = confirmation.missing_from(confirmed)
+        while missing is not None and (left := until - loop.time()) > 0:
+            wait = confirmation.command(min(left, longest))
+            missing = confirmation.missing_from((await _transact(connection, [wait]))[0])
+    except (RedisConnectionError, RedisTimeoutError):
+        if operation.retry is not Retry.NEVER:
+            raise
+        return script_reply(replies), CONNECTION_BROKE
+    return reply, missing
+
+
+async def _call(
+    connection: Any,
+    operation: Operation[Any],
+    send: Callable[..., Awaitable[None]] = _send,
+    read: Callable[[Any], Awaitable[Any]] = read_reply,
+) -> Any:
+    if operation.prelude is not None:
+        return script_reply(await _transact(connection, transaction_commands(operation)))
+    await send(connection, *evalsha_command(operation))
+    try:
+        return await read(connection)
+    except NoScriptError:
+        await send(connection, *eval_command(operation))
+        return await read(connection)

@@ -1,0 +1,182 @@
+"""
+Webhooks: a listener that pushes the messages of a queue to a URL.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from typing import TypedDict
+from urllib.parse import quote
+
+from rsmq.codecs import BYTES, JSON, Codec
+from rsmq.errors import InvalidFormat, show
+from rsmq.push.addresses import AddressRules, parse_ranges
+from rsmq.push.answers import Answer, PushFailed, Verdict, judge
+from rsmq.push.breaker import PushEventKind
+from rsmq.push.http_client import PushClient
+from rsmq.push.shared_breaker import Permit, SharedBreaker
+from rsmq.push.signatures import parse_secrets, sign
+from rsmq.push.targets import parse_target
+from rsmq.worker.delivery import Delivery
+from rsmq.worker.listener import Handlers, Listener, Options, make_listener
+from rsmq.worker.middleware import Hooks
+from rsmq.worker.outcome import Backoff, Withdrawn
+
+#: The end of the name of the dead-letter queue that a webhook creates if there is no other.
+DEAD_LETTER_SUFFIX = "-dead"
+_CONTENT_TYPE = re.compile(r"[\x21-\x7e]+/[\x20-\x7e]+")
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+
+
+class WebhookOptions(TypedDict, total=False):
+    """The names and types of the options that a webhook has in common with listeners."""
+
+    vt: float | None
+    concurrency: int | None
+    priority: int
+    max_retries: int | None
+    backoff: Backoff | Sequence[float] | float | None
+    dead_letter_queue: str | None
+    create: bool
+
+
+class Webhook:
+    """
+    Pushes the messages of one queue to one target.
+
+    Attributes:
+        breaker: the circuit breaker of the target.
+        hooks: the middleware of the running worker; None before it starts.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        url: str,
+        *,
+        secret: str | bytes | Sequence[str | bytes] | None,
+        content_type: str,
+        allow: str | Iterable[str],
+        allow_http: bool,
+    ) -> None:
+        """
+        Make one; for the arguments and errors see ``Worker.webhook``.
+        """
+        rules = AddressRules(parse_ranges(allow))
+        target = parse_target(url, allow_http=allow_http, rules=rules)
+        if not isinstance(content_type, str) or not _CONTENT_TYPE.fullmatch(content_type):
+            raise InvalidFormat(
+                "content_type",
+                value=show(content_type),
+                hint="It is a media type, as in application/json.",
+            )
+        self.breaker = SharedBreaker(queue, target)
+        self.hooks: Hooks | None = None
+        self._keys = parse_secrets(secret)
+        self._client = PushClient(target, rules)
+        self._shown = target.shown
+        self._headers = {
+            "Content-Type": content_type,
+            "rsmq-queue": quote(queue, safe=_PRINTABLE.replace("%", "")),
+        }
+
+    async def push(self, body: bytes, message: Delivery) -> None:
+        """
+        Push a message. The worker calls it as a handler.
+
+        Raises:
+            Withdrawn: it may not be pushed now, or the target asks for a pause, or is gone.
+            PushFailed: the answer was not 2xx.
+        """
+        permit = self.breaker.permit()
+        if permit is None:
+            raise Withdrawn(self.breaker.state)
+        began = time.monotonic()
+        answer: Answer | None = None
+        try:
+            answer = await self._client.post(body, self._headers_of(message, body))
+        finally:
+            if answer is None:  # the call was cancelled
+                self.breaker.withdraw(permit)
+        if self.hooks is not None and self.hooks["after_push"]:
+            seconds = time.monotonic() - began
+            self.hooks.call("after_push", message, self._shown, answer.status, seconds)
+        self._settle(permit, answer)
+
+    def _settle(self, permit: Permit, answer: Answer) -> None:
+        verdict, seconds = judge(answer, self.breaker.server_seconds())
+        report = self.breaker.report
+        if verdict is Verdict.DELIVERED:
+            report(permit, PushEventKind.SUCCEED)
+            return
+        text = str(answer)
+        if verdict is Verdict.FAILED:
+            report(permit, PushEventKind.FAIL, text=text)
+            raise PushFailed(answer)
+        if verdict is Verdict.PAUSE:
+            report(permit, PushEventKind.PAUSE, seconds=seconds, text=text)
+        else:
+            report(permit, PushEventKind.END, text=text)
+        raise Withdrawn(text)
+
+    def _headers_of(self, message: Delivery, body: bytes) -> dict[str, str]:
+        id = quote(message.id, safe=_PRINTABLE)
+        timestamp = int(self.breaker.server_seconds())
+        headers = {
+            **self._headers,
+            "webhook-id": id,
+            "webhook-timestamp": str(timestamp),
+            "rsmq-receive-count": str(message.receive_count),
+        }
+        if self._keys:
+            headers["webhook-signature"] = sign(self._keys, id, timestamp, body)
+        return headers
+
+    async def close(self) -> None:
+        """Close its connections, in the event loop that has used them."""
+        await self._client.close()
+
+
+def make_webhook(  # noqa: PLR0917 - called in one place
+    queue: str,
+    url: str,
+    secret: str | bytes | Sequence[str | bytes] | None,
+    content_type: str | None,
+    allow: str | Iterable[str],
+    allow_http: bool,  # noqa: FBT001 - as above
+    codec: Codec,
+    options: WebhookOptions,
+) -> tuple[Webhook, Listener]:
+    """
+    Return a webhook and its listener; for the arguments and errors see ``Worker.webhook``.
+
+    ``codec`` is the client's, ``options`` are those that webhooks have in common with listeners.
+    """
+    if content_type is None:
+        content_type = "application/json" if codec is JSON else "application/octet-stream"
+    webhook = Webhook(
+        queue,
+        url,
+        secret=secret,
+        content_type=content_type,
+        allow=allow,
+        allow_http=allow_http,
+    )
+    default = None
+    if options.get("dead_letter_queue") is None:
+        default = queue + DEAD_LETTER_SUFFIX
+        if options.get("max_retries") is not None:  # so the queue's own policy does not decide
+            options = {**options, "dead_letter_queue": default}
+    handlers = Handlers()
+    handlers.add("", webhook.push)
+    listener = make_listener(
+        queue,
+        handlers,
+        Options(**options),
+        codec=BYTES,
+        gate=webhook.breaker,
+        default_dead_letter_queue=default,
+    )
+    return webhook, listener

@@ -1,0 +1,285 @@
+"""Waiting receives: they look only at cells that have messages."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from rsmq import Cells, ClientClosed, QueueNotFound
+from rsmq.waiting.cells import CellQueues
+from rsmq.waiting.cells_aio import AsyncCellWaiter
+from rsmq.waiting.cells_sync import CellWaiter
+from rsmq.waiting.schedule import Schedule, Waiter
+from rsmq.wire.cells import name_of_cell
+from rsmq.wire.keys import Namespace
+from tests.workers.polling import wait_until
+
+
+def receives(raw):
+    """Return the number of scripts that the server has run."""
+    stats = raw.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
+
+
+def in_thread(call):
+    """Start a call in a thread; return the thread and the list for its result."""
+    results = []
+
+    def run():
+        try:
+            results.append(call())
+        except Exception as error:  # noqa: BLE001 - the test judges it
+            results.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, results
+
+
+@pytest.fixture
+def sender(place, cells):
+    """A synchronous client of the same set, for the main thread while another one waits."""
+    with Cells.from_url(place.url, ns=place.ns, cells=place.number) as sender:
+        yield sender
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_wait_ends_with_the_first_message(place, cells, sender, count):
+    sender.send_message("q", "warm")
+    cells.delete_message(cells.receive_message("q", wait=5))
+    for number in range(count):
+        thread, results = in_thread(lambda: cells.receive_message("q", wait=30))
+        time.sleep(0.01)
+        sender.send_message("q", str(number))
+        thread.join(20)
+        assert results[0].body == str(number)
+        assert cells.delete_message(results[0])
+
+
+def test_a_wait_without_a_message_ends_at_its_deadline(cells):
+    assert cells.receive_message("q", wait=0.2) is None
+    assert cells.receive_messages("q", 5, wait=0.2) == []
+
+
+def test_idle_waits_cost_no_command(place, cells, sender):
+    sender.send_message("q", "warm")
+    cells.delete_message(cells.receive_message("q", wait=5))
+    thread, results = in_thread(lambda: cells.receive_message("q", wait=3))
+    time.sleep(0.5)
+    before = place.raw.info("stats")["total_commands_processed"]
+    time.sleep(2)
+    after = place.raw.info("stats")["total_commands_processed"]
+    thread.join(20)
+    assert results == [None]
+    assert after - before <= 2  # this test's own
+
+
+def test_a_look_for_each_batch(place, cells, sender):
+    """Without the reports of the server, most looks would be at empty cells."""
+    sender.send_message("q", "warm")
+    cells.delete_messages(cells.receive_messages("q", 10, wait=5))  # the server gets the script
+    for _ in range(30):
+        sender.send_messages("q", ["x"] * 10)
+    before = receives(place.raw)
+    found = 0
+    while found < 300:
+        found += len(cells.receive_messages("q", 10, wait=5))
+    assert receives(place.raw) - before == 30
+
+
+def test_delayed_messages_end_a_wait(cells, sender):
+    sender.send_message("q", "later", delay=0.5)
+    assert cells.receive_message("q", wait=20).body == "later"
+
+
+def test_invisible_messages_end_a_wait_when_they_return(cells, sender):
+    sender.send_message("q", "again")
+    assert cells.receive_message("q", vt=0.5).receive_count == 1
+    assert cells.receive_message("q", wait=20).receive_count == 2
+
+
+def test_no_cell_starves(cells, sender):
+    """Each cell has one message; one cell gets more messages all the time."""
+    for number in range(6):
+        sender.cells[number].send_message("q", "one")
+    busy = sender.cells[2]
+    seen = set()
+    for _ in range(30):
+        busy.send_message("q", "more")
+        message = cells.receive_message("q", wait=5)
+        seen.add((message.cell, message.body))
+        cells.delete_message(message)
+    assert {cell for cell, _ in seen} == set(range(6))
+
+
+def test_a_cell_that_is_always_full_does_not_hide_the_others(place, cells, sender):
+    """A wait is woken by other cells only if a receive waits at times."""
+    sender.cells[2].send_messages("q", ["x"] * 200)
+    for _ in range(30):
+        cells.delete_message(cells.receive_message("q", wait=5))
+    sender.cells[4].send_message("q", "other")
+    bodies = [cells.receive_message("q", wait=5).body for _ in range(40)]
+    assert "other" in bodies
+    assert place.raw.hget(f"{place.cell(4)}:q:Q", "totalrecv") == b"1"
+
+
+def test_the_first_queue_of_any_cell_has_priority(cells, sender):
+    sender.create_queue("urgent")
+    sender.send_message("q", "warm")
+    cells.delete_message(cells.receive_message(["urgent", "q"][1], wait=5))
+    for _ in range(12):
+        sender.send_message("q", "q")
+    for number in range(3):
+        sender.cells[number].send_message("urgent", "u")
+    time.sleep(0.1)
+    found = [cells.receive_messages(["urgent", "q"], 1, wait=5)[0].body for _ in range(15)]
+    assert sorted(found) == ["q"] * 12 + ["u"] * 3
+
+
+# Threads; test_interruptions.py has concurrent tasks.
+@pytest.mark.parametrize("mode", ["sync"])
+def test_many_waits_share_connections(place, cells, sender):
+    sender.send_message("q", "warm")
+    cells.delete_message(cells.receive_message("q", wait=5))
+    waits = [in_thread(lambda: cells.receive_message("q", wait=20)) for _ in range(8)]
+    time.sleep(0.3)
+    tracking = [
+        client for client in place.raw.client_list() if "t" in client["flags"]
+    ]  # those with tracking
+    for number in range(8):
+        sender.send_message("q", str(number))
+    for thread, _ in waits:
+        thread.join(30)
+    assert sorted(results[0].body for _, results in waits) == sorted(map(str, range(8)))
+    assert len(tracking) == 1
+
+
+def test_looks_without_a_reason_reach_all_cells():
+    """Each is at one cell, in case that a report was lost."""
+    schedule = Schedule(collects_due=True)
+    schedule.start_tracking(0)
+    waiter = Waiter(tuple(b"%d" % number for number in range(6)), lambda: None)
+    now, reasons = 0.0, set()
+    for _ in range(200):
+        schedule.add(waiter, now)
+        for queue in tuple(schedule.to_read):
+            schedule.to_read.discard(queue)
+            schedule.note_first_due(queue, None, now)
+        while not waiter.is_awake:
+            now = schedule.next_wake_up()
+            schedule.wake_due(now)
+        schedule.remove(waiter)
+        schedule.note_look(waiter.reason, is_drained=True)
+        waiter.empty_receives += 1
+        reasons.add(waiter.reason)
+    assert reasons == set(waiter.queues)
+    assert 15 * 200 <= now <= 30 * 200
+
+
+class WokenAtOnce:
+    """A watcher that wakes each waiter at once."""
+
+    def __init__(self):
+        self.received = self.interrupted = 0
+
+    def add(self, waiter):
+        (waiter.reason,) = waiter.queues
+        waiter.wake()
+
+    def leave(self, waiter):
+        return True
+
+    def note_receive(self, waiter):
+        self.received += 1
+        waiter.is_awake = False
+
+    def remove(self, waiter):
+        self.interrupted += waiter.is_awake
+
+
+class TwoServers:
+    """The watchers of two servers with one cell each."""
+
+    def __init__(self):
+        self.watchers = [WokenAtOnce(), WokenAtOnce()]
+
+    def groups(self):
+        return [(watcher, [cell]) for cell, watcher in enumerate(self.watchers)]
+
+    def release_idle_connections(self):
+        pass
+
+
+@pytest.mark.parametrize("kind", [CellWaiter, AsyncCellWaiter])
+def test_a_receive_from_one_cell_does_not_use_up_the_wake_up_of_another(kind):
+    """Otherwise the other waiters of that cell would sleep for another second."""
+    servers = TwoServers()
+    queues = CellQueues([Namespace(name_of_cell("x", cell)) for cell in range(2)], ["q"])
+
+    async def wait():
+        waiter = kind(servers, queues)
+        cells = waiter.wait(5)
+        assert (cells if kind is CellWaiter else await cells) == [0, 1]
+        waiter.note_receive({1})
+        waiter.close()
+
+    if kind is CellWaiter:
+        with suppress(StopIteration):
+            wait().send(None)
+    else:
+        asyncio.run(wait())
+    assert [watcher.received for watcher in servers.watchers] == [0, 1]
+    assert [watcher.interrupted for watcher in servers.watchers] == [1, 0]
+
+
+def test_a_deleted_queue_ends_a_wait(place, cells, sender):
+    thread, results = in_thread(lambda: cells.receive_message("q", wait=30))
+    time.sleep(0.5)
+    sender.delete_queue("q")
+    thread.join(25)
+    assert isinstance(results[0], QueueNotFound)
+
+
+@pytest.mark.parametrize("mode", ["sync"])
+def test_closing_ends_a_wait(place, cells):
+    thread, results = in_thread(lambda: cells.receive_message("q", wait=30))
+    time.sleep(0.3)
+    cells.close()
+    thread.join(10)
+    assert isinstance(results[0], ClientClosed)
+
+
+def test_waits_without_tracking_poll(place, cells, sender):
+    user = f"{place.ns}-user"
+    place.raw.execute_command(
+        "ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all", "-client|tracking"
+    )
+    client = place.open(url=place.url.replace("redis://", f"redis://{user}:secret@"))
+    assert client.receive_message("q", wait=0.2) is None
+    thread, results = in_thread(lambda: client.receive_message("q", wait=30))
+    time.sleep(0.3)
+    sender.send_message("q", "found")
+    thread.join(25)
+    assert results[0].body == "found"
+    found = [sender.send_message("q", str(number)) for number in range(12)]
+    got = [client.receive_message("q", wait=20).id for _ in range(12)]
+    assert sorted(got) == sorted(found)
+    place.raw.execute_command("ACL", "DELUSER", user)
+
+
+def test_a_broken_tracking_connection_is_replaced(place, cells, sender):
+    sender.send_message("q", "warm")
+    cells.delete_message(cells.receive_message("q", wait=5))
+    thread, results = in_thread(lambda: cells.receive_message("q", wait=30))
+    time.sleep(0.3)
+    for client in place.raw.client_list():
+        if "t" in client["flags"]:
+            place.raw.client_kill_filter(_id=client["id"])
+    wait_until(lambda: any("t" in client["flags"] for client in place.raw.client_list()))
+    sender.send_message("q", "x")
+    thread.join(20)
+    assert results[0].body == "x"

@@ -1,0 +1,284 @@
+"""Sentinels that replace the primary: calls find the new one, and nothing is stored twice."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import redis.exceptions as redis_errors
+
+from tests.crowd import (
+    LOST,
+    Namespace,
+    Sending,
+    Traffic,
+    Waiters,
+    assert_no_commands,
+    bodies,
+    expect_wake_ups,
+    script_calls,
+    wait_until_tracked,
+    window_of_stop,
+)
+from tests.nodes import wait_until, wait_until_in_step
+from tests.scale import SOAK, scaled
+from tests.sentinels import NAME, SentinelGroup
+from tests.servers import redis_7
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def place(request, sentinels):
+    """A namespace. The group is repaired afterwards."""
+    place = Namespace(request.param, sentinels.url)
+    yield place
+    place.close()
+    sentinels.heal()
+    with sentinels.raw() as raw:
+        keys = raw.keys(f"{place.ns}*")
+        if keys:
+            raw.unlink(*keys)
+
+
+def rounds(place, usual, soak):
+    """Return the numbers of rounds: those of the asyncio client are a quarter."""
+    count = scaled(usual, soak)
+    return range(count if place.mode == "sync" else max(1, count // 4))
+
+
+def wait_for_replica(sentinels):
+    """Wait until the replica has what the primary had written, and return until when."""
+    return wait_until_in_step(sentinels.primary, lambda: sentinels.replicas)
+
+
+def kill_primary(sentinels):
+    """Kill the primary, whose replica is in step; return when it may not have been."""
+    old = sentinels.primary
+    written_until = wait_for_replica(sentinels)
+    old.kill()
+    window = window_of_stop(written_until)
+    sentinels.wait_until_promoted(old)
+    return window
+
+
+def fail_over(sentinels):
+    """Let the Sentinels replace the primary, and do soon what they do to it after 8 seconds."""
+    wait_for_replica(sentinels)
+    old = sentinels.primary
+    sentinels.failover()
+    sentinels.heal()  # now it is a replica
+    old.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
+
+
+@pytest.mark.timeout(scaled(60, 3600))
+def test_no_message_is_lost_or_doubled_after_a_kill(place, sentinels):
+    client = place.open_client()
+    for _ in rounds(place, 1, 100):
+        client.create_queue("q")
+        traffic = run_traffic(place, sentinels)
+        traffic.calls.log()
+        client.delete_queue("q")
+
+
+def run_traffic(place, sentinels):
+    """Send, receive and delete while the primary is killed, and return the record."""
+    traffic = Traffic()
+    crowd = place.start(*traffic.works(producers=3, consumers=3))
+    wait_until(lambda: len(traffic.ledger.deleted) >= 50)
+    traffic.unreplicated = kill_primary(sentinels)
+    count = len(traffic.ledger.deleted)
+    wait_until(lambda: len(traffic.ledger.deleted) >= count + 20)
+    sentinels.heal()
+    traffic.stop()
+    crowd.join()
+    with sentinels.raw() as raw:
+        traffic.assert_exact(raw, place.ns)
+    return traffic
+
+
+def wait_for_every_sender(sending):
+    """Wait until each sender has sent again."""
+    before = set(sending.calls.returned)
+
+    def active():
+        return {
+            body.partition("-")[0] for body in list(sending.calls.returned) if body not in before
+        }
+
+    wait_until(lambda: len(active()) == 4, failure=lambda: f"only these send: {active()}")
+
+
+def send_to_frozen_primary(place, sentinels):
+    """Send while the primary is frozen, until another one has replaced it; return the senders."""
+    sending = Sending()
+    crowd = place.start(*sending.works(), socket_timeout=0.5)
+    wait_until(lambda: sending.is_warm)
+    old = sentinels.primary
+    written_until = wait_for_replica(sentinels)
+    old.freeze()
+    sending.unreplicated = window_of_stop(written_until)
+    sentinels.wait_until_promoted(old)
+    # Until Sentinels reach it, the old primary would accept sends of callers that still connect.
+    wait_for_every_sender(sending)
+    old.thaw()  # now it runs the commands that are left in its sockets
+    sentinels.heal()
+    sending.stops = True
+    crowd.join()
+    with sentinels.raw() as raw:
+        sending.assert_stored_once(raw, place.ns)
+    return sending
+
+
+@pytest.mark.timeout(scaled(60, 3600))
+def test_sends_to_a_frozen_primary_are_stored_once(place, sentinels):
+    client = place.open_client()
+    for _ in rounds(place, 1, 100):
+        client.create_queue("q")
+        sending = send_to_frozen_primary(place, sentinels)
+        sending.calls.log()
+        assert len(sending.calls.errors) >= 4
+        client.delete_queue("q")
+
+
+def test_a_failover_that_sentinels_are_asked_for(place, sentinels):
+    place.open_client().create_queue("q")
+    sending = Sending()
+    crowd = place.start(*sending.works(), client_name="sender")
+    wait_until(lambda: sending.is_warm)
+    old = sentinels.primary
+    acknowledged = dict(sending.calls.returned)
+    fail_over(sentinels)
+    wait_until(lambda: script_calls(sentinels.primary) > 100)
+    wait_until(lambda: "sender" not in [each["name"] for each in old.ask("CLIENT LIST")])
+    calls = script_calls(old)
+    before = len(sending.calls.returned)
+    wait_until(lambda: len(sending.calls.returned) >= before + 50)
+    assert script_calls(old) == calls
+    sending.stops = True
+    crowd.join()
+
+    sending.calls.assert_only_ambiguous_errors()
+    with sentinels.raw() as raw:
+        stored = bodies(raw, place.ns, "q")
+    assert len(set(stored.values())) == len(stored)
+    # Until Sentinels reach it, the old primary accepts sends, which are lost.
+    for body, id in acknowledged.items():
+        assert stored[id].decode() == body
+
+
+@pytest.mark.timeout(scaled(60, 3600))
+def test_waiting_receives_are_woken_by_each_primary(place, sentinels):
+    client = place.open_client()
+    for _ in rounds(place, 1, 40):
+        client.create_queue("q")
+        waiters = Waiters()
+        crowd = place.start(*waiters.works())
+        wait_until_tracked(sentinels.primary)
+        assert_no_commands(sentinels.primary, 2)
+        expect_wake_ups(waiters, client, "start")
+        for fault in (fail_over, kill_primary) if place.mode == "sync" or SOAK else (kill_primary,):
+            fault(sentinels)
+            expect_wake_ups(waiters, client, fault.__name__)
+            wait_until_tracked(sentinels.primary)
+            assert_no_commands(sentinels.primary, 0.5)
+            sentinels.heal()
+        waiters.stops = True
+        client.send_messages("q", ["last"] * 4)
+        crowd.join()
+        assert waiters.calls.errors == {}
+        client.delete_queue("q")
+
+
+def test_a_former_primary_gets_no_call_when_it_returns(place, sentinels):
+    place.open_client().create_queue("q")
+    sending = Sending()
+    crowd = place.start(*sending.works(), client_name="sender")
+    wait_until(lambda: sending.is_warm)
+    old = sentinels.primary
+    sending.unreplicated = kill_primary(sentinels)
+    sentinels.heal()
+    assert old in sentinels.replicas
+    before = len(sending.calls.returned)
+    wait_until(lambda: len(sending.calls.returned) >= before + 50)
+
+    # It counts from its start, when it was a primary until the Sentinels reached it.
+    assert script_calls(old) == 0
+    sending.stops = True
+    crowd.join()
+    with sentinels.raw() as raw:
+        sending.assert_stored_once(raw, place.ns)
+
+
+def test_users_and_passwords_of_servers_and_sentinels():
+    group = SentinelGroup(redis_7(), password="word", sentinel_password="other")
+    group.start()
+    try:
+        for mode in ("sync", "asyncio"):
+            check_passwords(Namespace(mode, group.url), group)
+    finally:
+        group.stop()
+
+
+def check_passwords(place, group):
+    for node in group.sentinels:
+        node.ask("ACL", "SETUSER", "asker", "on", ">third", "allchannels", "+@all")
+    for number, query in enumerate(
+        ("", "&sentinel_username=default", "&sentinel_username=asker&sentinel_password=third")
+    ):
+        client = place.open_client(url=group.url + query)
+        client.create_queue(f"q{number}")
+        id = client.send_message(f"q{number}", "m")
+        with group.raw() as raw:
+            assert list(bodies(raw, place.ns, f"q{number}")) == [id]
+    group.failover()
+    assert sorted(client.list_queues()) == ["q0", "q1", "q2"]
+
+    without = group.url.partition("?")[0]
+    for url in (
+        without,
+        f"{without}?sentinel_password=wrong",
+        f"{group.url}&sentinel_username=stranger",
+        group.url.replace(":word@", ":wrong@"),
+        group.url.replace(":word@", ""),
+    ):
+        begin = time.monotonic()
+        with pytest.raises(redis_errors.ConnectionError) as caught:
+            place.open_client(url=url).list_queues()
+        assert isinstance(
+            caught.value, redis_errors.AuthenticationError | redis_errors.AuthorizationError
+        ), (url, caught.value)
+        assert "password" in str(caught.value).lower()
+        assert "other" not in str(caught.value)
+        assert time.monotonic() - begin < 15  # it is not repeated until the deadline
+    place.close()
+
+
+def test_a_wrong_name_of_the_primary(place, sentinels):
+    client = place.open_client(url=place.url.replace(f"/{NAME}/", "/other/"))
+    with pytest.raises(redis_errors.ResponseError, match="'other'") as caught:
+        client.list_queues()
+    for node in sentinels.sentinels:
+        assert f"127.0.0.1:{node.port}" in str(caught.value)
+
+
+def test_all_sentinels_are_away(place, sentinels):
+    connected = place.open_client()
+    connected.create_queue("q")
+    for node in sentinels.sentinels:
+        node.kill()
+
+    # A client that is connected needs no Sentinel.
+    id = connected.send_message("q", "m")
+    assert connected.pop_message("q").id == id
+    with pytest.raises(LOST) as caught:
+        place.open_client(retry_deadline=0.5).send_message("q", "m")
+    assert "may have run" not in str(caught.value)
+    for node in sentinels.sentinels:
+        assert f"127.0.0.1:{node.port}" in str(caught.value)
+
+    sending = Sending()
+    crowd = place.start(*sending.works(2))
+    sentinels.heal()
+    wait_until(lambda: sending.is_warm)
+    sending.stops = True
+    crowd.join()
+    assert sending.calls.errors == {}
