@@ -125,8 +125,14 @@ def _decode_number(characters: str) -> int:
 class NewestFirst:
     """Scores of messages that are read from the last to the first, in any number of pages."""
 
-    def __init__(self) -> None:
-        self._next: tuple[int, str] | None = None
+    def __init__(self, before: int | None = None) -> None:
+        """
+        Create the scores of messages that sort before others.
+
+        Args:
+            before: the score of the first of the others, Unix milliseconds; None if there are none.
+        """
+        self._next: tuple[int, str] | None = None if before is None else (before, "")
 
     def score(self, sent_ms: int, id: str) -> int:
         """
@@ -153,11 +159,16 @@ class OldestFirst:
     Scores of messages that are removed from the first to the last, in batches.
 
     Attributes:
+        first: the lowest score so far; None before the first message.
         last: the score and the id of the last message; None before the first one.
+        before: the score of the first message that must sort behind these, Unix milliseconds; None
+            if there is none.
     """
 
     def __init__(self) -> None:
+        self.first: int | None = None
         self.last: tuple[int, str] | None = None
+        self.before: int | None = None
 
     def scores(self, batch: Sequence[tuple[int, str]]) -> list[int]:
         """
@@ -165,12 +176,12 @@ class OldestFirst:
 
         Inside the batch a score is the time when the message was sent, or earlier, as in
         ``NewestFirst``. A message that was sent before the end of the last batch sorts directly
-        behind that batch.
+        behind that batch, even if it should sort before ``before``.
 
         Args:
             batch: when each message was sent, Unix milliseconds, and its id.
         """
-        backwards = NewestFirst()
+        backwards = NewestFirst(self.before)
         scores = [backwards.score(sent_ms, id) for sent_ms, id in reversed(batch)][::-1]
         for at, (_, id) in enumerate(batch):
             if self.last is not None:
@@ -178,6 +189,7 @@ class OldestFirst:
                 lowest = previous if id > previous_id else previous + 1
                 scores[at] = max(scores[at], lowest)
             self.last = scores[at], id
+            self.first = scores[at] if self.first is None else min(self.first, scores[at])
         return scores
 
 
@@ -240,17 +252,23 @@ class MoveConverter:
         self._order = OldestFirst()
 
     @property
+    def first(self) -> int | None:
+        """The lowest score, Unix milliseconds; None before the first message in order."""
+        return self._order.first
+
+    @property
     def last(self) -> tuple[int, str] | None:
         """The score and the id of the last message in order; None before the first one."""
         return self._order.last
 
     @property
     def watermark(self) -> bytes:
-        """The score and the id of the last message in order; empty before the first one."""
+        """The last score, the lowest, and the id of the last message; empty before the first."""
         if self._order.last is None:
             return b""
         score, id = self._order.last
-        return f"{score} {id}".encode()
+        first = score if self._order.first is None else self._order.first
+        return f"{score} {first} {id}".encode()
 
     def continue_from(self, watermark: bytes) -> None:
         """
@@ -259,14 +277,15 @@ class MoveConverter:
         Args:
             watermark: the watermark of that run; empty if there is none.
         """
-        self._order.last = None
+        self._order.first = self._order.last = None
         if watermark:
-            score, _, id = watermark.decode().partition(" ")
+            score, first, id = watermark.decode().split(" ", 2)
             self.continue_after(int(score), id)
+            self._order.first = int(first)
 
     def continue_after(self, score: int, id: str) -> None:
         """
-        Continue behind a message of another run, unless the converter is behind it already.
+        Continue behind a message of another order, unless the converter is behind it already.
 
         Args:
             score: the score of the message.
@@ -275,6 +294,27 @@ class MoveConverter:
         if self._order.last is None or self._order.last < (score, id):
             self._order.last = score, id
             self._ids.continue_after(id)
+
+    def include(self, score: int, id: str) -> None:
+        """
+        Continue behind a message of the same order.
+
+        Args:
+            score: the score of the message.
+            id: its id.
+        """
+        self.continue_after(score, id)
+        first = self._order.first
+        self._order.first = score if first is None else min(first, score)
+
+    def stay_before(self, score: int | None) -> None:
+        """
+        Put the next messages before others.
+
+        Args:
+            score: the score of the first of the others, Unix milliseconds; None if there are none.
+        """
+        self._order.before = score
 
     def convert(self, items: Sequence[Item], now_us: int) -> list[IncomingMessage]:
         """

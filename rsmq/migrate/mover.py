@@ -294,20 +294,20 @@ class Mover:
         Those with a score after ``now_ms`` are delayed, and have no place in the order of others.
         Those that were received were in flight.
         """
-        last: dict[_Order, tuple[int, str]] = {}
-        for each in set_aside:
-            place = score_and_id(each)
-            if place[0] <= now_ms:
+        for each in sorted(set_aside, key=score_and_id):
+            score, id = score_and_id(each)
+            if score <= now_ms:
                 was_received = each.message is not None and each.message.receive_count > 0
                 order = self._in_flight_order if was_received else self._ready_order
-                last[order] = max(last.get(order, place), place)
-        for order, place in last.items():
-            order.converter.continue_after(*place)
-        self._put_ready_behind_in_flight()
+                order.converter.include(score, id)
+        self._separate_orders()
 
-    def _put_ready_behind_in_flight(self) -> None:
-        if (last := self._in_flight_order.converter.last) is not None:
-            self._ready_order.converter.continue_after(*last)
+    def _separate_orders(self) -> None:
+        """Put ready messages behind those in flight, and those in flight before ready ones."""
+        in_flight, ready = self._in_flight_order.converter, self._ready_order.converter
+        if in_flight.last is not None:
+            ready.continue_after(*in_flight.last)
+        in_flight.stay_before(ready.first)
 
     def _acknowledge_copied(self) -> None:
         """Remove messages from the source that the target queue has, or had."""
@@ -335,7 +335,7 @@ class Mover:
         for order, watermark in zip(orders, stored, strict=True):
             order.stored = watermark or b""
             order.converter.continue_from(order.stored)
-        self._put_ready_behind_in_flight()
+        self._separate_orders()
 
     def has_messages_aside(self) -> bool:
         """Return whether messages are set aside at the source."""
@@ -367,7 +367,7 @@ class Mover:
         messages_to_add = order.converter.convert(movable, self._target.now_us())
         batch = list(zip(movable, messages_to_add, strict=True))
         watermark = order.watermark()
-        self._put_ready_behind_in_flight()
+        self._separate_orders()
         outcomes = self._source.take(place, batch, self._destination(watermark)) if batch else b""
         if CHANGED in outcomes:
             self._read_watermarks()

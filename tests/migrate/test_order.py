@@ -134,11 +134,27 @@ def test_continued_run_makes_the_same_order_as_an_uninterrupted_one(offsets, siz
         watermark = one.watermark
 
 
+@given(many, many, sizes)
+def test_later_messages_can_be_put_before_those_of_another_run(offsets, earlier, sizes):
+    ready, in_flight = MoveConverter("rfq"), MoveConverter("rfq")
+    behind = [
+        each
+        for batch in split(items(offsets), sizes)
+        for each in ready.convert(batch, NOW_MS * 1000)
+    ]
+    stored = MoveConverter("rfq")
+    stored.continue_from(ready.watermark)
+    in_flight.stay_before(stored.first)
+    before = in_flight.convert(items(earlier), NOW_MS * 1000)
+
+    assert in_order(behind + before) == in_order(before) + in_order(behind)
+
+
 def test_converter_continues_behind_the_latest_message_only():
     moves = MoveConverter("list")
     moves.continue_after(20, "b" * 32)
     moves.continue_after(10, "c" * 32)
-    assert moves.watermark == b"20 " + b"b" * 32
+    assert moves.watermark == b"20 20 " + b"b" * 32
     moves.continue_from(b"")
     assert moves.watermark == b""
 

@@ -56,6 +56,24 @@ def test_messages_in_flight_come_first_if_the_bridge_before_was_interrupted(
     assert bodies == BODIES
 
 
+def test_messages_in_flight_come_before_many_that_were_published_at_the_front(
+    local, target, topic, rfq, ns
+):
+    """Each message at the front may have a score one millisecond before the one behind it."""
+    bodies = [{"n": str(number)} for number in range(15)]
+    rfq.publish(topic, bodies[0])
+    rfq.consume(topic)
+    for body in reversed(bodies[1:]):
+        rfq.publish(topic, body, front=True)
+    bridge = Inward(RFQ(local), topic, target, "to")
+    bridge.begin()
+    assert bridge.step(14) == 14
+    bridge.end()
+    move(RFQ(local), topic, target, "to", in_flight=True)
+
+    assert [json.loads(each.body) for each in read_messages(target.raw, ns, "to")] == bodies
+
+
 def test_messages_in_flight_come_first_if_moves_are_interrupted_after_each_message(
     local, target, topic, rfq, ns
 ):
