@@ -433,8 +433,8 @@ class PartlyDone(RSMQError):
         super().__init__(
             f"The call did not run in all cells, not in {value}",
             value=value,
-            hint=f"Cell {cells[0]}: {first}. The other cells have done it. Repeat it when these "
-            "are back.",
+            hint=f"Cell {cells[0]}: {first}. The other cells have done it. Repeat it when the "
+            "cause is gone.",
         )
         self.result: Any = result
 

@@ -168,9 +168,18 @@ class AsyncCellEngine:
         await self._check(cell, self.clients)
         return self.clients[cell]
 
-    async def _prompt_client(self, cell: int) -> AsyncCellClient:
-        """Return the client of a cell that does not retry."""
-        await self._check(cell, self._prompt_clients)
+    async def prompt_client(self, cell: int) -> AsyncCellClient:
+        """
+        Return the client of a cell that does not retry.
+
+        Raises:
+            RedisError, OSError: the cell can't be checked; its server is left alone for a while.
+        """
+        try:
+            await self._check(cell, self._prompt_clients)
+        except (RedisError, OSError) as error:
+            self._note_failure(cell, error)
+            raise
         return self._prompt_clients[cell]
 
     async def _check(self, cell: int, clients: Sequence[AsyncCellClient]) -> None:
@@ -435,31 +444,32 @@ class AsyncCellEngine:
         passes = 0
         while True:
             passes += 1
+            failures: list[Exception] = []
             for each in range(first, first + self.number):
                 cell = each % self.number
                 recent = self.recent_failure(cell) if passes == 1 else None
                 if recent is not None:
-                    failure = recent
+                    failures.append(recent)
                     continue
                 try:
-                    client = await self._prompt_client(cell)
+                    client = await self.prompt_client(cell)
                 except (RedisError, OSError) as error:
-                    self._note_failure(cell, error)
-                    failure = error
+                    failures.append(error)
                     continue
                 try:
                     result = await call(client)
                 except (RedisError, OSError) as error:
                     self._note_failure(cell, error)
-                    if not has_not_run(error):
+                    # A server without memory refuses the first write of a script.
+                    if not has_not_run(error) and not _is_out_of_memory(error):
                         raise
-                    failure = error
+                    failures.append(error)
                 else:
                     self._failures.forget(self._server_of(cell))
                     return cell, result
             seconds = _pause_seconds(passes)
-            if monotonic() + seconds >= until:
-                raise failure
+            if all(map(_is_out_of_memory, failures)) or monotonic() + seconds >= until:
+                raise failures[-1]
             await pause(seconds)
 
     async def receive(
@@ -530,8 +540,10 @@ class AsyncCellEngine:
     async def look_at(
         self,
         cell: int,
+        client: AsyncCellClient,
         receive: Receive,
         queues: CellQueues,
+        *,
         max_messages: int,
         found: list[CellMessage[Any]],
     ) -> None:
@@ -540,6 +552,7 @@ class AsyncCellEngine:
 
         Args:
             cell: the cell.
+            client: its client.
             receive: receives from it.
             queues: the queues.
             max_messages: the number of messages at most in found.
@@ -550,7 +563,7 @@ class AsyncCellEngine:
         """
         left = max_messages - len(found)
         try:
-            found += add_cell_to_all(cell, await receive(await self._prompt_client(cell), left))
+            found += add_cell_to_all(cell, await receive(client, left))
         except (RedisError, OSError) as error:
             self._note_failure(cell, error)
             raise
@@ -632,12 +645,22 @@ class _Look:
         try:
             for cell in cells:
                 recent = None if is_patient else self._engine.recent_failure(cell)
-                if recent is not None and code_of(recent) != "OOM":  # receives free memory
+                if recent is not None and not _is_out_of_memory(recent):  # receives free memory
                     self.errors[cell] = recent
                     continue
                 try:
+                    client = await self._engine.prompt_client(cell)
+                except (RedisError, OSError) as error:
+                    self.errors[cell] = error
+                    continue
+                try:
                     await self._engine.look_at(
-                        cell, self._receive, self._queues, self._max_messages, found
+                        cell,
+                        client,
+                        self._receive,
+                        self._queues,
+                        max_messages=self._max_messages,
+                        found=found,
                     )
                 except (RedisError, OSError) as error:
                     if self._one_cell and _may_have_run(error):
@@ -689,7 +712,7 @@ class _Look:
         """Raise PartlyDone if some cells could not be reached just now, also by other calls."""
         for cell in range(self._engine.number):
             recent = self._engine.recent_failure(cell)
-            if recent is not None and code_of(recent) != "OOM":
+            if recent is not None and not _is_out_of_memory(recent):
                 self.errors[cell] = recent
         self.raise_errors()
 
@@ -705,6 +728,10 @@ class _Look:
 
 def _pause_seconds(passes: int) -> float:
     return exponential_seconds(passes, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return code_of(error) == "OOM"
 
 
 def _may_have_run(error: Exception) -> bool:

@@ -168,9 +168,18 @@ class CellEngine:
         self._check(cell, self.clients)
         return self.clients[cell]
 
-    def _prompt_client(self, cell: int) -> CellClient:
-        """Return the client of a cell that does not retry."""
-        self._check(cell, self._prompt_clients)
+    def prompt_client(self, cell: int) -> CellClient:
+        """
+        Return the client of a cell that does not retry.
+
+        Raises:
+            RedisError, OSError: the cell can't be checked; its server is left alone for a while.
+        """
+        try:
+            self._check(cell, self._prompt_clients)
+        except (RedisError, OSError) as error:
+            self._note_failure(cell, error)
+            raise
         return self._prompt_clients[cell]
 
     def _check(self, cell: int, clients: Sequence[CellClient]) -> None:
@@ -433,31 +442,32 @@ class CellEngine:
         passes = 0
         while True:
             passes += 1
+            failures: list[Exception] = []
             for each in range(first, first + self.number):
                 cell = each % self.number
                 recent = self.recent_failure(cell) if passes == 1 else None
                 if recent is not None:
-                    failure = recent
+                    failures.append(recent)
                     continue
                 try:
-                    client = self._prompt_client(cell)
+                    client = self.prompt_client(cell)
                 except (RedisError, OSError) as error:
-                    self._note_failure(cell, error)
-                    failure = error
+                    failures.append(error)
                     continue
                 try:
                     result = call(client)
                 except (RedisError, OSError) as error:
                     self._note_failure(cell, error)
-                    if not has_not_run(error):
+                    # A server without memory refuses the first write of a script.
+                    if not has_not_run(error) and not _is_out_of_memory(error):
                         raise
-                    failure = error
+                    failures.append(error)
                 else:
                     self._failures.forget(self._server_of(cell))
                     return cell, result
             seconds = _pause_seconds(passes)
-            if monotonic() + seconds >= until:
-                raise failure
+            if all(map(_is_out_of_memory, failures)) or monotonic() + seconds >= until:
+                raise failures[-1]
             pause(seconds)
 
     def receive(
@@ -528,8 +538,10 @@ class CellEngine:
     def look_at(
         self,
         cell: int,
+        client: CellClient,
         receive: Receive,
         queues: CellQueues,
+        *,
         max_messages: int,
         found: list[CellMessage[Any]],
     ) -> None:
@@ -538,6 +550,7 @@ class CellEngine:
 
         Args:
             cell: the cell.
+            client: its client.
             receive: receives from it.
             queues: the queues.
             max_messages: the number of messages at most in found.
@@ -548,7 +561,7 @@ class CellEngine:
         """
         left = max_messages - len(found)
         try:
-            found += add_cell_to_all(cell, receive(self._prompt_client(cell), left))
+            found += add_cell_to_all(cell, receive(client, left))
         except (RedisError, OSError) as error:
             self._note_failure(cell, error)
             raise
@@ -630,12 +643,22 @@ class _Look:
         try:
             for cell in cells:
                 recent = None if is_patient else self._engine.recent_failure(cell)
-                if recent is not None and code_of(recent) != "OOM":  # receives free memory
+                if recent is not None and not _is_out_of_memory(recent):  # receives free memory
                     self.errors[cell] = recent
                     continue
                 try:
+                    client = self._engine.prompt_client(cell)
+                except (RedisError, OSError) as error:
+                    self.errors[cell] = error
+                    continue
+                try:
                     self._engine.look_at(
-                        cell, self._receive, self._queues, self._max_messages, found
+                        cell,
+                        client,
+                        self._receive,
+                        self._queues,
+                        max_messages=self._max_messages,
+                        found=found,
                     )
                 except (RedisError, OSError) as error:
                     if self._one_cell and _may_have_run(error):
@@ -687,7 +710,7 @@ class _Look:
         """Raise PartlyDone if some cells could not be reached just now, also by other calls."""
         for cell in range(self._engine.number):
             recent = self._engine.recent_failure(cell)
-            if recent is not None and code_of(recent) != "OOM":
+            if recent is not None and not _is_out_of_memory(recent):
                 self.errors[cell] = recent
         self.raise_errors()
 
@@ -703,6 +726,10 @@ class _Look:
 
 def _pause_seconds(passes: int) -> float:
     return exponential_seconds(passes, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return code_of(error) == "OOM"
 
 
 def _may_have_run(error: Exception) -> bool:

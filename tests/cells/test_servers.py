@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 import redis.exceptions as redis_errors
@@ -207,8 +207,7 @@ def test_messages_of_a_server_without_memory_are_received(spread, cells, monkeyp
         raw.config_set("maxmemory", 1)
         try:
             with pytest.raises(redis_errors.OutOfMemoryError):
-                for _ in range(6):
-                    cells.send_message("q", "y")
+                cells.send_message("q", "y", key=key)
             while (message := cells.receive_message("q", wait=1)).cell != 4:
                 cells.delete_message(message)
             assert message.id == sent
@@ -216,6 +215,24 @@ def test_messages_of_a_server_without_memory_are_received(spread, cells, monkeyp
             assert spread.count(4) == 0
         finally:
             raw.config_set("maxmemory", 0)
+
+
+def test_sends_without_a_key_pass_over_servers_without_memory(spread, cells, servers):
+    with ExitStack() as stack:
+        raws = [stack.enter_context(server.raw()) for server in servers.servers]
+        try:
+            raws[1].config_set("maxmemory", 1)
+            sent = [cells.send_message("q", "x") for _ in range(12)]
+            assert {int(id.partition("-")[0]) for id in sent} == {0, 2, 3, 5}
+            assert spread.count(1) == spread.count(4) == 0
+            for raw in raws:
+                raw.config_set("maxmemory", 1)
+            with pytest.raises(redis_errors.OutOfMemoryError):
+                cells.send_message("q", "y")
+            assert sum(spread.count(cell) for cell in range(6)) == 12
+        finally:
+            for raw in raws:
+                raw.config_set("maxmemory", 0)
 
 
 def test_waits_are_woken_by_the_other_cells(spread, cells, down):
@@ -329,6 +346,26 @@ def test_a_pop_whose_reply_is_lost_raises(spread, cells, servers):
     finally:
         os.kill(pid, signal.SIGCONT)
     assert len(popped) < 6
+
+
+def test_a_pop_goes_on_if_a_hung_server_has_not_been_asked_for_messages(
+    spread, cells, servers, monkeypatch
+):
+    """The record of the cell is read first, and that removes no message."""
+    keys = {cell_of_key(str(number), 6): str(number) for number in range(99)}
+    for key in keys.values():
+        cells.send_message("q", "x", key=key)
+    monkeypatch.setattr("random.randrange", lambda number: 3)  # it begins at cell 4
+    client = spread.open()
+    client.send_message("q", "x", key=keys[1])  # opens a connection to the server of cell 4
+    with servers.of_cell(1).raw() as raw:
+        pid = raw.info("server")["process_id"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        popped = [client.pop_message("q") for _ in range(4)]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert {message.cell for message in popped} == {0, 2, 3, 5}
 
 
 def test_the_first_client_needs_the_record_of_one_cell(spread, cells, down):

@@ -267,7 +267,7 @@ def test_command_acts_on_the_other_cells_and_names_the_failed_one(cells, queue):
     assert (ended.code, ended.out) == (1, "q: 4 removed\n")
     assert ended.error.startswith("Not done in cell 2 of 3. Cell 2: ConnectionError: ")
     assert ended.error.endswith(
-        " The output is that of the other cells. Repeat the command when these cells are back; "
+        " The output is that of the other cells. Repeat the command when the cause is gone; "
         "rsmq cells shows all."
     )
     assert cells.counts() == [0, 0, 2]

@@ -136,7 +136,7 @@ TEXTS = [
         errors.PartlyDone({7: OSError("refused."), 3: OSError("Not\nreachable.")}, 12, []),
         (
             "The call did not run in all cells, not in 3, 7 of 12. Cell 3: OSError: Not "
-            "reachable. The other cells have done it. Repeat it when these are back"
+            "reachable. The other cells have done it. Repeat it when the cause is gone"
         ),
     ),
     (

@@ -166,7 +166,7 @@ def describe_partly_done(errors: Sequence[PartlyDone]) -> ErrorReport:
     if any(text.startswith("QueueNotFound") for text in texts.values()):
         hint += " rsmq doctor --fix creates a queue in the cells that lack it."
     else:
-        hint += " Repeat the command when these cells are back; rsmq cells shows all."
+        hint += " Repeat the command when the cause is gone; rsmq cells shows all."
     number = errors[0].number
     text = f"Not done in {_name_cells(cells)} of {number}"
     return ErrorReport(Exit.NOT_ALL, PartlyDone.code, text, hint)
