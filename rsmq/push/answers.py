@@ -38,6 +38,11 @@ class Answer:
     body: bytes = b""
     retry_after: str | None = None
 
+    @property
+    def is_success(self) -> bool:
+        """Return whether the message is delivered: the status is 2xx."""
+        return self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 - its class
+
     def __str__(self) -> str:
         if self.status is None:
             return self.text
@@ -91,9 +96,7 @@ def judge(answer: Answer, now_seconds: float) -> tuple[Verdict, float]:
         now_seconds: the server's time, Unix seconds.
     """
     status = answer.status
-    if status is None:
-        return Verdict.FAILED, 0.0
-    if 200 <= status < 300:  # noqa: PLR2004 - the class of success
+    if answer.is_success:
         return Verdict.DELIVERED, 0.0
     if status == _GONE:
         return Verdict.GONE, 0.0

@@ -49,7 +49,12 @@ class PushClient:
     """Pushes bodies to one target, over connections that are used again."""
 
     def __init__(
-        self, target: Target, rules: AddressRules, *, timeout: float = TIMEOUT_SECONDS
+        self,
+        target: Target,
+        rules: AddressRules,
+        headers: Mapping[str, str],
+        *,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         """
         Make it; it connects with the first push.
@@ -57,6 +62,7 @@ class PushClient:
         Args:
             target: the target.
             rules: the addresses that it may connect to.
+            headers: headers of all requests.
             timeout: seconds for a push, in all.
 
         Raises:
@@ -64,6 +70,11 @@ class PushClient:
         """
         self._target = target
         self._rules = rules
+        self._headers = {
+            "Accept-Encoding": "identity",
+            "User-Agent": f"rsmq/{__version__}",
+            **headers,
+        }
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,7 +94,7 @@ class PushClient:
 
         Args:
             body: the body.
-            headers: further headers.
+            headers: further headers, of this request.
         """
         session = self._open_session()
         deadline = asyncio.get_running_loop().time() + self._timeout
@@ -111,7 +122,7 @@ class PushClient:
         headers: Mapping[str, str],
         deadline: float,
     ) -> Answer:
-        data = body if len(body) <= _BYTES_SENT_AT_ONCE else io.BytesIO(body)
+        data = aiohttp.BytesPayload(body) if len(body) <= _BYTES_SENT_AT_ONCE else io.BytesIO(body)
         async with asyncio.timeout_at(deadline):
             response = await session.post(
                 self._url, data=data, headers=headers, allow_redirects=False
@@ -163,7 +174,7 @@ class PushClient:
             self._loop = loop
             self._session = aiohttp.ClientSession(
                 connector=connector,
-                headers={"Accept-Encoding": "identity", "User-Agent": f"rsmq/{__version__}"},
+                headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,

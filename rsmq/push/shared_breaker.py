@@ -45,6 +45,11 @@ class Permit:
     owner: str
 
 
+#: The right to a push that is not a trial.
+_PERMIT = Permit("")
+_SUCCESS = PushEvent(PushEventKind.SUCCEED)
+
+
 class SharedBreaker:
     """The breaker of one target, for messages of one queue."""
 
@@ -100,21 +105,28 @@ class SharedBreaker:
         with self._lock:
             breaker = self._breaker
             if breaker.state is TargetState.CLOSED:
-                return Permit("")
+                return _PERMIT
             if breaker.has_trial(self._owner) and not self._is_trial_running:
                 self._is_trial_running = True
                 return Permit(self._owner)
             return None
 
+    def report_success(self, permit: Permit) -> None:
+        """Report that a push was answered 2xx."""
+        with self._lock:
+            self._end_trial(permit)
+            self._has_succeeded = True
+            self._record(_SUCCESS, 0)
+
     def report(
         self, permit: Permit, kind: PushEventKind, *, seconds: float = 0.0, text: str = ""
     ) -> None:
         """
-        Report the answer to a push.
+        Report an answer that was not 2xx.
 
         Args:
-            permit: its permit.
-            kind: SUCCEED, FAIL, PAUSE or END.
+            permit: the permit of the push.
+            kind: FAIL, PAUSE or END.
             seconds: for PAUSE how long the target asks for.
             text: the answer, one line.
         """
@@ -122,12 +134,13 @@ class SharedBreaker:
         event = PushEvent(kind, permit.owner, now_ms + round(seconds * 1000), text)
         with self._lock:
             self._end_trial(permit)
-            if kind is PushEventKind.SUCCEED:
-                self._has_succeeded = True
-            following = transition(self._breaker, event, now_ms)
-            if following is not self._breaker:
-                self._breaker = following
-                self._events.append(event)
+            self._record(event, now_ms)
+
+    def _record(self, event: PushEvent, now_ms: int) -> None:
+        following = transition(self._breaker, event, now_ms)
+        if following is not self._breaker:
+            self._breaker = following
+            self._events.append(event)
 
     def withdraw(self, permit: Permit) -> None:
         """Report that a push has ended without an answer, because its call was cancelled."""
@@ -209,7 +222,7 @@ class SharedBreaker:
         """Return the stored breaker after the events of this process, and its claim."""
         if has_succeeded and breaker.state is TargetState.CLOSED:
             # Other processes may have counted failures: they are not in a row.
-            breaker = transition(breaker, PushEvent(PushEventKind.SUCCEED), now_ms)
+            breaker = transition(breaker, _SUCCESS, now_ms)
         return self._claim(self._apply(breaker, events, now_ms), now_ms)
 
     @staticmethod

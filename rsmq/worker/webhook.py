@@ -17,7 +17,7 @@ from rsmq.push.answers import Answer, PushFailed, Verdict, judge
 from rsmq.push.breaker import PushEventKind
 from rsmq.push.http_client import PushClient
 from rsmq.push.shared_breaker import Permit, SharedBreaker
-from rsmq.push.signatures import parse_secrets, sign
+from rsmq.push.signatures import Signer, parse_secrets
 from rsmq.push.targets import parse_target
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.listener import Handlers, Listener, Options, make_listener
@@ -27,6 +27,7 @@ from rsmq.worker.outcome import Backoff, Withdrawn
 #: The end of the name of the dead-letter queue that a webhook creates if there is no other.
 DEAD_LETTER_SUFFIX = "-dead"
 _CONTENT_TYPE = re.compile(r"[\x21-\x7e]+/[\x20-\x7e]+")
+_PLAIN_ID = re.compile("[A-Za-z0-9]+")
 _PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 
 
@@ -74,13 +75,12 @@ class Webhook:
             )
         self.breaker = SharedBreaker(queue, target)
         self.hooks: Hooks | None = None
-        self._keys = parse_secrets(secret)
-        self._client = PushClient(target, rules)
+        keys = parse_secrets(secret)
+        self._signer = Signer(keys) if keys else None
+        encoded_queue = quote(queue, safe=_PRINTABLE.replace("%", ""))
+        headers = {"Content-Type": content_type, "rsmq-queue": encoded_queue}
+        self._client = PushClient(target, rules, headers)
         self._shown = target.shown
-        self._headers = {
-            "Content-Type": content_type,
-            "rsmq-queue": quote(queue, safe=_PRINTABLE.replace("%", "")),
-        }
 
     async def push(self, body: bytes, message: Delivery) -> None:
         """
@@ -106,11 +106,11 @@ class Webhook:
         self._settle(permit, answer)
 
     def _settle(self, permit: Permit, answer: Answer) -> None:
+        if answer.is_success:
+            self.breaker.report_success(permit)
+            return
         verdict, seconds = judge(answer, self.breaker.server_seconds())
         report = self.breaker.report
-        if verdict is Verdict.DELIVERED:
-            report(permit, PushEventKind.SUCCEED)
-            return
         text = str(answer)
         if verdict is Verdict.FAILED:
             report(permit, PushEventKind.FAIL, text=text)
@@ -122,16 +122,17 @@ class Webhook:
         raise Withdrawn(text)
 
     def _headers_of(self, message: Delivery, body: bytes) -> dict[str, str]:
-        id = quote(message.id, safe=_PRINTABLE)
+        id = message.id
+        if not _PLAIN_ID.fullmatch(id):
+            id = quote(id, safe=_PRINTABLE)
         timestamp = int(self.breaker.server_seconds())
         headers = {
-            **self._headers,
             "webhook-id": id,
             "webhook-timestamp": str(timestamp),
             "rsmq-receive-count": str(message.receive_count),
         }
-        if self._keys:
-            headers["webhook-signature"] = sign(self._keys, id, timestamp, body)
+        if self._signer is not None:
+            headers["webhook-signature"] = self._signer.sign(id, timestamp, body)
         return headers
 
     async def close(self) -> None:

@@ -127,7 +127,7 @@ def test_a_failed_message_is_pushed_again_after_its_back_off(raw, ns, rsmq, rece
 async def post(receiver, seconds):
     rules = AddressRules(parse_ranges("127.0.0.0/8"))
     client = PushClient(
-        parse_target(receiver.url, allow_http=True, rules=rules), rules, timeout=seconds
+        parse_target(receiver.url, allow_http=True, rules=rules), rules, {}, timeout=seconds
     )
     try:
         return await client.post(b"x", {})

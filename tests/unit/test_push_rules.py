@@ -11,7 +11,7 @@ from standardwebhooks import Webhook
 from rsmq import InvalidFormat, MissingParameter
 from rsmq.push.addresses import AddressRefused, AddressRules, parse_ranges
 from rsmq.push.answers import Answer, PushFailed, Verdict, judge
-from rsmq.push.signatures import parse_secrets, read_secrets, sign
+from rsmq.push.signatures import Signer, parse_secrets, read_secrets
 from rsmq.push.targets import parse_target, target_field
 
 PUBLIC = AddressRules()
@@ -125,7 +125,7 @@ def test_signatures_verify_with_standard_webhooks():
     headers = {
         "webhook-id": "msg_1",
         "webhook-timestamp": str(timestamp),
-        "webhook-signature": sign(keys, "msg_1", timestamp, b'{"a": 1}'),
+        "webhook-signature": Signer(keys).sign("msg_1", timestamp, b'{"a": 1}'),
     }
     for secret in secrets:
         assert Webhook(secret).verify(b'{"a": 1}', headers) == {"a": 1}
@@ -136,7 +136,7 @@ def test_the_signature_of_the_specification():
     keys = parse_secrets("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 
     assert (
-        sign(keys, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+        Signer(keys).sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
         == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
     )
 
