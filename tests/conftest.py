@@ -53,6 +53,7 @@ _SLOW_FILES = {
     "migrate/test_kills.py",
     "properties/test_model.py",
     "push/test_kills.py",
+    "push/test_servers.py",
     "spark/test_stream_states.py",
     "transfer/test_kills.py",
 }

@@ -111,7 +111,7 @@ class PushClient:
                     break
                 # The target may have closed a connection of an earlier push at this moment.
                 is_closed = isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError)
-                if current.is_connection_new or not is_closed or not remaining:
+                if not (is_closed and current.is_connection_stale and remaining):
                     return Answer(None, _describe(error))
         return Answer(None, f"no answer within {self._timeout:g} seconds")
 

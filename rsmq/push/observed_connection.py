@@ -22,8 +22,11 @@ from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
 
 #: The part of an answer that is remembered.
 _MAX_HEAD_BYTES = 16_384
-#: A status line, except that of an interim answer such as 100 Continue.
-_STATUS_LINE = re.compile(rb"^HTTP/1\.[01] ([2-9][0-9]{2})(?: ([^\r\n]*))?\r?\n", re.MULTILINE)
+#: The status line of an answer, and interim answers such as 100 Continue before it.
+_STATUS_LINE = re.compile(
+    rb"(?:HTTP/1\.[01] 1[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n)*"
+    rb"HTTP/1\.[01] ([2-9][0-9]{2})(?: ([^\r\n]*))?\r?\n"
+)
 _RETRY_AFTER = re.compile(rb"^retry-after:[ \t]*([^\r\n]*)", re.MULTILINE | re.IGNORECASE)
 
 
@@ -39,6 +42,12 @@ class Exchange:
 
     is_connection_new: bool = False
     connection: ObservedConnection | None = None
+
+    @property
+    def is_connection_stale(self) -> bool:
+        """Return whether the request was sent on an older connection, and nothing has come."""
+        has_begun = self.connection is not None and bool(self.connection.seen)
+        return not (self.is_connection_new or has_begun)
 
     def answer(self) -> Answer | None:
         """Return the answer as far as it has come; None if there is no whole status line."""
@@ -83,7 +92,7 @@ def observe_connections(connector: aiohttp.BaseConnector) -> None:
 
 def parse_answer(seen: bytes) -> Answer | None:
     """Return the answer that begins with these bytes; None if there is no whole status line."""
-    found = _STATUS_LINE.search(seen)
+    found = _STATUS_LINE.match(seen)
     if found is None:
         return None
     text = (found[2] or b"").decode(errors="replace").strip()

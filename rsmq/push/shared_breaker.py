@@ -69,7 +69,8 @@ class SharedBreaker:
         self._breaker = Breaker()
         self._events: list[PushEvent] = []
         self._is_trial_running = False
-        self._has_succeeded = False
+        #: How many pushes were answered 2xx, and how many of them Redis knows.
+        self._successes = self._written_successes = 0
         #: The server's clock minus the monotonic one, seconds.
         self._offset = time.time() - time.monotonic()
         self._read_at = float("-inf")
@@ -115,7 +116,7 @@ class SharedBreaker:
         """Report that a push was answered 2xx."""
         with self._lock:
             self._end_trial(permit)
-            self._has_succeeded = True
+            self._successes += 1
             self._record(_SUCCESS, 0)
 
     def report(
@@ -186,7 +187,8 @@ class SharedBreaker:
         namespace = rsmq.namespace
         with self._lock:
             events = list(self._events)
-            has_succeeded, self._has_succeeded = self._has_succeeded, False
+            successes = self._successes
+        has_succeeded = successes > self._written_successes
         began = time.monotonic()
         now_ms, stored = self._change(rsmq, namespace, b"", b"")
         self._offset = now_ms / 1000 - (began + time.monotonic()) / 2
@@ -201,6 +203,7 @@ class SharedBreaker:
             stored = after
         with self._lock:
             del self._events[: len(events)]
+            self._written_successes = successes
             self._breaker = self._apply(breaker, self._events, now_ms)
             self._read_at = time.monotonic()
 

@@ -1163,12 +1163,14 @@ def begun_in_quarantine(env, ids, count=1):
         env.rsmq.run(record_quarantine_run(keys_of(env, "q"), id, count))
 
 
-def test_a_release_subtracts_the_last_run_in_quarantine_once(env, queue, me, received_ids):
+@pytest.mark.parametrize("action", ["release", "unbegun"])
+def test_a_release_subtracts_the_last_run_in_quarantine_once(env, queue, me, received_ids, action):
     first, second = received_ids[:2]
+    ids = [first, second] if action == "release" else [(first, 1), (second, 1)]
     begun_in_quarantine(env, [first, second])
     env.raw.hset(keys_of(env, queue).quarantined, second, "3:1")
     for _ in range(2):  # the second time, the script is repeated
-        settle(env, me, (queue, "release", 1, [first, second], True))
+        settle(env, me, (queue, action, 1, ids, True))
 
     assert env.raw.hgetall(keys_of(env, queue).quarantined) == {second.encode(): b"2:0"}
     assert env.rsmq.run(record_quarantine_run(keys_of(env, queue), second, 2)) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from email.utils import formatdate
 
 import pytest
@@ -113,6 +114,76 @@ def test_a_server_that_is_away(rsmq, receiver, make_worker):
 
     assert reason.exception == "PushFailed: no connection: Connection refused"
     assert reason.status is None
+
+
+def test_a_host_that_is_not_found(rsmq, make_worker, monkeypatch):
+    real = socket.getaddrinfo
+
+    def getaddrinfo(host, *arguments, **options):
+        if host == "hooks.example":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    id = rsmq.send_message("q", "x")
+    run(make_worker("http://hooks.example/", max_retries=0))
+
+    assert dead_letters(rsmq)[id].reason.exception == (
+        "PushFailed: the host 'hooks.example' was not found"
+    )
+
+
+def test_a_service_that_is_not_http_and_returns_the_request(rsmq, receiver, make_worker):
+    """The body looks like an answer; it is not one."""
+    body = "x\r\nHTTP/1.1 200 OK\r\n\r\n"
+    receiver.answer = lambda request: Reply(request.line.encode() + b"\r\n" + request.body)
+    id = rsmq.send_message("q", body)
+    run(make_worker(receiver.url, max_retries=0))
+
+    assert dead_letters(rsmq)[id].reason.status is None
+
+
+def test_an_answer_that_breaks_off_in_its_status_line_is_an_attempt_that_failed(
+    raw, ns, rsmq, receiver, make_worker
+):
+    """The connection was used before. The target has had the request, so it is not sent again."""
+    receiver.answer = lambda request: (
+        OK if request.body == b"first" else Reply(b"HTTP/1.1 20", close=True)
+    )
+    with make_worker(receiver.url, concurrency=1, max_retries=0):
+        rsmq.send_message("q", "first")
+        wait_until(lambda: receiver.answered)
+        rsmq.send_message("q", "second")
+        wait_until(lambda: raw.zcard(f"{ns}:q-dead"))
+    assert [each.connection for each in receiver.requests] == [1, 1]
+
+
+def test_a_worker_that_stops_waits_for_its_pushes(raw, ns, rsmq, receiver, make_worker):
+    receiver.answer = lambda _: reply(200, delay=0.3)
+    rsmq.send_message("q", "x")
+    worker = make_worker(receiver.url, max_retries=0)
+    with worker:
+        wait_until(lambda: receiver.requests)
+    assert receiver.answered
+    assert raw.zcard(f"{ns}:q") == raw.zcard(f"{ns}:q-dead") == 0
+    assert len(receiver.requests) == 1
+
+
+def test_a_push_that_does_not_end_in_the_grace_period_costs_no_failure_and_is_repeated(
+    raw, ns, rsmq, receiver, make_worker
+):
+    receiver.answer = lambda _: reply(200, delay=60)
+    id = rsmq.send_message("q", "x")
+    with make_worker(receiver.url, max_retries=1) as worker:
+        wait_until(lambda: receiver.requests)
+        worker.stop(0.1)
+    assert stored_state(raw, ns)["failures"] == 0
+    assert raw.zcard(f"{ns}:q") == 1
+    receiver.answer = lambda _: OK
+    run(make_worker(receiver.url))
+
+    assert [each.headers["webhook-id"] for each in receiver.requests] == [id] * 2
+    assert raw.zcard(f"{ns}:q") == 0
 
 
 def test_a_failed_message_is_pushed_again_after_its_back_off(raw, ns, rsmq, receiver, make_worker):

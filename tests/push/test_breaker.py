@@ -8,15 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
 from rsmq import RSMQ
-from rsmq.push.shared_breaker import list_targets, remove_target, resume_target
+from rsmq.push.addresses import AddressRules
+from rsmq.push.shared_breaker import SharedBreaker, list_targets, remove_target, resume_target
+from rsmq.push.targets import parse_target
 from tests.push.conftest import LOCAL, wait_until
 from tests.push.receiver import OK, reply
 from tests.push.test_answers import stored_state
 
 ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
+TARGET = parse_target("https://example.org/", allow_http=False, rules=AddressRules())
 
 
 def change_state(raw, ns, **fields):
@@ -113,9 +117,11 @@ def test_one_process_tries_one_message_after_each_pause(server, ns, raw, rsmq, r
         wait_until(lambda: stored_state(raw, ns).get("openings", 0) >= 1)
         wait_until(lambda: stored_state(raw, ns)["openings"] >= 2)
         before = len(receiver.requests)
+        change_state(raw, ns, until_ms=server_ms(raw))
         wait_until(lambda: stored_state(raw, ns)["openings"] >= 3)
         assert len(receiver.requests) == before + 1
         receiver.answer = lambda _: OK
+        change_state(raw, ns, until_ms=server_ms(raw))
         wait_until(lambda: not raw.zcard(f"{ns}:q"))
     finally:
         for process in processes:
@@ -164,6 +170,40 @@ def test_a_success_interrupts_the_row(raw, ns, rsmq, receiver, make_worker):
             rsmq.send_message("q", "good")
             wait_until(lambda: stored_state(raw, ns)["failures"] == 0)
     assert stored_state(raw, ns)["openings"] == 0
+
+
+def test_a_release_of_a_message_in_quarantine_withdraws_its_run(
+    raw, ns, rsmq, receiver, make_worker
+):
+    receiver.answer = lambda _: reply(429, headers=["Retry-After: 3600"])
+    id = rsmq.send_message("q", "x")
+    raw.hset(f"{ns}:q:Q", f"{id}:rc", 8)
+    with make_worker(receiver.url, max_retries=0):
+        wait_until(lambda: stored_state(raw, ns).get("state") == "paused")
+        wait_until(lambda: raw.hget(f"{ns}:q:x:unbegun", id) == b"1")
+    assert len(receiver.requests) == 1
+    assert raw.hget(f"{ns}:q:Q", f"{id}:rc") == b"9"
+    assert raw.hget(f"{ns}:q:x:alone", id) is None
+
+
+def test_a_success_is_kept_until_redis_has_it(raw, ns, rsmq, monkeypatch):
+    """The write of a success fails; then the failures of other processes are still interrupted."""
+    shared = SharedBreaker("q", TARGET)
+    shared.sync(rsmq)
+    [field] = raw.hkeys(f"{ns}:x:push")
+    raw.hset(f"{ns}:x:push", field, json.dumps(stored_state(raw, ns) | {"failures": 9}))
+    shared.report_success(shared.permit())
+    with monkeypatch.context() as patch:
+        patch.setattr(rsmq, "run", raise_connection_error)
+        with pytest.raises(redis.ConnectionError):
+            shared.sync(rsmq)
+    shared.sync(rsmq)
+
+    assert stored_state(raw, ns)["failures"] == 0
+
+
+def raise_connection_error(_operation):
+    raise redis.ConnectionError("the server is away")
 
 
 def test_each_queue_has_a_state_of_its_own(raw, ns, rsmq, receiver, make_worker):
@@ -220,6 +260,7 @@ def test_messages_that_wait_for_a_slot_are_released_when_it_opens(
         change_state(raw, ns, state="open", openings=1, until_ms=server_ms(raw) + HOUR_MS)
         wait_until(lambda: in_flight(raw, ns) == 1)
         assert raw.hlen(f"{ns}:q:x:unbegun") > 1
+        receiver.stop()  # the push ends
 
 
 @pytest.mark.parametrize("until_empty", [True, False])

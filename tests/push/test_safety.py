@@ -337,6 +337,10 @@ def test_the_private_attribute_of_aiohttp_exists():
         (b"HTTP/1.0 429 x\r\nretry-AFTER:  5\r\n\r\nbody", (429, "x", b"body", "5")),
         (b"HTTP/1.1 500\r\n\r\nRetry-After: 5", (500, "", b"Retry-After: 5", None)),
         (b"xHTTP/1.1 200 OK\r\n", None),
+        (b"220 mail\r\nHTTP/1.1 200 OK\r\n\r\n", None),
+        (b"POST / HTTP/1.1\r\n\r\nHTTP/1.1 200 OK\r\n", None),
+        (b"HTTP/1.1 100 x\r\n\r\nno\r\nHTTP/1.1 200 OK\r\n", None),
+        (b"HTTP/1.1 103 x\r\nA: b\r\nHTTP/1.1 200 OK\r\n", None),
     ],
 )
 def test_the_beginning_of_an_answer(seen, expected):
