@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 from rsmq.errors import ScanBroken
 from rsmq.operations.reading import count_fitting
 from rsmq.spark.connections import Server, get_server
+from rsmq.spark.reasons import REASON_COLUMNS, parse_reason_columns
 from rsmq.spark.scan import Shard, count_shards, scan_shard
 from rsmq.spark.schema import (
     build_arrow_schema,
@@ -286,6 +287,8 @@ class SnapshotReader(DataSourceReader):
         if "first_received" in names:
             suffixes.append(FIRST_RECEIVED_SUFFIX)
         columns: dict[str, Any] = {"id": ids}
+        if not names.isdisjoint(REASON_COLUMNS):
+            columns |= parse_reason_columns(server.read_reasons(keys, ids))
         if not suffixes:
             return columns
         values = server.hmget(keys.hash, [id + suffix for id in ids for suffix in suffixes])

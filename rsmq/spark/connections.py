@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import redis
 from redis.backoff import ExponentialBackoff, NoBackoff
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 from redis.retry import Retry
 
 from rsmq import BYTES, RSMQ
@@ -104,6 +104,24 @@ class Server:
             return answer
         finally:
             pool.release(connection)
+
+    def find_queues_with_reasons(self, names: Iterable[str]) -> list[str]:
+        """
+        Return the queues beside which reasons of dead letters are stored, in order.
+
+        Empty if the user lacks the right to read them.
+        """
+        try:
+            return [name for name in names if self.raw.hlen(self.namespace.queue(name).reasons)]
+        except NoPermissionError:
+            return []
+
+    def read_reasons(self, keys: QueueKeys, ids: list[bytes]) -> list[bytes | None]:
+        """Return the stored reasons of dead letters; None for each if the user lacks the right."""
+        try:
+            return self.hmget(keys.reasons, ids)
+        except NoPermissionError:
+            return [None] * len(ids)
 
     def read_run(self) -> bytes | None:
         """

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from rsmq.errors import InvalidOption
+from rsmq.spark.reasons import REASON_COLUMNS
 from rsmq.spark.source_options import SourceOptions
 from rsmq.wire.ids import parse_sent_us_many
 
@@ -38,7 +39,7 @@ _MAX_INT64 = 2**63 - 1
 DEFAULT_COLUMNS = (
     "queue", "id", "message", "sent", "first_received", "receive_count", "visible_at",
 )  # fmt: skip
-_NULLABLE_TIMES = ("sent", "first_received", "visible_at")
+_NULLABLE = ("sent", "first_received", "visible_at", *REASON_COLUMNS)
 
 
 def build_schema(options: SourceOptions) -> StructType:
@@ -58,8 +59,9 @@ def build_schema(options: SourceOptions) -> StructType:
                 f"names some of {', '.join(fields)}, each once, with commas between; got {name!r}.",
                 value=name,
             )
-    if options.include_raw and "raw" not in selected:
-        selected = (*selected, "raw")
+    added = ["raw"] if options.include_raw else []
+    added += REASON_COLUMNS if options.include_reasons else []
+    selected += tuple(name for name in added if name not in selected)
     return StructType([fields[name] for name in selected])
 
 
@@ -72,7 +74,7 @@ def check_schema(schema: StructType) -> None:
             declared as not nullable.
     """
     for field in schema.fields:
-        if not field.nullable and field.name in _NULLABLE_TIMES:
+        if not field.nullable and field.name in _NULLABLE:
             raise InvalidOption(
                 "schema", f"column {field.name} can be null: say so.", value=field.name
             )
@@ -106,6 +108,7 @@ def make_fields(*, is_binary: bool) -> dict[str, StructField]:
         StructField("first_received", time),
         StructField("receive_count", LongType()),
         StructField("visible_at", time),
+        *(StructField(name, kind) for name, kind in REASON_COLUMNS.items()),
     ]
     return {field.name: field for field in fields}
 
@@ -128,9 +131,9 @@ def build_record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequ
         schema: the columns of the record batch.
         queue: the queue's name.
         columns: a list for each column: ``id`` and ``raw`` (the body) as bytes,
-            ``receive_count``, and ``first_received`` and ``visible_at`` in Unix ms. A column that
-            the schema lacks may be missing. If ``first_received`` or ``visible_at`` is missing, it
-            is null in all rows.
+            ``receive_count``, and ``first_received`` and ``visible_at`` in Unix ms; and those of
+            ``parse_reason_columns``. A column that the schema lacks may be missing. If
+            ``first_received`` or ``visible_at`` is missing, it is null in all rows.
     """
     ids = columns["id"]
     arrays = []
@@ -141,10 +144,12 @@ def build_record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequ
             column = _to_string_array(ids)
         elif field.name == "sent":
             column = pa.array(parse_sent_us_many(ids), pa.int64()).cast(_TIMESTAMP)
-        elif field.name in ("first_received", "visible_at"):
+        elif field.name in ("first_received", "visible_at", "died_at"):
             column = _to_timestamp_array(columns[field.name]) if field.name in columns else None
         elif field.name == "receive_count":
             column = _to_count_array(columns["receive_count"])
+        elif field.name in REASON_COLUMNS:
+            column = pa.array(columns[field.name], field.type)
         elif field.type == pa.binary():
             column = pa.array(columns["raw"], pa.binary())
         else:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from rsmq.errors import InvalidOption
 from rsmq.spark.batch_read import PushdownReader, SnapshotReader
+from rsmq.spark.reasons import REASON_COLUMNS
 from rsmq.spark.schema import build_schema, check_schema
 from rsmq.spark.sink import BatchWriter, StreamWriter, prepare_write
 from rsmq.spark.sink_options import SinkOptions, parse_sink_options
@@ -50,7 +51,12 @@ class RsmqDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         check_schema(schema)
         source = parse_source_options(self.options)
-        return StreamReader(source, parse_stream_options(self.options), schema)
+        options = parse_stream_options(self.options)
+        if names := [name for name in schema.fieldNames() if name in REASON_COLUMNS]:
+            raise InvalidOption(
+                "columns", f"{names[0]} is a column of frames: read it with spark.read."
+            )
+        return StreamReader(source, options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         options = self._prepare_write(schema, overwrite, streaming=False)

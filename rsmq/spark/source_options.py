@@ -26,7 +26,9 @@ SOURCE_OPTIONS = (
     "queue", "subscribe", "subscribePattern", "columns", "bodyType", "includeRaw",
     "numPartitions", "maxIdsPerPartition", "fetchSize", "maxBytesPerFetch",
 )  # fmt: skip
-SNAPSHOT_OPTIONS = ("snapshot", "include", "startingTimestamp", "endingTimestamp", "pushdown")
+SNAPSHOT_OPTIONS = (
+    "snapshot", "include", "startingTimestamp", "endingTimestamp", "pushdown", "includeReasons",
+)  # fmt: skip
 STREAM_OPTIONS = (
     "maxMessagesPerTrigger", "maxOffsetsPerTrigger", "visibilityTimeout", "consumerGroup",
     "maxReceiveCount", "deadLetterQueue", "failOnDataLoss", "idleWait", "leaseRetention",
@@ -47,6 +49,7 @@ class SourceOptions:
         columns: the columns, in order; None is the default ones.
         is_binary: whether the column ``message`` has bytes instead of text.
         include_raw: whether a column ``raw`` has the bodies as bytes, too.
+        include_reasons: whether a snapshot has columns with the reasons of dead letters, too.
         num_partitions: the number of partitions, unless there are too few or too many messages.
         max_ids_per_partition: the most messages of a partition.
         fetch_size: how many messages one command reads from Redis.
@@ -59,6 +62,7 @@ class SourceOptions:
     columns: tuple[str, ...] | None
     is_binary: bool
     include_raw: bool
+    include_reasons: bool
     num_partitions: int
     max_ids_per_partition: int
     fetch_size: int
@@ -155,6 +159,7 @@ def _read_source_options(reader: OptionReader) -> SourceOptions:
         columns=reader.read_columns("columns"),
         is_binary=reader.read_choice("bodyType", ("string", "binary"), "string") == "binary",
         include_raw=reader.read_flag("includeRaw", default=False),
+        include_reasons=reader.read_flag("includeReasons", default=False),
         num_partitions=reader.read_integer("numPartitions", 2 * (os.cpu_count() or 1), 1, 100_000),
         max_ids_per_partition=reader.read_integer("maxIdsPerPartition", 250_000, 1, 1_000_000),
         fetch_size=reader.read_integer("fetchSize", 2000, 1, 100_000),

@@ -32,8 +32,8 @@ NOT_RUN = {
 LANGUAGES = {"python", "sh", "text", "toml", "js", "yaml"}
 MAX_LINES = 300
 MAX_README_BYTES = 8 * 1024
-#: tests/spark/session/test_documents.py plays it.
-WITH_SPARK = {"spark.md"}
+#: tests/spark/session/test_documents.py and test_recipes.py play them.
+WITH_SPARK = {"spark.md", "spark-recipes.md"}
 
 
 @pytest.mark.timeout(180)

@@ -50,9 +50,7 @@ def test_unit_of_durations(longest, unit):
 
 
 @pytest.mark.parametrize("minutes", [[0], [0, 600]])
-def test_axes_begin_at_zero_and_show_only_the_span(tmp_path, monkeypatch, minutes):
-    figures = []
-    monkeypatch.setattr(plots, "_save", lambda figure, file: figures.append(figure) or file)
+def test_axes_begin_at_zero_and_show_only_the_span(minutes):
     queue = {
         "queue": "q", "visible": 3, "in_flight": 0, "delayed": 0,
         "age_p50": 7200.0, "age_p90": None, "age_p99": 90_000.0,
@@ -64,9 +62,9 @@ def test_axes_begin_at_zero_and_show_only_the_span(tmp_path, monkeypatch, minute
             {"queue": "q", "minute": START + timedelta(minutes=each), "messages": 2}
             for each in minutes
         ),
+        "dead_by_cause": (),
     }
-    plots.draw(tmp_path, tables)
-    _, ages, counts, sent = [figure.axes[0] for figure in figures]
+    _, ages, counts, sent = [figure.axes[0] for _, figure in plots._draw(tables)]
     assert (ages.get_xlabel(), ages.get_xlim()[0]) == ("hours", 0)
     assert ages.get_xlim()[1] < 30
     assert sent.get_ylim()[0] == counts.get_ylim()[0] == 0

@@ -19,6 +19,7 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import Output, format_cell, format_table
 from rsmq.cli.app.run import run_program
 from rsmq.cli.commands.pipeline_arguments import make_parser
+from rsmq.printable import escape_unprintable
 from rsmq.transport.url import split_password
 from rsmq.wire.keys import DEFAULT_NS
 
@@ -135,16 +136,21 @@ def format_result(fields: dict[str, Any]) -> Iterator[str]:
 
 
 def format_rows(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return rows as the lines of a table: all columns but the first are numbers."""
+    """Return rows as the lines of a table."""
     names = list(rows[0])
     cells = [[_format_value(row[name]) for name in names] for row in rows]
-    return format_table(names, cells, number_columns=range(1, len(names)))
+    numbers = [
+        column
+        for column, name in enumerate(names)
+        if all(isinstance(row[name], int | float | None) for row in rows)
+    ]
+    return format_table(names, cells, number_columns=numbers)
 
 
 def _format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
-    return f"{value:,}" if type(value) is int else format_cell(value)
+    return f"{value:,}" if type(value) is int else escape_unprintable(format_cell(value))
 
 
 def _write_progress(out: Output, progress: Progress) -> None:
@@ -272,7 +278,7 @@ def _report(args: argparse.Namespace) -> Job:
     queues = _make_queues(args)
     _require_queues(queues, args.queues or [])
     return lambda spark, callback: pipelines.report(
-        spark, queues, args.queues, path=args.path, tell=callback
+        spark, queues, args.queues, path=args.path, html=args.html, tell=callback
     )
 
 

@@ -118,6 +118,7 @@ def _add_further_commands(commands: Any) -> None:
         help="names, separated by commas; all queues by default",
     )
     report.add_argument("--path", help="the folder for Parquet and PNG files")
+    report.add_argument("--html", help="the file for one HTML page with tables and plots")
 
     drain = _add_command(
         commands, "drain", "remove all visible messages, and write them to files or nowhere"

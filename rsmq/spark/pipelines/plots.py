@@ -4,6 +4,10 @@ The plots of a report.
 
 from __future__ import annotations
 
+import io
+import warnings
+from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,9 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.ticker
 
+from rsmq.printable import escape_unprintable
 from rsmq.spark.pipelines.bins import choose_bins, choose_unit
+from rsmq.spark.pipelines.tables import Rows
 
 mpl.use("Agg")  # files only, on machines without a screen
 
@@ -21,41 +27,96 @@ from matplotlib import pyplot as plt
 #: Untyped, unlike the rest of matplotlib.
 time_axis: Any = dates
 
-Rows = tuple[dict[str, Any], ...]
-
+_DEAD = "#a13232"
 _STATES = {"visible": "#3274a1", "in_flight": "#e1812c", "delayed": "#b0b0b0"}
+#: The names of parts in legends.
+_PARTS = {
+    "in_flight": "in flight", "age_p50": "median", "age_p90": "90 %", "age_p99": "99 %",
+}  # fmt: skip
 #: More lines would be hard to distinguish; smaller queues are left out, and the title reports it.
 _MAX_LINES = 10
+#: The longest label; the rest of a longer one is left out.
+_MAX_LABEL_CHARACTERS = 40
+
+#: Texts are data: a dollar sign does not begin a formula.
+_STYLE: Any = {"text.parse_math": False, "svg.hashsalt": "rsmq"}
 
 
-def draw(folder: Path, tables: dict[str, Rows]) -> list[str]:
+def write_png(folder: Path, tables: dict[str, Rows]) -> list[str]:
     """Write plots of the tables of a report into a folder, and return the paths of the files."""
+    files = []
+    for name, figure in _draw(tables):
+        files.append(str(folder / f"{name}.png"))
+        figure.savefig(files[-1], dpi=120)
+    return files
+
+
+def draw_svg(tables: dict[str, Rows]) -> dict[str, bytes]:
+    """Return plots of the tables of a report by name, as SVG that needs no other file."""
+    plots = {}
+    for name, figure in _draw(tables):
+        file = io.BytesIO()
+        figure.savefig(file, format="svg", metadata={"Date": None})
+        plots[name] = file.getvalue()
+    return plots
+
+
+def _draw(tables: dict[str, Rows]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the figure of each plot; a figure is open until the next one."""
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        # A character that the font lacks is drawn as a box; the tables have it.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        for name, figure in _draw_figures(tables):
+            yield name, figure
+            plt.close(figure)
+
+
+def _draw_figures(tables: dict[str, Rows]) -> Iterator[tuple[str, Any]]:
     ages = {"age_p50": "#8cb4d2", "age_p90": "#3274a1", "age_p99": "#1c4461"}
     longest = max((row[name] or 0 for row in tables["queues"] for name in ages), default=0)
     unit, seconds = choose_unit(longest)
     in_unit = tuple(
         {**row, **{name: (row[name] or 0) / seconds for name in ages}} for row in tables["queues"]
     )
-    files = [
-        _draw_bars(folder / "depth.png", tables["queues"], _STATES, "Messages", "messages"),
-        _draw_bars(
-            folder / "age.png",
-            in_unit,
-            ages,
-            "Age of messages, percentiles",
-            unit,
-            stacked=False,
-        ),
-        _draw_receive_counts(folder / "receive_counts.png", tables["receive_counts"]),
-        _draw_by_minute(folder / "by_minute.png", tables["by_minute"]),
-    ]
-    return [str(file) for file in files]
+    yield "depth", _draw_bars(tables["queues"], _STATES, "Messages", "messages")
+    yield "age", _draw_bars(in_unit, ages, "Age of messages, percentiles", unit, stacked=False)
+    yield "receive_counts", _draw_receive_counts(tables["receive_counts"])
+    yield "by_minute", _draw_by_minute(tables["by_minute"], "queue", "Messages sent", "queues")
+    if tables["dead_by_cause"]:
+        by_cause, by_worker = tables["dead_by_cause"], tables["dead_by_worker"]
+        yield "dead_by_cause", _draw_totals(by_cause, "cause", "Dead letters by cause")
+        yield "dead_by_worker", _draw_totals(by_worker, "worker", "Dead letters by worker")
+        yield (
+            "dead_by_minute",
+            _draw_by_minute(tables["dead_by_minute"], "cause", "Dead letters over time", "causes"),
+        )
+
+
+def _make_label(text: str) -> str:
+    """Return a text as a label: on one line, not too long, and shown in legends."""
+    label = escape_unprintable(text)
+    if len(label) > _MAX_LABEL_CHARACTERS:
+        label = label[: _MAX_LABEL_CHARACTERS - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    # A legend leaves out labels that begin with an underscore.
+    return f" {label}" if label.startswith("_") else label
+
+
+def _draw_totals(rows: Rows, column: str, title: str) -> Any:
+    """Draw the messages of each value of a column, of all queues together."""
+    totals: Counter[str] = Counter()
+    for row in rows:
+        totals[row[column]] += row["messages"]
+    largest = totals.most_common(_MAX_LINES)
+    shown = tuple({"queue": name, "messages": number} for name, number in largest)
+    if left_out := len(totals) - len(shown):
+        title += f" ({left_out} smaller ones left out)"
+    return _draw_bars(shown, {"messages": _DEAD}, title, "messages")
 
 
 def _draw_bars(
-    file: Path, rows: Rows, parts: dict[str, str], title: str, unit: str, *, stacked: bool = True
-) -> Path:
-    names = [row["queue"] for row in rows]
+    rows: Rows, parts: dict[str, str], title: str, unit: str, *, stacked: bool = True
+) -> Any:
+    names = [_make_label(row["queue"]) for row in rows]
     figure, axes = plt.subplots(figsize=(9, max(2.0, 0.5 * len(names) + 1)), layout="constrained")
     begin = [0.0] * len(names)
     height = 0.8 if stacked else 0.8 / len(parts)
@@ -65,18 +126,28 @@ def _draw_bars(
             row + (0 if stacked else (place - len(parts) / 2 + 0.5) * height)
             for row in range(len(names))
         ]
-        axes.barh(positions, widths, height, begin if stacked else None, label=part, color=colour)
+        axes.barh(
+            positions,
+            widths,
+            height,
+            begin if stacked else None,
+            label=_PARTS.get(part, part),
+            color=colour,
+        )
         begin = [left + width for left, width in zip(begin, widths, strict=True)]
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlabel(unit)
     axes.set_xlim(left=0)
     axes.set_title(title)
-    figure.legend(loc="outside right upper")
-    return _save(figure, file)
+    if unit == "messages":
+        axes.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
+    if len(parts) > 1:
+        figure.legend(loc="outside right upper")
+    return figure
 
 
-def _draw_receive_counts(file: Path, rows: Rows) -> Path:
+def _draw_receive_counts(rows: Rows) -> Any:
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
     queues = sorted({row["queue"] for row in rows})
     counts = range(max((row["receive_count"] for row in rows), default=0) + 1)
@@ -84,31 +155,33 @@ def _draw_receive_counts(file: Path, rows: Rows) -> Path:
     for queue in queues:
         messages = {row["receive_count"]: row["messages"] for row in rows if row["queue"] == queue}
         heights = [messages.get(count, 0) for count in counts]
-        axes.bar(counts, heights, bottom=bottoms, label=queue)
+        axes.bar(counts, heights, bottom=bottoms, label=_make_label(queue))
         bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
     axes.set_xticks(counts, [f"{count}+" if count == 10 else str(count) for count in counts])  # noqa: PLR2004
     axes.set_xlabel("times received")
     axes.set_ylabel("messages")
     axes.set_title("Receive counts")
+    axes.yaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
     if 0 < len(queues) <= _MAX_LINES:
         figure.legend(loc="outside right upper")
-    return _save(figure, file)
+    return figure
 
 
-def _draw_by_minute(file: Path, rows: Rows) -> Path:
+def _draw_by_minute(rows: Rows, column: str, title: str, things: str) -> Any:
+    """Draw the messages by time, with a line for each value of a column."""
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
     totals: dict[str, int] = {}
     for row in rows:
-        totals[row["queue"]] = totals.get(row["queue"], 0) + row["messages"]
-    shown = sorted(totals, key=lambda queue: -totals[queue])[:_MAX_LINES]
+        totals[row[column]] = totals.get(row[column], 0) + row["messages"]
+    shown = sorted(totals, key=lambda name: -totals[name])[:_MAX_LINES]
     if shown:
         bins = choose_bins(row["minute"] for row in rows)
         width = timedelta(seconds=bins.seconds)
         starts = [bins.starts[0] - width, *bins.starts]
         edges = [time_axis.date2num(start + width) for start in starts]
-        for queue in sorted(shown):
-            numbers = [(row["minute"], row["messages"]) for row in rows if row["queue"] == queue]
-            axes.stairs(bins.count(numbers), edges, label=queue, linewidth=1.5)
+        for name in sorted(shown):
+            numbers = [(row["minute"], row["messages"]) for row in rows if row[column] == name]
+            axes.stairs(bins.count(numbers), edges, label=_make_label(name), linewidth=1.5)
         margin = edges[1] - edges[0]
         axes.set_xlim(edges[0] - margin, edges[-1] + margin)
         axes.xaxis_date("UTC")
@@ -120,12 +193,6 @@ def _draw_by_minute(file: Path, rows: Rows) -> Path:
         axes.yaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
         figure.legend(loc="outside right upper")
     left_out = len(totals) - len(shown)
-    axes.set_title("Messages sent" + (f" ({left_out} smaller queues left out)" if left_out else ""))
+    axes.set_title(title + (f" ({left_out} smaller {things} left out)" if left_out else ""))
     axes.set_xlabel("time (UTC)")
-    return _save(figure, file)
-
-
-def _save(figure: Any, file: Path) -> Path:
-    figure.savefig(file, dpi=120)
-    plt.close(figure)
-    return file
+    return figure

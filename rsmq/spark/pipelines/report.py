@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from rsmq.spark.pipelines.dead_letters import count_dead_letters
 from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, join_names
-
-Rows = tuple[dict[str, Any], ...]
+from rsmq.spark.pipelines.tables import Rows, collect_rows
 
 #: Messages that were received this often, or more often, are counted together.
 MAX_RECEIVE_COUNT = 10
@@ -30,12 +31,23 @@ class Report:
             percentiles of their age in seconds, and the bytes of bodies (total, mean, largest).
         receive_counts: for each queue and receive count, the number of messages.
         by_minute: for each queue and minute (UTC), the number of messages that were sent.
+        dead_by_cause: for each dead-letter queue and cause, the number of dead letters, when the
+            first and the last died (UTC), and the exception of the last, 200 characters at most.
+            The cause is the type of the exception, for a webhook with the HTTP status. Without an
+            exception it is the text of the reason.
+        dead_by_worker: for each dead-letter queue and worker, the number of dead letters, and when
+            the last died (UTC).
+        dead_by_minute: for each dead-letter queue, minute (UTC) and cause, the number of messages
+            that died.
         files: the files that were written.
     """
 
     queues: Rows
     receive_counts: Rows
     by_minute: Rows
+    dead_by_cause: Rows
+    dead_by_worker: Rows
+    dead_by_minute: Rows
     files: tuple[str, ...]
 
 
@@ -45,6 +57,7 @@ def report(
     queues: str | Sequence[str] | None = None,
     *,
     path: str | None = None,
+    html: str | None = None,
     tell: ProgressCallback = ignore_progress,
 ) -> Report:
     """
@@ -56,15 +69,17 @@ def report(
         queues: the name of one queue, or several names; None is all listed queues.
         path: a folder on this machine for the tables as Parquet and for plots as PNG; None writes
             no files.
+        html: a file on this machine for the tables and the plots as one page; None writes none.
         tell: a function that is called with each ``Progress``.
     """
     names = at.server().rsmq.list_queues() if queues is None else join_names(queues).split(",")
     if not names:
-        return Report((), (), (), ())
+        return Report((), (), (), (), (), (), ())
     tell(Progress("report", f"reading {len(names)} queues"))
     options = at.options(subscribe=",".join(names), bodyType="binary")
     messages = spark.read.format("rsmq").options(**options).load()
-    now = functions.lit(at.server().now_ms() / 1000).cast("timestamp")
+    now_seconds = at.server().now_ms() / 1000
+    now = functions.lit(now_seconds).cast("timestamp")
     figures = messages.select(
         "queue",
         "receive_count",
@@ -79,19 +94,21 @@ def report(
             "receive_counts": _count_by_receive_count(figures),
             "by_minute": _count_by_minute(figures),
         }
-        results = {
-            name: tuple(row.asDict() for row in table.collect()) for name, table in tables.items()
-        }
+        results = {name: collect_rows(table) for name, table in tables.items()}
     finally:
         figures.unpersist()
     missing = sorted(set(names) - {row["queue"] for row in results["queues"]})
     empty = tuple({"queue": name, **_EMPTY_QUEUE} for name in missing)
     results["queues"] = tuple(sorted((*results["queues"], *empty), key=lambda row: row["queue"]))
-    files: tuple[str, ...] = ()
+    results |= count_dead_letters(spark, at, names)
+    files: list[str] = []
     if path is not None:
         tell(Progress("report", "drawing"))
-        files = _write_files(Path(path), results)
-    return Report(results["queues"], results["receive_counts"], results["by_minute"], files)
+        files += _write_files(Path(path), results)
+    if html is not None:
+        tell(Progress("report", "writing the page"))
+        files.append(_write_page(Path(html), at, results, datetime.fromtimestamp(now_seconds, UTC)))
+    return Report(**results, files=tuple(files))
 
 
 _AGE_PERCENTILES = (0.5, 0.9, 0.99, 1.0)
@@ -141,7 +158,7 @@ def _count_by_minute(figures: DataFrame) -> DataFrame:
     return table.agg(functions.count(functions.lit(1)).alias("messages")).orderBy("minute", "queue")
 
 
-def _write_files(folder: Path, results: dict[str, Rows]) -> tuple[str, ...]:
+def _write_files(folder: Path, results: dict[str, Rows]) -> list[str]:
     import pyarrow as pa  # noqa: PLC0415 - slow to import, and needed for files only
     from pyarrow import parquet  # noqa: PLC0415
 
@@ -150,7 +167,18 @@ def _write_files(folder: Path, results: dict[str, Rows]) -> tuple[str, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for name, rows in results.items():
+        if not rows and name.startswith("dead_"):
+            continue
         file = folder / f"{name}.parquet"
         parquet.write_table(pa.Table.from_pylist(list(rows)), file)
         files.append(str(file))
-    return (*files, *plots.draw(folder, results))
+    return files + plots.write_png(folder, results)
+
+
+def _write_page(file: Path, at: Queues, results: dict[str, Rows], read_at: datetime) -> str:
+    from rsmq.spark.pipelines import page, plots  # noqa: PLC0415 - as above
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    plotted = plots.draw_svg(results)
+    file.write_text(page.build_page(results, plotted, at.ns, read_at), "utf-8")
+    return str(file)

@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -316,7 +317,83 @@ def test_report_has_the_figures_of_queues(spark, rsmq, raw, ns, queues, tmp_path
         assert Path(file).read_bytes()[:4] in (b"PAR1", b"\x89PNG")
     saved = spark.read.parquet(str(tmp_path / "report" / "queues.parquet"))
     assert saved.where("queue = 'q'").select("messages").collect() == [(4,)]
+    assert (report.dead_by_cause, report.dead_by_worker, report.dead_by_minute) == ((), (), ())
     assert pipelines.report(spark, pipelines.Queues(queues.url, f"{ns}-none")).queues == ()
+
+
+@pytest.fixture
+def tokyo(monkeypatch):
+    """The time zone of this process: not that of reports."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def store_dead_letters(rsmq, raw, ns, queue, reasons):
+    """Store a dead letter for each reason, a pair of Unix ms and fields; None has none."""
+    rsmq.create_queue(queue)
+    ids = rsmq.send_messages(queue, ["<b>body</b>"] * len(reasons))
+    fields = {"queue": "q", "text": "failed", "traceback": None, "attempts": 3}
+    for id, reason in zip(ids, reasons, strict=True):
+        if reason is not None:
+            stored = json.dumps({**fields, **reason[1]})
+            raw.hset(f"{ns}:{queue}:x:reasons", id, f"{reason[0]}:{stored}")
+
+
+def test_report_has_the_dead_letters(spark, rsmq, raw, ns, queues, tmp_path, tokyo):
+    minute = 1_767_225_600_000  # 2026-01-01 00:00:00 UTC
+    error = {"exception": "ValueError: <script>alert(1)</script>", "worker": "w1"}
+    store_dead_letters(
+        rsmq, raw, ns, "q-dead",
+        [
+            (minute, {**error, "exception": "ValueError: first"}),
+            (minute + 90_000, error),
+            (minute + 30_000, {"exception": "PushFailed: 503 Busy", "worker": "w2", "status": 503}),
+            (minute, {"exception": None, "text": "there is no handler", "worker": "w2"}),
+            None,
+        ],
+    )  # fmt: skip
+    store_dead_letters(rsmq, raw, ns, "r-dead", [(minute, error)])
+    rsmq.create_queue("alive")
+    before = state(raw, ns)
+    file, folder = tmp_path / "new" / "report.html", tmp_path / "report"
+    report = pipelines.report(spark, queues, html=str(file), path=str(folder))
+    start = datetime(2026, 1, 1)  # noqa: DTZ001 - UTC, without a time zone
+    last = start + timedelta(seconds=90)
+
+    assert state(raw, ns) == before
+    rows = [tuple(row.values()) for row in report.dead_by_cause]
+    assert rows == [
+        ("q-dead", "ValueError", 2, start, last, error["exception"]),
+        ("q-dead", "(no reason stored)", 1, None, None, None),
+        ("q-dead", "PushFailed 503", 1, start + timedelta(seconds=30),
+         start + timedelta(seconds=30), "PushFailed: 503 Busy"),
+        ("q-dead", "there is no handler", 1, start, start, None),
+        ("r-dead", "ValueError", 1, start, start, error["exception"]),
+    ]  # fmt: skip
+    assert [tuple(row.values()) for row in report.dead_by_worker] == [
+        ("q-dead", "w1", 2, last),
+        ("q-dead", "w2", 2, start + timedelta(seconds=30)),
+        ("q-dead", "(no reason stored)", 1, None),
+        ("r-dead", "w1", 1, start),
+    ]
+    assert [tuple(row.values()) for row in report.dead_by_minute] == [
+        ("q-dead", start, "PushFailed 503", 1),
+        ("q-dead", start, "ValueError", 1),
+        ("q-dead", start, "there is no handler", 1),
+        ("r-dead", start, "ValueError", 1),
+        ("q-dead", start + timedelta(minutes=1), "ValueError", 1),
+    ]
+    now = datetime.now(UTC).replace(tzinfo=None)
+    assert all(abs(row["minute"] - now) < timedelta(minutes=5) for row in report.by_minute)
+    kinds = Counter(Path(name).suffix for name in report.files)
+    assert kinds == {".parquet": 6, ".png": 7, ".html": 1}
+    text = file.read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "<script" not in text
+    assert text.count('src="data:image/svg+xml;base64,') == 7
 
 
 def test_spark_submit_runs_a_job_with_json_output(server, ns, rsmq, raw, tmp_path):
@@ -393,6 +470,8 @@ def test_table_aligns_numbers():
         "a         1,234    -",
         "bc            5  1.2",
     ]
+    hostile = ({"messages": 1, "cause": "\x1b[31mred"}, {"messages": 20, "cause": "é"})
+    assert format_rows(hostile) == ["MESSAGES  CAUSE", "       1  \\x1b[31mred", "      20  é"]
 
 
 @pytest.mark.parametrize(
