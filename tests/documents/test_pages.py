@@ -27,6 +27,7 @@ NOT_RUN = {
     ("faq.md", f"{PYRSMQ_ERROR} {REPAIR}"): "is an error; tests/packaging raises it",
     ("faq.md", REPAIR): "installs packages; tests/packaging runs it",
     ("spark.md", "pip install '.[spark]'"): "installs packages",
+    ("spark-recipes.md", "python3 -m venv environment"): "installs packages",
 }
 
 LANGUAGES = {"python", "sh", "text", "toml", "js", "yaml"}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import json
 import sys
 
 import pytest
 
+from rsmq import RSMQ
 from tests.documents.pages import read_blocks
-from tests.documents.player import check_prints
+from tests.documents.player import Player, check_prints
+from tests.spark.session.standalone import make_environment, run_cluster, write_settings
 
 BLOCKS = [each for each in read_blocks("spark-recipes.md") if each.how != "shown"]
 SESSION_BLOCKS = [each for each in BLOCKS if (each.language, each.how) == ("python", "run")]
@@ -50,3 +55,35 @@ def test_recipes_of_a_session_run(empty_server, spark, tmp_path):
     assert "batch" in stored.columns
     with empty_server.raw() as raw:
         assert raw.zcard("rsmq:orders") == 0
+
+
+def test_executors_of_a_cluster_get_python_by_archive(empty_server, tmp_path):
+    make_environment(tmp_path / "environment")
+    with RSMQ.from_url(empty_server.url) as queues:
+        queues.create_queue("words")
+        queues.send_messages("words", ["one", "two"])
+        with run_cluster(tmp_path / "cluster") as port:
+            blocks = [
+                dataclasses.replace(
+                    block,
+                    code=adapt(block.code, empty_server, tmp_path)
+                    .replace("7077", str(port))
+                    .replace("--quiet", "--quiet --compress-level 0"),  # faster here
+                )
+                for block in BLOCKS
+                if block.language == "sh" or block.file == "upper_job.py"
+            ]
+            Player(empty_server, tmp_path, write_settings(tmp_path / "conf")).play(blocks)
+            (archive,) = (tmp_path / "cluster").glob("app-*/0/environment")
+            assert (archive / "bin" / "python").exists()
+
+    lines = [
+        line for file in (tmp_path / "words").glob("*.json") for line in file.read_text().split()
+    ]
+    assert sorted(json.loads(line)["message"] for line in lines) == ["ONE", "TWO"]
+
+
+def test_airflow_recipe_is_valid_python():
+    (block,) = [each for each in BLOCKS if each.file == "rsmq_airflow.py"]
+    names = [node.name for node in ast.parse(block.code).body if isinstance(node, ast.ClassDef)]
+    assert names == ["MessagesSensor", "SendOperator"]
