@@ -103,7 +103,7 @@ def test_page_has_tables_and_plots_and_loads_nothing():
     for cell in (
         "1,234",
         "120.0 minutes",
-        "1.0 days",
+        "25.0 hours",
         "PushFailed 401: text",
         "2026-01-31 12:07:00",
     ):
