@@ -25,16 +25,17 @@ The exceptions of this library.
     │   └── RunReplaced       runReplaced
     ├── NotReplicated         notReplicated
     ├── CellsMismatch         cellsMismatch
+    ├── CellFailed            cellFailed
     ├── PartlyDone            partlyDone
     ├── WorkerExists          workerExists
     ├── WorkerReplaced        workerReplaced
     ├── TooManyHungCalls      tooManyHungCalls
     └── NotEmptyInTime        notEmptyInTime
 
-Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver and ScanBroken; only
-an import raises InvalidExport; only a migration raises SourceNotFound, SourceChanged and
-RunReplaced; only calls that wait for replicas raise NotReplicated; only sets of cells raise
-CellsMismatch and PartlyDone; only workers raise the last four.
+Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, ScanBroken and
+CellFailed; only an import raises InvalidExport; only a migration raises SourceNotFound,
+SourceChanged and RunReplaced; only calls that wait for replicas raise NotReplicated; only sets of
+cells raise CellsMismatch and PartlyDone; only workers raise the last four.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -437,6 +438,20 @@ class PartlyDone(RSMQError):
             "cause is gone.",
         )
         self.result: Any = result
+
+
+class CellFailed(RSMQError):
+    """A call in one cell of a set failed; ``value`` is its namespace, the cause is the error."""
+
+    code = "cellFailed"
+
+    def __init__(self, cell: int, namespace: str, error: Exception) -> None:
+        text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(".")
+        super().__init__(
+            f"Cell {cell}, the namespace {show(namespace)}, failed",
+            value=namespace,
+            hint=f"{text}. Run the job again when its server works.",
+        )
 
 
 class RunReplaced(NotPossible):

@@ -2,7 +2,8 @@
 -- Each batch of a write has one decision. While the last decision is not carried out, it is returned again.
 --
 -- KEYS[1] written     hash     the last batch of each write, as in fragments/highest.lua
--- KEYS[2...] staged   hashes   the staged messages of each queue, by write, batch, attempt and part
+-- KEYS[2...] staged   hashes   the staged messages of each queue, by write, batch, attempt and part; none if
+--                              check_staged.lua has found the parts
 -- ARGV[1] write       string   the name of the write
 -- ARGV[2] batch       integer  the number of the batch
 -- ARGV[3] decision    bytes    {{queue's name, part ...} ...}, in the order of the keys
@@ -29,9 +30,10 @@ if last then
     return {number}
   end
 end
-for at, queue_parts in ipairs(cmsgpack.unpack(decision)) do
-  for part = 2, #queue_parts do
-    if redis.call('HEXISTS', staged[at + 1], queue_parts[part]) == 0 then
+local parts = cmsgpack.unpack(decision)
+for at = 2, #staged do
+  for part = 2, #parts[at - 1] do
+    if redis.call('HEXISTS', staged[at], parts[at - 1][part]) == 0 then
       return {}
     end
   end

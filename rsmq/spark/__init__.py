@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rsmq.errors import BatchLost, CheckpointSetBack, InvalidOption, MissingExtra
+from rsmq.errors import BatchLost, CellFailed, CheckpointSetBack, InvalidOption, MissingExtra
 
 try:
     from rsmq.spark.acknowledgement import AcknowledgeListener
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AcknowledgeListener",
     "BatchLost",
+    "CellFailed",
     "CheckpointSetBack",
     "InvalidOption",
     "RsmqDataSource",

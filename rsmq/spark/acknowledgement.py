@@ -20,9 +20,8 @@ from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
 from rsmq.operations.spark.in_flight_batches import Batch, acknowledge_leased, parse_part_sizes
-from rsmq.spark.connection_options import parse_connection_options
-from rsmq.spark.connections import Server, get_server
-from rsmq.wire.keys import QueueKeys
+from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
+from rsmq.spark.connections import PlacedQueue, find_placed_queue
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ _RETENTION_SECONDS = 7 * 86_400.0
 
 
 def acknowledge_parts(
-    server: Server, keys: QueueKeys, batch: Batch, number: int, *, query: str, lifetime: float
+    queue: PlacedQueue, batch: Batch, number: int, *, query: str, lifetime: float
 ) -> tuple[int, int]:
     """
     Delete the messages of the first ``number`` parts of a batch, at least one, and its receipts.
@@ -42,8 +41,7 @@ def acknowledge_parts(
     Each part is one atomic step. A batch without parts is stored as acknowledged, too.
 
     Args:
-        server: the server of the queue.
-        keys: the queue's keys.
+        queue: the queue.
         batch: the batch.
         number: the number of its parts.
         query: the name of the query, under which the number of the batch is stored.
@@ -51,24 +49,30 @@ def acknowledge_parts(
 
     Returns:
         How many messages were deleted, and how many another consumer has received since.
+
+    Raises:
+        CellFailed: the server of the cell can't be reached.
     """
+    server, keys = queue.server, queue.keys
     deleted = lost = 0
-    for part in range(max(1, number)):
-        operation = acknowledge_leased(
-            server.namespace, keys, batch, part, lifetime=lifetime, query=query
-        )
-        counts = server.rsmq.run(operation)
-        deleted, lost = deleted + counts[0], lost + counts[1]
-    server.raw.hdel(keys.leases, str(batch))
+    with server.naming_cell():
+        for part in range(max(1, number)):
+            operation = acknowledge_leased(
+                server.namespace, keys, batch, part, lifetime=lifetime, query=query
+            )
+            counts = server.rsmq.run(operation)
+            deleted, lost = deleted + counts[0], lost + counts[1]
+        server.raw.hdel(keys.leases, str(batch))
     return deleted, lost
 
 
-def acknowledge_offset(server: Server, offset: dict[str, Any]) -> tuple[int, int]:
+def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) -> tuple[int, int]:
     """
     Acknowledge the batch of an offset that Spark has committed, if it is in flight.
 
     Args:
-        server: the server of the queues.
+        connection: the options of the connection. A batch of another number of cells is not
+            acknowledged.
         offset: an offset of the streaming source.
 
     Returns:
@@ -76,20 +80,23 @@ def acknowledge_offset(server: Server, offset: dict[str, Any]) -> tuple[int, int
     """
     batch = Batch(offset["lease"], offset["batch"])
     deleted = lost = 0
-    for queue in offset["queues"]:
-        keys = server.namespace.queue(queue)
-        packed = server.raw.hget(keys.leases, str(batch))
+    if offset.get("cells") != connection.cells:
+        return 0, 0
+    for label in offset["queues"]:
+        queue = find_placed_queue(connection, label)
+        with queue.server.naming_cell():
+            packed = queue.server.raw.hget(queue.keys.leases, str(batch))
+            now_ms = queue.server.now_ms()
         if packed is None:
             continue
         expires_ms = msgpack.unpackb(packed)[0]
         counts = acknowledge_parts(
-            server,
-            keys,
+            queue,
             batch,
             len(parse_part_sizes(packed)),
             query=offset.get("query", batch.lease),
             # Receipts are stored for leaseRetention after the last heartbeat.
-            lifetime=max(_RETENTION_SECONDS, (expires_ms - server.now_ms()) / 1000),
+            lifetime=max(_RETENTION_SECONDS, (expires_ms - now_ms) / 1000),
         )
         deleted, lost = deleted + counts[0], lost + counts[1]
     return deleted, lost
@@ -113,7 +120,8 @@ class AcknowledgeListener(StreamingQueryListener):
 
     It waits two seconds for the next batch: a query that is busy acknowledges its batches itself.
     When a query ends, its last batch is acknowledged at once. One listener serves all queries of a
-    session on one server and namespace. Messages that it deletes are not in the query's progress.
+    session on one server and namespace, or one set of cells. Messages that it deletes are not in
+    the query's progress.
 
     ``spark.streams.addListener(AcknowledgeListener(url=url))``
     """
@@ -163,7 +171,7 @@ class AcknowledgeListener(StreamingQueryListener):
     def _acknowledge(self, offsets: Iterable[dict[str, Any]]) -> None:
         for offset in offsets:
             try:
-                _, lost = acknowledge_offset(get_server(self._connection), offset)
+                _, lost = acknowledge_offset(self._connection, offset)
             except (RedisError, RSMQError) as error:  # the next run of the query acknowledges it
                 log.warning("A done batch was not acknowledged, and stays in flight: %s", error)
                 continue

@@ -40,6 +40,7 @@ from rsmq.spark.schema import (
     to_unix_us,
 )
 from rsmq.spark.source_options import SnapshotOptions, SourceOptions
+from rsmq.wire.cells import join_id
 from rsmq.wire.fields import FIRST_RECEIVED_SUFFIX, RECEIVE_COUNT_SUFFIX
 from rsmq.wire.ids import has_reserved_ids, is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
@@ -72,13 +73,17 @@ class SnapshotPartition(InputPartition):
     Some messages of one queue.
 
     Attributes:
+        cell: the number of the cell; 0 also for an ordinary namespace.
         queue: the queue's name.
         visible_at_ms: the times when the messages become visible, Unix ms; None if the schema has
             no such column.
     """
 
-    def __init__(self, queue: str, ids: list[bytes], visible_at_ms: array[float] | None) -> None:
+    def __init__(
+        self, cell: int, queue: str, ids: list[bytes], visible_at_ms: array[float] | None
+    ) -> None:
         super().__init__(None)
+        self.cell = cell
         self.queue = queue
         self.visible_at_ms = visible_at_ms
         # Many small objects take Spark longer to send than one large one.
@@ -96,14 +101,18 @@ class ScanPartition(InputPartition):
     A shard of the ids of one queue, which its task scans.
 
     Attributes:
+        cell: the number of the cell; 0 also for an ordinary namespace.
         queue: the queue's name.
         shard: the shard.
         now_ms: the time of the server when the read was planned, Unix ms.
         server_run: the server's run when the read was planned; None if it is unknown.
     """
 
-    def __init__(self, queue: str, shard: Shard, now_ms: int, server_run: bytes | None) -> None:
+    def __init__(
+        self, cell: int, queue: str, shard: Shard, now_ms: int, server_run: bytes | None
+    ) -> None:
         super().__init__(None)
+        self.cell = cell
         self.queue = queue
         self.shard = shard
         self.now_ms = now_ms
@@ -118,6 +127,13 @@ class _PushedFilter:
     kind: type[Filter]
     value: Any
 
+    def may_match_id(self, prefix: str) -> bool:
+        """Return whether it may select ids with this prefix."""
+        if self.column != "id" or self.kind not in (EqualTo, In):
+            return True
+        ids = self.value if self.kind is In else (self.value,)
+        return any(id is not None and id.startswith(prefix) for id in ids)
+
     def matches(self, row: dict[str, Any]) -> bool:
         value = row[self.column]
         return value is not None and _COMPARISONS[self.kind](value, self.value)
@@ -128,8 +144,8 @@ class SnapshotReader(DataSourceReader):
     A reader of the messages that are in the queues.
 
     A message that is in its queue during the whole read is read once, even if consumers receive it
-    meanwhile. An exact snapshot has the messages of one moment. A message that is deleted before
-    its task reads it is left out, if the read has a column with bodies.
+    meanwhile. An exact snapshot has the messages of one moment, in each cell. A message that is
+    deleted before its task reads it is left out, if the read has a column with bodies.
     """
 
     def __init__(self, source: SourceOptions, options: SnapshotOptions, schema: StructType) -> None:
@@ -139,48 +155,71 @@ class SnapshotReader(DataSourceReader):
         self._filters: list[_PushedFilter] = []
 
     def partitions(self) -> list[InputPartition]:
-        """Return partitions of about the same size."""
-        server = get_server(self._source.connection)
+        """Return partitions of about the same size; those of a cell are its own."""
         if self._options.is_exact:
-            return self._plan_snapshot(server)
-        queues = server.find_queues(self._source)
-        sizes = [int(server.raw.zcard(keys.zset)) for keys in queues]
-        size = self._partition_size(sum(sizes))
-        now_ms, server_run = server.now_ms(), server.read_run()
+            return self._plan_snapshot()
+        found: list[tuple[int, QueueKeys, int, int, bytes | None]] = []
+        for cell in self._find_cells():
+            server = get_server(self._source.connection, cell)
+            queues = server.find_queues(self._source)
+            with server.naming_cell():
+                sizes = [int(server.raw.zcard(keys.zset)) for keys in queues]
+                now_ms, server_run = server.now_ms(), server.read_run()
+            for keys, messages in zip(queues, sizes, strict=True):
+                found.append((cell, keys, messages, now_ms, server_run))
+        size = self._partition_size(sum(messages for _, _, messages, _, _ in found))
         partitions: list[InputPartition] = []
-        for keys, messages in zip(queues, sizes, strict=True):
+        for cell, keys, messages, now_ms, server_run in found:
             total = count_shards(messages, -(-messages // size)) if server_run else 1
             partitions += [
-                ScanPartition(keys.name, Shard(number, total), now_ms, server_run)
+                ScanPartition(cell, keys.name, Shard(number, total), now_ms, server_run)
                 for number in range(total)
                 if messages
             ]
         return partitions
 
+    def _find_cells(self) -> list[int]:
+        """Return the cells that may have messages which the filters select."""
+        cells = self._source.connection.cells
+        if cells is None:
+            return [0]
+        return [
+            cell
+            for cell in range(cells)
+            if all(each.may_match_id(join_id(cell, "")) for each in self._filters)
+        ]
+
     def _partition_size(self, messages: int) -> int:
         share = -(-messages // self._source.num_partitions)
         return max(1, min(self._source.max_ids_per_partition, share))
 
-    def _plan_snapshot(self, server: Server) -> list[InputPartition]:
-        """Take an exact snapshot, and divide it."""
-        selected = [
-            (keys.name, *self._select(keys.name, now_ms, members))
-            for keys, now_ms, members in _take_snapshot(server, server.find_queues(self._source))
-        ]
-        size = self._partition_size(sum(len(ids) for _, ids, _ in selected))
+    def _plan_snapshot(self) -> list[InputPartition]:
+        """Take an exact snapshot of each cell, and divide it."""
+        selected = []
+        for cell in self._find_cells():
+            server = get_server(self._source.connection, cell)
+            queues = server.find_queues(self._source)
+            with server.naming_cell():
+                snapshot = _take_snapshot(server, queues)
+            selected += [
+                (cell, keys.name, *self._select(server, keys.name, now_ms, members))
+                for keys, now_ms, members in snapshot
+            ]
+        size = self._partition_size(sum(len(ids) for _, _, ids, _ in selected))
         with_scores = "visible_at" in self._schema.fieldNames()
         return [
             SnapshotPartition(
+                cell,
                 queue,
                 ids[begin : begin + size],
                 scores[begin : begin + size] if with_scores else None,
             )
-            for queue, ids, scores in selected
+            for cell, queue, ids, scores in selected
             for begin in range(0, len(ids), size)
         ]
 
     def _select(
-        self, queue: str, now_ms: int, members: list[bytes]
+        self, server: Server, queue: str, now_ms: int, members: list[bytes]
     ) -> tuple[list[bytes], array[float]]:
         """Return the ids and the scores that options and filters select among the members."""
         ids, scores = members[::2], array("d", map(float, members[1::2]))
@@ -204,15 +243,16 @@ class SnapshotReader(DataSourceReader):
                 if (us := sent[place]) is not None and us >= first and (end is None or us < end)
             ]
         if self._filters:
-            places = [p for p in places if self._matches(queue, ids[p], scores[p])]
+            prefix = server.id_prefix.decode()
+            places = [p for p in places if self._matches(queue, prefix, ids[p], scores[p])]
         if len(places) < len(ids):
             return [ids[p] for p in places], array("d", (scores[p] for p in places))
         return ids, scores
 
-    def _matches(self, queue: str, raw_id: bytes, score: float) -> bool:
+    def _matches(self, queue: str, prefix: str, raw_id: bytes, score: float) -> bool:
         row = {
             "queue": queue,
-            "id": decode_lossy(raw_id),
+            "id": prefix + decode_lossy(raw_id),
             "sent": _to_datetime(parse_sent_us(decode_name(raw_id))),
             "visible_at": _to_datetime(to_unix_us(score)),
         }
@@ -223,7 +263,11 @@ class SnapshotReader(DataSourceReader):
         # Spark calls this with a partition of its own if the reader returned none.
         if not isinstance(partition, SnapshotPartition | ScanPartition):
             return
-        server = get_server(self._source.connection)
+        server = get_server(self._source.connection, partition.cell)
+        with server.naming_cell():
+            yield from self._read(server, partition)
+
+    def _read(self, server: Server, partition: SnapshotPartition | ScanPartition) -> Iterator[Any]:
         keys = server.namespace.queue(partition.queue)
         schema = build_arrow_schema(self._schema)
         if isinstance(partition, ScanPartition):
@@ -240,7 +284,7 @@ class SnapshotReader(DataSourceReader):
                 begin += count
                 columns = self._drop_unselected(columns)
                 if columns["id"]:
-                    yield build_record_batch(schema, keys.name, columns)
+                    yield build_record_batch(schema, keys.name, columns, server.id_prefix)
 
     def _scan(
         self, server: Server, keys: QueueKeys, partition: ScanPartition
@@ -263,7 +307,7 @@ class SnapshotReader(DataSourceReader):
             for members in scan_shard(keys.name, partition.shard, server.make_scanner(keys)):
                 new = _drop_ids(members, seen)
                 seen.update(new[::2])
-                ids, scores = self._select(keys.name, partition.now_ms, new)
+                ids, scores = self._select(server, keys.name, partition.now_ms, new)
                 yield ids, scores if with_scores else None
             run = server.read_run()
             if run is None:

@@ -12,29 +12,33 @@ from dataclasses import dataclass
 from rsmq.errors import InvalidOption, RSMQError
 from rsmq.spark.option_reader import OptionReader
 from rsmq.transport.url import has_password, is_group_url, with_options
+from rsmq.wire.cells import MAX_CELLS, check_set
 from rsmq.wire.keys import DEFAULT_NS, Namespace
 
 CONNECTION_OPTIONS = (
     "url", "host", "port", "db", "username", "ssl", "passwordEnv", "passwordFile",
-    "ns", "strictNames", "retryDeadline",
+    "ns", "cells", "strictNames", "retryDeadline",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
     """
-    The Redis server and the namespace of queues.
+    The Redis server and the namespace of queues, or the servers and the cells of a set.
 
     Attributes:
-        url: the URL of the server, without a password; its query has redis-py's options.
-        namespace: the namespace of the queues.
+        urls: the URL of the server, without a password; its query has redis-py's options. For a set
+            of cells one URL for all cells, or one for each.
+        namespace: the namespace of the queues, or that of the name of the set.
+        cells: the number of cells; None for one ordinary namespace.
         password_env: the environment variable that holds the password, in every process.
         password_file: the file that holds the password, on every machine.
         retry_deadline: how long commands are retried while Redis is away, seconds.
     """
 
-    url: str
+    urls: tuple[str, ...]
     namespace: Namespace
+    cells: int | None
     password_env: str | None
     password_file: str | None
     retry_deadline: float
@@ -67,26 +71,46 @@ def read_connection_options(reader: OptionReader) -> ConnectionOptions:
         port = reader.read_integer("port", 6379, 1, 65535)
         db = reader.read_integer("db", 0, 0, 1_000_000)
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/{db}"
-    _check_url(url)
+    cells = reader.read_integer("cells", 1, 1, MAX_CELLS) if reader.read_text("cells") else None
+    urls = _split_urls(url, cells)
     query = reader.read_redis_options()
     if reader.read_text("username"):
         query["username"] = reader.read_text("username") or ""
-    url = with_options(url, query)
     if reader.read_text("passwordEnv") and reader.read_text("passwordFile"):
         raise InvalidOption("passwordEnv", "give it or passwordFile, not both.")
+    ns = reader.read_text("ns") or DEFAULT_NS
     try:
-        namespace = Namespace(
-            reader.read_text("ns") or DEFAULT_NS, reader.read_flag("strictNames", default=True)
-        )
+        if cells is not None:
+            check_set(ns, cells)
+        namespace = Namespace(ns, reader.read_flag("strictNames", default=True))
     except RSMQError as error:
         raise InvalidOption("ns", str(error)) from None
     return ConnectionOptions(
-        url=url,
+        urls=tuple(with_options(each, query) for each in urls),
         namespace=namespace,
+        cells=cells,
         password_env=reader.read_text("passwordEnv"),
         password_file=reader.read_text("passwordFile"),
         retry_deadline=reader.read_seconds("retryDeadline", 60, 0, 86_400),
     )
+
+
+def _split_urls(text: str, cells: int | None) -> list[str]:
+    """Return the URL; of a set of cells also several, with spaces between them."""
+    urls = text.split()
+    if cells is None:
+        if sum("://" in url for url in urls) > 1:
+            raise InvalidOption("url", "has several URLs, which are those of cells: add cells.")
+        urls = [text]
+    elif len(urls) not in (1, cells):
+        raise InvalidOption(
+            "url",
+            f"has {len(urls)} URLs for {cells} cells. Give one for all, or one for each cell in "
+            "their order, with spaces between.",
+        )
+    for url in urls:
+        _check_url(url)
+    return urls
 
 
 def _check_url(url: str) -> None:

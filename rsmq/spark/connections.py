@@ -1,38 +1,46 @@
 """
 Connections to Redis in Spark's processes: the driver and the Python workers of executors.
 
-Each process has one set of connections for each server and namespace.
+Each process has one set of connections for each server and namespace. An ordinary namespace is
+treated as the only cell of a set.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 from redis.backoff import ExponentialBackoff, NoBackoff
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from redis.retry import Retry
 
-from rsmq import BYTES, RSMQ
-from rsmq.errors import InvalidOption, QueueNotFound, RSMQError
+from rsmq import BYTES, RSMQ, Cells
+from rsmq.errors import CellFailed, InvalidOption, QueueNotFound, RSMQError
+from rsmq.operations.operation import Operation
 from rsmq.spark.connection_options import ConnectionOptions
 from rsmq.spark.scan import ScanStep
 from rsmq.spark.source_options import SourceOptions
 from rsmq.transport.routed_client import open_routed_pool
 from rsmq.transport.socket import pack
+from rsmq.transport.sync import Caller
 from rsmq.transport.url import is_group_url, option_names
+from rsmq.waiting.cells_sync import CellWatchers
 from rsmq.waiting.sync import Watcher
+from rsmq.wire.cells import cell_of_key, join_id
 from rsmq.wire.keys import Namespace, QueueKeys
+
+T = TypeVar("T")
 
 _MAX_RETRY_PAUSE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Server:
     """
     A Redis server and a namespace, as a process of Spark uses them.
@@ -42,7 +50,8 @@ class Server:
         raw: a redis-py client for idempotent commands, which it retries for at least
             ``retry_deadline`` seconds.
         namespace: the namespace of the queues.
-        watcher: waits for messages.
+        cell: the number of the cell; None for an ordinary namespace.
+        find_watcher: returns what waits for messages. Cells of one server share it.
         make_unretried_connection: makes a connection that does not retry.
         open_patient_client: makes a redis-py client for a command that takes long, with the number
             of seconds that it waits for a reply. It does not repeat a command after that time.
@@ -51,9 +60,40 @@ class Server:
     rsmq: RSMQ
     raw: Any  # a redis.Redis, whose replies depend on its settings
     namespace: Namespace
-    watcher: Watcher
+    cell: int | None
+    find_watcher: Callable[[], Watcher]
     make_unretried_connection: Callable[[], Any]
     open_patient_client: Callable[[float], Any]
+
+    @property
+    def id_prefix(self) -> bytes:
+        """The number of the cell with its hyphen, with which ids begin; empty without cells."""
+        return b"" if self.cell is None else join_id(self.cell, "").encode()
+
+    @contextmanager
+    def naming_cell(self) -> Iterator[None]:
+        """
+        Name the cell in errors of Redis.
+
+        Raises:
+            CellFailed: instead of an error of Redis, if this is a cell.
+        """
+        try:
+            yield
+        except (RedisError, OSError) as error:
+            if self.cell is None:
+                raise
+            raise CellFailed(self.cell, self.namespace.name, error) from error
+
+    def run(self, operation: Operation[T]) -> T:
+        """
+        Run an operation.
+
+        Raises:
+            CellFailed: as of ``naming_cell``.
+        """
+        with self.naming_cell():
+            return self.rsmq.run(operation)
 
     def find_queues(self, source: SourceOptions) -> list[QueueKeys]:
         """
@@ -61,14 +101,16 @@ class Server:
 
         Raises:
             QueueNotFound: a queue that the options name does not exist.
+            CellFailed: as of ``naming_cell``.
         """
-        if source.pattern is not None:
-            matches = re.compile(source.pattern).fullmatch
-            names = [name for name in self.rsmq.list_queues() if matches(name)]
-            return [self.namespace.queue(name) for name in names]
-        for name in source.queues:
-            self.require(name)
-        return [self.namespace.queue(name) for name in source.queues]
+        with self.naming_cell():
+            if source.pattern is not None:
+                matches = re.compile(source.pattern).fullmatch
+                names = [name for name in self.rsmq.list_queues() if matches(name)]
+                return [self.namespace.queue(name) for name in names]
+            for name in source.queues:
+                self.require(name)
+            return [self.namespace.queue(name) for name in source.queues]
 
     def require(self, name: str) -> None:
         """
@@ -154,71 +196,194 @@ class Server:
         return int(seconds) * 1000 + int(microseconds) // 1000
 
 
+@dataclass(frozen=True, slots=True)
+class PlacedQueue:
+    """
+    A queue of one namespace: of a cell, or an ordinary one.
+
+    Attributes:
+        server: the server and the namespace.
+        keys: the keys of the queue.
+    """
+
+    server: Server
+    keys: QueueKeys
+
+    @property
+    def label(self) -> str:
+        """The name of the queue. For a cell it begins with the number of the cell, as ids do."""
+        return make_label(self.server.cell, self.keys.name)
+
+
+def make_label(cell: int | None, queue: str) -> str:
+    """Return the label of a queue; see ``PlacedQueue``."""
+    return queue if cell is None else join_id(cell, queue)
+
+
+def find_placed_queue(options: ConnectionOptions, label: str) -> PlacedQueue:
+    """Return the queue of a label; see ``PlacedQueue``."""
+    if options.cells is None:
+        server, name = get_server(options), label
+    else:
+        cell, _, name = label.partition("-")
+        server = get_server(options, int(cell))
+    return PlacedQueue(server, server.namespace.queue(name))
+
+
 # By process id, too: a forked process must not use the connections of its parent.
-_servers: dict[tuple[int, ConnectionOptions], Server] = {}
+_servers: dict[tuple[int, ConnectionOptions, int], Server] = {}
+_sets: dict[tuple[int, ConnectionOptions], _CellsOfProcess] = {}
+_pools: dict[tuple[int, ConnectionOptions, int, str], _Pools] = {}
 
 
-def get_server(options: ConnectionOptions) -> Server:
+def get_server(options: ConnectionOptions, cell: int = 0) -> Server:
     """
     Return the server that options name; make its clients at the first call of this process.
 
+    Args:
+        options: the options of the connection.
+        cell: the number of the cell; 0 also for an ordinary namespace. At its first use it is
+            checked that the cell belongs to the set.
+
     Raises:
         InvalidOption: the password can't be read, or redis-py refuses an option.
+        CellsMismatch: the cell belongs to another set.
+        CellFailed: its server can't be reached.
     """
-    key = os.getpid(), options
+    key = os.getpid(), options, cell
     if key not in _servers:
-        _servers[key] = _make_server(options)
+        _servers[key] = _make_server(options, cell)
     return _servers[key]
 
 
-def _make_server(options: ConnectionOptions) -> Server:
+def get_servers(options: ConnectionOptions) -> list[Server]:
+    """Return the server of each cell, or the only one; the errors are those of ``get_server``."""
+    return [get_server(options, cell) for cell in range(options.cells or 1)]
+
+
+def get_home(options: ConnectionOptions, write: str) -> Server:
+    """
+    Return the server that stores the decisions of a write.
+
+    Args:
+        options: the options of the connection.
+        write: the name of the write. The cell depends on it, so that writes are spread over cells.
+    """
+    return get_server(options, cell_of_key(write, options.cells or 1))
+
+
+class _CellsOfProcess(Cells):
+    """The set of cells of a process."""
+
+    def _open(self, callers: Sequence[Caller]) -> None:
+        super()._open(callers)
+        namespaces = [client.namespace for client in self.cells]
+        self._watchers = CellWatchers(list(zip(callers, namespaces, strict=True)))
+
+    def check_cell(self, cell: int) -> None:
+        """
+        Check that a cell belongs to the set.
+
+        Raises:
+            CellsMismatch: it belongs to another one.
+            RedisError, OSError: its server can't be reached.
+        """
+        self._engine.client(cell)
+
+    def find_watcher(self, cell: int) -> Watcher:
+        """Return the watcher of the server that has a cell now."""
+        return self._watchers.of_cell(cell)
+
+    def close(self) -> None:
+        """See ``Cells.close``."""
+        self._watchers.close()
+        super().close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    """Pools of connections to one server: one that retries, and one that does not."""
+
+    retried: redis.ConnectionPool
+    unretried: redis.ConnectionPool
+
+
+def _make_server(options: ConnectionOptions, cell: int) -> Server:
     credentials: dict[str, Any] = {}
     password = _read_password(options)
     if password is not None:
         credentials["password"] = password
     deadline = options.retry_deadline
     attempts = 6 + round(deadline / _MAX_RETRY_PAUSE_SECONDS) if deadline else 0
-    namespace = options.namespace
+    url = options.urls[cell if len(options.urls) > 1 else 0]
     try:
-        rsmq = RSMQ.from_url(
-            options.url,
-            ns=namespace.name,
-            strict_names=namespace.strict_names,
-            codec=BYTES,
-            retry_deadline=deadline,
-            **credentials,
-        )
+        rsmq, find_watcher = _open_client(options, cell, credentials)
     except RSMQError as error:
-        names = [f"redis.{name}" for name in option_names(options.url)]
+        names = [f"redis.{name}" for name in option_names(url)]
         raise InvalidOption(" or ".join(["url", *names]), str(error)) from None
     timeouts: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
-    retrying = Retry(ExponentialBackoff(cap=_MAX_RETRY_PAUSE_SECONDS, base=0.05), attempts)
     settings = {**timeouts, **credentials, "protocol": 2}
-    raw = redis.Redis.from_pool(_open_pool(options, retrying, settings))
-    unretried = _open_pool(options, Retry(NoBackoff(), 0), settings)
+    namespace = rsmq.namespace
+
+    def open_pool(retry: Retry, **more: Any) -> redis.ConnectionPool:
+        return _open_pool(url, namespace, retry, {**settings, **more})
+
+    # Cells on one server share its connections; those of a group are for one slot.
+    key = os.getpid(), options, cell if is_group_url(url) else -1, url
+    if key not in _pools:
+        retrying = Retry(ExponentialBackoff(cap=_MAX_RETRY_PAUSE_SECONDS, base=0.05), attempts)
+        _pools[key] = _Pools(open_pool(retrying), open_pool(Retry(NoBackoff(), 0)))
+    pools = _pools[key]
 
     def open_patient_client(seconds: float) -> Any:
         backoff = ExponentialBackoff(cap=_MAX_RETRY_PAUSE_SECONDS, base=0.05)
         retry = Retry(backoff, attempts, supported_errors=(redis.exceptions.ConnectionError,))
-        pool = _open_pool(options, retry, {**settings, "socket_timeout": seconds})
-        return redis.Redis.from_pool(pool)
+        return redis.Redis.from_pool(open_pool(retry, socket_timeout=seconds))
 
-    return Server(
+    unretried = pools.unretried
+    server = Server(
         rsmq,
-        raw,
+        redis.Redis.from_pool(pools.retried),
         namespace,
-        rsmq.watcher,
+        None if options.cells is None else cell,
+        find_watcher,
         lambda: unretried.connection_class(**unretried.connection_kwargs),
         open_patient_client,
     )
+    if options.cells is not None:
+        with server.naming_cell():
+            _sets[os.getpid(), options].check_cell(cell)
+    return server
+
+
+def _open_client(
+    options: ConnectionOptions, cell: int, credentials: dict[str, Any]
+) -> tuple[RSMQ[Any], Callable[[], Watcher]]:
+    """Return a client of the namespace, and the function that finds its watcher."""
+    namespace = options.namespace
+    settings: dict[str, Any] = {
+        "ns": namespace.name,
+        "strict_names": namespace.strict_names,
+        "codec": BYTES,
+        "retry_deadline": options.retry_deadline,
+        **credentials,
+    }
+    if options.cells is None:
+        rsmq = RSMQ.from_url(options.urls[0], **settings)
+        return rsmq, lambda: rsmq.watcher
+    key = os.getpid(), options
+    if key not in _sets:
+        _sets[key] = _CellsOfProcess.from_url(options.urls, cells=options.cells, **settings)
+    cells = _sets[key]
+    return cells.cells[cell], lambda: cells.find_watcher(cell)
 
 
 def _open_pool(
-    options: ConnectionOptions, retry: Retry, settings: dict[str, Any]
+    url: str, namespace: Namespace, retry: Retry, settings: dict[str, Any]
 ) -> redis.ConnectionPool:
-    if is_group_url(options.url):
-        return open_routed_pool(options.url, options.namespace.queues, retry, **settings)
-    return redis.Redis.from_url(options.url, retry=retry, **settings).connection_pool
+    if is_group_url(url):
+        return open_routed_pool(url, namespace.queues, retry, **settings)
+    return redis.Redis.from_url(url, retry=retry, **settings).connection_pool
 
 
 def _read_password(options: ConnectionOptions) -> str | None:

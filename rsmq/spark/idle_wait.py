@@ -2,15 +2,16 @@
 The wait of an idle stream for messages, which lasts over many short polls.
 
 Spark polls the sources of a query one after another, so a poll must not block the others. The
-watcher of the client reports changes of the queues on its connection: while nothing has changed, a
+watcher of each server reports changes of the queues on its connection: while nothing has changed, a
 poll needs no command.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from rsmq.spark.connections import PlacedQueue
 from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.sync import Watcher
 
@@ -21,60 +22,73 @@ MAX_POLL_SECONDS = 0.05
 class IdleWait:
     """A wait for messages in queues that were empty when it began."""
 
-    def __init__(self, watcher: Watcher, poll_seconds: float) -> None:
+    def __init__(self, poll_seconds: float) -> None:
         """
         Prepare the wait; nothing is opened.
 
         Args:
-            watcher: the watcher of the client.
             poll_seconds: how long a poll waits; 0.05 seconds at most.
         """
-        self._watcher = watcher
         self._poll_seconds = min(poll_seconds, MAX_POLL_SECONDS)
         self._awake = threading.Event()
-        self._waiter: Waiter | None = None
+        self._waiters: dict[Watcher, Waiter] = {}
 
-    def may_have_messages(self, queues: Iterable[bytes]) -> bool:
+    def may_have_messages(self, queues: Iterable[PlacedQueue]) -> bool:
         """
         Return whether the queues may have messages; wait for a change for a moment.
 
-        True before the first empty receive, and for other queues than those of that receive.
+        True before the first empty receive, and for other queues than those of that receive. Also
+        if a cell has moved to another server.
 
         Args:
-            queues: the sorted sets of the queues.
+            queues: the queues.
         """
-        if self._waiter is None:
+        if not self._waiters:
             return True
-        if set(self._waiter.queues) != set(queues):
+        waited_for = {watcher: set(waiter.queues) for watcher, waiter in self._waiters.items()}
+        if waited_for != {watcher: set(keys) for watcher, keys in _group(queues).items()}:
             self.end()
             return True
         return self._awake.wait(self._poll_seconds)
 
-    def note_empty(self, queues: Iterable[bytes]) -> None:
+    def note_empty(self, queues: Iterable[PlacedQueue]) -> None:
         """
         Begin to wait, or continue to, after a receive from the queues returned no message.
 
         Args:
-            queues: the sorted sets of the queues.
+            queues: the queues.
         """
-        if self._waiter is None:
-            self._waiter = Waiter(tuple(queues), self._awake.set)
-        else:
-            self._waiter.empty_receives += 1
         self._awake.clear()
-        self._watcher.add(self._waiter)
+        if not self._waiters:
+            self._waiters = {
+                watcher: Waiter(tuple(keys), self._awake.set)
+                for watcher, keys in _group(queues).items()
+            }
+        else:
+            for waiter in self._waiters.values():
+                waiter.empty_receives += waiter.is_awake
+        for watcher, waiter in self._waiters.items():
+            watcher.add(waiter)
 
     def note_received(self) -> None:
         """End the wait, because a receive returned messages."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None:
+        waiters, self._waiters = self._waiters, {}
+        for watcher, waiter in waiters.items():
             if waiter.is_awake:
-                self._watcher.note_receive(waiter)
+                watcher.note_receive(waiter)
             else:
-                self._watcher.remove(waiter)
+                watcher.remove(waiter)
 
     def end(self) -> None:
         """End the wait; the next poll receives."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None:
-            self._watcher.remove(waiter)
+        waiters, self._waiters = self._waiters, {}
+        for watcher, waiter in waiters.items():
+            watcher.remove(waiter)
+
+
+def _group(queues: Iterable[PlacedQueue]) -> Mapping[Watcher, list[bytes]]:
+    """Return the sorted sets of queues by the watcher of their server."""
+    groups: dict[Watcher, list[bytes]] = {}
+    for queue in queues:
+        groups.setdefault(queue.server.find_watcher(), []).append(queue.keys.zset)
+    return groups

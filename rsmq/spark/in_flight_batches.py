@@ -20,7 +20,7 @@ from typing import Any
 import msgpack
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.errors import BatchLost, QueueNotFound, RSMQError
+from rsmq.errors import BatchLost, CellFailed, QueueNotFound, RSMQError
 from rsmq.operations.spark.in_flight_batches import (
     MAX_PART_MESSAGES,
     Batch,
@@ -33,11 +33,11 @@ from rsmq.operations.spark.in_flight_batches import (
 )
 from rsmq.spark import lease_holder
 from rsmq.spark.acknowledgement import acknowledge_parts
-from rsmq.spark.connections import Server
+from rsmq.spark.connections import PlacedQueue, Server, find_placed_queue, get_servers
 from rsmq.spark.idle_wait import IdleWait
 from rsmq.spark.lease_holder import LeaseHolder
 from rsmq.spark.source_options import SourceOptions, StreamOptions
-from rsmq.wire.keys import QueueKeys
+from rsmq.wire.refusals import make_batch_acknowledged
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,6 @@ class Lease:
 
     def __init__(
         self,
-        server: Server,
         name: str,
         source: SourceOptions,
         options: StreamOptions,
@@ -85,7 +84,6 @@ class Lease:
         A consumer group is acquired first, which waits until no other query renews it.
 
         Args:
-            server: the server of the queues.
             name: the name of the lease.
             source: the options of the source.
             options: the options of the stream.
@@ -101,35 +99,35 @@ class Lease:
         if options.consumer_group is not None:
             self._query += ":" + (source.pattern or ",".join(sorted(source.queues)))
         self.tally = Tally()
-        self._server = server
+        self._servers = get_servers(source.connection)
         self._source = source
         self._options = options
-        self._queues: list[QueueKeys] = []
+        self._queues: list[PlacedQueue] = []
         self._listed_at = float("-inf")
-        self.idle_wait = IdleWait(server.watcher, options.idle_wait)
+        self.idle_wait = IdleWait(options.idle_wait)
         self._lock = threading.Lock()
-        self._in_flight: dict[int, list[tuple[QueueKeys, int]]] = {}
+        self._in_flight: dict[int, list[tuple[PlacedQueue, int]]] = {}
         self._acknowledged: int | None = None
         self._searched_batch: int | None = None
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self.holder = LeaseHolder(
-            server,
+            self._servers,
             name,
             self._query,
             options.lease_retention,
             is_named=options.consumer_group is not None,
         )
-        for keys in self.get_queues():
-            server.rsmq.run(delete_expired_leases(keys))
+        for queue in self.get_queues():
+            queue.server.run(delete_expired_leases(queue.keys))
         if options.consumer_group is not None:
             self._start_heartbeat()
         elif not is_new:
             self.holder.take_over()
 
-    def get_queues(self) -> list[QueueKeys]:
+    def get_queues(self) -> list[PlacedQueue]:
         """
-        Return the queues of the stream, without its own dead-letter queue.
+        Return the queues of the stream in each cell, without its own dead-letter queue.
 
         With a pattern, lists the queues again after 10 seconds, to find new ones.
         """
@@ -137,8 +135,9 @@ class Lease:
         if not is_listed and time.monotonic() - self._listed_at > _QUEUE_LIST_SECONDS:
             dead_letters = self._options.dead_letters
             self._queues = [
-                keys
-                for keys in self._server.find_queues(self._source)
+                PlacedQueue(server, keys)
+                for server in self._servers
+                for keys in server.find_queues(self._source)
                 if dead_letters is None or keys.name != dead_letters.queue
             ]
             self._listed_at = time.monotonic()
@@ -146,11 +145,14 @@ class Lease:
                 self.holder.acquire(self._queues)
         return self._queues
 
-    def _remove_queue(self, keys: QueueKeys) -> None:
+    def _find_queue(self, label: str) -> PlacedQueue:
+        return find_placed_queue(self._source.connection, label)
+
+    def _remove_queue(self, queue: PlacedQueue) -> None:
         """Leave a deleted queue out from now on; raise QueueNotFound if the options name it."""
         if self._source.pattern is None:
-            raise QueueNotFound(keys.name, self._server.namespace.name)
-        self._queues = [each for each in self._queues if each != keys]
+            raise QueueNotFound(queue.keys.name, queue.server.namespace.name)
+        self._queues = [each for each in self._queues if each != queue]
 
     def find_start(self) -> tuple[int, dict[str, int]]:
         """
@@ -158,23 +160,27 @@ class Lease:
 
         Returns:
             The number of the batch: the last that was acknowledged, or the one before the first
-            batch in flight, whichever is higher; 0 if there is none. And, by queue, how many
-            messages of this batch an interrupted acknowledgement has left.
+            batch in flight, whichever is higher; 0 if there is none. And, by the label of each
+            queue, how many messages of this batch an interrupted acknowledgement has left.
         """
-        last = self._read_acknowledged()
-        in_flight = {
-            int(field.split(b":")[1])
-            for keys in self.get_queues()
-            for field in self._server.raw.hkeys(keys.leases)
-            if field.startswith(f"{self.name}:".encode()) and field.count(b":") == 1
-        }
+        last = max(self._read_acknowledged(server) for server in self._servers)
+        in_flight: set[int] = set()
+        for queue in self.get_queues():
+            with queue.server.naming_cell():
+                fields = queue.server.raw.hkeys(queue.keys.leases)
+            in_flight.update(
+                int(field.split(b":")[1])
+                for field in fields
+                if field.startswith(f"{self.name}:".encode()) and field.count(b":") == 1
+            )
         last = max(last, min(in_flight, default=1) - 1)
         remaining = self._read_part_sizes(last, self.get_queues())
         return last, {queue: sum(sizes) for queue, sizes in remaining.items()}
 
-    def _read_acknowledged(self) -> int:
+    def _read_acknowledged(self, server: Server) -> int:
         """Return the number of the last batch that was acknowledged; 0 if there is none."""
-        stored = self._server.raw.hget(self._server.namespace.acknowledged, self._query)
+        with server.naming_cell():
+            stored = server.raw.hget(server.namespace.acknowledged, self._query)
         return 0 if stored is None else int(msgpack.unpackb(stored, raw=True)[0])
 
     def make_offset(self, number: int, queues: dict[str, int]) -> dict[str, Any]:
@@ -183,9 +189,9 @@ class Lease:
 
         Args:
             number: the number of the batch.
-            queues: how many messages it has, by queue.
+            queues: how many messages it has, by the label of the queue.
         """
-        offset = {"lease": self.name, "batch": number, "queues": queues}
+        offset = make_offset(self._source, self.name, number, queues)
         # The driver needs the name of the query to acknowledge the batch.
         return offset if self._query == self.name else {**offset, "query": self._query}
 
@@ -193,7 +199,9 @@ class Lease:
         self, number: int, max_messages: int | None, latest_ms: int | None
     ) -> dict[str, int]:
         """
-        Return how many messages a batch has, by queue; receive them if that was not done yet.
+        Return how many messages a batch has, by the label of the queue.
+
+        Receive them if that was not done yet.
 
         Args:
             number: the number of the batch.
@@ -212,6 +220,9 @@ class Lease:
                 self._track_batch(number, found)
                 self._extend()
                 return {queue: sum(sizes) for queue, sizes in found.items()}
+            if number <= self.holder.last_acknowledged:
+                # A cell that had no messages of the batch has not stored that it is acknowledged.
+                raise make_batch_acknowledged(self.name, number, self.holder.last_acknowledged)
             self._searched_batch = number
         return self._receive(number, max_messages, latest_ms)
 
@@ -226,20 +237,20 @@ class Lease:
         while remaining and left > 0:
             # Each queue gets an equal share; the next round divides what a queue did not use.
             share = -(-left // len(remaining))
-            for keys in list(remaining):
+            for queue in list(remaining):
                 wanted = min(share, left)
                 while wanted > 0:
                     received, may_have_more = self._receive_part(
-                        number, keys, parts[keys], wanted, latest_ms
+                        number, queue, parts[queue], wanted, latest_ms
                     )
                     if received:
-                        parts[keys] += 1
-                    counts[keys] += received
+                        parts[queue] += 1
+                    counts[queue] += received
                     wanted, left = wanted - received, left - received
                     if not may_have_more:
-                        remaining.remove(keys)
+                        remaining.remove(queue)
                         break
-        found = {keys.name: count for keys, count in counts.items() if count}
+        found = {queue.label: count for queue, count in counts.items() if count}
         if found:
             self._searched_batch = None
         else:
@@ -247,14 +258,14 @@ class Lease:
         return found
 
     def _receive_part(
-        self, number: int, keys: QueueKeys, part: int, max_messages: int, latest_ms: int | None
+        self, number: int, queue: PlacedQueue, part: int, max_messages: int, latest_ms: int | None
     ) -> tuple[int, bool]:
         """Return how many messages the part has now, and whether the queue may have more."""
         # Tracked before the call, because the call may receive messages and then fail.
-        self._track_part(number, keys, part)
+        self._track_part(number, queue, part)
         operation = lease_messages(
-            self._server.namespace,
-            keys,
+            queue.server.namespace,
+            queue.keys,
             Batch(self.name, number),
             part,
             min(max_messages, MAX_PART_MESSAGES),
@@ -267,9 +278,9 @@ class Lease:
             holder=self.holder.id,
         )
         try:
-            return self._server.rsmq.run(operation)
+            return queue.server.run(operation)
         except QueueNotFound:
-            self._remove_queue(keys)
+            self._remove_queue(queue)
             return 0, False
 
     def receive_if_any(self, number: int, max_messages: int | None) -> dict[str, int]:
@@ -290,76 +301,76 @@ class Lease:
             LeaseTakenOver: another process has taken over the lease.
         """
         self.holder.check()
-        zsets = [keys.zset for keys in self.get_queues()]
-        if not self.idle_wait.may_have_messages(zsets):
+        queues = self.get_queues()
+        if not self.idle_wait.may_have_messages(queues):
             return {}
         received = self.receive(number, max_messages, None)
         if received:
             self.idle_wait.note_received()
         else:
-            self.idle_wait.note_empty(zsets)
+            self.idle_wait.note_empty(queues)
         return received
 
-    def _read_part_sizes(self, number: int, queues: Iterable[QueueKeys]) -> dict[str, list[int]]:
-        """Return the sizes of the parts of a batch, by queue, as Redis stores them."""
+    def _read_part_sizes(self, number: int, queues: Iterable[PlacedQueue]) -> dict[str, list[int]]:
+        """Return the sizes of the parts of a batch, by label, as Redis stores them."""
+        found = {queue.label: self._read_sizes(number, queue) for queue in queues}
+        return {label: sizes for label, sizes in found.items() if sizes}
+
+    def _read_sizes(self, number: int, queue: PlacedQueue) -> list[int]:
         field = str(Batch(self.name, number))
-        found = {
-            keys.name: parse_part_sizes(self._server.raw.hget(keys.leases, field))
-            for keys in queues
-        }
-        return {queue: sizes for queue, sizes in found.items() if sizes}
+        with queue.server.naming_cell():
+            return parse_part_sizes(queue.server.raw.hget(queue.keys.leases, field))
 
     def plan(self, number: int, counts: dict[str, int]) -> dict[str, list[int]]:
         """
-        Return the sizes of the parts of a batch, by queue, and extend it from now on.
+        Return the sizes of the parts of a batch, by label, and extend it from now on.
 
         Parts that were received after Spark had logged the batch are released.
 
         Args:
             number: the number of the batch.
-            counts: how many messages the batch had, by queue.
+            counts: how many messages the batch had, by the label of the queue.
 
         Raises:
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
         """
         self.holder.check()
-        queues = [self._server.namespace.queue(queue) for queue in counts]
-        found = self._read_part_sizes(number, queues)
-        for queue, count in counts.items():
-            sizes = found.get(queue, [])
+        found = self._read_part_sizes(number, map(self._find_queue, counts))
+        for label, count in counts.items():
+            sizes = found.get(label, [])
             kept = _count_logged_parts(sizes, count)
             if kept is None:
-                self._report_lost_batch(queue, number)
+                self._report_lost_batch(label, number)
             else:
-                self._release_parts(number, queue, sizes, kept)
+                self._release_parts(number, label, sizes, kept)
         if number not in self._in_flight:
             self._track_batch(number, found)
             self._extend()
         return found
 
-    def _release_parts(self, number: int, queue: str, sizes: list[int], kept: int) -> None:
+    def _release_parts(self, number: int, label: str, sizes: list[int], kept: int) -> None:
         """Release the parts of a batch behind the first ``kept`` ones; remove their sizes."""
-        keys, batch = self._server.namespace.queue(queue), Batch(self.name, number)
+        queue, batch = self._find_queue(label), Batch(self.name, number)
         while len(sizes) > kept:
-            self._server.rsmq.run(release_leased(keys, batch, len(sizes) - 1))
+            queue.server.run(release_leased(queue.keys, batch, len(sizes) - 1))
             del sizes[-1]
 
-    def _report_lost_batch(self, queue: str, number: int) -> None:
+    def _report_lost_batch(self, label: str, number: int) -> None:
         text = (
-            f"Batch {number} of lease {self.name} is no longer in Redis: queue {queue} was "
+            f"Batch {number} of lease {self.name} is no longer in Redis: queue {label} was "
             "purged or deleted, Redis lost data, or the query was down for longer than "
             "leaseRetention"
         )
         if self._options.fail_on_data_loss:
             raise BatchLost(
                 text,
-                value=queue,
+                value=label,
                 hint="With failOnDataLoss=false the query continues without it. Messages that are "
                 "still in the queue become visible after their visibility timeout.",
             )
         log.warning("%s. The query continues without it.", text)
 
-    def acknowledge(self, number: int, queues: Iterable[str]) -> None:
+    def acknowledge(self, number: int, labels: Iterable[str]) -> None:
         """
         Delete the messages of a batch that Spark has committed, and its receipts.
 
@@ -368,7 +379,7 @@ class Lease:
 
         Args:
             number: the number of the batch.
-            queues: the names of the queues of the batch.
+            labels: the labels of the queues of the batch.
 
         Raises:
             LeaseTakenOver: another query took over the lease.
@@ -377,16 +388,16 @@ class Lease:
             return
         self.holder.check()
         batch = Batch(self.name, number)
+        queues = [self._find_queue(label) for label in labels]
         # A listener on the driver may have acknowledged the batch.
-        is_new = self._read_acknowledged() < number
+        servers = dict.fromkeys(queue.server for queue in queues)
+        is_new = {server: self._read_acknowledged(server) < number for server in servers}
         for queue in queues:
-            keys = self._server.namespace.queue(queue)
-            sizes = parse_part_sizes(self._server.raw.hget(keys.leases, str(batch)))
-            if is_new and not sizes and number in self._in_flight:
-                log.warning("Batch %s of queue %s is not in Redis any more.", batch, queue)
+            sizes = self._read_sizes(number, queue)
+            if is_new[queue.server] and not sizes and number in self._in_flight:
+                log.warning("Batch %s of queue %s is not in Redis any more.", batch, queue.label)
             deleted, lost = acknowledge_parts(
-                self._server,
-                keys,
+                queue,
                 batch,
                 len(sizes),
                 query=self._query,
@@ -398,18 +409,22 @@ class Lease:
         self._acknowledged = number
 
     def read_backlog(self) -> dict[str, dict[str, int]]:
-        """Return how many messages of each queue are visible, and how many are hidden."""
-        backlog = {}
-        for keys in list(self.get_queues()):
+        """
+        Return how many messages of each queue are visible, and how many are hidden.
+
+        With cells these are the sums of all cells.
+        """
+        backlog: dict[str, dict[str, int]] = {}
+        for queue in list(self.get_queues()):
             try:
-                attributes = self._server.rsmq.get_queue_attributes(keys.name)
+                with queue.server.naming_cell():
+                    attributes = queue.server.rsmq.get_queue_attributes(queue.keys.name)
             except QueueNotFound:
-                self._remove_queue(keys)
+                self._remove_queue(queue)
                 continue
-            backlog[keys.name] = {
-                "visible": attributes.visible_messages,
-                "hidden": attributes.hidden_messages,
-            }
+            counts = backlog.setdefault(queue.keys.name, {"visible": 0, "hidden": 0})
+            counts["visible"] += attributes.visible_messages
+            counts["hidden"] += attributes.hidden_messages
         return backlog
 
     def stop(self) -> None:
@@ -428,16 +443,16 @@ class Lease:
 
     def _track_batch(self, number: int, found: dict[str, list[int]]) -> None:
         """Let the heartbeat extend a batch from now on."""
-        for queue, sizes in found.items():
-            keys = self._server.namespace.queue(queue)
+        for label, sizes in found.items():
+            queue = self._find_queue(label)
             for part in range(len(sizes)):
-                self._track_part(number, keys, part)
+                self._track_part(number, queue, part)
 
-    def _track_part(self, number: int, keys: QueueKeys, part: int) -> None:
+    def _track_part(self, number: int, queue: PlacedQueue, part: int) -> None:
         with self._lock:
             parts = self._in_flight.setdefault(number, [])
-            if (keys, part) not in parts[-1:]:
-                parts.append((keys, part))
+            if (queue, part) not in parts[-1:]:
+                parts.append((queue, part))
         self._start_heartbeat()
 
     def _untrack_batch(self, number: int) -> None:
@@ -473,11 +488,12 @@ class Lease:
                 )
 
     def _keep_acknowledged(self) -> None:
-        self._server.rsmq.run(
-            keep_acknowledged(
-                self._server.namespace, self._query, lifetime=self._options.lease_retention
+        for server in self._servers:
+            server.run(
+                keep_acknowledged(
+                    server.namespace, self._query, lifetime=self._options.lease_retention
+                )
             )
-        )
 
     def _extend(self) -> None:
         """Extend the visibility timeouts and the receipts of all batches in flight."""
@@ -486,22 +502,43 @@ class Lease:
                 (number, *part) for number, parts in self._in_flight.items() for part in parts
             ]
         failure: Exception | None = None
-        for number, keys, part in in_flight:
-            if number not in self._in_flight:  # acknowledged meanwhile
+        failed: set[Server] = set()
+        for number, queue, part in in_flight:
+            # It may be acknowledged meanwhile.
+            if number not in self._in_flight or queue.server in failed:
                 continue
             operation = extend_leased(
-                keys,
+                queue.keys,
                 Batch(self.name, number),
                 part,
                 vt=self._options.vt,
                 lifetime=self._options.lease_retention,
             )
             try:
-                self._server.rsmq.run(operation)
-            except ResponseError as error:  # of one queue: the others must still be extended
+                queue.server.run(operation)
+            except (RedisError, CellFailed) as error:  # the others must still be extended
                 failure = error
+                if not isinstance(error.__cause__ or error, ResponseError):  # not of one queue
+                    failed.add(queue.server)
         if failure is not None:
             raise failure
+
+
+def make_offset(
+    source: SourceOptions, lease: str, number: int, queues: dict[str, int]
+) -> dict[str, Any]:
+    """
+    Return the offset of a batch, as Spark stores it.
+
+    Args:
+        source: the options of the source. Only the offset of a set of cells has their number.
+        lease: the name of the lease.
+        number: the number of the batch.
+        queues: how many messages it has, by the label of the queue.
+    """
+    offset: dict[str, Any] = {"lease": lease, "batch": number, "queues": queues}
+    cells = source.connection.cells
+    return offset if cells is None else {**offset, "cells": cells}
 
 
 def _count_logged_parts(sizes: list[int], count: int) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from redis.exceptions import RedisError
 
@@ -20,8 +20,7 @@ from rsmq.operations.spark.in_flight_batches import (
     release_lease,
     take_over_lease,
 )
-from rsmq.spark.connections import Server
-from rsmq.wire.keys import QueueKeys
+from rsmq.spark.connections import PlacedQueue, Server
 
 log = logging.getLogger(__name__)
 
@@ -35,38 +34,43 @@ class LeaseHolder:
 
     Attributes:
         id: the id of the process.
+        last_acknowledged: the number of the last batch that was acknowledged in any cell before
+            this process took the lease over; 0 if there is none.
     """
 
     def __init__(
-        self, server: Server, lease: str, query: str, lifetime: float, *, is_named: bool
+        self, servers: Sequence[Server], lease: str, query: str, lifetime: float, *, is_named: bool
     ) -> None:
         """
         Generate an id; nothing is acquired.
 
         Args:
-            server: the server of the queues.
+            servers: the server of each cell, or the only one.
             lease: the name of the lease.
             query: the name of the query, for all its queues.
             lifetime: how long the lease is stored after its last renewal, seconds.
             is_named: whether the name is a consumer group.
         """
         self.id = secrets.token_hex(8)
-        self._server = server
+        self.last_acknowledged = 0
+        self._servers = servers
         self._lease = lease
         self._query = query
         self._lifetime = lifetime
         self._is_named = is_named
-        self._acquired_queues: set[QueueKeys] = set()
+        self._acquired_queues: set[PlacedQueue] = set()
         self._is_taken_over = False
         self._renewed_at = time.monotonic()
 
     def take_over(self) -> None:
         """Refuse the receives of every other process from now on."""
-        self._server.rsmq.run(
-            take_over_lease(self._server.namespace, self._query, self.id, lifetime=self._lifetime)
-        )
+        for server in self._servers:
+            operation = take_over_lease(
+                server.namespace, self._query, self.id, lifetime=self._lifetime
+            )
+            self.last_acknowledged = max(self.last_acknowledged, server.run(operation))
 
-    def acquire(self, queues: Iterable[QueueKeys]) -> None:
+    def acquire(self, queues: Iterable[PlacedQueue]) -> None:
         """
         Acquire the lease on queues, as soon as a previous holder has stopped renewing it.
 
@@ -75,7 +79,7 @@ class LeaseHolder:
         Raises:
             InvalidOption: another query still renews it.
         """
-        new = [keys for keys in queues if keys not in self._acquired_queues]
+        new = [queue for queue in queues if queue not in self._acquired_queues]
         deadline = time.monotonic() + HOLDER_TIMEOUT_SECONDS + 1
         while seconds := self._try_acquire(new):
             if time.monotonic() > deadline:
@@ -90,7 +94,7 @@ class LeaseHolder:
             self.take_over()
         self._acquired_queues.update(new)
 
-    def _try_acquire(self, queues: Iterable[QueueKeys]) -> float:
+    def _try_acquire(self, queues: Iterable[PlacedQueue]) -> float:
         """
         Acquire or renew the lease on each of the queues that has no other holder.
 
@@ -98,18 +102,18 @@ class LeaseHolder:
             For how many seconds another holder has one of them; 0 if this one has all.
         """
         longest = 0.0
-        for keys in queues:
+        for queue in queues:
             operation = acquire_lease(
-                keys,
+                queue.keys,
                 self._lease,
                 self.id,
                 seconds=HOLDER_TIMEOUT_SECONDS,
                 lifetime=self._lifetime,
             )
             try:
-                longest = max(longest, self._server.rsmq.run(operation))
+                longest = max(longest, queue.server.run(operation))
             except QueueNotFound:
-                self._acquired_queues.discard(keys)  # reading the queue raises the error
+                self._acquired_queues.discard(queue)  # reading the queue raises the error
         return longest
 
     def renew(self) -> None:
@@ -132,9 +136,9 @@ class LeaseHolder:
 
     def release(self) -> None:
         """Release a named lease, so that a successor need not wait for the end of its time."""
-        for keys in self._acquired_queues:
+        for queue in self._acquired_queues:
             try:
-                self._server.rsmq.run(release_lease(keys, self._lease, self.id))
+                queue.server.run(release_lease(queue.keys, self._lease, self.id))
             except (RedisError, RSMQError) as error:  # the successor waits
                 log.warning("The lease %s was not released: %s", self._lease, error)
                 return

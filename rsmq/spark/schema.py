@@ -123,7 +123,9 @@ def build_arrow_schema(schema: StructType) -> pa.Schema:
     )
 
 
-def build_record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[Any]]) -> Any:
+def build_record_batch(
+    schema: pa.Schema, queue: str, columns: Mapping[str, Sequence[Any]], id_prefix: bytes = b""
+) -> Any:
     """
     Return a record batch of messages of one queue.
 
@@ -134,6 +136,7 @@ def build_record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequ
             ``receive_count``, and ``first_received`` and ``visible_at`` in Unix ms; and those of
             ``parse_reason_columns``. A column that the schema lacks may be missing. If
             ``first_received`` or ``visible_at`` is missing, it is null in all rows.
+        id_prefix: what the ids begin with in the frame: the number of their cell, and a hyphen.
     """
     ids = columns["id"]
     arrays = []
@@ -141,7 +144,7 @@ def build_record_batch(schema: pa.Schema, queue: str, columns: Mapping[str, Sequ
         if field.name == "queue":
             column = pa.repeat(pa.scalar(queue, pa.string()), len(ids))
         elif field.name == "id":
-            column = _to_string_array(ids)
+            column = _to_string_array([id_prefix + id for id in ids] if id_prefix else ids)
         elif field.name == "sent":
             column = pa.array(parse_sent_us_many(ids), pa.int64()).cast(_TIMESTAMP)
         elif field.name in ("first_received", "visible_at", "died_at"):

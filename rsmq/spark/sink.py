@@ -4,11 +4,14 @@ The sinks of batch writes and streams: at least once in one step, or exactly onc
 For exactly once, each attempt of a task stages its rows beside the queues, in parts with names of
 its own. The driver's commit stores the decision which attempts count, in one atomic step, and then
 publishes their parts one by one. If a crash interrupts that, the next commit of the same batch, or
-of the same ``writeId``, completes it.
+of the same ``writeId``, completes it. The decision of a write in cells is stored in one of them,
+its home cell, which depends on the name of the write.
 """
 
 from __future__ import annotations
 
+import itertools
+import logging
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,20 +26,31 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StringType, StructType
 
-from rsmq.errors import BatchLost, CheckpointSetBack, QueueNotFound
+from rsmq.errors import BatchLost, CellFailed, CheckpointSetBack, QueueNotFound
 from rsmq.operations.arguments import digits
 from rsmq.operations.restore import restore_messages
 from rsmq.operations.sending import send_raws
 from rsmq.operations.spark.staged_writes import (
     Decision,
+    check_staged,
     decide_write,
     finish_write,
     publish_staged,
     stage_messages,
 )
-from rsmq.spark.connections import Server, get_server
+from rsmq.spark.connections import (
+    PlacedQueue,
+    Server,
+    find_placed_queue,
+    get_home,
+    get_server,
+    get_servers,
+    make_label,
+)
 from rsmq.spark.frame_rows import Destination, build_messages, check_columns, measure_largest
 from rsmq.spark.sink_options import SinkOptions
+
+log = logging.getLogger(__name__)
 
 #: The most bytes of bodies in a call; a single message may be larger.
 _MAX_CALL_BYTES = 4 * 1024 * 1024
@@ -56,7 +70,7 @@ class TaskCommitMessage(WriterCommitMessage):
     Attributes:
         write: the name of the write.
         batch: the number of the batch; 0 for a batch write.
-        parts: the names of the staged parts, by queue.
+        parts: the names of the staged parts, by the label of the queue.
         rows: how many rows the task sent or staged.
     """
 
@@ -79,7 +93,10 @@ class _TaskWriter:
 
     def __init__(self, options: SinkOptions, write: str, batch: int, *, is_text: bool) -> None:
         self._options = options
-        self._server = get_server(options.connection)
+        # Calls of messages for any cell go to the cells in turn.
+        number = options.connection.cells or 1
+        self._cells = itertools.count(secrets.randbelow(number))
+        self._number = number
         self._is_text = is_text
         self._created: set[str] = set()
         self._parts: Decision = {}
@@ -87,7 +104,9 @@ class _TaskWriter:
         # The name of a part contains the Unix time in ms after which the part may be deleted.
         expires_ms = 0
         if options.is_staged:
-            expires_ms = self._server.now_ms() + round(options.staging_retention * 1000)
+            home = get_home(options.connection, write)
+            with home.naming_cell():
+                expires_ms = home.now_ms() + round(options.staging_retention * 1000)
         self._attempt = f"{expires_ms}-{secrets.token_hex(6)}"
         self._result = TaskCommitMessage(write, batch, self._parts, 0)
 
@@ -120,19 +139,29 @@ class _TaskWriter:
         messages, buffer.messages, buffer.size = buffer.messages, [], 0
         options = self._options
         if options.create_queue and destination.queue not in self._created:
-            create_queue(self._server, options, destination.queue)
+            create_queue(options, destination.queue)
             self._created.add(destination.queue)
-        keys = self._server.namespace.queue(destination.queue)
+        cell = destination.cell
+        if cell is None:
+            cell = next(self._cells) % self._number
+        server = get_server(options.connection, cell)
+        keys = server.namespace.queue(destination.queue)
+        with server.naming_cell():
+            self._send(PlacedQueue(server, keys), destination, messages)
+
+    def _send(self, queue: PlacedQueue, destination: Destination, messages: list[Any]) -> None:
+        """Send or stage messages, as the options say."""
+        options, rsmq, keys = self._options, queue.server.rsmq, queue.keys
         raws = [each.raw for each in messages] if options.restore else messages
         largest = 0
         if options.enforce_maxsize:
             largest = measure_largest(raws, is_text=self._is_text)
         if options.is_staged:
-            parts = self._parts.setdefault(destination.queue, [])
+            parts = self._parts.setdefault(queue.label, [])
             part = f"{self._prefix}:{self._attempt}:{len(parts)}"
-            is_staged = self._server.rsmq.run(
+            is_staged = rsmq.run(
                 stage_messages(
-                    self._server.namespace,
+                    queue.server.namespace,
                     keys,
                     part,
                     messages,
@@ -144,12 +173,10 @@ class _TaskWriter:
             if is_staged:  # else another attempt has won, or an earlier run was interrupted
                 parts.append(part)
         elif options.restore:
-            self._server.rsmq.run(
-                restore_messages(keys, messages, largest=largest, realtime=options.realtime)
-            )
+            rsmq.run(restore_messages(keys, messages, largest=largest, realtime=options.realtime))
         else:
             delay_ms = destination.delay_ms
-            self._server.rsmq.run_steps(
+            rsmq.run_steps(
                 send_raws(
                     keys,
                     raws,
@@ -160,9 +187,11 @@ class _TaskWriter:
             )
 
 
-def create_queue(server: Server, options: SinkOptions, queue: str) -> None:
-    """Create a queue with the attributes of the options, unless it exists."""
-    server.rsmq.create_queue(queue, vt=options.vt, maxsize=options.maxsize, exist_ok=True)
+def create_queue(options: SinkOptions, queue: str) -> None:
+    """Create a queue with the attributes of the options in each cell where it does not exist."""
+    for server in get_servers(options.connection):
+        with server.naming_cell():
+            server.rsmq.create_queue(queue, vt=options.vt, maxsize=options.maxsize, exist_ok=True)
 
 
 def prepare_write(options: SinkOptions, schema: StructType) -> None:
@@ -175,25 +204,31 @@ def prepare_write(options: SinkOptions, schema: StructType) -> None:
     """
     check_columns(schema, options)
     if options.queue is not None:
-        server = get_server(options.connection)
         try:
-            server.require(options.queue)
+            for server in get_servers(options.connection):
+                with server.naming_cell():
+                    server.require(options.queue)
         except QueueNotFound as error:
             if not options.create_queue:
                 error.hint = "createQueue=true creates it."
                 raise
-            create_queue(server, options, options.queue)
+            create_queue(options, options.queue)
 
 
-def is_written(server: Server, write: str, batch: int) -> bool:
+def is_written(home: Server, write: str, batch: int) -> bool:
     """
     Return whether a batch of a write is done already: then Spark repeats it after a crash.
+
+    Args:
+        home: the server that stores the decisions of the write.
+        write: the name of the write.
+        batch: the number of the batch.
 
     Raises:
         CheckpointSetBack: a later batch was done or decided, so Spark repeats an older batch than
             the last one.
     """
-    last, is_unfinished = _read_last_batch(server, write)
+    last, is_unfinished = _read_last_batch(home, write)
     if last > batch:
         raise _make_checkpoint_set_back(write, batch, last)
     return last == batch and not is_unfinished
@@ -203,13 +238,14 @@ def _make_checkpoint_set_back(write: str, batch: int, last: int) -> CheckpointSe
     return CheckpointSetBack(f"query {write}", batch, last, "written", "")
 
 
-def _read_last_batch(server: Server, write: str) -> tuple[int, bool]:
+def _read_last_batch(home: Server, write: str) -> tuple[int, bool]:
     """
     Return the last batch of a write that was done or decided, and whether it is not done yet.
 
     The number is -1 if none is stored.
     """
-    packed = server.raw.hget(server.namespace.written, write)
+    with home.naming_cell():
+        packed = home.raw.hget(home.namespace.written, write)
     if packed is None:
         return -1, False
     batch, decision, _ = msgpack.unpackb(packed, raw=True)
@@ -234,33 +270,54 @@ def publish(
         BatchLost: a part is not in Redis any more.
         CheckpointSetBack: a later batch was published.
     """
-    server = get_server(options.connection)
-    queues = set(decision)
+    home = get_home(options.connection, write)
+    labels = set(decision)
     retention = options.staging_retention
     lifetime = retention if is_named else min(retention, _UNNAMED_WRITE_RETENTION_SECONDS)
     while True:
-        decided = server.rsmq.run(
-            decide_write(server.namespace, write, batch, decision, lifetime=retention)
-        )
+        decided = _decide(options, home, write, batch, decision)
         if decided is None:
             raise _make_batch_lost(write, batch, "Nothing of it was published: run the write again")
-        number, parts_by_queue = decided
-        if parts_by_queue is None:
+        number, parts_by_label = decided
+        if parts_by_label is None:
             break
-        queues.update(parts_by_queue)
-        for queue, parts in parts_by_queue.items():
-            keys = server.namespace.queue(queue)
+        labels.update(parts_by_label)
+        for label, parts in parts_by_label.items():
+            queue = find_placed_queue(options.connection, label)
             for part in parts:
-                operation = publish_staged(keys, part, realtime=options.realtime)
-                if server.rsmq.run(operation) is None:
+                operation = publish_staged(queue.keys, part, realtime=options.realtime)
+                if queue.server.run(operation) is None:
                     raise _make_batch_lost(write, number, "Some of it was published")
-        server.rsmq.run(finish_write(server.namespace, write, number, lifetime=lifetime))
+        home.run(finish_write(home.namespace, write, number, lifetime=lifetime))
         if number >= batch:
             break
     if number > batch:
         raise _make_checkpoint_set_back(write, batch, number)
-    for queue in queues:
-        delete_unused_parts(server, queue, write, batch)
+    for label in labels:
+        delete_unused_parts(find_placed_queue(options.connection, label), write, batch)
+
+
+def _decide(
+    options: SinkOptions, home: Server, write: str, batch: int, decision: Decision
+) -> tuple[int, Decision | None] | None:
+    """
+    Store the decision of a batch, unless one is stored; see ``decide_write``.
+
+    The parts of a set of cells are checked one cell after another, before the atomic step.
+    """
+    has_cells = options.connection.cells is not None
+    lifetime = options.staging_retention
+    if has_cells:
+        last, is_unfinished = _read_last_batch(home, write)
+        for label, parts in decision.items() if last < batch and not is_unfinished else ():
+            queue = find_placed_queue(options.connection, label)
+            if queue.server.run(check_staged(queue.keys, parts, lifetime=lifetime)):
+                return None
+    return home.run(
+        decide_write(
+            home.namespace, write, batch, decision, lifetime=lifetime, is_checked=has_cells
+        )
+    )
 
 
 def _make_batch_lost(write: str, batch: int, remedy: str) -> BatchLost:
@@ -272,40 +329,52 @@ def _make_batch_lost(write: str, batch: int, remedy: str) -> BatchLost:
     )
 
 
-def delete_unused_parts(server: Server, queue: str, write: str, batch: int) -> None:
+def delete_unused_parts(queue: PlacedQueue, write: str, batch: int) -> None:
     """Delete the staged parts of a write up to a batch, and the expired parts of all writes."""
-    keys = server.namespace.queue(queue)
-    now_ms = server.now_ms()
-    unused = []
-    for name in server.raw.hkeys(keys.staged):
-        part_write, part_batch, attempt, _ = name.decode().split(":")
-        is_own = part_write == write and int(part_batch) <= batch
-        if is_own or int(attempt.partition("-")[0]) < now_ms:
-            unused.append(name)
-    for begin in range(0, len(unused), 1000):
-        server.raw.hdel(keys.staged, *unused[begin : begin + 1000])
+    raw, staged = queue.server.raw, queue.keys.staged
+    with queue.server.naming_cell():
+        now_ms = queue.server.now_ms()
+        unused = []
+        for name in raw.hkeys(staged):
+            part_write, part_batch, attempt, _ = name.decode().split(":")
+            is_own = part_write == write and int(part_batch) <= batch
+            if is_own or int(attempt.partition("-")[0]) < now_ms:
+                unused.append(name)
+        for begin in range(0, len(unused), 1000):
+            raw.hdel(staged, *unused[begin : begin + 1000])
 
 
 def _merge_parts(messages: list[WriterCommitMessage | None]) -> Decision:
     decision: Decision = {}
     for message in messages:
         if isinstance(message, TaskCommitMessage):
-            for queue, parts in message.parts.items():
-                decision.setdefault(queue, []).extend(parts)
+            for label, parts in message.parts.items():
+                decision.setdefault(label, []).extend(parts)
     return decision
 
 
 def _abort(
     options: SinkOptions, messages: list[WriterCommitMessage | None], write: str, batch: int
 ) -> None:
-    """Delete staged parts, unless the batch is decided: the next attempt completes that one."""
-    queues = set(_merge_parts(messages))
+    """
+    Delete staged parts, unless the batch is decided: the next attempt completes that one.
+
+    A cell that can't be reached keeps its parts until they expire, so that Spark reports the error
+    because of which the write is aborted.
+    """
+    if not options.is_staged:
+        return
+    connection = options.connection
+    labels = set(_merge_parts(messages))
     if options.queue is not None:
-        queues.add(options.queue)
-    server = get_server(options.connection)
-    if options.is_staged and _read_last_batch(server, write) != (batch, True):
-        for queue in queues:
-            delete_unused_parts(server, queue, write, batch)
+        cells = (None,) if connection.cells is None else range(connection.cells)
+        labels.update(make_label(cell, options.queue) for cell in cells)
+    try:
+        if _read_last_batch(get_home(connection, write), write) != (batch, True):
+            for label in labels:
+                delete_unused_parts(find_placed_queue(connection, label), write, batch)
+    except CellFailed as error:
+        log.warning("Staged messages are deleted when they expire: %s", error)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -324,8 +393,8 @@ class BatchWriter(DataSourceArrowWriter):
         """
         options = self._options
         if options.write_id is not None:
-            server = get_server(options.connection)
-            if is_written(server, self._write, 0):
+            home = get_home(options.connection, self._write)
+            if is_written(home, self._write, 0):
                 return TaskCommitMessage(self._write, 0, {}, 0)
         return _TaskWriter(options, self._write, 0, is_text=self._is_text).write(iterator)
 
@@ -358,7 +427,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         Spark calls this in the task.
         """
         query, batch = read_query_and_batch()
-        if is_written(get_server(self._options.connection), query, batch):
+        if is_written(get_home(self._options.connection, query), query, batch):
             return TaskCommitMessage(query, batch, {}, 0)
         return _TaskWriter(self._options, query, batch, is_text=self._is_text).write(iterator)
 
@@ -378,10 +447,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self._options.is_staged:
             publish(self._options, query, batchId, _merge_parts(messages))
         else:
-            server = get_server(self._options.connection)
+            home = get_home(self._options.connection, query)
             lifetime = self._options.staging_retention
-            operation = finish_write(server.namespace, query, batchId, lifetime=lifetime)
-            last = server.rsmq.run(operation)
+            operation = finish_write(home.namespace, query, batchId, lifetime=lifetime)
+            last = home.run(operation)
             if last > batchId:
                 raise _make_checkpoint_set_back(query, batchId, last)
 

@@ -27,7 +27,7 @@ from rsmq.wire.limits import (
 SINK_OPTIONS = (
     "queue", "delivery", "delay", "batchSize", "createQueue", "vt", "maxsize", "enforceMaxSize",
     "realtime", "restore", "messageFormat", "messageColumn", "queueColumn", "delayColumn",
-    "writeId", "stagingRetention",
+    "keyColumn", "writeId", "stagingRetention",
 )  # fmt: skip
 
 _WEEK_SECONDS = 7 * 86_400.0
@@ -54,6 +54,7 @@ class SinkOptions:
         message_column: the column with the body.
         queue_column: the column with the queue of each row.
         delay_column: the column with the delay of each row, seconds.
+        key_column: the column with the key of each row, which decides its cell; None is any cell.
         write_id: the name under which a batch write is done only once; None generates one.
         staging_retention: how long staged messages and decisions are kept, seconds.
     """
@@ -73,6 +74,7 @@ class SinkOptions:
     message_column: str
     queue_column: str | None
     delay_column: str | None
+    key_column: str | None
     write_id: str | None
     staging_retention: float
 
@@ -109,6 +111,13 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
             "puts messages back as they were: it does not go with delay, delayColumn or "
             "messageFormat.",
         )
+    key_column = reader.read_text("keyColumn")
+    if key_column and (connection.cells is None or restore):
+        raise InvalidOption(
+            "keyColumn",
+            "decides the cell of a message: it goes with the option cells, and not with restore, "
+            "which puts a message into the cell of its id.",
+        )
     # A complete row is the message, so its columns "queue" and "delay" are data by default.
     has_body_column = message_format == "column"
     default_delay_column = "delay" if has_body_column and not restore else None
@@ -130,6 +139,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         message_column=reader.read_text("messageColumn") or "message",
         queue_column=reader.read_text("queueColumn") or ("queue" if has_body_column else None),
         delay_column=reader.read_text("delayColumn") or default_delay_column,
+        key_column=key_column,
         write_id=write_id,
         staging_retention=reader.read_seconds("stagingRetention", _WEEK_SECONDS, 60, MAX_SECONDS),
     )

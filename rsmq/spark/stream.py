@@ -27,8 +27,8 @@ from pyspark.sql.types import StructType
 
 from rsmq.errors import BatchLost, InvalidOption
 from rsmq.operations.spark.in_flight_batches import Batch, get_leased_messages
-from rsmq.spark.connections import get_server
-from rsmq.spark.in_flight_batches import Lease
+from rsmq.spark.connections import find_placed_queue, get_servers
+from rsmq.spark.in_flight_batches import Lease, make_offset
 from rsmq.spark.schema import build_arrow_schema, build_record_batch
 from rsmq.spark.source_options import SourceOptions, StreamOptions
 
@@ -39,10 +39,10 @@ _BACKLOG_SECONDS_PER_QUEUE = 4.0
 
 class StreamPartition(InputPartition):
     """
-    Some parts of a batch, all of one queue.
+    Some parts of a batch, all of one queue of one cell.
 
     Attributes:
-        queue: the queue's name.
+        queue: the queue's label.
         batch: the batch.
         parts: the numbers of the parts.
     """
@@ -86,14 +86,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _get_lease(self, name: str) -> Lease:
         if self._lease is None or self._lease.name != name:
-            server = get_server(self._source.connection)
             if self._options.dead_letters is not None:
-                server.require(self._options.dead_letters.queue)
+                for server in get_servers(self._source.connection):
+                    with server.naming_cell():
+                        server.require(self._options.dead_letters.queue)
             if self._lease is not None:
                 self._lease.stop()
             _let_sigterm_stop_the_reader()
             is_new = name == self._new_name
-            self._lease = Lease(server, name, self._source, self._options, is_new=is_new)
+            self._lease = Lease(name, self._source, self._options, is_new=is_new)
         return self._lease
 
     def initialOffset(self) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return lease.make_offset(*lease.find_start())
         # Spark calls this again until there is data: the generated name must stay the same.
         self._new_name = self._new_name or secrets.token_hex(8)
-        return {"lease": self._new_name, "batch": 0, "queues": {}}
+        return make_offset(self._source, self._new_name, 0, {})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of ``maxMessagesPerTrigger`` messages for each batch."""
@@ -117,7 +118,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Leave messages that become visible from now on to the next run."""
-        self._latest_ms = get_server(self._source.connection).now_ms()
+        self._latest_ms = self._read_time_ms()
+
+    def _read_time_ms(self) -> int:
+        """Return the latest time of the servers, Unix milliseconds."""
+        times = []
+        for server in get_servers(self._source.connection):
+            with server.naming_cell():
+                times.append(server.now_ms())
+        return max(times)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """
@@ -125,7 +134,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Returns:
             The offset of the next batch; ``start`` itself if there are no messages.
+
+        Raises:
+            InvalidOption: the checkpoint is of another number of cells.
+            CellFailed: the server of a cell can't be reached.
         """
+        self._check_cells(start)
         lease = self._get_lease(start["lease"])
         lease.acknowledge(start["batch"], start["queues"])
         number = start["batch"] + 1
@@ -134,7 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_messages = limit.max_rows
         elif latest_ms is None:
             # Without a limit, the batch must end somewhere even if producers continue to send.
-            latest_ms = get_server(self._source.connection).now_ms()
+            latest_ms = self._read_time_ms()
         if self._latest_ms is None and max_messages is not None:
             received = lease.receive_if_any(number, max_messages)
         else:
@@ -149,7 +163,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._lease is None:
             return None
         age = time.monotonic() - self._backlog_read_at
-        if self._backlog is None or age > _BACKLOG_SECONDS_PER_QUEUE * max(1, len(self._backlog)):
+        queues = len(self._backlog or ()) * (self._source.connection.cells or 1)
+        if self._backlog is None or age > _BACKLOG_SECONDS_PER_QUEUE * max(1, queues):
             self._backlog = self._lease.read_backlog()
             self._backlog_read_at = time.monotonic()
         tally = self._lease.tally
@@ -167,10 +182,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
-            InvalidOption: the query has the option ``asyncProgressTrackingEnabled``.
+            InvalidOption: the query has the option ``asyncProgressTrackingEnabled``, or the
+                checkpoint is of another number of cells.
         """
         if start == end:
             return []
+        self._check_cells(end)
         self._refuse_async_progress(start["batch"])
         self._planned = end["batch"]
         lease = self._get_lease(end["lease"])
@@ -184,6 +201,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for queue, sizes in part_sizes.items()
             for parts in group_parts(sizes, max_messages)
         ]
+
+    def _check_cells(self, offset: dict[str, Any]) -> None:
+        """Refuse the checkpoint of another number of cells: its batches are in other places."""
+        stored, cells = offset.get("cells"), self._source.connection.cells
+        if stored != cells:
+            raise InvalidOption(
+                "cells",
+                f"the checkpoint is of {_describe_cells(stored)}, and this query reads "
+                f"{_describe_cells(cells)}. The number of cells never changes: pass the same as "
+                "before, or start with a new checkpointLocation.",
+                value=cells,
+            )
 
     def _refuse_async_progress(self, start: int) -> None:
         """
@@ -211,15 +240,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark calls this with a partition of its own if the reader returned none.
         if not isinstance(partition, StreamPartition):
             return
-        server = get_server(self._source.connection)
-        keys = server.namespace.queue(partition.queue)
+        queue = find_placed_queue(self._source.connection, partition.queue)
+        server, keys = queue.server, queue.keys
         schema = build_arrow_schema(self._schema)
         for part in partition.parts:
-            messages = server.rsmq.run(get_leased_messages(keys, partition.batch, part))
+            messages = server.run(get_leased_messages(keys, partition.batch, part))
             if messages is None:
                 if self._options.fail_on_data_loss:
                     raise BatchLost(
-                        f"Part {part} of batch {partition.batch} of queue {keys.name} is no "
+                        f"Part {part} of batch {partition.batch} of queue {queue.label} is no "
                         "longer in Redis",
                         hint="With failOnDataLoss=false the query continues without it.",
                     )
@@ -231,7 +260,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "receive_count": messages.receive_counts,
                     "first_received": messages.first_received_ms,
                 }
-                yield build_record_batch(schema, keys.name, columns)
+                yield build_record_batch(schema, keys.name, columns, server.id_prefix)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note the batch. ``latestOffset`` is called earlier, and acknowledges it."""
@@ -253,6 +282,10 @@ def _let_sigterm_stop_the_reader() -> None:
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
+def _describe_cells(number: int | None) -> str:
+    return "a namespace without cells" if number is None else f"{number} cells"
 
 
 def group_parts(sizes: list[int], max_messages: int) -> Iterator[range]:

@@ -61,11 +61,19 @@ class CellWatchers:
         due = (watcher.due() for watcher, _ in self.groups())
         return queues.cells_of(chain.from_iterable(zip_longest(*due)))
 
+    def of_cell(self, cell: int) -> Watcher:
+        """
+        Return the watcher of the server that has a cell now.
+
+        Raises:
+            ClientClosed: close() was called.
+        """
+        self.groups()
+        return self._current().of_cell[cell]
+
     def note_look(self, queues: CellQueues, cell: int, *, is_drained: bool) -> None:
         """Note that a receive has looked at a cell; see ``Schedule.note_look``."""
-        self.groups()
-        watcher = self._current().of_cell[cell]
-        watcher.note_look(queues.by_cell[cell], is_drained=is_drained)
+        self.of_cell(cell).note_look(queues.by_cell[cell], is_drained=is_drained)
 
     def note_failure(self) -> None:
         """Note that a call failed: the cells may be on other servers now."""

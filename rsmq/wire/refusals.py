@@ -55,8 +55,20 @@ def _queue_not_found(hash: str, queues: tuple[str, ...]) -> RSMQError:
 
 def _batch_acknowledged(detail: str, _: tuple[str, ...]) -> RSMQError:
     lease, number, last = detail.rsplit(" ", 2)
+    return make_batch_acknowledged(lease, int(number), int(last))
+
+
+def make_batch_acknowledged(lease: str, number: int, last: int) -> CheckpointSetBack:
+    """
+    Return the error of a query that asks for a batch that was acknowledged.
+
+    Args:
+        lease: the name of the lease.
+        number: the number of the batch.
+        last: the number of the last batch that was acknowledged.
+    """
     way_out = f": with consumerGroup={lease} it begins behind batch {last}"
-    return CheckpointSetBack(f"lease {lease}", int(number), int(last), "acknowledged", way_out)
+    return CheckpointSetBack(f"lease {lease}", number, last, "acknowledged", way_out)
 
 
 def _message_too_long(detail: str, queues: tuple[str, ...]) -> RSMQError:

@@ -15,6 +15,7 @@ INSTALL = "pip install '.[cli,embedded]'"
 SERVER = "docker run --rm -p 6379:6379 redis"
 PYRSMQ_ERROR = "ImportError: PyRSMQ is installed into the folder of rsmq. Repair it:"
 REPAIR = "pip uninstall -y PyRSMQ && pip install --force-reinstall --no-deps rsmq"
+CELLS = 'options = {"url": url, "ns": "shop", "cells": 12, "queue": "orders"}'
 #: The blocks that are not run, by page and first line, and why.
 NOT_RUN = {
     ("README.md", INSTALL): "installs packages",
@@ -28,6 +29,7 @@ NOT_RUN = {
     ("faq.md", REPAIR): "installs packages; tests/packaging runs it",
     ("spark.md", "pip install '.[spark]'"): "installs packages",
     ("spark-recipes.md", "python3 -m venv environment"): "installs packages",
+    ("spark.md", CELLS): "tests/spark/session/test_frames.py writes and reads cells",
 }
 
 LANGUAGES = {"python", "sh", "text", "toml", "js", "yaml"}

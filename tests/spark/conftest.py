@@ -106,6 +106,9 @@ class Env:
     def keys(self, queue="q"):
         return Namespace(self.ns).queue(queue)
 
+    def placed(self, queue="q"):
+        return connections.PlacedQueue(self.server(), self.keys(queue))
+
     def fields(self, queue="q"):
         stored = self.raw.hgetall(self.keys(queue).hash)
         return {name.decode(errors="replace"): value for name, value in stored.items()}
@@ -191,11 +194,12 @@ class Env:
     def disconnect(self):
         """Close the connections of this process, so that the next call makes new ones."""
         for key, server in list(connections._servers.items()):
-            if server.namespace.name == self.ns:
-                server.watcher.close()
+            if key[1].namespace.name == self.ns:
+                server.find_watcher().close()
                 server.rsmq.close()
                 server.raw.close()
                 del connections._servers[key]
+                connections._sets.pop(key[:2], None)
 
     def close(self):
         for close in self._closers:

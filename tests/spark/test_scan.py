@@ -128,7 +128,7 @@ def test_partitions_have_no_ids(env):
     read = env.plan_read(queue="q", numPartitions=4)
     assert [vars(each) for each in read.partitions] == [
         {
-            "value": None, "queue": "q", "shard": Shard(number, 4),
+            "value": None, "cell": 0, "queue": "q", "shard": Shard(number, 4),
             "now_ms": read.partitions[0].now_ms, "server_run": env.server().read_run(),
         }
         for number in range(4)
@@ -185,7 +185,7 @@ def test_exact_snapshot_is_not_repeated_after_its_timeout(env, monkeypatch):
         return server.open_patient_client(0.2)
 
     paused = dataclasses.replace(server, open_patient_client=open_paused_client)
-    monkeypatch.setattr(batch_read, "get_server", lambda _: paused)
+    monkeypatch.setattr(batch_read, "get_server", lambda *_: paused)
     env.raw.config_resetstat()
     with pytest.raises(redis.exceptions.TimeoutError):
         env.plan_read(queue="q", snapshot="exact")

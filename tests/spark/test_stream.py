@@ -327,7 +327,7 @@ def test_dying_process_adds_nothing_to_the_batch_of_its_successor(env, queue, mo
     assert query.poll()
     before = env.scores(), env.fields()
     with pytest.raises(LeaseTakenOver, match="another process"):
-        dying._lease._receive_part(2, env.keys(), 1, 2, None)
+        dying._lease._receive_part(2, env.placed(), 1, 2, None)
     assert (env.scores(), env.fields()) == before
     with suppress(LeaseTakenOver):
         dying.latestOffset(query.offsets[0], ReadMaxRows(10))
@@ -345,7 +345,7 @@ def test_parts_beyond_the_logged_count_are_released(env, queue, queues):
     query.poll()
     late = send(env, 3)
     for part, number in ((1, 2), (2, 1)):
-        query.reader._lease._receive_part(1, env.keys(), part, number, None)
+        query.reader._lease._receive_part(1, env.placed(), part, number, None)
     name = query.reader._lease.name
     assert len(env.raw.hkeys(env.keys().leases)) == 4
 

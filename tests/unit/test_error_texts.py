@@ -133,6 +133,13 @@ TEXTS = [
         ),
     ),
     (
+        errors.CellFailed(3, "{rsmq.3.b0a}", OSError("Not\nreachable.")),
+        (
+            "Cell 3, the namespace '{rsmq.3.b0a}', failed. OSError: Not reachable. Run the job "
+            "again when its server works"
+        ),
+    ),
+    (
         errors.PartlyDone({7: OSError("refused."), 3: OSError("Not\nreachable.")}, 12, []),
         (
             "The call did not run in all cells, not in 3, 7 of 12. Cell 3: OSError: Not "

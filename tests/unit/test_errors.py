@@ -67,6 +67,11 @@ EXAMPLES = [
         "The namespace '{rsmq.0.b0a}' belongs to another set of cells",
     ),
     (
+        errors.CellFailed(3, "{rsmq.3.b0a}", OSError("refused.")),
+        "cellFailed",
+        "Cell 3, the namespace '{rsmq.3.b0a}', failed",
+    ),
+    (
         errors.PartlyDone({3: OSError("refused")}, 12, []),
         "partlyDone",
         "The call did not run in all cells, not in 3 of 12",

@@ -52,6 +52,7 @@ WITHOUT_METHOD = {
     "move_from_queue",
     "move_from_sorted_set",
     "receive_for_worker",
+    "check_staged",
     "decide_write",
     "extend_leased",
     "finish_write",

@@ -22,7 +22,8 @@ from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import check_body_size
 from rsmq.wire.names import decode_name, encode_name
 
-#: The parts that are to be published, by the name of their queue.
+#: The parts that are to be published, by the name of their queue; with cells by its label, the name
+#: after the number of the cell.
 Decision = dict[str, list[str]]
 
 
@@ -83,8 +84,35 @@ def stage_messages(
     )
 
 
+def check_staged(keys: QueueKeys, parts: Sequence[str], *, lifetime: float) -> Operation[int]:
+    """
+    Return the number of parts that are missing; store the parts of the queue for longer.
+
+    For the parts in cells, before ``decide_write`` in another cell.
+
+    Args:
+        keys: the queue's keys.
+        parts: the names of the parts.
+        lifetime: how long the staged parts of the queue are stored at least, seconds.
+    """
+    return Operation(
+        load("check_staged"),
+        (keys.staged,),
+        (digits(round(lifetime * 1000)), *(part.encode() for part in parts)),
+        int,
+        Retry.ALWAYS,
+        (keys.name,),
+    )
+
+
 def decide_write(
-    namespace: Namespace, write: str, batch: int, decision: Decision, *, lifetime: float
+    namespace: Namespace,
+    write: str,
+    batch: int,
+    decision: Decision,
+    *,
+    lifetime: float,
+    is_checked: bool = False,
 ) -> Operation[tuple[int, Decision | None] | None]:
     """
     Store which staged parts of a batch are to be published, unless a decision is stored already.
@@ -95,6 +123,7 @@ def decide_write(
         batch: the number of the batch.
         decision: the parts to publish.
         lifetime: how long the decision and the parts are stored, seconds.
+        is_checked: whether ``check_staged`` has found the parts, which may be in other cells.
 
     Returns:
         The number of a batch, and the decision to carry out for it:
@@ -116,13 +145,14 @@ def decide_write(
             for queue, *parts in msgpack.unpackb(reply[1], raw=True)
         }
 
+    staged = (namespace.queue(queue).staged for queue in decision)
     packed = [
         [encode_name(queue), *(part.encode() for part in parts)]
         for queue, parts in decision.items()
     ]
     return Operation(
         load("decide_write"),
-        (namespace.written, *(namespace.queue(queue).staged for queue in decision)),
+        (namespace.written, *(() if is_checked else staged)),
         (
             write.encode(),
             digits(batch),

@@ -82,9 +82,17 @@ def migrate(
         tell: a function that is called with each ``Progress``.
 
     Raises:
-        InvalidOption: source and target are the same.
+        InvalidOption: source and target are the same, or one of them is a set of cells.
         QueueNotFound: a queue does not exist.
     """
+    for option, place in (("source", source), ("target", target)):
+        if place.cells is not None:
+            raise InvalidOption(
+                option,
+                "is a set of cells. Migrate each cell, which is an ordinary namespace that rsmq "
+                "cells names; or move the messages to other ids with archive and replay.",
+                value=place.ns,
+            )
     if (source.url, source.ns) == (target.url, target.ns):
         raise InvalidOption("target", "is the source itself: give another url or ns.")
     source_server, target_server = source.server(), target.server()

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 from pyspark.sql.types import BinaryType, StringType
 
 from rsmq.errors import InvalidOption
+from rsmq.spark.connections import get_home
 from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.sink import is_written
@@ -76,8 +77,10 @@ def replay(
         _check_day(date)
     if kind not in ("parquet", "json"):
         raise InvalidOption("kind", f"is parquet or json; got {kind!r}.", value=kind)
-    if write_id is not None and is_written(target.server(), write_id, 0):
-        return Replayed(0, done_before=True)
+    if write_id is not None:
+        home = get_home(target.connection(), write_id)
+        if is_written(home, write_id, 0):
+            return Replayed(0, done_before=True)
     rows = spark.read.format(kind).load(path)
     if date is not None:
         if "date" not in rows.columns:

@@ -68,7 +68,7 @@ def _acknowledge_last_batch(source: Queues, query: Any) -> None:
     for progress in _read_progress(query)[-1:]:
         for offset in find_offsets(progress):
             try:
-                acknowledge_offset(source.server(), offset)
+                acknowledge_offset(source.connection(), offset)
             except (RedisError, RSMQError) as error:  # the next run acknowledges it
                 log.warning("The last batch was not acknowledged, and stays in flight: %s", error)
 

@@ -17,6 +17,7 @@ def main():
     parser.add_argument("--parquet")
     parser.add_argument("--queue")
     parser.add_argument("--batch", default="2000")
+    parser.add_argument("--cells")
     args = parser.parse_args()
     os.environ[GROUP] = str(os.getpgrp())
     spark = (
@@ -29,6 +30,8 @@ def main():
     )
     spark.dataSource.register(FatalDataSource)
     connection = {"url": args.url, "ns": args.ns}
+    if args.cells:
+        connection["cells"] = args.cells
     frame = (
         spark.readStream.format("fatal")
         .options(

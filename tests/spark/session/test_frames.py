@@ -7,7 +7,8 @@ import json
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from rsmq import BYTES
+from rsmq import BYTES, Cells
+from rsmq.wire.cells import cell_of_key
 
 
 def bodies(raw, ns, queue):
@@ -90,6 +91,25 @@ def test_a_frame_is_written(spark, rsmq, raw, ns, connection, delivery):
     assert sorted(bodies(raw, ns, "odd")) == sorted(b"m%d" % n for n in range(1, 5000, 2))
     assert rsmq.get_queue_attributes("even").hidden_messages == 2
     assert raw.keys(f"{ns}:*:x:*") == []
+
+
+def test_cells_are_written_and_read(spark, server, ns):
+    options = {"url": server.url, "ns": ns, "cells": 3, "queue": "q", "createQueue": True}
+    frame = spark.range(3000).selectExpr(
+        "concat('m', id) AS message", "concat('k', id % 10) AS customer"
+    )
+    frame.write.format("rsmq").options(
+        **options, keyColumn="customer", delivery="exactly-once"
+    ).mode("append").save()
+
+    del options["createQueue"]
+    rows = spark.read.format("rsmq").options(**options).load().select("id", "message").collect()
+    assert sorted(row["message"] for row in rows) == sorted(f"m{n}" for n in range(3000))
+    for row in rows:
+        number = int(row["message"][1:])
+        assert int(row["id"].partition("-")[0]) == cell_of_key(f"k{number % 10}", 3)
+    with Cells.from_url(server.url, cells=3, ns=ns) as cells:
+        assert cells.get_message("q", rows[0]["id"]).body == rows[0]["message"]
 
 
 def test_rows_become_json_and_queues_are_created(spark, rsmq, connection):

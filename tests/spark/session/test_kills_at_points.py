@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from rsmq import Cells
 from tests.scale import SOAK, scaled
 from tests.spark.session.killed import Job, assert_nothing_left, fill, read_parquet
 
@@ -44,3 +45,21 @@ def test_queue_to_queue_survives_kills_at_every_point(server, ns, rsmq, raw, tmp
     assert_nothing_left(raw, ns, "source")
     assert rsmq.get_queue_attributes("target").total_sent == len(bodies)
     assert raw.exists(f"{ns}:target:x:staged") == 0
+
+
+def test_cells_to_cells_survives_a_kill_between_two_cells(server, ns, tmp_path):
+    with Cells.from_url(server.url, cells=3, ns=ns) as cells:
+        bodies = [f"message {n}" for n in range(6000)]
+        for name in ("source", "target"):
+            cells.create_queue(name)
+        for begin in range(0, 6000, 500):
+            cells.send_messages("source", bodies[begin : begin + 500])
+        job = Job(server, ns, tmp_path, "--queue", "target", "--cells", "3")
+        job.die_at("publish", 2)  # one part of it is published
+        assert 2000 < cells.count_messages("target").visible < 4000
+        job.finish()
+
+        arrived = [message.body for message in cells.peek_messages("target", 0, 6000)]
+        assert Counter(arrived) == Counter(bodies)
+        assert cells.get_queue_attributes("target").total_sent == 6000
+        assert cells.get_queue_attributes("source").messages == 0
