@@ -109,6 +109,8 @@ class CellEngine:
     Attributes:
         number: the number of cells.
         clients: the client of each cell.
+        prompt_clients: as ``clients``, without retries: another cell can do the call at once.
+        watchers: the watchers of the servers.
     """
 
     def __init__(
@@ -125,13 +127,12 @@ class CellEngine:
         self.number = len(namespaces)
         pairs = list(zip(callers, namespaces, strict=True))
         self.clients = [CellClient(caller, ns, settings) for caller, ns in pairs]
-        #: They don't retry: another cell can do the call at once.
-        self._prompt_clients = [CellClient(caller, ns, settings, 0.0) for caller, ns in pairs]
+        self.prompt_clients = [CellClient(caller, ns, settings, 0.0) for caller, ns in pairs]
         self._callers = callers
         self._retry_deadline = max(caller.origin.retry_deadline for caller in callers)
         self._failures = Failures()
         self._namespaces = [client.namespace for client in self.clients]
-        self._watchers = CellWatchers(list(zip(callers, self._namespaces, strict=True)))
+        self.watchers = CellWatchers(list(zip(callers, self._namespaces, strict=True)))
         self._set_id = ""
         self._checked: set[int] = set()
         self._checked_callers: set[int] = set()
@@ -176,11 +177,11 @@ class CellEngine:
             RedisError, OSError: the cell can't be checked; its server is left alone for a while.
         """
         try:
-            self._check(cell, self._prompt_clients)
+            self._check(cell, self.prompt_clients)
         except (RedisError, OSError) as error:
             self._note_failure(cell, error)
             raise
-        return self._prompt_clients[cell]
+        return self.prompt_clients[cell]
 
     def _check(self, cell: int, clients: Sequence[CellClient]) -> None:
         if self._closed:
@@ -231,7 +232,7 @@ class CellEngine:
         failures: list[Exception] = []
         for cell in range(self.number):
             try:
-                record = self._claim(cell, self._prompt_clients, "")
+                record = self._claim(cell, self.prompt_clients, "")
             except (RedisError, OSError) as error:
                 failures.append(error)
                 continue
@@ -497,12 +498,12 @@ class CellEngine:
         look = _Look(self, receive, queues, max_messages, one_cell=one_cell)
         if self._closed:
             raise ClientClosed
-        found = look.at(self._watchers.due_cells(queues))
+        found = look.at(self.watchers.due_cells(queues))
         if found:
             return found
         if seconds == 0:
             return look.at_all()
-        waiter = self._watchers.waiter(queues)
+        waiter = self.watchers.waiter(queues)
         try:
             if len(self._checked) < self.number:  # so that it is known which server has each cell
                 unchecked = [cell for cell in range(self.number) if cell not in self._checked]
@@ -567,7 +568,7 @@ class CellEngine:
             raise
         self._failures.forget(self._server_of(cell))
         is_drained = len(found) < max_messages
-        self._watchers.note_look(queues, cell, is_drained=is_drained)
+        self.watchers.note_look(queues, cell, is_drained=is_drained)
 
     def recent_failure(self, cell: int) -> Exception | None:
         """Return the failure because of which a cell is left alone now; None if it is not."""
@@ -580,7 +581,7 @@ class CellEngine:
     def _note_failure(self, cell: int, error: Exception) -> None:
         if not is_limited_to_keys(error):  # other cells of the server may have no error
             self._failures.note(self._server_of(cell), error)
-        self._watchers.note_failure()
+        self.watchers.note_failure()
 
     def release(self, messages: Sequence[Message]) -> None:
         """Release received messages, also if the task is cancelled again; errors are ignored."""
@@ -591,7 +592,7 @@ class CellEngine:
         of_cells: Mapping[int, Any] = group_messages(messages, self.number)
         for cell, of_cell in of_cells.items():
             with suppress(RedisError, OSError, RSMQError):
-                self._prompt_clients[cell].release_messages(of_cell)
+                self.prompt_clients[cell].release_messages(of_cell)
 
     @property
     def retry_deadline(self) -> float:
@@ -601,8 +602,8 @@ class CellEngine:
     def close(self) -> None:
         """Close the connections, and end all waits with ClientClosed."""
         self._closed = True
-        self._watchers.close()
-        for client in (*self.clients, *self._prompt_clients):
+        self.watchers.close()
+        for client in (*self.clients, *self.prompt_clients):
             client.close()
 
 

@@ -165,10 +165,10 @@ def _prepare(settings: Mapping[str, Any]) -> dict[str, Lane]:
 
 
 def _make_job(lane: Lane, call: Mapping[str, Any]) -> Job:
-    singles = []
+    singles, (queue,) = [], lane.queues
     for message in call["messages"]:
         single = SingleJob(
-            lane,
+            queue,
             message["id"],
             message["raw"],
             message["count"],
@@ -178,7 +178,7 @@ def _make_job(lane: Lane, call: Mapping[str, Any]) -> Job:
         single.unbegun, single.expires_at = message["unbegun"], message["expires_at"]
         singles.append(single)
     job = (
-        singles[0] if lane.listener.batch is None else BatchJob(lane, singles, call["received_at"])
+        singles[0] if lane.listener.batch is None else BatchJob(queue, singles, call["received_at"])
     )
     change_call(job, BEGIN_CALL)
     job.started_at = time.monotonic()

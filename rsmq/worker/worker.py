@@ -60,7 +60,7 @@ from rsmq.worker.routing import Route
 from rsmq.worker.runtime.child_state import is_child
 from rsmq.worker.runtime.import_name import find_import_name
 from rsmq.worker.runtime.invoke import Invoker, current_job
-from rsmq.worker.runtime.lane import Lane
+from rsmq.worker.runtime.lane import Cell, Lane
 from rsmq.worker.runtime.loop import WorkerLoop
 from rsmq.worker.runtime.processes import (
     ChildProcesses,
@@ -648,33 +648,31 @@ class Worker(Generic[B_co]):
         self.name = name
         for each in self._middleware:
             each.child_start(self)
-        return {
-            each.queue: Lane(
-                each,
-                self.rsmq.namespace.queue(each.queue),
-                each.vt or 0.0,
-                self.rsmq.codec if each.codec is None else each.codec,
-                1,
-                each.policy,
-            )
-            for each in self._listeners.values()
-            if each.process
-        }
+        cell = Cell(self.rsmq, Identity(self.rsmq.namespace, str(name), ""))
+        lanes = {}
+        for listener in self._listeners.values():
+            if listener.process:
+                codec = self.rsmq.codec if listener.codec is None else listener.codec
+                lane = Lane(listener, listener.vt or 0.0, codec, 1, listener.policy)
+                lane.add_queue(cell)
+                lanes[listener.queue] = lane
+        return lanes
 
     def _register(
         self, loop: asyncio.AbstractEventLoop | None, children: ChildProcesses | None
     ) -> None:
         """Register the worker under its name, and start the runtime."""
-        lanes = [self._make_lane(each) for each in self._listeners.values()]
-        has_fixed_name = self.name != self._generated_name
         identity = Identity(self.rsmq.namespace, str(self.name), secrets.token_hex(8))
+        cell = Cell(self.rsmq, identity)
+        lanes = [self._make_lane(each, cell) for each in self._listeners.values()]
+        has_fixed_name = self.name != self._generated_name
         process_facts = describe_process()
         self._identity = identity
         info = {**process_facts, "queues": dict.fromkeys(self.queues, 0)}
         register(self.rsmq, identity, info, self._raise_if_signalled)
         try:
             self._start_runtime(
-                lanes, identity, process_facts, loop, children, has_fixed_name=has_fixed_name
+                lanes, cell, process_facts, loop, children, has_fixed_name=has_fixed_name
             )
         except BaseException:
             self._worker_loop = self._starter = None
@@ -684,7 +682,7 @@ class Worker(Generic[B_co]):
     def _start_runtime(
         self,
         lanes: list[Lane],
-        identity: Identity,
+        cell: Cell,
         process_facts: dict[str, Any],
         loop: asyncio.AbstractEventLoop | None,
         children: ChildProcesses | None,
@@ -694,13 +692,12 @@ class Worker(Generic[B_co]):
         """Start the runtime; the worker is registered."""
         self._starter = threading.current_thread()
         self._raise_if_signalled()
-        has_dead_messages = self._take_over(identity)
+        has_dead_messages = self._take_over(cell)
         hooks = Hooks([*self._middleware, *([self._burst] if self._burst else [])])
         for webhook in self._webhooks:
             webhook.hooks = hooks
         worker_loop = self._worker_loop = WorkerLoop(
-            self.rsmq,
-            identity,
+            cell,
             lanes,
             hooks,
             self.concurrency,
@@ -768,7 +765,7 @@ class Worker(Generic[B_co]):
             error.hint = f"{error.hint}, or pass create=True to the listener"
             raise
 
-    def _make_lane(self, each: Listener) -> Lane:
+    def _make_lane(self, each: Listener, cell: Cell) -> Lane:
         if each.create:
             for name in (each.queue, *each.target_queues):
                 self.rsmq.create_queue(name, exist_ok=True)
@@ -781,12 +778,12 @@ class Worker(Generic[B_co]):
             self._require_queue(name)
         lane = Lane(
             each,
-            self.rsmq.namespace.queue(each.queue),
             check_vt(attributes.vt) if each.vt is None else each.vt,
             self.rsmq.codec if each.codec is None else each.codec,
             min(each.concurrency or self.concurrency, self.concurrency),
             each.policy,
         )
+        lane.add_queue(cell)
         lane.apply_queue_attributes(attributes)
         if not (lane.policy.dead_letter_queue or lane.policy.drop or each.retry_forever):
             self._report_missing_choice(each.queue)
@@ -798,14 +795,14 @@ class Worker(Generic[B_co]):
             raise InvalidFormat("listener", value=queue, hint=f"{_MISSING_CHOICE}.")
         _log.warning("queue %s: %s", queue, _MISSING_CHOICE)
 
-    def _take_over(self, identity: Identity) -> bool:
+    def _take_over(self, cell: Cell) -> bool:
         """Release the messages of a dead predecessor of the name. Return whether there were any."""
-        in_flight = self.rsmq.run_steps(list_in_flight(self.rsmq.namespace, identity.name))
-        released = release_receipts(self.rsmq, identity, in_flight, are_begun=True)
+        in_flight = cell.client.run_steps(list_in_flight(cell.client.namespace, cell.identity.name))
+        released = release_receipts(cell, in_flight, are_begun=True)
         if released:
             _log.warning(
                 "worker %s: its predecessor died with %d messages, which are due again",
-                identity.name,
+                cell.identity.name,
                 released,
             )
         return bool(in_flight)

@@ -28,7 +28,7 @@ from rsmq.operations.worker import Identity, list_in_flight, register_worker
 from rsmq.worker import Discard, Middleware, Retry
 from rsmq.worker.listener import Handlers, Options, make_listener
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.runtime.lane import Lane
+from rsmq.worker.runtime.lane import Cell, Lane
 from rsmq.worker.runtime.loop import WorkerLoop
 from rsmq.worker.runtime.message_state import (
     CallState,
@@ -144,17 +144,17 @@ class EngineMachine(RuleBasedStateMachine):
         assert self._run(register_worker(identity, {}, ttl=10, dead=dead)) is None
         self.identity = identity
         left = self.rsmq.run_steps(list_in_flight(self.rsmq.namespace, "w"))
-        release_receipts(self.rsmq, identity, left, are_begun=True)
+        self.cell = Cell(self.rsmq, identity)
+        release_receipts(self.cell, left, are_begun=True)
         handlers = Handlers()
         handlers.add("", lambda body: None)
         options = Options(vt=VT, max_retries=MAX_RETRIES, backoff=0, dead_letter_queue="dead")
         listener = make_listener("q", handlers, options)
-        self.lane = Lane(
-            listener, self.rsmq.namespace.queue("q"), VT, self.rsmq.codec, SLOTS, listener.policy
-        )
+        self.lane = Lane(listener, VT, self.rsmq.codec, SLOTS, listener.policy)
+        self.queue = self.lane.add_queue(self.cell)
         self.lane.slow_seconds = self.lane.mean_seconds = 0.02  # so that some are prefetched
         self.loop = WorkerLoop(
-            self.rsmq, identity, [self.lane], Hooks([self.record]), SLOTS, {}, self,
+            self.cell, [self.lane], Hooks([self.record]), SLOTS, {}, self,
             grace=1, has_fixed_name=True,
         )  # fmt: skip
         self.loop._executors = {False: NoThreads(), True: NoThreads()}
@@ -167,7 +167,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     def make_visible(self, ids):
         for id in ids:
-            self.raw.zadd(self.lane.keys.zset, {id: 1}, xx=True)
+            self.raw.zadd(self.queue.keys.zset, {id: 1}, xx=True)
 
     # The queue, and other consumers.
 
@@ -178,14 +178,14 @@ class EngineMachine(RuleBasedStateMachine):
     @rule()
     def time_passes_for_hidden_messages(self):
         """Retries become due; and so do messages whose visibility timeouts were not extended."""
-        self.make_visible(self.raw.zrange(self.lane.keys.zset, 0, -1))
+        self.make_visible(self.raw.zrange(self.queue.keys.zset, 0, -1))
 
     @rule(index=INDEX, deletes=st.booleans())
     def another_consumer_receives(self, index, deletes):
-        if not self.lane.in_flight:
+        if not self.queue.in_flight:
             return
-        ids = list(self.lane.in_flight)
-        self.raw.zadd(self.lane.keys.zset, {ids[index % len(ids)]: 0}, xx=True)
+        ids = list(self.queue.in_flight)
+        self.raw.zadd(self.queue.keys.zset, {ids[index % len(ids)]: 0}, xx=True)
         message = self.other.receive_message("q", vt=0)
         if message is not None and deletes:
             self.other.delete_message(message)
@@ -249,17 +249,17 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(index=INDEX)
     def lease_is_to_be_extended(self, index):
-        if not self.lane.in_flight:
+        if not self.queue.in_flight:
             return
-        lease = list(self.lane.in_flight.values())[index % len(self.lane.in_flight)]
-        lease.renew_at = self.lane.renew_at = 0.0
+        lease = list(self.queue.in_flight.values())[index % len(self.queue.in_flight)]
+        lease.renew_at = self.queue.renew_at = 0.0
 
     @rule()
     def first_ready_message_has_waited_too_long(self):
         if not self.lane.ready:
             return
         job = self.lane.ready[0]
-        job.received_at = job.renew_at = self.lane.renew_at = 0.0
+        job.received_at = job.renew_at = self.queue.renew_at = 0.0
 
     @rule()
     def first_ready_message_expires(self):
@@ -330,7 +330,7 @@ class EngineMachine(RuleBasedStateMachine):
         if self.loop is None or self.loop._prefetcher.has_unknown_messages:
             return
         stored = self.raw.hgetall(self.identity.in_flight_key)
-        receipts = {(lease.id, lease.count) for lease in self.lane.in_flight.values()}
+        receipts = {(lease.id, lease.count) for lease in self.queue.in_flight.values()}
         for writes in (self.loop._settler._writes, self.loop._settler._dead_letters):
             for items in writes._items.values():
                 leases = [getattr(item, "lease", item) for item in items]

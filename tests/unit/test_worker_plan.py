@@ -13,7 +13,7 @@ from rsmq import TEXT, QueueAttributes
 from rsmq.wire.keys import Namespace
 from rsmq.worker.listener import Handlers, Options, make_listener
 from rsmq.worker.runtime.jobs import BatchJob, SingleJob
-from rsmq.worker.runtime.lane import MAX_PREFETCHED, PREFETCH_SECONDS, WINDOW_CALLS, Lane
+from rsmq.worker.runtime.lane import MAX_PREFETCHED, PREFETCH_SECONDS, WINDOW_CALLS, CellQueue, Lane
 from rsmq.worker.runtime.message_state import CallEvent, change_call
 from rsmq.worker.runtime.prefetch_plan import STARVATION_SECONDS, order_lanes, plan_requests
 from rsmq.worker.runtime.run_queue import RunQueue
@@ -35,7 +35,8 @@ def lane(name="q", *, vt=30.0, limit=8, is_async=False, mean=None, asked_at=NOW,
     handlers.add("", _async if is_async else _plain)
     batch = options.pop("batch", None)
     made = make_listener(name, handlers, Options(**options), batch=batch)
-    new = Lane(made, NAMESPACE.queue(name), vt, TEXT, limit, made.policy)
+    new = Lane(made, vt, TEXT, limit, made.policy)
+    new.queues.append(CellQueue(new, None, NAMESPACE.queue(name)))
     new.mean_seconds = new.slow_seconds = mean
     new.last_request_at = asked_at
     return new
@@ -44,7 +45,7 @@ def lane(name="q", *, vt=30.0, limit=8, is_async=False, mean=None, asked_at=NOW,
 def make_calls(lane, number, received_at=None):
     """Return handler calls that have not begun."""
     received_at = time.monotonic() if received_at is None else received_at
-    return [SingleJob(lane, f"id{n}", b"", 1, None, received_at) for n in range(number)]
+    return [SingleJob(lane.queues[0], f"id{n}", b"", 1, None, received_at) for n in range(number)]
 
 
 def add(lane, number=1, *, received_at=None):
@@ -57,7 +58,7 @@ def add(lane, number=1, *, received_at=None):
 def run(lane, number=1, *, began=NOW):
     """Add running calls to a lane."""
     for n in range(number):
-        job = SingleJob(lane, f"running{n}", b"", 1, None, began)
+        job = SingleJob(lane.queues[0], f"running{n}", b"", 1, None, began)
         job.started_at = began
         change_call(job, CallEvent.BEGIN)
         lane.calls[job] = None
@@ -506,7 +507,7 @@ def test_threads_and_tasks_share_the_slots():
 
 
 def quarantined(lane):
-    job = SingleJob(lane, "id", b"", 9, None, NOW)
+    job = SingleJob(lane.queues[0], "id", b"", 9, None, NOW)
     job.is_quarantined = True
     return job
 
@@ -588,7 +589,7 @@ def test_a_closed_run_queue_begins_no_call():
 
 def test_a_single_message_is_its_own_call():
     one = lane(vt=30)
-    single = SingleJob(one, "id", b"raw", 3, 17, NOW)
+    single = SingleJob(one.queues[0], "id", b"raw", 3, 17, NOW)
 
     assert single.job is single
     assert list(single.leases) == [single]
@@ -597,8 +598,8 @@ def test_a_single_message_is_its_own_call():
 
 def test_the_messages_of_a_batch_refer_to_their_call_and_end_separately():
     one = lane(vt=30, batch=2)
-    singles = [SingleJob(one, f"id{n}", b"raw", n, 17, NOW) for n in (1, 2)]
-    batch = BatchJob(one, singles, NOW)
+    singles = [SingleJob(one.queues[0], f"id{n}", b"raw", n, 17, NOW) for n in (1, 2)]
+    batch = BatchJob(one.queues[0], singles, NOW)
 
     assert [(each.id, each.count, each.job) for each in batch.leases] == [
         ("id1", 1, batch),

@@ -85,7 +85,7 @@ def test_concurrency_limits_of_queues_and_worker_hold(env, rsmq, running):
     worker.start()
     wait_until(lambda: running.current.get("all") == 5)
     # No further messages are received while all slots are occupied.
-    assert sum(len(lane.in_flight) for lane in worker._worker_loop._lanes) == 5
+    assert sum(lane.count_in_flight() for lane in worker._worker_loop._lanes) == 5
     running.open.set()
     wait_until_empty(env, "a", "b", "c")
 
@@ -322,7 +322,7 @@ def test_paused_queue_is_not_received_from_until_resumed(env, rsmq, fast_heartbe
     rsmq.send_message("a", "a1")
     rsmq.send_message("b", "b1")
     wait_until(lambda: got == ["b1"])
-    wait_until(lambda: worker._worker_loop._lanes[0].closed_reason == "p")
+    wait_until(lambda: worker._worker_loop._lanes[0].queues[0].closed_reason == "p")
     rsmq.send_message("b", "b2")
     wait_until(lambda: got == ["b1", "b2"])
     assert len(env.scores("a")) == 1
@@ -342,7 +342,7 @@ def test_queue_paused_before_the_start_is_not_received_from(env, rsmq, fast_hear
     got = []
     worker.listener("a")(got.append)
     worker.start()
-    wait_until(lambda: worker._worker_loop._lanes[0].closed_reason == "p")
+    wait_until(lambda: worker._worker_loop._lanes[0].queues[0].closed_reason == "p")
     assert got == []
     rsmq.resume_queue("a")
 
@@ -359,7 +359,7 @@ def test_messages_in_flight_when_a_queue_is_paused_are_finished(env, rsmq, gate,
     rsmq.pause_queue("a")
     gate.open()
     wait_until(lambda: worker.numbers.handled == 2)
-    wait_until(lambda: worker._worker_loop._lanes[0].closed_reason == "p")
+    wait_until(lambda: worker._worker_loop._lanes[0].queues[0].closed_reason == "p")
 
     assert len(env.scores("a")) == 3
 
@@ -731,7 +731,7 @@ def test_unreadable_queue_does_not_stop_the_others(env, rsmq, fast_heartbeat, ca
     rsmq.pause_queue("bad")
     rsmq.send_message("bad", "x")
     worker.start()
-    wait_until(lambda: worker._worker_loop._lanes[0].closed_reason == "p")
+    wait_until(lambda: worker._worker_loop._lanes[0].queues[0].closed_reason == "p")
     make_wrong_type(env)
     env.raw.hdel(f"{env.ns}:bad:Q", "x:paused")
     for number in range(3):

@@ -49,7 +49,7 @@ class Gates:
             if all_of_them or gate.due_at(is_active=_is_active(lane)) <= now:
                 self._sync(lane, gate)
             if lane.ready and gate.allowance() == 0:
-                self._heartbeat.release_waiting(lane, list(lane.ready))
+                self._heartbeat.release_waiting(list(lane.ready))
 
     def due_at(self) -> float:
         """Return the monotonic seconds at which ``sync`` is to be called next."""

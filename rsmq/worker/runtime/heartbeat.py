@@ -11,14 +11,13 @@ from itertools import chain
 
 from redis.exceptions import ResponseError
 
-from rsmq.client import RSMQ
 from rsmq.errors import TooManyHungCalls
-from rsmq.operations.worker import Group, Identity, settle_messages
+from rsmq.operations.worker import Group, settle_messages
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import HandlerTimedOut, Retried, decide
 from rsmq.worker.runtime.executor import Executor
-from rsmq.worker.runtime.lane import Job, Lane, Lease
+from rsmq.worker.runtime.lane import CellQueue, Job, Lane, Lease
 from rsmq.worker.runtime.message_state import (
     ABANDON_CALL,
     DECIDE,
@@ -44,17 +43,13 @@ _MAX_WAIT_VT_SHARE = 0.5
 class Heartbeat:
     """Keeps the leases of the messages in flight."""
 
-    def __init__(  # noqa: PLR0917 - made in one place
+    def __init__(
         self,
-        rsmq: RSMQ,
-        identity: Identity,
         lanes: Sequence[Lane],
         settler: Settler,
         run_queue: RunQueue,
         hooks: Hooks,
     ) -> None:
-        self._rsmq = rsmq
-        self._identity = identity
         self._lanes = lanes
         self._settler = settler
         self._run_queue = run_queue
@@ -62,78 +57,86 @@ class Heartbeat:
 
     def renew_at(self) -> float:
         """Return the monotonic seconds at which the next visibility timeout is to be extended."""
-        return min((lane.renew_at for lane in self._lanes), default=math.inf)
+        return min(
+            (queue.renew_at for lane in self._lanes for queue in lane.queues), default=math.inf
+        )
 
     def renew(self, now: float) -> None:
         """Extend the visibility timeouts that are due, and release messages that wait too long."""
         for lane in self._lanes:
-            if now < lane.renew_at:
-                continue
-            due = [lease for lease in lane.in_flight.values() if lease.renew_at <= now]
-            # Slow calls keep these waiting for so long: another worker may have a free slot.
-            waiting = {
-                lease.job
-                for lease in due
-                if lease.state is READY
-                and not lease.job.is_quarantined
-                and now - lease.job.received_at > lane.vt * _MAX_WAIT_VT_SHARE
-            }
-            self.release_waiting(lane, waiting)
-            for lease in due:
-                if lease.state in OVER:
-                    self._settler.mark_lost(lane, lease, "its visibility timeout was over")
-            kept = [lease for lease in due if lane.in_flight.get(lease.id) is lease]
-            for at in range(0, len(kept), MESSAGES_PER_STEP):
-                self._extend(lane, kept[at : at + MESSAGES_PER_STEP])
-            lane.renew_at = min(
-                (each.renew_at for each in lane.in_flight.values()), default=math.inf
-            )
+            for queue in lane.queues:
+                if now >= queue.renew_at:
+                    self._renew(queue, now)
 
-    def _extend(self, lane: Lane, leases: list[Lease]) -> None:
+    def _renew(self, queue: CellQueue, now: float) -> None:
+        lane = queue.lane
+        due = [lease for lease in queue.in_flight.values() if lease.renew_at <= now]
+        # Slow calls keep these waiting for so long: another worker may have a free slot.
+        waiting = {
+            lease.job
+            for lease in due
+            if lease.state is READY
+            and not lease.job.is_quarantined
+            and now - lease.job.received_at > lane.vt * _MAX_WAIT_VT_SHARE
+        }
+        self.release_waiting(waiting)
+        for lease in due:
+            if lease.state in OVER:
+                self._settler.mark_lost(queue, lease, "its visibility timeout was over")
+        kept = [lease for lease in due if queue.in_flight.get(lease.id) is lease]
+        for at in range(0, len(kept), MESSAGES_PER_STEP):
+            self._extend(queue, kept[at : at + MESSAGES_PER_STEP])
+        queue.renew_at = min((each.renew_at for each in queue.in_flight.values()), default=math.inf)
+
+    def _extend(self, queue: CellQueue, leases: list[Lease]) -> None:
         by_count: dict[int, list[Lease]] = {}
         for lease in leases:
             by_count.setdefault(lease.count, []).append(lease)
+        lane, cell = queue.lane, queue.cell
         ms = round(lane.vt * 1000)
         groups: list[Group] = [
-            Group(lane.keys, "extend", count, [(lease.id, ms) for lease in of_count])
+            Group(queue.keys, "extend", count, [(lease.id, ms) for lease in of_count])
             for count, of_count in by_count.items()
         ]
         sent_at = time.monotonic()
         try:
-            results = self._rsmq.run(settle_messages(self._identity, groups))
+            results = cell.client.run(settle_messages(cell.identity, groups))
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
             for lease in leases:
-                self._settler.mark_lost(lane, lease, f"its queue is broken: {error}")
+                self._settler.mark_lost(queue, lease, f"its queue is broken: {error}")
             return
         extended = ord("1")
         for lease, digit in zip(chain.from_iterable(by_count.values()), results, strict=True):
             if digit == extended:
                 lease.renew_at, lease.expires_at = sent_at + lane.vt / 3, sent_at + lane.vt
             else:
-                self._settler.mark_lost(lane, lease, "another consumer has received or deleted it")
+                self._settler.mark_lost(queue, lease, "another consumer has received or deleted it")
 
     def lose_expired(self) -> None:
         """Mark expired leases as lost, because Redis is unreachable and they can't be extended."""
         now = time.monotonic()
-        for lane in self._lanes:
-            for lease in list(lane.in_flight.values()):
+        for queue in self._queues():
+            for lease in list(queue.in_flight.values()):
                 if lease.expires_at <= now and lease.job.ended_at is None:
-                    self._settler.mark_lost(lane, lease, _NOT_EXTENDED)
+                    self._settler.mark_lost(queue, lease, _NOT_EXTENDED)
 
     def lose_all(self, reason: str) -> None:
         """Mark all leases as lost."""
-        for lane in self._lanes:
-            for lease in list(lane.in_flight.values()):
-                self._settler.mark_lost(lane, lease, reason)
+        for queue in self._queues():
+            for lease in list(queue.in_flight.values()):
+                self._settler.mark_lost(queue, lease, reason)
 
-    def release_waiting(self, lane: Lane, jobs: Iterable[Job]) -> None:
+    def _queues(self) -> Iterable[CellQueue]:
+        return (queue for lane in self._lanes for queue in lane.queues)
+
+    def release_waiting(self, jobs: Iterable[Job]) -> None:
         """Release the messages of calls that have not started."""
         with self._run_queue.lock:
             removed = self._run_queue.remove(jobs)
         for job in removed:
-            self._settler.release(lane, job.leases)
+            self._settler.release(job.cell_queue, job.leases)
 
     def abandon_hung_calls(
         self, executors: Mapping[bool, Executor], now: float, *, limit: int
@@ -175,28 +178,29 @@ class Heartbeat:
         self._settler.numbers.hung += len(job.leases)
         for lease in job.leases:
             if lease.state is not SETTLING:
-                self._settler.mark_lost(lane, lease, "its visibility timeout was over")
+                self._settler.mark_lost(job.cell_queue, lease, "its visibility timeout was over")
                 continue
             self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), str(error))
             outcome = decide(error, lease.attempt, lane.policy)
             if isinstance(outcome, Retried):  # the handler may still run: delay the next attempt
                 outcome = Retried(max(outcome.delay_seconds, lane.vt), outcome.reason)
-            self._settler.add_decision(lane, lease, outcome, error)
+            self._settler.add_decision(job.cell_queue, lease, outcome, error)
         lane.cancel(job)
 
     def release_all(self, reason: str) -> int:
         """Release all messages in flight, even if their handlers still run. Return how many."""
         released = 0
-        for lane in self._lanes:
+        for queue in self._queues():
+            lane = queue.lane
             with self._run_queue.lock:
-                leases = list(lane.in_flight.values())
+                leases = list(queue.in_flight.values())
                 for lease in leases:
                     change_call(lease.job, ABANDON_CALL)
             for lease in leases:
                 if lease.state in {SETTLING, SETTLED, LOST}:
                     continue
                 self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), reason)
-                self._settler.release(lane, [lease])
+                self._settler.release(queue, [lease])
                 lane.cancel(lease.job)
                 released += 1
         return released

@@ -12,7 +12,7 @@ from typing import Any
 
 from rsmq.codecs import Codec
 from rsmq.worker.delivery import Delivery, make_delivery
-from rsmq.worker.runtime.lane import Lane, Lease
+from rsmq.worker.runtime.lane import CellQueue, Lease
 from rsmq.worker.runtime.message_state import (
     CALL_ABANDONED,
     CALL_RUNNING,
@@ -62,6 +62,7 @@ class SingleJob(_Deliverable):
 
     __slots__ = (
         "call_state",
+        "cell_queue",
         "count",
         "ended_at",
         "error",
@@ -82,14 +83,15 @@ class SingleJob(_Deliverable):
 
     def __init__(  # noqa: PLR0917 - made for every message
         self,
-        lane: Lane,
+        cell_queue: CellQueue,
         id: str,
         raw: bytes,
         count: int,
         first_received_ms: int | None,
         received_at: float,
     ) -> None:
-        self.lane = lane
+        self.cell_queue = cell_queue
+        self.lane = lane = cell_queue.lane
         self.id = id
         self.raw = raw
         self.count = count
@@ -158,6 +160,7 @@ class BatchJob:
     __slots__ = (
         "_leases",
         "call_state",
+        "cell_queue",
         "ended_at",
         "error",
         "is_quarantined",
@@ -168,8 +171,11 @@ class BatchJob:
         "task",
     )
 
-    def __init__(self, lane: Lane, singles: Sequence[SingleJob], received_at: float) -> None:
-        self.lane = lane
+    def __init__(
+        self, cell_queue: CellQueue, singles: Sequence[SingleJob], received_at: float
+    ) -> None:
+        self.cell_queue = cell_queue
+        self.lane = cell_queue.lane
         self.received_at = received_at
         self.call_state = CALL_WAITING
         self.is_quarantined = self.is_urgent = False

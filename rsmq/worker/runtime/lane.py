@@ -1,5 +1,6 @@
 """
-A lane, the runtime state of a listener; and the interfaces of its calls and messages.
+A lane, the runtime state of a listener, with its queue in each cell; and the interfaces of its
+calls and messages.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.model import QueueAttributes
+from rsmq.operations.worker import Identity
 from rsmq.waiting.schedule import Waiter
 from rsmq.wire.keys import QueueKeys
 from rsmq.worker.delivery import DeliveredLease, Delivery
@@ -33,32 +36,66 @@ WINDOW_CALLS = 200
 
 
 @dataclass(slots=True, eq=False)
+class Cell:
+    """
+    A namespace in which a worker works.
+
+    Attributes:
+        client: its client.
+        identity: the worker's identity in it.
+    """
+
+    client: RSMQ[Any]
+    identity: Identity
+
+
+@dataclass(slots=True, eq=False)
+class CellQueue:
+    """
+    The queue of a lane in one cell.
+
+    Attributes:
+        lane: the lane.
+        cell: the cell.
+        keys: the keys of the queue.
+        in_flight: all messages of the queue that are not settled, by id.
+        renew_at: monotonic seconds at which the first of them is to be extended.
+        closed_reason: why nothing is received: 'p' paused, 'm' missing, 'b' broken; '' if the
+            queue is open, as far as the worker knows.
+        is_missing_logged: whether it was logged that the queue is missing.
+    """
+
+    lane: Lane
+    cell: Cell
+    keys: QueueKeys
+    in_flight: dict[str, Lease] = field(default_factory=dict)
+    renew_at: float = math.inf
+    closed_reason: str = ""
+    is_missing_logged: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class Lane:
     """
     The runtime state of a listener.
 
     Attributes:
         listener: the listener.
-        keys: the keys of its queue.
         vt: its visibility timeout, seconds.
         codec: decodes bodies.
         limit: maximum number of concurrent calls.
         policy: its listener's policy, or the queue's own policy where the listener sets neither
             a dead-letter queue nor ``drop``.
+        queues: its queue in each cell.
         ready: calls that wait for a slot.
         calls: running calls, in the order in which they started.
         last_turn: the turn in which one of its calls last started; all lanes share the count.
         urgent_count: how many of its next calls start before calls of a higher priority.
-        in_flight: all messages that are not settled, by id.
-        renew_at: monotonic seconds at which the first of them is to be extended.
         last_request_at: monotonic seconds of the last receive, or of the wake-up after it.
-        closed_reason: why nothing is received: 'p' paused, 'm' missing, 'b' broken; '' if the
-            queue is open, as far as the worker knows.
         mean_seconds: the moving average of a call's duration; None before the first call ends.
         slow_seconds: the second longest duration of the calls of this window and the one before;
             None before the first call ends.
         no_prefetch_until: monotonic seconds until which nothing is prefetched.
-        is_missing_logged: whether it was logged that the queue is missing.
         waiter: woken when messages become due. None if more may be due already, or nothing is
             to be received.
         cancel: cancels a call, if its kind can be cancelled.
@@ -66,24 +103,20 @@ class Lane:
     """
 
     listener: Listener
-    keys: QueueKeys
     vt: float
     codec: Codec
     limit: int
     policy: Policy
+    queues: list[CellQueue] = field(default_factory=list)
     ready: deque[Job] = field(default_factory=deque)
     calls: dict[Job, None] = field(default_factory=dict)
     last_turn: int = 0
     urgent_count: int = 0
-    in_flight: dict[str, Lease] = field(default_factory=dict)
-    renew_at: float = math.inf
     last_request_at: float = field(default_factory=time.monotonic)
-    closed_reason: str = ""
     mean_seconds: float | None = None
     slow_seconds: float | None = None
     no_prefetch_until: float = 0.0
     waiter: Waiter | None = None
-    is_missing_logged: bool = False
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
     lock: threading.Lock = field(default_factory=threading.Lock)
     _window_calls: int = 0
@@ -94,6 +127,21 @@ class Lane:
     def name(self) -> str:
         """The queue's name."""
         return self.listener.queue
+
+    def add_queue(self, cell: Cell) -> CellQueue:
+        """Add the queue of a cell, and return it."""
+        queue = CellQueue(self, cell, cell.client.namespace.queue(self.name))
+        self.queues.append(queue)
+        return queue
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether nothing is received from any of its queues."""
+        return all(queue.closed_reason for queue in self.queues)
+
+    def count_in_flight(self) -> int:
+        """Return the number of its messages that are not settled."""
+        return sum(len(queue.in_flight) for queue in self.queues)
 
     @property
     def size(self) -> int:
@@ -122,7 +170,10 @@ class Lane:
         allowed = None if gate is None else gate.allowance()
         if not allowed:
             return allowed
-        return max(allowed - sum(each.state is READY for each in self.in_flight.values()), 0)
+        ready = sum(
+            lease.state is READY for queue in self.queues for lease in queue.in_flight.values()
+        )
+        return max(allowed - ready, 0)
 
     def prefetch_limit(self, now: float) -> int:
         """
@@ -204,6 +255,7 @@ class Job(Protocol):
 
     Attributes:
         lane: the lane whose handler is called.
+        cell_queue: the queue of its messages.
         is_quarantined: whether it runs in quarantine.
         received_at: monotonic seconds at which its messages were requested.
         started_at: monotonic seconds at which the handler was called, or the call was sent to a
@@ -216,6 +268,7 @@ class Job(Protocol):
     """
 
     lane: Lane
+    cell_queue: CellQueue
     is_quarantined: bool
     received_at: float
     started_at: float | None

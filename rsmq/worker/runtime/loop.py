@@ -18,7 +18,6 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.client import RSMQ
 from rsmq.errors import (
     ClientClosed,
     InvalidValue,
@@ -27,7 +26,7 @@ from rsmq.errors import (
     TooManyHungCalls,
     WorkerReplaced,
 )
-from rsmq.operations.worker import Identity, send_heartbeat, unregister_worker
+from rsmq.operations.worker import send_heartbeat, unregister_worker
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.signals import Flag
 from rsmq.worker.middleware import Hooks
@@ -37,7 +36,7 @@ from rsmq.worker.runtime.dead_workers import DeadWorkers
 from rsmq.worker.runtime.executor import Executor
 from rsmq.worker.runtime.gates import Gates
 from rsmq.worker.runtime.heartbeat import Heartbeat
-from rsmq.worker.runtime.lane import Job, Lane
+from rsmq.worker.runtime.lane import Cell, Job, Lane
 from rsmq.worker.runtime.message_state import CALL_ABANDONED
 from rsmq.worker.runtime.prefetch import Prefetcher
 from rsmq.worker.runtime.quarantine import Quarantine
@@ -77,8 +76,7 @@ class WorkerLoop:
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
-        rsmq: RSMQ,
-        identity: Identity,
+        cell: Cell,
         lanes: Sequence[Lane],
         hooks: Hooks,
         slots: int,
@@ -92,8 +90,7 @@ class WorkerLoop:
         Make it; nothing is received before ``run``.
 
         Args:
-            rsmq: the client.
-            identity: the worker's identity.
+            cell: the namespace of the queues, with the worker's identity.
             lanes: its listeners.
             hooks: its middleware.
             slots: maximum number of concurrent calls.
@@ -107,8 +104,8 @@ class WorkerLoop:
         self.run_queue = RunQueue(lanes, slots)
         self.finished = Flag()
         self.failure: BaseException | None = None
-        self._rsmq = rsmq
-        self._identity = identity
+        self._cell = cell
+        self._identity = cell.identity
         self._lanes = lanes
         self._hooks = hooks
         self._slots = slots
@@ -116,17 +113,17 @@ class WorkerLoop:
         self._worker = worker
         self._grace = grace
         self._has_fixed_name = has_fixed_name
-        self._settler = Settler(rsmq, identity, hooks)
-        self._heartbeat = Heartbeat(rsmq, identity, lanes, self._settler, self.run_queue, hooks)
-        self._gates = Gates(rsmq, lanes, hooks, self._heartbeat)
-        self._quarantine = Quarantine(rsmq, self.run_queue, self._settler)
-        self._dead_workers = DeadWorkers(rsmq)
+        self._settler = Settler(cell, hooks)
+        self._heartbeat = Heartbeat(lanes, self._settler, self.run_queue, hooks)
+        self._gates = Gates(cell.client, lanes, hooks, self._heartbeat)
+        self._quarantine = Quarantine(self.run_queue, self._settler)
+        self._dead_workers = DeadWorkers(cell.client)
         self._executors: Mapping[bool, Executor] = {}
         self._finished_jobs: deque[Job] = deque()
         self._finished_count = 0
         self._wake_up = Flag()
         self._prefetcher = Prefetcher(
-            rsmq, identity, lanes, slots, self.run_queue, self._settler, hooks, self._wake_up.set
+            cell, lanes, slots, self.run_queue, self._settler, hooks, self._wake_up.set
         )
         self._is_asleep = False
         self._jobs_before_wake_up = 1
@@ -264,7 +261,7 @@ class WorkerLoop:
 
     def _send_heartbeat(self) -> None:
         sent_at = time.monotonic()
-        self._rsmq.run(send_heartbeat(self._identity, self.info(), ttl=TTL))
+        self._cell.client.run(send_heartbeat(self._identity, self.info(), ttl=TTL))
         self.heartbeat_at = sent_at
         self._dead_workers.forget(sent_at)
         if self._has_fixed_name:
@@ -273,18 +270,19 @@ class WorkerLoop:
                 for executor in self._executors.values():
                     executor.wake(0)
         for lane in self._lanes:
-            if lane.closed_reason in ("p", "m"):  # it may have been resumed, or created again
-                lane.closed_reason = ""
+            for queue in lane.queues:
+                if queue.closed_reason in ("p", "m"):  # it may have been resumed, or created again
+                    queue.closed_reason = ""
         lanes = self._lanes[self._next_lane : self._next_lane + _QUEUES_PER_HEARTBEAT]
         self._next_lane += _QUEUES_PER_HEARTBEAT
         if self._next_lane >= max(len(self._lanes), _MIN_QUEUES_PER_ROUND):
             self._next_lane = 0
         for lane in lanes:
-            if lane.closed_reason:  # it may have been repaired
-                lane.closed_reason = ""
+            for queue in lane.queues:  # they may have been repaired
+                queue.closed_reason = ""
             if lane.uses_queue_attributes:
                 with suppress(QueueNotFound, InvalidValue, ResponseError):
-                    lane.apply_queue_attributes(self._rsmq.get_queue_attributes(lane.name))
+                    lane.apply_queue_attributes(self._cell.client.get_queue_attributes(lane.name))
 
     def info(self) -> dict[str, Any]:
         """Return the worker's description of itself, for its sign of life."""
@@ -294,7 +292,7 @@ class WorkerLoop:
             facts["forget_after_ms"] = math.ceil(longest_vt * 1000)
         return {
             **facts,
-            "queues": {lane.name: len(lane.in_flight) for lane in self._lanes},
+            "queues": {lane.name: lane.count_in_flight() for lane in self._lanes},
             "handled": self.numbers.handled,
             "failed": self.numbers.failed,
         }
@@ -337,7 +335,7 @@ class WorkerLoop:
         self._quarantine.release_waiting()
         for lane in self._lanes:
             if lane.ready:
-                self._heartbeat.release_waiting(lane, list(lane.ready))
+                self._heartbeat.release_waiting(list(lane.ready))
 
     def _can_end(self) -> bool:
         """Return whether nothing is left to be done, or the grace period is over."""
@@ -362,7 +360,7 @@ class WorkerLoop:
             left = self._heartbeat.release_all("the worker stops")
             self._write_all()
             self._gates.sync(time.monotonic(), all_of_them=True)
-            self._rsmq.run(unregister_worker(self._identity))
+            self._cell.client.run(unregister_worker(self._identity))
         except (RedisError, RSMQError, OSError) as error:
             self._heartbeat.release_all("the worker stops")
             summary = f"{type(error).__name__}: {error}"

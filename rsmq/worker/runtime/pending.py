@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from rsmq.worker.outcome import Outcome
-from rsmq.worker.runtime.lane import Lane, Lease
+from rsmq.worker.runtime.lane import CellQueue, Lane, Lease
 
 
 @dataclass(slots=True, eq=False)
@@ -17,13 +17,13 @@ class Decision:
     The outcome of a failed message.
 
     Attributes:
-        lane: the lane of the message.
+        queue: the queue of the message.
         lease: the message.
         outcome: its outcome.
         error: why it failed.
     """
 
-    lane: Lane
+    queue: CellQueue
     lease: Lease
     outcome: Outcome
     error: BaseException
@@ -34,14 +34,14 @@ class Kind(NamedTuple):
     The common properties of messages that one group of ``settle_messages`` settles.
 
     Attributes:
-        lane: the lane of the messages.
+        queue: the queue of the messages.
         reason: why they are settled. The items of failed messages are decisions, all others leases.
         action: how they are settled; see ``Group``.
         receive_count: their receive count.
         has_records: see ``Group``.
     """
 
-    lane: Lane
+    queue: CellQueue
     reason: Literal["handled", "failed", "released", "lost"]
     action: Literal["delete", "hide", "release", "unbegun"]
     receive_count: int
@@ -53,23 +53,23 @@ class DeadLetterKind(NamedTuple):
     The common properties of messages that are moved to a dead-letter queue together.
 
     Attributes:
-        lane: the lane of the messages.
-        queue: the name of the dead-letter queue.
+        queue: the queue of the messages.
+        target: the name of the dead-letter queue.
         is_quarantined: whether they ran in quarantine.
     """
 
-    lane: Lane
-    queue: str
+    queue: CellQueue
+    target: str
     is_quarantined: bool
 
 
-class _HasLane(Protocol):
+class _HasQueue(Protocol):
     @property
-    def lane(self) -> Lane:
-        """The lane of the messages."""
+    def queue(self) -> CellQueue:
+        """The queue of the messages."""
 
 
-K = TypeVar("K", bound=_HasLane)
+K = TypeVar("K", bound=_HasQueue)
 
 
 class PendingWrites(Generic[K]):
@@ -106,4 +106,4 @@ class PendingWrites(Generic[K]):
 
     def count(self, lane: Lane) -> int:
         """Return the number of messages of a lane."""
-        return sum(len(items) for kind, items in self._items.items() if kind.lane is lane)
+        return sum(len(items) for kind, items in self._items.items() if kind.queue.lane is lane)

@@ -12,13 +12,12 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
-from rsmq.client import RSMQ
-from rsmq.operations.worker import Identity, ReceiveResult, list_in_flight, receive_for_worker
+from rsmq.operations.worker import ReceiveResult, list_in_flight, receive_for_worker
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.waiting.schedule import Waiter
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.runtime.jobs import BatchJob, SingleJob
-from rsmq.worker.runtime.lane import Job, Lane
+from rsmq.worker.runtime.lane import Cell, CellQueue, Job, Lane
 from rsmq.worker.runtime.prefetch_plan import PlannedRequest, plan_requests
 from rsmq.worker.runtime.release import release_receipts
 from rsmq.worker.runtime.run_queue import RunQueue
@@ -38,8 +37,7 @@ class Prefetcher:
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
-        rsmq: RSMQ,
-        identity: Identity,
+        cell: Cell,
         lanes: Sequence[Lane],
         slots: int,
         run_queue: RunQueue,
@@ -51,8 +49,7 @@ class Prefetcher:
         Make it.
 
         Args:
-            rsmq: the client.
-            identity: the worker's identity.
+            cell: the namespace of the queues.
             lanes: its listeners.
             slots: maximum number of concurrent calls.
             run_queue: the calls that wait for a slot.
@@ -61,8 +58,7 @@ class Prefetcher:
             wake_up: called by another thread when messages may be due.
         """
         self.has_unknown_messages = False
-        self._rsmq = rsmq
-        self._identity = identity
+        self._cell = cell
         self._lanes = lanes
         self._slots = slots
         self._run_queue = run_queue
@@ -85,9 +81,11 @@ class Prefetcher:
             return [], []
         self._hooks.call("before_receive", [each.lane.name for each in requests])
         sent_at = time.monotonic()
-        operation = receive_for_worker(self._identity, [each.request for each in requests], slots)
+        operation = receive_for_worker(
+            self._cell.identity, [each.request for each in requests], slots
+        )
         try:
-            results = self._rsmq.run(operation)
+            results = self._cell.client.run(operation)
         except (RedisError, OSError) as error:
             if not is_limited_to_keys(error):
                 self.has_unknown_messages = True
@@ -105,10 +103,10 @@ class Prefetcher:
         quarantined: list[Job] = []
         for each in requests:
             if len(requests) > 1:
-                operation = receive_for_worker(self._identity, [each.request], slots)
+                operation = receive_for_worker(self._cell.identity, [each.request], slots)
                 sent_at = time.monotonic()
                 try:
-                    (result,) = self._rsmq.run(operation)
+                    (result,) = self._cell.client.run(operation)
                 except (RedisError, OSError) as own_error:
                     if not is_limited_to_keys(own_error):
                         self.has_unknown_messages = True
@@ -121,7 +119,7 @@ class Prefetcher:
                     slots = max(slots - math.ceil(len(result.ids) / each.request.size), 0)
                     continue
             self._stop_waiting(each.lane)
-            each.lane.closed_reason = "b"
+            each.queue.closed_reason = "b"
             _log.error("queue %s can't be received from: %s", each.lane.name, error)
         return jobs, quarantined
 
@@ -134,16 +132,16 @@ class Prefetcher:
         jobs: list[Job] = []
         quarantined: list[Job] = []
         for request, each in zip(requests, results, strict=True):
-            lane = request.lane
+            lane, queue = request.lane, request.queue
             if each.state in ".+":
                 lane.last_request_at = sent_at
-                if lane.is_missing_logged:
-                    lane.is_missing_logged = False
+                if queue.is_missing_logged:
+                    queue.is_missing_logged = False
                     _log.info("queue %s is back", lane.name)
             elif each.state in "pm":
-                self._close(lane, each.state)
+                self._close(queue, each.state)
             if each.ids:
-                received, received_quarantined = self._make_jobs(lane, each, sent_at)
+                received, received_quarantined = self._make_jobs(queue, each, sent_at)
                 if request.is_starved:
                     for job in received:
                         job.is_urgent = True
@@ -161,9 +159,7 @@ class Prefetcher:
         lanes = [
             lane
             for lane in self._lanes
-            if not lane.closed_reason
-            and lane.allowance() != 0
-            and not self._settler.has_backlog(lane)
+            if not lane.is_closed and lane.allowance() != 0 and not self._settler.has_backlog(lane)
         ]
         lowest = min(
             (lane.listener.priority for lane in lanes if not lane.is_waiting), default=math.inf
@@ -186,18 +182,18 @@ class Prefetcher:
             return [], 0
         return requests, slots
 
-    def _close(self, lane: Lane, state: str) -> None:
-        lane.closed_reason = state
-        if state == "m" and not lane.is_missing_logged:
-            lane.is_missing_logged = True
-            _log.warning("there is no queue %s; its listener waits for it", lane.name)
+    def _close(self, queue: CellQueue, state: str) -> None:
+        queue.closed_reason = state
+        if state == "m" and not queue.is_missing_logged:
+            queue.is_missing_logged = True
+            _log.warning("there is no queue %s; its listener waits for it", queue.keys.name)
 
     def _wait_for_more(self, lane: Lane, *, drained: bool, found: bool) -> None:
         """Wait for a wake-up if nothing more is due now. Report the result of the last one."""
         waiter = lane.waiter
         if waiter is not None and waiter.is_awake:
             if found:
-                self._rsmq.watcher.note_receive(waiter)
+                self._cell.client.watcher.note_receive(waiter)
                 waiter.empty_receives = 0
             else:
                 waiter.empty_receives += 1
@@ -205,8 +201,10 @@ class Prefetcher:
             self._stop_waiting(lane)
             return
         if waiter is None:
-            waiter = lane.waiter = Waiter((lane.keys.zset,), partial(self._handle_wake_up, lane))
-        self._rsmq.watcher.add(waiter)
+            waiter = lane.waiter = Waiter(
+                tuple(queue.keys.zset for queue in lane.queues), partial(self._handle_wake_up, lane)
+            )
+        self._cell.client.watcher.add(waiter)
 
     def _handle_wake_up(self, lane: Lane) -> None:
         """Wake the loop, because messages may be due; called by the watcher's thread."""
@@ -222,18 +220,18 @@ class Prefetcher:
     def _stop_waiting(self, lane: Lane) -> None:
         waiter, lane.waiter = lane.waiter, None
         if waiter is not None:
-            self._rsmq.watcher.remove(waiter)
+            self._cell.client.watcher.remove(waiter)
 
     def _make_jobs(
-        self, lane: Lane, result: ReceiveResult, sent_at: float
+        self, queue: CellQueue, result: ReceiveResult, sent_at: float
     ) -> tuple[Sequence[Job], Sequence[Job]]:
         """Return the calls for received messages, and the calls in quarantine."""
-        in_flight = lane.in_flight
+        lane, in_flight = queue.lane, queue.in_flight
         if in_flight:
             for id in result.ids:
                 if id in in_flight:
-                    self._settler.mark_lost(lane, in_flight[id], "it was received once more")
-        singles = self._make_single_jobs(lane, result, sent_at)
+                    self._settler.mark_lost(queue, in_flight[id], "it was received once more")
+        singles = self._make_single_jobs(queue, result, sent_at)
         if self._hooks["after_receive"]:
             messages = [single.to_delivery(lane.name, lane.codec) for single in singles]
             self._hooks.call("after_receive", lane.name, messages)
@@ -243,21 +241,22 @@ class Prefetcher:
             singles = [single for single in singles if not single.is_quarantined]
         size = lane.listener.batch
         if size is not None:
-            return _make_batches(lane, singles, size, sent_at), _make_batches(
-                lane, quarantined, 1, sent_at
+            return _make_batches(queue, singles, size, sent_at), _make_batches(
+                queue, quarantined, 1, sent_at
             )
         for single in (*singles, *quarantined):
             in_flight[single.id] = single
         return singles, quarantined
 
     def _make_single_jobs(
-        self, lane: Lane, result: ReceiveResult, sent_at: float
+        self, queue: CellQueue, result: ReceiveResult, sent_at: float
     ) -> list[SingleJob]:
-        lane.renew_at = min(lane.renew_at, sent_at + lane.vt / 3)
+        lane = queue.lane
+        queue.renew_at = min(queue.renew_at, sent_at + lane.vt / 3)
         self._settler.numbers.received += len(result.ids)
         now = result.now_ms
         singles = [
-            SingleJob(lane, id, raw, 1, now, sent_at)
+            SingleJob(queue, id, raw, 1, now, sent_at)
             for id, raw in zip(result.ids, result.raws, strict=True)
         ]
         for place, (count, first, unbegun) in result.redelivered.items():
@@ -268,8 +267,15 @@ class Prefetcher:
 
     def release_unknown_messages(self) -> None:
         """Release messages of receives whose replies were lost."""
-        stored = self._rsmq.run_steps(list_in_flight(self._rsmq.namespace, self._identity.name))
-        in_flight = {lane.name: lane.in_flight for lane in self._lanes}
+        stored = self._cell.client.run_steps(
+            list_in_flight(self._cell.client.namespace, self._cell.identity.name)
+        )
+        in_flight = {
+            lane.name: queue.in_flight
+            for lane in self._lanes
+            for queue in lane.queues
+            if queue.cell is self._cell
+        }
         unknown = {
             queue: [
                 (id, count)
@@ -278,20 +284,18 @@ class Prefetcher:
             ]
             for queue, receipts in stored.items()
         }
-        self._settler.numbers.released += release_receipts(
-            self._rsmq, self._identity, unknown, are_begun=False
-        )
+        self._settler.numbers.released += release_receipts(self._cell, unknown, are_begun=False)
         self.has_unknown_messages = False
 
 
 def _make_batches(
-    lane: Lane, singles: list[SingleJob], size: int, sent_at: float
+    queue: CellQueue, singles: list[SingleJob], size: int, sent_at: float
 ) -> list[BatchJob]:
     batches = []
     for at in range(0, len(singles), size):
-        batch = BatchJob(lane, singles[at : at + size], sent_at)
+        batch = BatchJob(queue, singles[at : at + size], sent_at)
         batch.is_quarantined = singles[at].is_quarantined
         for lease in batch.leases:
-            lane.in_flight[lease.id] = lease
+            queue.in_flight[lease.id] = lease
         batches.append(batch)
     return batches

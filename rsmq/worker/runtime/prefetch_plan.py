@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rsmq.operations.worker import ReceiveRequest
-from rsmq.worker.runtime.lane import Lane
+from rsmq.worker.runtime.lane import CellQueue, Lane
 
 #: How long a queue is not asked before it comes first.
 STARVATION_SECONDS = 10.0
@@ -25,11 +25,13 @@ class PlannedRequest:
 
     Attributes:
         lane: the lane of the queue.
+        queue: the queue.
         request: the request.
         is_starved: whether it comes first because the queue has starved.
     """
 
     lane: Lane
+    queue: CellQueue
     request: ReceiveRequest
     is_starved: bool
 
@@ -91,9 +93,7 @@ def plan_requests(
             if not requests or open_slots > slots:
                 slots = max(open_slots, 0)
             vt_ms = round(lane.vt * 1000)
-            requests.append(
-                PlannedRequest(
-                    lane, ReceiveRequest(lane.keys, vt_ms, size, prefetch, max_messages), starved
-                )
-            )
+            (queue,) = lane.queues
+            request = ReceiveRequest(queue.keys, vt_ms, size, prefetch, max_messages)
+            requests.append(PlannedRequest(lane, queue, request, starved))
     return requests, slots

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 
 from redis.exceptions import ResponseError
 
-from rsmq.client import RSMQ
 from rsmq.operations.worker import record_quarantine_run
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.outcome import TookItsProcessDown
@@ -41,8 +40,7 @@ _LATE_POLL_SECONDS = 0.05
 class Quarantine:
     """The calls that are to be made in quarantine, in order."""
 
-    def __init__(self, rsmq: RSMQ, run_queue: RunQueue, settler: Settler) -> None:
-        self._rsmq = rsmq
+    def __init__(self, run_queue: RunQueue, settler: Settler) -> None:
         self._run_queue = run_queue
         self._settler = settler
         self._jobs: deque[Job] = deque()
@@ -105,7 +103,7 @@ class Quarantine:
             f"received {lease.count} times, and begun {earlier_runs} times in quarantine; its "
             "handler never ended"
         )
-        self._settler.decide_failure(lane, lease, error)
+        self._settler.decide_failure(job.cell_queue, lease, error)
         self._settler.write()
         return False
 
@@ -159,13 +157,13 @@ class Quarantine:
         """
         Record that a call is about to start. Return its earlier runs whose outcome is unknown.
         """
-        keys, lease = job.lane.keys, job.leases[0]
+        queue, lease = job.cell_queue, job.leases[0]
         try:
-            return self._rsmq.run(record_quarantine_run(keys, lease.id, lease.count))
+            return queue.cell.client.run(record_quarantine_run(queue.keys, lease.id, lease.count))
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
-            _log.error("%s: the run in quarantine can't be recorded: %s", keys.name, error)
+            _log.error("%s: the run in quarantine can't be recorded: %s", queue.keys.name, error)
             return 0
 
     def release_waiting(self) -> None:
@@ -178,4 +176,4 @@ class Quarantine:
         self._jobs.clear()
         self._child_jobs.clear()
         for job in withdrawn:
-            self._settler.release(job.lane, job.leases)
+            self._settler.release(job.cell_queue, job.leases)

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from rsmq.client import RSMQ
-from rsmq.operations.worker import Group, Identity, Receipt, count_unbegun, settle_messages
+from rsmq.operations.worker import Group, Receipt, count_unbegun, settle_messages
+from rsmq.worker.runtime.lane import Cell
 from rsmq.worker.runtime.settle import MESSAGES_PER_STEP
 
 
 def release_receipts(
-    rsmq: RSMQ,
-    identity: Identity,
+    cell: Cell,
     receipts_by_queue: dict[str, list[Receipt]],
     *,
     are_begun: bool,
@@ -22,15 +21,14 @@ def release_receipts(
     Release messages by their receipts, and delete the records of their being in flight.
 
     Args:
-        rsmq: the client.
-        identity: the worker that has the name now.
+        cell: the cell of the queues, with the worker that has the name now.
         receipts_by_queue: the receipts of each queue.
         are_begun: whether these receives count as attempts; False if they began no handler call.
 
     Returns:
         How many were released: no other consumer has received or deleted them since.
     """
-    released = 0
+    released, rsmq = 0, cell.client
     for queue, receipts in receipts_by_queue.items():
         keys = rsmq.namespace.queue(queue)
         for at in range(0, len(receipts), MESSAGES_PER_STEP):
@@ -46,7 +44,8 @@ def release_receipts(
                     groups.setdefault(count, []).append((id, number + 1))
             results = rsmq.run(
                 settle_messages(
-                    identity, [Group(keys, action, count, ids) for count, ids in groups.items()]
+                    cell.identity,
+                    [Group(keys, action, count, ids) for count, ids in groups.items()],
                 )
             )
             released += results.count(b"1")

@@ -16,11 +16,9 @@ from typing import Any, Literal
 
 from redis.exceptions import ResponseError
 
-from rsmq.client import RSMQ
 from rsmq.errors import BodyNotDecodable, QueueNotFound
 from rsmq.operations.worker import (
     Group,
-    Identity,
     dead_letter_messages,
     settle_messages,
 )
@@ -42,7 +40,7 @@ from rsmq.worker.outcome import (
 )
 from rsmq.worker.runtime.invoke import get_error
 from rsmq.worker.runtime.jobs import SingleJob
-from rsmq.worker.runtime.lane import Job, Lane, Lease
+from rsmq.worker.runtime.lane import Cell, CellQueue, Job, Lane, Lease
 from rsmq.worker.runtime.message_state import (
     CONFIRM,
     DECIDE,
@@ -79,10 +77,9 @@ class Settler:
         numbers: the counters of the worker.
     """
 
-    def __init__(self, rsmq: RSMQ, identity: Identity, hooks: Hooks) -> None:
+    def __init__(self, cell: Cell, hooks: Hooks) -> None:
         self.numbers = Numbers()
-        self._rsmq = rsmq
-        self._identity = identity
+        self._cell = cell
         self._hooks = hooks
         self._writes: PendingWrites[Kind] = PendingWrites()
         self._dead_letters: PendingWrites[DeadLetterKind] = PendingWrites()
@@ -107,93 +104,95 @@ class Settler:
                 self._decide_outcome(job, lease)
 
     def _decide_outcome(self, job: Job, lease: Lease) -> None:
-        lane, state = job.lane, lease.state
+        queue, state = job.cell_queue, lease.state
         if state is RUNNING:
             error = get_error(job, lease)
             if isinstance(error, Withdrawn):
-                self._withdraw(lane, lease)
+                self._withdraw(queue, lease)
                 return
             if error is not None:
-                self.decide_failure(lane, lease, error)
+                self.decide_failure(queue, lease, error)
                 return
             change_message(lease, DECIDE)
             kind, has_records = self._last_handled, job.is_quarantined or lease.unbegun > 0
             if (
                 kind is None
-                or kind.lane is not lane
+                or kind.queue is not queue
                 or kind.receive_count != lease.count
                 or kind.has_records != has_records
             ):  # most messages have the kind of the one before
                 kind = self._last_handled = Kind(
-                    lane, "handled", "delete", lease.count, has_records
+                    queue, "handled", "delete", lease.count, has_records
                 )
             self._writes.add(kind, lease)
         elif state is LATE:
-            self.mark_lost(lane, lease, "it had to wait for its call for too long")
+            self.mark_lost(queue, lease, "it had to wait for its call for too long")
         elif state is EXPIRED:
-            self.mark_lost(lane, lease, "its visibility timeout was over")
+            self.mark_lost(queue, lease, "its visibility timeout was over")
 
-    def _withdraw(self, lane: Lane, lease: Lease) -> None:
+    def _withdraw(self, queue: CellQueue, lease: Lease) -> None:
         """Release a message whose call has done nothing, so that it counts as not begun."""
         change_message(lease, DECIDE)
-        kind = Kind(lane, "released", "unbegun", lease.count, lease.job.is_quarantined)
+        kind = Kind(queue, "released", "unbegun", lease.count, lease.job.is_quarantined)
         self._writes.add(kind, lease)
 
-    def decide_failure(self, lane: Lane, lease: Lease, error: BaseException) -> None:
+    def decide_failure(self, queue: CellQueue, lease: Lease, error: BaseException) -> None:
         """Decide the outcome of a message that could not be handled."""
         if not change_message(lease, DECIDE):
             return
+        lane = queue.lane
         try:
             outcome = decide(error, lease.attempt, lane.policy)
         except Exception:  # noqa: BLE001 - one message must not end the worker
             _log.exception("%s %s: nothing could be decided", lane.name, lease.id)
             outcome = Retried(MAX_BACKOFF_SECONDS, "nothing could be decided")
-        self.add_decision(lane, lease, outcome, error)
+        self.add_decision(queue, lease, outcome, error)
 
     def add_decision(
-        self, lane: Lane, lease: Lease, outcome: Outcome, error: BaseException
+        self, queue: CellQueue, lease: Lease, outcome: Outcome, error: BaseException
     ) -> None:
         """Add the outcome of a message that could not be handled; its state is SETTLING."""
         is_requested = isinstance(error, Retry) and isinstance(outcome, Retried)
         if not is_requested and not isinstance(error, Discard):
             self.numbers.failed += 1
-        if lane.listener.process and isinstance(error, HandlerTimedOut):
+        if queue.lane.listener.process and isinstance(error, HandlerTimedOut):
             self.numbers.hung += 1
-        decision = Decision(lane, lease, outcome, error)
+        decision = Decision(queue, lease, outcome, error)
         if isinstance(outcome, DeadLettered):
-            kind = DeadLetterKind(lane, outcome.queue, lease.job.is_quarantined)
+            kind = DeadLetterKind(queue, outcome.queue, lease.job.is_quarantined)
             self._dead_letters.add(kind, decision)
         else:
             self._add_retry_or_drop(decision)
 
     def _add_retry_or_drop(self, decision: Decision) -> None:
-        lane, lease = decision.lane, decision.lease
+        queue, lease = decision.queue, decision.lease
         action: Literal["hide", "delete"] = (
             "hide" if isinstance(decision.outcome, Retried) else "delete"
         )
-        self._writes.add(Kind(lane, "failed", action, lease.count, _has_records(lease)), decision)
+        self._writes.add(Kind(queue, "failed", action, lease.count, _has_records(lease)), decision)
 
-    def release(self, lane: Lane, leases: Iterable[Lease]) -> None:
+    def release(self, queue: CellQueue, leases: Iterable[Lease]) -> None:
         """Release messages at the next write. The lock of the lanes is not held."""
         for lease in leases:
-            with lane.lock:
+            with queue.lane.lock:
                 is_begun = lease.state not in UNBEGUN
                 is_changed = change_message(lease, DECIDE)
             if not is_changed:
-                self.mark_lost(lane, lease, "its visibility timeout was over")
+                self.mark_lost(queue, lease, "its visibility timeout was over")
                 continue
             if is_begun:
-                kind = Kind(lane, "released", "release", lease.count, lease.job.is_quarantined)
+                kind = Kind(queue, "released", "release", lease.count, lease.job.is_quarantined)
             else:
-                kind = Kind(lane, "released", "unbegun", lease.count, has_records=False)
-                remove_in_flight(lane, lease)
+                kind = Kind(queue, "released", "unbegun", lease.count, has_records=False)
+                remove_in_flight(queue, lease)
             self._writes.add(kind, lease)
 
-    def mark_lost(self, lane: Lane, lease: Lease, reason: str) -> None:
+    def mark_lost(self, queue: CellQueue, lease: Lease, reason: str) -> None:
         """
         Mark a lease as lost, so that its handler can see it. Its call is cancelled if all leases
         are.
         """
+        lane = queue.lane
         with lane.lock:
             is_begun = lease.state not in UNBEGUN
             is_changed = change_message(lease, LOSE)
@@ -205,8 +204,8 @@ class Settler:
             # Whichever consumer has it now: delete the record of its being in flight here. The
             # quarantine record stays: the other consumer may be running the message.
             action: Literal["release", "unbegun"] = "release" if is_begun else "unbegun"
-            self._writes.add(Kind(lane, "lost", action, lease.count, False), lease)
-        remove_in_flight(lane, lease)
+            self._writes.add(Kind(queue, "lost", action, lease.count, False), lease)
+        remove_in_flight(queue, lease)
 
     def write(self) -> None:
         """Write all outcomes to Redis."""
@@ -227,26 +226,27 @@ class Settler:
     def _make_group(self, kind: Kind, items: list[Any]) -> Group:
         """Return the argument of ``settle_messages`` for messages, and call hooks for them."""
         ids: list[Any]
+        lane = kind.queue.lane
         if kind.action == "hide":
             ids = [(each.lease.id, round(each.outcome.delay_seconds * 1000)) for each in items]
             for each in items:
-                message = each.lease.to_delivery(kind.lane.name, kind.lane.codec)
+                message = each.lease.to_delivery(lane.name, lane.codec)
                 self._hooks.call("before_retry", message, each.outcome.delay_seconds, each.error)
         else:
             leases = _leases_of(kind, items)
             if kind.action == "delete":
-                self._call_hook("before_delete", kind.lane, leases)
+                self._call_hook("before_delete", lane, leases)
             ids = [lease.id for lease in leases]
             if kind.action == "unbegun":
                 ids = [(lease.id, lease.unbegun + 1) for lease in leases]
-        return Group(kind.lane.keys, kind.action, kind.receive_count, ids, kind.has_records)
+        return Group(kind.queue.keys, kind.action, kind.receive_count, ids, kind.has_records)
 
     def _write_groups(self, groups: list[Group]) -> list[bytes]:
         """
         Write groups in one call, or one by one if a queue is broken. Return the digits of each.
         """
         try:
-            results = self._rsmq.run(settle_messages(self._identity, groups))
+            results = self._cell.client.run(settle_messages(self._cell.identity, groups))
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
@@ -266,10 +266,10 @@ class Settler:
 
     def _finish_write(self, kind: Kind, items: list[Any], results: bytes) -> None:
         """Count the messages of a group that Redis has settled, and call hooks for them."""
-        lane = kind.lane
+        lane = kind.queue.lane
         if kind.reason == "lost":
             return
-        finished = self._finish_leases(lane, _leases_of(kind, items), results)
+        finished = self._finish_leases(kind.queue, _leases_of(kind, items), results)
         if not finished:
             return
         if kind.action == "delete":
@@ -285,10 +285,11 @@ class Settler:
                     self._finish_retry_or_drop(decision)
 
     def _finish_retry_or_drop(self, decision: Decision) -> None:
-        message = decision.lease.to_delivery(decision.lane.name, decision.lane.codec)
+        lane = decision.queue.lane
+        message = decision.lease.to_delivery(lane.name, lane.codec)
         if isinstance(decision.outcome, Retried):
             self.numbers.retried += 1
-            if decision.lease.attempt == MANY_ATTEMPTS and decision.lane.policy.max_retries is None:
+            if decision.lease.attempt == MANY_ATTEMPTS and lane.policy.max_retries is None:
                 _log.warning(
                     "%s %s: failed %d times, and is retried forever",
                     message.queue,
@@ -300,13 +301,13 @@ class Settler:
             self.numbers.dropped += 1
             self._hooks.call("after_drop", message, decision.outcome.reason, decision.error)
 
-    def _finish_leases(self, lane: Lane, leases: list[Lease], results: bytes) -> list[Lease]:
+    def _finish_leases(self, queue: CellQueue, leases: list[Lease], results: bytes) -> list[Lease]:
         """Remove the messages of a group from those in flight. Return those that were settled."""
         if _RECEIVED_AGAIN in results:
             for lease, digit in zip(leases, results, strict=True):
                 if digit == _RECEIVED_AGAIN:
-                    self.mark_lost(lane, lease, "another consumer has received it since")
-        finished, in_flight = [], lane.in_flight
+                    self.mark_lost(queue, lease, "another consumer has received it since")
+        finished, in_flight = [], queue.in_flight
         for lease in leases:
             if change_message(lease, CONFIRM):
                 finished.append(lease)
@@ -321,19 +322,19 @@ class Settler:
     def _move_dead_letters(self) -> None:
         """Move messages of one lane to one dead-letter queue, as many as a step may."""
         [(kind, chosen), *_] = self._dead_letters.first(MESSAGES_PER_STEP)
-        lane, queue = kind.lane, kind.queue
+        queue = kind.queue
         for decision in chosen:
             self._call_dead_letter_hook("before_dead_letter", decision)
-        target = self._rsmq.namespace.queue(queue)
+        target = queue.cell.client.namespace.queue(kind.target)
         messages = [
             (decision.lease.id, decision.lease.count, self._describe_death(decision))
             for decision in chosen
         ]
         operation = dead_letter_messages(
-            self._identity, lane.keys, target, messages, quarantined=kind.is_quarantined
+            queue.cell.identity, queue.keys, target, messages, quarantined=kind.is_quarantined
         )
         try:
-            results = self._rsmq.run(operation)
+            results = queue.cell.client.run(operation)
         except QueueNotFound as error:
             self._retry_without_dead_letter_queue(kind, chosen, error)
             return
@@ -345,9 +346,9 @@ class Settler:
         self._dead_letters.remove(kind, len(chosen))
         for decision, digit in zip(chosen, results, strict=True):
             if digit == _RECEIVED_AGAIN:
-                self.mark_lost(lane, decision.lease, "another consumer has received it since")
+                self.mark_lost(queue, decision.lease, "another consumer has received it since")
                 continue
-            remove_in_flight(lane, decision.lease)
+            remove_in_flight(queue, decision.lease)
             if change_message(decision.lease, CONFIRM):
                 self.numbers.dead += 1
                 self._call_dead_letter_hook("after_dead_letter", decision)
@@ -359,22 +360,23 @@ class Settler:
         _log.error(
             "%d messages should go to queue %s, and stay where they are: %s",
             len(decisions),
-            kind.queue,
+            kind.target,
             error,
         )
         self._dead_letters.remove(kind, len(decisions))
         for decision in decisions:
             without_queue = replace(
-                decision.lane.policy, dead_letter_queue=None, unroutable=None, drop=False
+                decision.queue.lane.policy, dead_letter_queue=None, unroutable=None, drop=False
             )
             outcome = decide(decision.error, decision.lease.attempt, without_queue)
             self._add_retry_or_drop(
-                Decision(decision.lane, decision.lease, outcome, decision.error)
+                Decision(decision.queue, decision.lease, outcome, decision.error)
             )
 
     def _call_dead_letter_hook(self, hook: str, decision: Decision) -> None:
         if self._hooks[hook] and isinstance(decision.outcome, DeadLettered):
-            message = decision.lease.to_delivery(decision.lane.name, decision.lane.codec)
+            lane = decision.queue.lane
+            message = decision.lease.to_delivery(lane.name, lane.codec)
             self._hooks.call(
                 hook, message, decision.outcome.queue, decision.outcome.reason, decision.error
             )
@@ -386,13 +388,13 @@ class Settler:
         exception = None if cause is None else f"{type(cause).__name__}: {error_text(cause)}"
         trace = "" if error is None else "".join(traceback.format_exception(error))
         return {
-            "queue": decision.lane.name,
+            "queue": decision.queue.keys.name,
             "text": decision.outcome.reason[:_MAX_TEXT_CHARACTERS]
             if isinstance(decision.outcome, DeadLettered)
             else "",
             "exception": exception and exception[:_MAX_TEXT_CHARACTERS],
             "traceback": trace[-_MAX_TRACEBACK_CHARACTERS:] or None,
-            "worker": self._identity.name,
+            "worker": decision.queue.cell.identity.name,
             "attempts": decision.lease.attempt,
             **getattr(error, "dead_letter_fields", {}),
         }
@@ -406,7 +408,7 @@ def _leases_of(kind: Kind, items: list[Any]) -> list[Lease]:
     return [each.lease for each in items] if kind.reason == "failed" else items
 
 
-def remove_in_flight(lane: Lane, lease: Lease) -> None:
+def remove_in_flight(queue: CellQueue, lease: Lease) -> None:
     """Remove a message from those in flight."""
-    if lane.in_flight.get(lease.id) is lease:
-        del lane.in_flight[lease.id]
+    if queue.in_flight.get(lease.id) is lease:
+        del queue.in_flight[lease.id]
