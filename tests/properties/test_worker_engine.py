@@ -331,7 +331,8 @@ class EngineMachine(RuleBasedStateMachine):
             return
         stored = self.raw.hgetall(self.identity.in_flight_key)
         receipts = {(lease.id, lease.count) for lease in self.queue.in_flight.values()}
-        for writes in (self.loop._settler._writes, self.loop._settler._dead_letters):
+        of_cell = self.loop._settler._by_cell[self.cell]
+        for writes in (of_cell.settlements, of_cell.dead_letters):
             for items in writes._items.values():
                 leases = [getattr(item, "lease", item) for item in items]
                 receipts |= {(lease.id, lease.count) for lease in leases}

@@ -113,7 +113,7 @@ class WorkerLoop:
         self._worker = worker
         self._grace = grace
         self._has_fixed_name = has_fixed_name
-        self._settler = Settler(cell, hooks)
+        self._settler = Settler(hooks)
         self._heartbeat = Heartbeat(lanes, self._settler, self.run_queue, hooks)
         self._gates = Gates(cell.client, lanes, hooks, self._heartbeat)
         self._quarantine = Quarantine(self.run_queue, self._settler)

@@ -107,3 +107,20 @@ class PendingWrites(Generic[K]):
     def count(self, lane: Lane) -> int:
         """Return the number of messages of a lane."""
         return sum(len(items) for kind, items in self._items.items() if kind.queue.lane is lane)
+
+
+class CellWrites:
+    """
+    The outcomes of the messages of one cell that are not written yet.
+
+    Attributes:
+        settlements: messages that stay in their queue, or are deleted.
+        dead_letters: messages that are moved to a dead-letter queue.
+    """
+
+    def __init__(self) -> None:
+        self.settlements: PendingWrites[Kind] = PendingWrites()
+        self.dead_letters: PendingWrites[DeadLetterKind] = PendingWrites()
+
+    def __bool__(self) -> bool:
+        return bool(self.settlements or self.dead_letters)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import traceback
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -53,7 +54,13 @@ from rsmq.worker.runtime.message_state import (
     UNBEGUN,
     change_message,
 )
-from rsmq.worker.runtime.pending import DeadLetterKind, Decision, Kind, PendingWrites
+from rsmq.worker.runtime.pending import (
+    CellWrites,
+    DeadLetterKind,
+    Decision,
+    Kind,
+    PendingWrites,
+)
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -71,28 +78,28 @@ _RECEIVED_AGAIN = ord("2")
 
 class Settler:
     """
-    Outcomes of messages, kept until they are written to Redis.
+    Outcomes of messages, kept by cell until they are written to Redis.
 
     Attributes:
         numbers: the counters of the worker.
     """
 
-    def __init__(self, cell: Cell, hooks: Hooks) -> None:
+    def __init__(self, hooks: Hooks) -> None:
         self.numbers = Numbers()
-        self._cell = cell
         self._hooks = hooks
-        self._writes: PendingWrites[Kind] = PendingWrites()
-        self._dead_letters: PendingWrites[DeadLetterKind] = PendingWrites()
+        self._by_cell: defaultdict[Cell, CellWrites] = defaultdict(CellWrites)
         self._last_handled: Kind | None = None
+        self._last_settlements: PendingWrites[Kind] = PendingWrites()
 
     def __bool__(self) -> bool:
-        return bool(self._writes or self._dead_letters)
+        return any(self._by_cell.values())
 
     def has_backlog(self, lane: Lane) -> bool:
         """Return whether a step can't write all pending outcomes of a lane."""
-        return (
-            self._writes.count(lane) > MESSAGES_PER_STEP
-            or self._dead_letters.count(lane) > MESSAGES_PER_STEP
+        return any(
+            writes.settlements.count(lane) > MESSAGES_PER_STEP
+            or writes.dead_letters.count(lane) > MESSAGES_PER_STEP
+            for writes in self._by_cell.values()
         )
 
     def decide_outcomes(self, job: Job) -> None:
@@ -124,7 +131,8 @@ class Settler:
                 kind = self._last_handled = Kind(
                     queue, "handled", "delete", lease.count, has_records
                 )
-            self._writes.add(kind, lease)
+                self._last_settlements = self._by_cell[queue.cell].settlements
+            self._last_settlements.add(kind, lease)
         elif state is LATE:
             self.mark_lost(queue, lease, "it had to wait for its call for too long")
         elif state is EXPIRED:
@@ -134,7 +142,7 @@ class Settler:
         """Release a message whose call has done nothing, so that it counts as not begun."""
         change_message(lease, DECIDE)
         kind = Kind(queue, "released", "unbegun", lease.count, lease.job.is_quarantined)
-        self._writes.add(kind, lease)
+        self._add(kind, lease)
 
     def decide_failure(self, queue: CellQueue, lease: Lease, error: BaseException) -> None:
         """Decide the outcome of a message that could not be handled."""
@@ -160,7 +168,7 @@ class Settler:
         decision = Decision(queue, lease, outcome, error)
         if isinstance(outcome, DeadLettered):
             kind = DeadLetterKind(queue, outcome.queue, lease.job.is_quarantined)
-            self._dead_letters.add(kind, decision)
+            self._by_cell[queue.cell].dead_letters.add(kind, decision)
         else:
             self._add_retry_or_drop(decision)
 
@@ -169,7 +177,7 @@ class Settler:
         action: Literal["hide", "delete"] = (
             "hide" if isinstance(decision.outcome, Retried) else "delete"
         )
-        self._writes.add(Kind(queue, "failed", action, lease.count, _has_records(lease)), decision)
+        self._add(Kind(queue, "failed", action, lease.count, _has_records(lease)), decision)
 
     def release(self, queue: CellQueue, leases: Iterable[Lease]) -> None:
         """Release messages at the next write. The lock of the lanes is not held."""
@@ -185,7 +193,7 @@ class Settler:
             else:
                 kind = Kind(queue, "released", "unbegun", lease.count, has_records=False)
                 remove_in_flight(queue, lease)
-            self._writes.add(kind, lease)
+            self._add(kind, lease)
 
     def mark_lost(self, queue: CellQueue, lease: Lease, reason: str) -> None:
         """
@@ -204,8 +212,11 @@ class Settler:
             # Whichever consumer has it now: delete the record of its being in flight here. The
             # quarantine record stays: the other consumer may be running the message.
             action: Literal["release", "unbegun"] = "release" if is_begun else "unbegun"
-            self._writes.add(Kind(queue, "lost", action, lease.count, False), lease)
+            self._add(Kind(queue, "lost", action, lease.count, False), lease)
         remove_in_flight(queue, lease)
+
+    def _add(self, kind: Kind, item: Lease | Decision) -> None:
+        self._by_cell[kind.queue.cell].settlements.add(kind, item)
 
     def write(self) -> None:
         """Write all outcomes to Redis."""
@@ -213,14 +224,21 @@ class Settler:
             self.write_step()
 
     def write_step(self) -> None:
-        """Write outcomes of at most MESSAGES_PER_STEP messages, and as many dead letters."""
-        if self._dead_letters:
-            self._move_dead_letters()
-        parts = self._writes.first(MESSAGES_PER_STEP)
+        """
+        Write outcomes of at most MESSAGES_PER_STEP messages of each cell, and as many dead letters.
+        """
+        for cell, writes in self._by_cell.items():
+            if writes:
+                self._write_step(cell, writes)
+
+    def _write_step(self, cell: Cell, writes: CellWrites) -> None:
+        if writes.dead_letters:
+            self._move_dead_letters(writes)
+        parts = writes.settlements.first(MESSAGES_PER_STEP)
         if parts:
             groups = [self._make_group(kind, items) for kind, items in parts]
-            for (kind, items), results in zip(parts, self._write_groups(groups), strict=True):
-                self._writes.remove(kind, len(items))
+            for (kind, items), results in zip(parts, self._write_groups(cell, groups), strict=True):
+                writes.settlements.remove(kind, len(items))
                 self._finish_write(kind, items, results)
 
     def _make_group(self, kind: Kind, items: list[Any]) -> Group:
@@ -241,17 +259,17 @@ class Settler:
                 ids = [(lease.id, lease.unbegun + 1) for lease in leases]
         return Group(kind.queue.keys, kind.action, kind.receive_count, ids, kind.has_records)
 
-    def _write_groups(self, groups: list[Group]) -> list[bytes]:
+    def _write_groups(self, cell: Cell, groups: list[Group]) -> list[bytes]:
         """
         Write groups in one call, or one by one if a queue is broken. Return the digits of each.
         """
         try:
-            results = self._cell.client.run(settle_messages(self._cell.identity, groups))
+            results = cell.client.run(settle_messages(cell.identity, groups))
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
             if len(groups) > 1:
-                return [each for group in groups for each in self._write_groups([group])]
+                return [each for group in groups for each in self._write_groups(cell, [group])]
             [group] = groups
             _log.error(
                 "queue %s can't be written: the outcomes of %d messages are lost: %s",
@@ -319,9 +337,9 @@ class Settler:
         if self._hooks[hook]:
             self._hooks.call(hook, [lease.to_delivery(lane.name, lane.codec) for lease in leases])
 
-    def _move_dead_letters(self) -> None:
+    def _move_dead_letters(self, writes: CellWrites) -> None:
         """Move messages of one lane to one dead-letter queue, as many as a step may."""
-        [(kind, chosen), *_] = self._dead_letters.first(MESSAGES_PER_STEP)
+        [(kind, chosen), *_] = writes.dead_letters.first(MESSAGES_PER_STEP)
         queue = kind.queue
         for decision in chosen:
             self._call_dead_letter_hook("before_dead_letter", decision)
@@ -343,7 +361,7 @@ class Settler:
                 raise
             self._retry_without_dead_letter_queue(kind, chosen, error)
             return
-        self._dead_letters.remove(kind, len(chosen))
+        writes.dead_letters.remove(kind, len(chosen))
         for decision, digit in zip(chosen, results, strict=True):
             if digit == _RECEIVED_AGAIN:
                 self.mark_lost(queue, decision.lease, "another consumer has received it since")
@@ -363,7 +381,7 @@ class Settler:
             kind.target,
             error,
         )
-        self._dead_letters.remove(kind, len(decisions))
+        self._by_cell[kind.queue.cell].dead_letters.remove(kind, len(decisions))
         for decision in decisions:
             without_queue = replace(
                 decision.queue.lane.policy, dead_letter_queue=None, unroutable=None, drop=False
