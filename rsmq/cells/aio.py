@@ -76,7 +76,7 @@ class AsyncCells(OnlyAsyncWith):
       that number is looked for in all cells.
     - A send without a key goes to the cells in turn. If a cell can't be reached, it goes to the
       next one, unless the message may have been stored.
-    - A deduplication id counts within a cell. It chooses the cell if there is no key.
+    - A deduplication id is compared with those of its cell only. Without a key it chooses the cell.
     - A receive looks only at cells that have messages, as their servers report. Without ``wait``
       and without a report it looks at all cells before it returns nothing.
 
