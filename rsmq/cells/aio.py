@@ -199,6 +199,11 @@ class AsyncCells(OnlyAsyncWith):
         self._engine = AsyncCellEngine(callers, self._names, self._settings)
 
     @property
+    def engine(self) -> AsyncCellEngine:
+        """The cells and the rules of calls to them, for extensions such as the worker."""
+        return self._engine
+
+    @property
     def cells(self) -> Sequence[AsyncCellClient]:
         """
         The client of each cell, for calls that concern one cell alone.

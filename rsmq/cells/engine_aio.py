@@ -466,7 +466,7 @@ class AsyncCellEngine:
                         raise
                     failures.append(error)
                 else:
-                    self._failures.forget(self._server_of(cell))
+                    self._failures.forget(self.server_of(cell))
                     return cell, result
             seconds = _pause_seconds(passes)
             if all(map(_is_out_of_memory, failures)) or monotonic() + seconds >= until:
@@ -568,21 +568,22 @@ class AsyncCellEngine:
         except (RedisError, OSError) as error:
             self._note_failure(cell, error)
             raise
-        self._failures.forget(self._server_of(cell))
+        self._failures.forget(self.server_of(cell))
         is_drained = len(found) < max_messages
         self.watchers.note_look(queues, cell, is_drained=is_drained)
 
     def recent_failure(self, cell: int) -> Exception | None:
         """Return the failure because of which a cell is left alone now; None if it is not."""
-        return self._failures.recent(self._server_of(cell))
+        return self._failures.recent(self.server_of(cell))
 
-    def _server_of(self, cell: int) -> Hashable:
+    def server_of(self, cell: int) -> Hashable:
+        """Return a value that is the same for cells on the same server, as far as it is known."""
         caller = self._callers[cell]
         return id(caller), caller.address_of(self._namespaces[cell].queues)
 
     def _note_failure(self, cell: int, error: Exception) -> None:
         if not is_limited_to_keys(error):  # other cells of the server may have no error
-            self._failures.note(self._server_of(cell), error)
+            self._failures.note(self.server_of(cell), error)
         self.watchers.note_failure()
 
     async def release(self, messages: Sequence[Message]) -> None:

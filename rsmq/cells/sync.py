@@ -199,6 +199,11 @@ class Cells(OnlyWith):
         self._engine = CellEngine(callers, self._names, self._settings)
 
     @property
+    def engine(self) -> CellEngine:
+        """The cells and the rules of calls to them, for extensions such as the worker."""
+        return self._engine
+
+    @property
     def cells(self) -> Sequence[CellClient]:
         """
         The client of each cell, for calls that concern one cell alone.
