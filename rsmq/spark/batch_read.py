@@ -32,13 +32,13 @@ from rsmq.errors import ScanBroken
 from rsmq.operations.reading import count_fitting
 from rsmq.spark.connections import Server, get_server
 from rsmq.spark.reasons import REASON_COLUMNS, parse_reason_columns
-from rsmq.spark.scan import Shard, count_shards, scan_shard
-from rsmq.spark.schema import (
+from rsmq.spark.record_batch import (
     build_arrow_schema,
     build_record_batch,
     decode_lossy,
     to_unix_us,
 )
+from rsmq.spark.scan import Shard, count_shards, scan_shard
 from rsmq.spark.source_options import SnapshotOptions, SourceOptions
 from rsmq.wire.cells import join_id
 from rsmq.wire.fields import FIRST_RECEIVED_SUFFIX, RECEIVE_COUNT_SUFFIX

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from redis.retry import Retry
 
-from rsmq import BYTES, RSMQ, Cells
+from rsmq import BYTES, RSMQ
 from rsmq.errors import CellFailed, InvalidOption, QueueNotFound, RSMQError
 from rsmq.operations.operation import Operation
 from rsmq.spark.connection_options import ConnectionOptions
@@ -28,12 +28,13 @@ from rsmq.spark.scan import ScanStep
 from rsmq.spark.source_options import SourceOptions
 from rsmq.transport.routed_client import open_routed_pool
 from rsmq.transport.socket import pack
-from rsmq.transport.sync import Caller
 from rsmq.transport.url import is_group_url, option_names
-from rsmq.waiting.cells_sync import CellWatchers
 from rsmq.waiting.sync import Watcher
 from rsmq.wire.cells import cell_of_key, join_id
 from rsmq.wire.keys import Namespace, QueueKeys
+
+if TYPE_CHECKING:
+    from rsmq.spark.cells_of_process import CellsOfProcess
 
 T = TypeVar("T")
 
@@ -232,7 +233,7 @@ def find_placed_queue(options: ConnectionOptions, label: str) -> PlacedQueue:
 
 # By process id, too: a forked process must not use the connections of its parent.
 _servers: dict[tuple[int, ConnectionOptions, int], Server] = {}
-_sets: dict[tuple[int, ConnectionOptions], _CellsOfProcess] = {}
+_sets: dict[tuple[int, ConnectionOptions], CellsOfProcess] = {}
 _pools: dict[tuple[int, ConnectionOptions, int, str], _Pools] = {}
 
 
@@ -270,34 +271,6 @@ def get_home(options: ConnectionOptions, write: str) -> Server:
         write: the name of the write. The cell depends on it, so that writes are spread over cells.
     """
     return get_server(options, cell_of_key(write, options.cells or 1))
-
-
-class _CellsOfProcess(Cells):
-    """The set of cells of a process."""
-
-    def _open(self, callers: Sequence[Caller]) -> None:
-        super()._open(callers)
-        namespaces = [client.namespace for client in self.cells]
-        self._watchers = CellWatchers(list(zip(callers, namespaces, strict=True)))
-
-    def check_cell(self, cell: int) -> None:
-        """
-        Check that a cell belongs to the set.
-
-        Raises:
-            CellsMismatch: it belongs to another one.
-            RedisError, OSError: its server can't be reached.
-        """
-        self._engine.client(cell)
-
-    def find_watcher(self, cell: int) -> Watcher:
-        """Return the watcher of the server that has a cell now."""
-        return self._watchers.of_cell(cell)
-
-    def close(self) -> None:
-        """See ``Cells.close``."""
-        self._watchers.close()
-        super().close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +346,9 @@ def _open_client(
         return rsmq, lambda: rsmq.watcher
     key = os.getpid(), options
     if key not in _sets:
-        _sets[key] = _CellsOfProcess.from_url(options.urls, cells=options.cells, **settings)
+        from rsmq.spark.cells_of_process import CellsOfProcess  # noqa: PLC0415 - takes time
+
+        _sets[key] = CellsOfProcess.from_url(options.urls, cells=options.cells, **settings)
     cells = _sets[key]
     return cells.cells[cell], lambda: cells.find_watcher(cell)
 

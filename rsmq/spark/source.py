@@ -1,5 +1,8 @@
 """
 The data source ``format("rsmq")``, from which Spark gets readers and writers.
+
+Spark imports this module in each of its Python processes. Methods import the modules of readers and
+writers, and with them redis-py, because most processes need one of them or none.
 """
 
 from __future__ import annotations
@@ -14,17 +17,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.batch_read import PushdownReader, SnapshotReader
 from rsmq.spark.reasons import REASON_COLUMNS
 from rsmq.spark.schema import build_schema, check_schema
-from rsmq.spark.sink import BatchWriter, StreamWriter, prepare_write
 from rsmq.spark.sink_options import SinkOptions, parse_sink_options
 from rsmq.spark.source_options import (
     parse_snapshot_options,
     parse_source_options,
     parse_stream_options,
 )
-from rsmq.spark.stream import StreamReader
 
 
 class RsmqDataSource(DataSource):
@@ -42,6 +42,8 @@ class RsmqDataSource(DataSource):
         return build_schema(parse_source_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from rsmq.spark.batch_read import PushdownReader, SnapshotReader  # noqa: PLC0415
+
         check_schema(schema)
         source = parse_source_options(self.options)
         options = parse_snapshot_options(self.options)
@@ -49,6 +51,8 @@ class RsmqDataSource(DataSource):
         return reader_class(source, options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from rsmq.spark.stream import StreamReader  # noqa: PLC0415
+
         check_schema(schema)
         source = parse_source_options(self.options)
         options = parse_stream_options(self.options)
@@ -59,6 +63,8 @@ class RsmqDataSource(DataSource):
         return StreamReader(source, options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        from rsmq.spark.sink import BatchWriter  # noqa: PLC0415
+
         options = self._prepare_write(schema, overwrite, streaming=False)
         return BatchWriter(options, schema)
 
@@ -67,6 +73,8 @@ class RsmqDataSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
+        from rsmq.spark.sink import StreamWriter  # noqa: PLC0415
+
         options = self._prepare_write(schema, overwrite, streaming=True)
         return StreamWriter(options, schema)
 
@@ -77,6 +85,8 @@ class RsmqDataSource(DataSource):
         *,
         streaming: bool,
     ) -> SinkOptions:
+        from rsmq.spark.sink import prepare_write  # noqa: PLC0415
+
         if overwrite:
             raise InvalidOption(
                 "mode",

@@ -29,7 +29,7 @@ from rsmq.errors import BatchLost, InvalidOption
 from rsmq.operations.spark.in_flight_batches import Batch, get_leased_messages
 from rsmq.spark.connections import find_placed_queue, get_servers
 from rsmq.spark.in_flight_batches import Lease, make_offset
-from rsmq.spark.schema import build_arrow_schema, build_record_batch
+from rsmq.spark.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.source_options import SourceOptions, StreamOptions
 
 #: How long the backlog of each queue is reported without reading it again, while no batch is
