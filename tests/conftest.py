@@ -41,6 +41,7 @@ _REPEATED = {("redis-py, decoding, RESP2", "asyncio"), ("redis-py, RESP3", "sync
 _SERVERLESS_FOLDERS = {"typing", "unit"}
 _SLOW_FOLDERS = {"workers/processes", "spark/session"}
 _SLOW_FILES = {
+    "faults/test_atomic_slot_moves.py",
     "faults/test_cluster.py",
     "faults/test_cluster_fixtures.py",
     "faults/test_replication.py",

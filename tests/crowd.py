@@ -23,6 +23,7 @@ import redis.exceptions as redis_errors
 
 from rsmq import RSMQ, AsyncCells, AsyncRSMQ, PartlyDone
 from tests.blocking import Blocking
+from tests.clusters import Cluster
 from tests.ledger import VT, Ledger
 from tests.nodes import Node, wait_until
 
@@ -361,6 +362,23 @@ class Traffic:
         assert kinds <= (
             {"send", "receive"} if len(namespaces) == 1 else {"send", "receive", "count"}
         )
+
+
+def run_traffic(
+    place: Namespace, cluster: Cluster, fault: Callable[[Cluster, str], Window | None]
+) -> Traffic:
+    """Send, receive and delete while the cluster changes, and return the record."""
+    traffic = Traffic()
+    crowd = place.start(*traffic.works(producers=3, consumers=3))
+    wait_until(lambda: len(traffic.ledger.deleted) >= 50)
+    traffic.unreplicated = fault(cluster, place.ns)
+    count = len(traffic.ledger.deleted)
+    wait_until(lambda: len(traffic.ledger.deleted) >= count + 20)
+    cluster.heal()
+    traffic.stop()
+    crowd.join()
+    traffic.assert_exact(cluster.raw, place.ns)
+    return traffic
 
 
 class Waiters:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import signal
@@ -26,26 +27,41 @@ from tests.crowd import (
     Calls,
     Namespace,
     Sending,
-    Traffic,
     Waiters,
     assert_no_commands,
     bodies,
     command_counts,
     expect_wake_ups,
     ids_in_order,
+    run_traffic,
     wait_until_tracked,
     window_of_stop,
 )
+from tests.engines import engine_path
 from tests.nodes import wait_until, wait_until_in_step
 from tests.proxy import Proxy
 from tests.scale import SOAK, scaled
-from tests.servers import redis_7
+
+_numbers = itertools.count()
+
+#: The engines, and the part of the rounds that each of them gets.
+ENGINE_SHARES = {"redis-7.0": 1.0}
+if SOAK:
+    ENGINE_SHARES |= {"valkey-9.1": 1.0, "redis-8.2": 0.1, "valkey-8.1": 0.1}
+
+
+@pytest.fixture(scope="module", params=ENGINE_SHARES)
+def engine(request):
+    """The name of an engine."""
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(engine):
     """A Redis Cluster whose nodes are replaced sooner than those of the shared one."""
-    started = Cluster(redis_7(), node_timeout=2000 if SOAK else 1000)
+    binary = engine_path(engine)
+    assert binary, f"{engine} is not installed: run scripts/setup"
+    started = Cluster(binary, node_timeout=2000 if SOAK else 1000)
     started.start()
     yield started
     started.stop()
@@ -63,10 +79,15 @@ def place(request, cluster):
         cluster.raw.unlink(*keys)
 
 
-def rounds(place, usual, soak):
-    """Return the numbers of rounds: those of the asyncio client are a quarter."""
-    count = scaled(usual, soak)
-    return range(count if place.mode == "sync" else max(1, count // 4))
+@pytest.fixture
+def rounds(engine, place):
+    """Return the numbers of rounds; the asyncio client runs a quarter of them."""
+
+    def numbers(usual, soak):
+        count = int(scaled(usual, soak) * ENGINE_SHARES[engine])
+        return range(count if place.mode == "sync" else max(1, count // 4))
+
+    return numbers
 
 
 def owner_and_replica(cluster, ns):
@@ -126,10 +147,10 @@ def send_to_frozen_master(place, cluster, *, until_replaced, dedup=False, client
 
 @pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize("until_replaced", [False, True])
-def test_sends_to_a_frozen_master_are_stored_once(place, cluster, until_replaced):
+def test_sends_to_a_frozen_master_are_stored_once(place, cluster, rounds, until_replaced):
     client = place.open_client()
     client.create_queue("q")
-    for _ in rounds(place, 1, 100):
+    for _ in rounds(1, 100):
         sending = send_to_frozen_master(place, cluster, until_replaced=until_replaced)
         sending.calls.log()
         assert len(sending.calls.errors) >= 4
@@ -137,9 +158,9 @@ def test_sends_to_a_frozen_master_are_stored_once(place, cluster, until_replaced
 
 
 @pytest.mark.timeout(scaled(60, 3600))
-def test_deduplicated_sends_to_a_frozen_master_raise_nothing(place, cluster):
+def test_deduplicated_sends_to_a_frozen_master_raise_nothing(place, cluster, rounds):
     client = place.open_client()
-    for _ in rounds(place, 1, 100):
+    for _ in rounds(1, 100):
         client.create_queue("q")
         sending = send_to_frozen_master(place, cluster, until_replaced=True, dedup=True)
         sending.calls.log()
@@ -203,26 +224,11 @@ class SlotMove:
 FAULTS = {"failover": Failover(), "move": SlotMove(), "kill": Kill()}
 
 
-def run_traffic(place, cluster, fault):
-    """Send, receive and delete while the cluster changes, and return the record."""
-    traffic = Traffic()
-    crowd = place.start(*traffic.works(producers=3, consumers=3))
-    wait_until(lambda: len(traffic.ledger.deleted) >= 50)
-    traffic.unreplicated = fault(cluster, place.ns)
-    count = len(traffic.ledger.deleted)
-    wait_until(lambda: len(traffic.ledger.deleted) >= count + 20)
-    cluster.heal()
-    traffic.stop()
-    crowd.join()
-    traffic.assert_exact(cluster.raw, place.ns)
-    return traffic
-
-
 @pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_message_is_lost_or_doubled(place, cluster, fault):
+def test_no_message_is_lost_or_doubled(place, cluster, rounds, fault):
     client = place.open_client()
-    for _ in rounds(place, 1, 100):
+    for _ in rounds(1, 100):
         client.create_queue("q")
         traffic = run_traffic(place, cluster, FAULTS[fault])
         traffic.calls.log()
@@ -703,9 +709,9 @@ def make_each_call(place, cluster, stage, keys_to_move):
 
 @pytest.mark.timeout(scaled(60, 3600))
 @pytest.mark.parametrize("stage", ["begun", "some keys", "all keys", "ended"])
-def test_each_call_in_a_slot_that_is_moved(place, cluster, stage):
+def test_each_call_in_a_slot_that_is_moved(place, cluster, rounds, stage):
     generator = random.Random(stage)
-    for _ in rounds(place, 1, 100):
+    for _ in rounds(1, 100):
         calls = make_each_call(
             place,
             cluster,
@@ -854,7 +860,12 @@ def lose_reply(proxy, call):
     assert proxy.scripts == before + 1
 
 
-def test_calls_that_must_not_run_twice_raise(place, cluster, link):
+def test_calls_that_must_not_run_twice_raise(place, cluster, rounds, link):
+    for _ in rounds(1, 100):
+        lose_replies_of_calls_that_must_not_run_twice(place, cluster, link)
+
+
+def lose_replies_of_calls_that_must_not_run_twice(place, cluster, link):
     proxy, client = link
     stored = Stored(cluster.raw, place.ns)
     lose_reply(proxy, lambda: client.send_message("q", "1"))
@@ -872,7 +883,12 @@ def test_calls_that_must_not_run_twice_raise(place, cluster, link):
     assert stored.ids("q") == stored.bodies("q") == []
 
 
-def test_a_receive_whose_reply_is_lost_is_repeated_once(place, cluster, link):
+def test_a_receive_whose_reply_is_lost_is_repeated_once(place, cluster, rounds, link):
+    for _ in rounds(1, 100):
+        lose_replies_of_receives(place, cluster, link)
+
+
+def lose_replies_of_receives(place, cluster, link):
     proxy, client = link
     ids = client.send_messages("q", ["1", "2", "3", "4"])
     proxy.drop = 1
@@ -882,9 +898,15 @@ def test_a_receive_whose_reply_is_lost_is_repeated_once(place, cluster, link):
         client.receive_message("q", vt=1000)
     counts = cluster.raw.hmget(f"{place.ns}:q:Q", [f"{id}:rc" for id in ids])
     assert counts == [b"1", b"1", b"1", b"1"]
+    client.purge_queue("q")
 
 
-def test_calls_that_may_run_twice_are_repeated(place, cluster, link):
+def test_calls_that_may_run_twice_are_repeated(place, cluster, rounds, link):
+    for _ in rounds(1, 100):
+        lose_replies_of_calls_that_may_run_twice(place, cluster, link)
+
+
+def lose_replies_of_calls_that_may_run_twice(place, cluster, link):
     proxy, client = link
     stored = Stored(cluster.raw, place.ns)
 
@@ -894,7 +916,8 @@ def test_calls_that_may_run_twice_are_repeated(place, cluster, link):
         assert proxy.drop == 0
         return result
 
-    id = with_lost_replies(lambda: client.send_message("q", "m", dedup_id="1"))
+    body = f"m{next(_numbers)}"
+    id = with_lost_replies(lambda: client.send_message("q", body, dedup_id=body))
     assert stored.ids("q") == [id]
     message = client.receive_message("q", vt=1000)
     assert with_lost_replies(lambda: client.change_message_visibility(message, 0)) is True
@@ -906,15 +929,16 @@ def test_calls_that_may_run_twice_are_repeated(place, cluster, link):
     assert with_lost_replies(lambda: client.create_queue("new", vt=5)) is True
     assert stored.ids("q") == stored.bodies("q") == []
     assert stored.is_listed("new")
+    client.delete_queue("new")
 
 
 # Waiting
 
 
 @pytest.mark.timeout(scaled(60, 3600))
-def test_waiting_receives_are_woken_through_every_fault(place, cluster):
+def test_waiting_receives_are_woken_through_every_fault(place, cluster, rounds):
     client = place.open_client()
-    for _ in rounds(place, 1, 40):
+    for _ in rounds(1, 40):
         client.create_queue("q")
         waiters = Waiters()
         crowd = place.start(*waiters.works())
