@@ -12,9 +12,9 @@ from typing import Any
 import redis.exceptions as redis_errors
 
 #: The text that Redis adds to the error of a command if a script has called the command: Redis 6.2
-#: in front of the error, 7.0 behind it.
+#: in front of the error, 7.0 behind it, Valkey 9 without the digest.
 _SCRIPT_LOCATION = re.compile(
-    r"\.? script: [0-9a-f]{40}, on @user_script:\s?\d+\.?"
+    r"\.? script: ([0-9a-f]{40}, )?on @user_script:\s?\d+\.?"
     r"|(ERR )?Error running script \(call to f_\w+\): |@user_script:\s?\d+:\s?-?"
 )
 

@@ -78,10 +78,12 @@ _MAX_PROMPT_REDIRECTS = 5
 _DEMOTED_MASTER_TEXT = "The previous master is now a slave"
 
 #: A script has found, in stored data, a key that is on another node while its slot is being moved.
-#: Before that, it has changed nothing that may not be repeated.
-_KEY_ELSEWHERE_TEXT = "attempted to access a non local key"
+#: Before that, it has changed nothing that may not be repeated. The second text is that of Redis 8.2
+#: and Valkey 8.1 for a command with several keys.
+_KEY_ELSEWHERE_TEXTS = ("access a non local key", "undeclared keys were accessed")
 
-_NOT_PERMITTED_TEXT = "The user executing the script can't"
+#: The text of Redis 7.0, and that of later versions and of Valkey.
+_NOT_PERMITTED_TEXTS = ("The user executing the script can't", "ACL failure in script")
 
 #: The codes of errors that concern single keys; operations on other keys may succeed.
 _KEY_ERROR_CODES = frozenset({"WRONGTYPE", "ERR", "NOPERM"})
@@ -104,9 +106,9 @@ def code_of(error: BaseException) -> str:
         if isinstance(error, error_type):
             return code
     text = remove_script_location(str(error)).lstrip()
-    if text.startswith(_NOT_PERMITTED_TEXT):
+    if text.startswith(_NOT_PERMITTED_TEXTS):
         return "NOPERM"
-    if _KEY_ELSEWHERE_TEXT in text:
+    if any(each in text for each in _KEY_ELSEWHERE_TEXTS):
         return "TRYAGAIN"
     return text.partition(" ")[0]
 

@@ -721,17 +721,23 @@ def test_each_call_in_a_slot_that_is_moved(place, cluster, rounds, stage):
         calls.log()
 
 
+@pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("part", ["unbegun:x:unbegun", "unbegun-dead", "unbegun-dead:Q"])
-def test_a_dead_letter_waits_for_a_key_on_the_other_node(place, cluster, part):
+def test_a_dead_letter_waits_for_a_key_on_the_other_node(place, cluster, part, is_first):
+    """The key is the first that moves, or the last."""
     client = place.open_client()
     stored = Stored(cluster.raw, place.ns)
     id = prepare_unbegun("unbegun", "unbegun-dead")(client, stored)
+    worn = client.send_message("unbegun", "worn")
+    stored.raw.hset(f"{place.ns}:unbegun:Q", f"{worn}:rc", 2)
     client.send_message("unbegun-dead", "other")
     slot, source = slot_of(place.ns), cluster.node_of(place.ns)
     target = other_master(cluster, source)
     cluster.begin_slot_move(slot, target)
-    moved = source.ask("MIGRATE", "127.0.0.1", target.port, f"{place.ns}:{part}", 0, 5000)
-    assert moved == b"OK"
+    key = f"{place.ns}:{part}".encode()
+    moved = [key] if is_first else [each for each in source.ask("KEYS", "*") if each != key]
+    command = ("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *moved)
+    assert source.ask(*command) == b"OK"
     calls = Calls()
 
     async def receive_twice(client):
@@ -745,10 +751,11 @@ def test_a_dead_letter_waits_for_a_key_on_the_other_node(place, cluster, part):
     cluster.end_slot_move(slot, target)
     crowd.join()
     assert calls.errors == {}
-    assert calls.returned["sweep"] == []
+    assert calls.returned["sweep"] == [worn]
     assert (calls.returned["first"].id, calls.returned["first"].receive_count) == (id, 3)
     assert client.receive_message("unbegun") is None
-    assert id in stored.ids("unbegun-dead")
+    assert {id, worn} < set(stored.ids("unbegun-dead"))
+    assert stored.bodies("unbegun-dead") == [b"other", b"unbegun", b"worn"]
 
 
 def faults_found(place):

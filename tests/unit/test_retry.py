@@ -8,6 +8,7 @@ import redis.exceptions as redis_errors
 from rsmq import InvalidValue, QueueNotFound
 from rsmq.lua.load import load
 from rsmq.operations.operation import Operation, Retry
+from rsmq.transport.failure_texts import remove_script_location
 from rsmq.transport.retry import (
     Attempt,
     FailedAttempts,
@@ -60,6 +61,21 @@ def error_during_handling_of_read_only():
             redis_errors.ResponseError(
                 "Script attempted to access a non local key in a cluster node script: ab12, on "
                 "@user_script:9."
+            ),
+            NOTHING_RAN,
+            NOTHING_RAN,
+        ),
+        (
+            redis_errors.ResponseError(  # of Valkey 9
+                "Attempted to access a non local key in a cluster node script: on @user_script:9."
+            ),
+            NOTHING_RAN,
+            NOTHING_RAN,
+        ),
+        (
+            redis_errors.ResponseError(  # of Redis 8 and Valkey 8
+                "Unable to execute command 'exists' in script because undeclared keys were "
+                "accessed during rehashing of the slot script: ab12, on @user_script:9."
             ),
             NOTHING_RAN,
             NOTHING_RAN,
@@ -162,11 +178,25 @@ def test_attempts_are_counted_until_the_deadline():
             ),
             "NOPERM",
         ),
+        (
+            (
+                "ACL failure in script: User u has no permissions to run the 'set' command "
+                "script: on @user_script:1."
+            ),
+            "NOPERM",
+        ),
         ("", ""),
     ],
 )
 def test_the_code_of_an_error_reply_also_if_redis_62_wrapped_it(text, code):
     assert code_of(redis_errors.ResponseError(text)) == code
+
+
+@pytest.mark.parametrize("place", [f"{'0a' * 20}, on @user_script:1.", "on @user_script: 12."])
+def test_the_place_in_a_script_is_removed(place):
+    assert remove_script_location(f"READONLY It is a replica. script: {place}") == (
+        "READONLY It is a replica"
+    )
 
 
 def test_script_errors_become_errors_of_the_library_and_others_get_advice():

@@ -5,7 +5,16 @@
 -- script finds in stored data may be there while their slot is being moved.
 local function is_elsewhere(failure)
   local text = type(failure) == 'table' and failure.err or failure
-  return type(text) == 'string' and string.find(text, 'non local key', 1, true) ~= nil
+  return type(text) == 'string' and (string.find(text, 'non local key', 1, true)
+    or string.find(text, 'undeclared keys', 1, true)) ~= nil
+end
+
+-- Runs a command that changes nothing, and fails if one of its keys is on another node of a cluster.
+-- Other errors are ignored, such as that of a user without the right.
+local function require_local(...)
+  if is_elsewhere(redis.pcall(...)) then
+    redis.call(...)
+  end
 end
 
 -- Returns the policy of a queue: its limit and the target's keys. Returns nil if there is no
@@ -23,6 +32,8 @@ local function policy(namespace, zset, target, limit)
     if found then -- these change nothing, but fail if the commands that move a message would fail
       allow_removal(to_zset, to_hash)
       redis.call('ZADD', to_zset, 'XX', '0', '')
+    else
+      require_local('EXISTS', zset, to_hash)
     end
     return found
   end)
@@ -33,15 +44,15 @@ end
 
 -- Fails if a key that moves a dead letter is on another node of a cluster: the client then repeats the
 -- script. A script must call it, or is_dead, before its first change that may not be repeated.
+-- A node to which a slot moves takes a missing key of a command for an absent one, unless the command
+-- has several keys: it may still be on the other node.
 local function require_local_keys(zset, dead)
   if not dead.is_local then
-    local commands = {{'HGET', zset .. ':x:unbegun', ''}, {'HGET', dead.hash, ''},
-      {'ZADD', dead.zset, 'XX', '0', ''}}
-    for _, command in ipairs(commands) do
-      if is_elsewhere(redis.pcall(unpack(command))) then
-        redis.call(unpack(command))
-      end
-    end
+    local unbegun = zset .. ':x:unbegun'
+    require_local('EXISTS', zset, unbegun, dead.hash, dead.zset)
+    require_local('HGET', unbegun, '') -- the others are for users without the right to EXISTS
+    require_local('HGET', dead.hash, '')
+    require_local('ZADD', dead.zset, 'XX', '0', '')
     dead.is_local = true
   end
 end
