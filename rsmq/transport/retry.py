@@ -78,8 +78,8 @@ _MAX_PROMPT_REDIRECTS = 5
 _DEMOTED_MASTER_TEXT = "The previous master is now a slave"
 
 #: A script has found, in stored data, a key that is on another node while its slot is being moved.
-#: Before that, it has changed nothing that may not be repeated. The second text is that of Redis 8.2
-#: and Valkey 8.1 for a command with several keys.
+#: Before that, it has changed nothing that may not be repeated. The second text is that of
+#: Redis 8.2 and Valkey 8.1 for a command with several keys.
 _KEY_ELSEWHERE_TEXTS = ("access a non local key", "undeclared keys were accessed")
 
 #: The text of Redis 7.0, and that of later versions and of Valkey.
