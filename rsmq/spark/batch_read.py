@@ -29,8 +29,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rsmq.errors import ScanBroken
-from rsmq.operations.reading import count_fitting
 from rsmq.spark.connections import Server, get_server
+from rsmq.spark.message_fetch import MessageFetch, Wanted
 from rsmq.spark.reasons import REASON_COLUMNS, parse_reason_columns
 from rsmq.spark.record_batch import (
     build_arrow_schema,
@@ -41,11 +41,9 @@ from rsmq.spark.record_batch import (
 from rsmq.spark.scan import Shard, count_shards, scan_shard
 from rsmq.spark.source_options import SnapshotOptions, SourceOptions
 from rsmq.wire.cells import join_id
-from rsmq.wire.fields import FIRST_RECEIVED_SUFFIX, RECEIVE_COUNT_SUFFIX
 from rsmq.wire.ids import has_reserved_ids, is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.names import decode_name
-from rsmq.wire.stored import parse_integer
 
 #: How long an exact snapshot may take: at least, and for each message. Redis needs 2 us for one.
 _SNAPSHOT_SECONDS = 5.0
@@ -270,6 +268,8 @@ class SnapshotReader(DataSourceReader):
     def _read(self, server: Server, partition: SnapshotPartition | ScanPartition) -> Iterator[Any]:
         keys = server.namespace.queue(partition.queue)
         schema = build_arrow_schema(self._schema)
+        fetch = self._make_fetch(server, keys, is_mixed=isinstance(partition, ScanPartition))
+        has_reasons = not set(self._schema.fieldNames()).isdisjoint(REASON_COLUMNS)
         if isinstance(partition, ScanPartition):
             parts = self._scan(server, keys, partition)
         else:
@@ -277,8 +277,12 @@ class SnapshotReader(DataSourceReader):
         for ids, scores in parts:
             begin = 0
             while begin < len(ids):
-                count = self._count_next(server, keys, ids[begin : begin + self._source.fetch_size])
-                columns = self._read_columns(server, keys, ids[begin : begin + count])
+                part = ids[begin : begin + self._source.fetch_size]
+                count = fetch.count_next(part)
+                part = part[:count]
+                columns: dict[str, Any] = {"id": part, **fetch.read(part)}
+                if has_reasons:
+                    columns |= parse_reason_columns(server.read_reasons(keys, part))
                 if scores is not None:
                     columns["visible_at"] = scores[begin : begin + count]
                 begin += count
@@ -316,39 +320,16 @@ class SnapshotReader(DataSourceReader):
                 reason = "another server has taken over, or the server was started again"
                 raise ScanBroken(partition.queue, reason)
 
-    def _count_next(self, server: Server, keys: QueueKeys, ids: list[bytes]) -> int:
-        """Return how many of the ids are read next: those whose bodies are small enough."""
-        if not set(self._schema.fieldNames()) & {"message", "raw"}:
-            return len(ids)
-        return server.rsmq.run(count_fitting(keys, ids, self._source.max_bytes))
-
-    def _read_columns(self, server: Server, keys: QueueKeys, ids: list[bytes]) -> dict[str, Any]:
-        """Return what the schema and the options need of messages; None for a missing value."""
+    def _make_fetch(self, server: Server, keys: QueueKeys, *, is_mixed: bool) -> MessageFetch:
+        """Return a reader of what the schema and the options need of messages."""
         names = set(self._schema.fieldNames())
-        suffixes = [b""] if names & {"message", "raw"} else []
-        if "receive_count" in names or self._options.include in _STATES_BY_RECEIVE_COUNT:
-            suffixes.append(RECEIVE_COUNT_SUFFIX)
-        if "first_received" in names:
-            suffixes.append(FIRST_RECEIVED_SUFFIX)
-        columns: dict[str, Any] = {"id": ids}
-        if not names.isdisjoint(REASON_COLUMNS):
-            columns |= parse_reason_columns(server.read_reasons(keys, ids))
-        if not suffixes:
-            return columns
-        values = server.hmget(keys.hash, [id + suffix for id in ids for suffix in suffixes])
-        stored = {suffix: values[place :: len(suffixes)] for place, suffix in enumerate(suffixes)}
-        if b"" in stored:
-            columns["raw"] = stored[b""]
-        if RECEIVE_COUNT_SUFFIX in stored:
-            columns["receive_count"] = [
-                None if count is None else parse_integer(count) or 0
-                for count in stored[RECEIVE_COUNT_SUFFIX]
-            ]
-        if FIRST_RECEIVED_SUFFIX in stored:
-            columns["first_received"] = [
-                None if ms is None else parse_integer(ms) for ms in stored[FIRST_RECEIVED_SUFFIX]
-            ]
-        return columns
+        wanted = Wanted(
+            bodies=not names.isdisjoint({"message", "raw"}),
+            receive_counts="receive_count" in names
+            or self._options.include in _STATES_BY_RECEIVE_COUNT,
+            first_received="first_received" in names,
+        )
+        return MessageFetch(server, keys, wanted, self._source.max_bytes, is_mixed=is_mixed)
 
     def _drop_unselected(self, columns: dict[str, Any]) -> dict[str, Any]:
         """Drop messages that were deleted since the snapshot, or are not in the selected state."""

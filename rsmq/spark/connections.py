@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from rsmq import BYTES, RSMQ
 from rsmq.errors import CellFailed, InvalidOption, QueueNotFound, RSMQError
 from rsmq.operations.operation import Operation
 from rsmq.spark.connection_options import ConnectionOptions
+from rsmq.spark.field_request import pack_fields
 from rsmq.spark.scan import ScanStep
 from rsmq.spark.source_options import SourceOptions
 from rsmq.transport.routed_client import open_routed_pool
@@ -124,27 +125,45 @@ class Server:
         if None in self.raw.hmget(hash, ["vt", "delay", "maxsize"]):
             raise QueueNotFound(name, self.namespace.name)
 
-    def hmget(self, hash: bytes, fields: list[bytes]) -> list[bytes | None]:
-        """
-        Return thousands of fields of a hash; retry as ``raw`` does.
+    def hmget(
+        self, hash: bytes, ids: Sequence[bytes], suffixes: Sequence[bytes] = (b"",)
+    ) -> list[bytes | None]:
+        """Return fields of many messages, as ``pack_fields`` requests them; retry as ``raw``."""
+        values: list[bytes | None] = self.request(pack_fields(hash, ids, suffixes), 1)[0]
+        return values
 
-        Packs the command itself: redis-py inspects each argument, which takes as long as all the
-        rest of the call.
+    def request(self, packed: list[Any], number: int) -> list[Any]:
         """
-        packed = list(pack((b"HMGET", hash, *fields)))
+        Send packed commands that change nothing, and return their replies; retry as ``raw`` does.
+
+        redis-py inspects each argument of a command, which takes as long as all the rest of a call.
+
+        Args:
+            packed: the commands.
+            number: the number of commands.
+        """
         pool = self.raw.connection_pool
         connection = pool.get_connection()
 
-        def request() -> list[bytes | None]:
+        def read() -> Any:
+            try:
+                return connection.read_response(disable_decoding=True)
+            except ResponseError as error:
+                return error  # the replies after it must be read, too
+
+        def send() -> list[Any]:
             connection.send_packed_command(packed)
-            values: list[bytes | None] = connection.read_response(disable_decoding=True)
-            return values
+            replies = [read() for _ in range(number)]
+            for reply in replies:
+                if isinstance(reply, ResponseError):
+                    raise reply
+            return replies
 
         try:
-            answer: list[bytes | None] = connection.retry.call_with_retry(
-                request, lambda _: connection.disconnect()
+            replies: list[Any] = connection.retry.call_with_retry(
+                send, lambda _: connection.disconnect()
             )
-            return answer
+            return replies
         finally:
             pool.release(connection)
 
@@ -182,11 +201,9 @@ class Server:
         """Return a function that reads a step of the scan of a queue's ids."""
 
         def read_step(cursor: int, count: int) -> ScanStep:
-            pipeline = self.raw.pipeline(transaction=False)
-            # A name in bytes: redis-py would convert the reply of its own command.
-            pipeline.execute_command(b"ZSCAN", keys.zset, cursor, "COUNT", count)
-            pipeline.zcard(keys.zset)
-            (following, members), messages = pipeline.execute()
+            scan = b"ZSCAN", keys.zset, b"%d" % cursor, b"COUNT", b"%d" % count
+            packed = [*pack(scan), *pack((b"ZCARD", keys.zset))]
+            (following, members), messages = self.request(packed, 2)
             return ScanStep(int(following), members, messages)
 
         return read_step

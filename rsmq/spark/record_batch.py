@@ -8,8 +8,8 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from pyarrow import compute
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from rsmq.spark.reasons import REASON_COLUMNS
-from rsmq.wire.ids import parse_sent_us_many
+from rsmq.wire.id_arrays import parse_sent_us_array
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
@@ -67,7 +67,8 @@ def build_record_batch(
         elif field.name == "id":
             column = _to_string_array([id_prefix + id for id in ids] if id_prefix else ids)
         elif field.name == "sent":
-            column = pa.array(parse_sent_us_many(ids), pa.int64()).cast(_TIMESTAMP)
+            us, is_missing = parse_sent_us_array(ids)
+            column = pa.array(us, pa.int64(), mask=is_missing).view(_TIMESTAMP)
         elif field.name in ("first_received", "visible_at", "died_at"):
             column = _to_timestamp_array(columns[field.name]) if field.name in columns else None
         elif field.name == "receive_count":
@@ -84,7 +85,7 @@ def build_record_batch(
 
 def _to_string_array(raws: Sequence[bytes]) -> Any:
     try:
-        return pa.array(raws, pa.binary()).cast(pa.string())
+        return pa.array(raws, pa.string())
     except pa.ArrowInvalid:  # a message that is not UTF-8 must not stop a query
         return pa.array([decode_lossy(raw) for raw in raws], pa.string())
 
@@ -97,15 +98,14 @@ def decode_lossy(raw: bytes) -> str:
 def _to_timestamp_array(ms: Sequence[float | None]) -> Any:
     if isinstance(ms, list) and ms.count(None) == len(ms):
         return None
-    try:
-        times = pa.array(ms, pa.float64() if isinstance(ms, array) else pa.int64())
-    except (pa.ArrowInvalid, OverflowError):  # a time that is not an int64
-        return pa.array([to_unix_us(each) for each in ms], pa.int64()).cast(_TIMESTAMP)
-    is_valid = compute.and_(compute.greater_equal(times, 0), compute.less(times, _YEAR_10000_MS))
-    us = compute.multiply(compute.if_else(is_valid, times, None), 1000)
+    times = np.array(ms, np.float64)  # None becomes NaN
+    is_valid = (times >= 0) & (times < _YEAR_10000_MS)
+    times = np.where(is_valid, times, 0)
     if isinstance(ms, array):
-        us = compute.round(us).cast(pa.int64())
-    return us.cast(_TIMESTAMP)
+        us = np.rint(times * 1000).astype(np.int64)
+    else:
+        us = times.astype(np.int64) * 1000
+    return pa.array(us, mask=~is_valid).view(_TIMESTAMP)
 
 
 def to_unix_us(ms: float | None) -> int | None:

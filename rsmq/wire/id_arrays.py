@@ -1,0 +1,42 @@
+"""
+The times in the ids of many messages, read with numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rsmq.wire.ids import EARLIEST_US, NODE_ID_LENGTH, parse_sent_us_many
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_TIME_DIGITS = 10
+_DIGIT_VALUES = np.zeros(256, np.int64)
+for _digit in "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz":
+    _DIGIT_VALUES[ord(_digit)] = int(_digit, 36)
+_DIGIT_WEIGHTS = np.array([36**place for place in reversed(range(_TIME_DIGITS))])
+
+
+def parse_sent_us_array(ids: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    """
+    Return ``parse_sent_us`` of many ids as stored in Redis, as an array.
+
+    Returns:
+        Unix microseconds; and an array that is true where an id contains no plausible time, or None
+        if each id contains one.
+    """
+    joined = b"".join(ids)
+    if joined.isalnum() and set(map(len, ids)) == {NODE_ID_LENGTH}:
+        characters = np.frombuffer(joined, np.uint8).reshape(len(ids), NODE_ID_LENGTH)
+        # With a capital it is an id of Node, not a hexadecimal number.
+        has_capital = (characters - ord("A") < 26).any(axis=1)  # noqa: PLR2004 - below "A" it wraps
+        times_us = _DIGIT_VALUES[characters[:, :_TIME_DIGITS]] @ _DIGIT_WEIGHTS
+        if has_capital.all() and times_us.min() >= EARLIEST_US:
+            return times_us, None
+    parsed = parse_sent_us_many(ids)
+    is_missing = np.array([us is None for us in parsed], bool)
+    return np.array([us or 0 for us in parsed], np.int64), is_missing
