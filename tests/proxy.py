@@ -9,6 +9,8 @@ import threading
 import time
 
 _SMALL = 16_384
+#: A pause longer than this is not made up for: nothing was sent in it.
+_IDLE_SECONDS = 1.0
 
 
 class Proxy:
@@ -96,9 +98,15 @@ class Proxy:
     def _read_size(self) -> int:
         return max(self.rate // 200, 1) if self.rate else 1 << 20
 
-    def _limit_rate(self, data: bytes) -> None:
-        if self.rate:
-            time.sleep(len(data) / self.rate)
+    def _limit_rate(self, data: bytes, due: float) -> float:
+        """Wait until data may be forwarded, after data that was due; return when it was due."""
+        if not self.rate:
+            return due
+        now = time.monotonic()
+        # Counted from when the data before was due, because a busy machine sleeps too long.
+        due = (due if now - due < _IDLE_SECONDS else now) + len(data) / self.rate
+        time.sleep(max(0.0, due - now))
+        return due
 
     def _count_script(self) -> tuple[bool, bool]:
         """Count a script call, and return whether ``drop`` and ``hold`` apply to its reply."""
@@ -123,6 +131,7 @@ class Proxy:
         if self._slow:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL)
         is_dropped = is_held = False
+        due = 0.0
         with client, server, contextlib.suppress(OSError):
             while True:
                 readable, _, _ = select.select([client, server], [], [])
@@ -133,7 +142,7 @@ class Proxy:
                     data = client.recv(size)
                     if not data:
                         return
-                    self._limit_rate(data)
+                    due = self._limit_rate(data, due)
                     if b"EVAL" in data:
                         is_dropped, is_held = self._count_script()
                     server.sendall(data)
@@ -141,7 +150,7 @@ class Proxy:
                     data = server.recv(size)
                     if not data:
                         return
-                    self._limit_rate(data)
+                    due = self._limit_rate(data, due)
                     if self.delay:
                         time.sleep(self.delay)
                     if is_held or "{}:{}".format(*server.getsockname()) in self.muted:
