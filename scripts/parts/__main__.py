@@ -1,0 +1,105 @@
+"""
+Runs all tests on a machine that has only Python 3.11, and reports the time of each part.
+
+``scripts/test`` calls it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from .lanes import Part, Result, run_parts
+from .table import all_parts, parts_of_version, quick_parts
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/test", description=__doc__.split("\n")[1])
+    add = parser.add_argument
+    add("--quick", action="store_true", help="the tests that need only redis-server")
+    add("--coverage", action="store_true", help="also measure the coverage of rsmq/: takes longer")
+    add(
+        "--strict", action="store_true",
+        help="the same; fail if a part takes twice its budget, or too few branches are covered",
+    )  # fmt: skip
+    add(
+        "--all-engines", action="store_true",
+        help="fail if a server of tests/engines.py is not installed",
+    )  # fmt: skip
+    add("--python", metavar="VERSION", help="the core parts with this Python, such as 3.13")
+    return parser.parse_args()
+
+
+def run_and_print(parts: Sequence[Part], *, is_strict: bool) -> bool:
+    """
+    Run parts, and print the output of each when it ends, and a summary.
+
+    Args:
+        parts: the parts.
+        is_strict: whether a part that takes more than twice its budget fails.
+
+    Returns:
+        Whether all have passed.
+    """
+    lines: dict[str, str] = {}
+    failed: list[str] = []
+
+    def end(result: Result) -> None:
+        part, status = result.part, result.status
+        if status == "passed" and result.seconds > 2 * part.budget_seconds:
+            status = "FAILED by its budget" if is_strict else "passed, but slow"
+        if not status.startswith("passed"):
+            failed.append(part.name)
+        lines[part.name] = (
+            f"{part.name:44} {result.seconds:4.0f} s of {part.budget_seconds:4}"
+            f" {result.cpu_seconds:6.0f} s  {status}"
+        )
+        print(f"== {part.name}", flush=True)
+        sys.stdout.buffer.write(result.output)
+        print(f"-- {status}: {part.name}", flush=True)
+
+    run_parts(parts, lambda part: print(f"-- starts: {part.name}", flush=True), end)
+    print(f"\n{'part':44} {'took':>4}   {'budget':>6}  {'processor':>7}")
+    for part in parts:
+        print(lines[part.name])
+    return not failed
+
+
+def main() -> int:
+    """Run the parts that the command line selects; return 1 if one fails."""
+    arguments = _parse_arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # scripts/checks/coverage_report.py reads it.
+    os.environ["STRICT"] = "yes" if arguments.strict else "no"
+    # Absolute, because tests start programs in other folders.
+    os.environ["COVERAGE_FILE"] = str(Path.cwd() / ".coverage")
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.python:
+            parts = parts_of_version(arguments.python)
+        elif arguments.quick:
+            parts = quick_parts()
+        else:
+            is_measured = arguments.coverage or arguments.strict
+            if is_measured:
+                subprocess.run([".venv/bin/coverage", "erase"], check=True)
+            parts = all_parts(Path(folder), is_measured=is_measured)
+        try:
+            has_passed = run_and_print(parts, is_strict=arguments.strict)
+        except KeyboardInterrupt:
+            print("Interrupted.")
+            return 130
+    # Prints the missing engines.
+    engines = subprocess.run([sys.executable, "-m", "tests.engines"], check=False)
+    has_passed = has_passed and not (arguments.all_engines and engines.returncode)
+    print("All parts passed." if has_passed else "FAILED.")
+    return int(not has_passed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

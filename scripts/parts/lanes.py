@@ -1,0 +1,166 @@
+"""Two lanes of parts: one that computes runs beside one that waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+
+#: After an interruption, parts that still run after this time are killed.
+GRACE_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """
+    A part of the tests: one command.
+
+    Attributes:
+        name: the name in the summary.
+        budget_seconds: the time that it may take beside another part.
+        command: the program and its arguments.
+        is_waiting: whether it mostly waits, so that it runs beside a part that computes.
+        needs: the names of earlier parts that must pass before this one starts.
+    """
+
+    name: str
+    budget_seconds: int
+    command: Sequence[str]
+    is_waiting: bool = False
+    needs: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """
+    The end of a part.
+
+    Attributes:
+        part: the part.
+        status: ``passed``, ``FAILED``, or ``NOT RUN`` because a part that it needs has failed.
+        seconds: the time from its start to its end.
+        cpu_seconds: the processor time of it and of all processes that it and they waited for.
+        output: both standard streams.
+    """
+
+    part: Part
+    status: str
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    output: bytes = b""
+
+
+class _Run:
+    """A part that runs, in a process group of its own."""
+
+    def __init__(self, part: Part, *, in_waiting_lane: bool) -> None:
+        self.in_waiting_lane = in_waiting_lane
+        self._part = part
+        self._begin = time.monotonic()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - wait closes it
+        self._process = subprocess.Popen(
+            part.command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+
+    def wait(self) -> Result:
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        with self._output:
+            self._output.seek(0)
+            return Result(
+                self._part,
+                "FAILED" if self._process.returncode else "passed",
+                time.monotonic() - self._begin,
+                usage.ru_utime + usage.ru_stime,
+                self._output.read(),
+            )
+
+    def send_signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+
+def run_parts(
+    parts: Sequence[Part], start: Callable[[Part], None], end: Callable[[Result], None]
+) -> None:
+    """
+    Run parts in two lanes.
+
+    One lane prefers the parts that wait, the other one those that do not; a lane without parts of
+    its kind runs the others. Parts of one kind start in their order, if what they need has passed.
+
+    Args:
+        parts: the parts.
+        start: is called with each part that starts.
+        end: is called with the result of each part that ends, also of one that is not run.
+
+    Raises:
+        KeyboardInterrupt: SIGINT was received. The parts that ran have been interrupted too, and
+            have ended.
+    """
+    lanes = _Lanes(parts, start)
+    with ThreadPoolExecutor(2) as waiters:
+        try:
+            while lanes.fill(waiters):
+                for result in lanes.wait():
+                    end(result)
+        except BaseException:
+            lanes.interrupt()
+            raise
+    for part in lanes.left:
+        end(Result(part, "NOT RUN"))
+
+
+class _Lanes:
+    """The parts that are left, and the parts that run."""
+
+    def __init__(self, parts: Sequence[Part], start: Callable[[Part], None]) -> None:
+        self.left = list(parts)
+        self._start = start
+        self._passed: set[str] = set()
+        self._running: dict[Future[Result], _Run] = {}
+
+    def fill(self, waiters: ThreadPoolExecutor) -> bool:
+        """Start a part in each free lane, if one can start; return whether any part runs."""
+        for is_waiting in {False, True} - {run.in_waiting_lane for run in self._running.values()}:
+            part = self._next(is_waiting=is_waiting)
+            if part:
+                self.left.remove(part)
+                self._start(part)
+                run = _Run(part, in_waiting_lane=is_waiting)
+                self._running[waiters.submit(run.wait)] = run
+        return bool(self._running)
+
+    def _next(self, *, is_waiting: bool) -> Part | None:
+        """Return the first part that can start, of this kind if there is one."""
+        ready = [part for part in self.left if self._passed.issuperset(part.needs)]
+        return next((part for part in ready if part.is_waiting == is_waiting), None) or next(
+            iter(ready), None
+        )
+
+    def wait(self) -> list[Result]:
+        """Wait until a part ends; return the results of those that have ended."""
+        done = wait(self._running, return_when=FIRST_COMPLETED).done
+        results = [future.result() for future in done]
+        for future in done:
+            del self._running[future]
+        self._passed |= {result.part.name for result in results if result.status == "passed"}
+        return results
+
+    def interrupt(self) -> None:
+        """Interrupt the parts that run, and wait for them; kill them if that takes too long."""
+        for number, seconds in ((signal.SIGINT, GRACE_SECONDS), (signal.SIGKILL, None)):
+            for future, run in self._running.items():
+                if not future.done():
+                    run.send_signal(number)
+            wait(self._running, seconds)

@@ -1,0 +1,196 @@
+"""
+The parts of ``scripts/test``.
+
+Parts that compute come first; the longest of each kind come early, so that both lanes end together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .lanes import Part
+
+_PEERS = "setup: the other clients"
+_LOWEST = "setup: the lowest redis-py"
+_CHECK = "core: format, lint, types, floors, unit"
+_CONTRACT = "tests/contract"
+_GROUPS = [
+    *(
+        f"tests/faults/test_{name}.py"
+        for name in (
+            "atomic_slot_moves",
+            "cluster",
+            "cluster_fixtures",
+            "replication",
+            "rights_of_groups",
+            "sentinel",
+        )
+    ),
+    "tests/cells/test_servers.py",
+    "tests/push/test_servers.py",
+]
+#: Its signals come at random moments, in the lock of coverage too, which a handler then leaves
+#: locked.
+_RANDOM_SIGNALS = "tests/faults/test_cancellation.py::test_random_interruptions_hide_no_message"
+
+
+def _tests(
+    *arguments: str, environment: str = ".venv", workers: int = 2, is_measured: bool = False
+) -> list[str]:
+    """Return the command of tests: folders and options of pytest."""
+    program = [f"{environment}/bin/pytest"]
+    if is_measured:
+        program = [f"{environment}/bin/coverage", "run", "-m", "pytest"]
+    return [*program, "-q", "-n", str(workers), *arguments]
+
+
+def parts_of_version(version: str) -> list[Part]:
+    """Return the core parts with another Python, which must be installed."""
+    environment = f".venv-{version}"
+    fast = ["-m", "redis and not slow and not foreign or not redis"]
+    setup = f"Python {version}: environment"
+    python = ["env", f"PYTHON=python{version}"]
+
+    def part(name: str, budget_seconds: int, *arguments: str) -> Part:
+        command = _tests(*arguments, environment=environment)
+        return Part(f"Python {version}: {name}", budget_seconds, command, needs=[setup])
+
+    return [
+        Part(setup, 60, [*python, "scripts/setup", environment]),
+        part("unit", 20, "tests/unit"),
+        part("contract", 60, *fast, _CONTRACT),
+        part("faults, properties", 60, *fast, "tests/faults", "tests/properties"),
+        part("worker", 50, *fast, "tests/workers"),
+    ]
+
+
+def quick_parts() -> list[Part]:
+    """Return the parts that need only redis-server."""
+    fast = ["-m", "not slow and not foreign and not spark and not browser"]
+    return [
+        Part(_CHECK, 30, ["scripts/check"]),
+        Part("core: contract, on two servers", 45, _tests(*fast, _CONTRACT)),
+        Part("core: faults, cells", 35, _tests(*fast, "tests/faults", "tests/cells")),
+        Part("worker: in process", 45, _tests(*fast, "tests/workers")),
+        Part(
+            "cli, doctor, transfer, pyrsmq, opentelemetry", 50,
+            _tests(
+                *fast, "tests/cli", "tests/doctor", "tests/transfer", "tests/pyrsmq",
+                "tests/tracing",
+            ),
+        ),
+        Part("push", 30, _tests(*fast, "tests/push")),
+        Part("migrate", 30, _tests(*fast, "tests/migrate")),
+    ]  # fmt: skip
+
+
+def all_parts(folder: Path, *, is_measured: bool) -> list[Part]:
+    """
+    Return all parts.
+
+    Args:
+        folder: an empty folder for results that are not kept.
+        is_measured: whether the coverage of ``rsmq/`` is measured, without that by Spark.
+    """
+    measured_names: list[str] = []
+
+    def measured(
+        name: str,
+        budget_seconds: int,
+        *arguments: str,
+        workers: int = 2,
+        is_waiting: bool = False,
+        needs: Sequence[str] = (),
+    ) -> Part:
+        measured_names.append(name)
+        command = _tests(*arguments, workers=workers, is_measured=is_measured)
+        return Part(name, budget_seconds, command, is_waiting, needs)
+
+    parts = [
+        Part(_CHECK, 60, ["scripts/check"]),
+        Part(_PEERS, 60, ["scripts/peers"], is_waiting=True),
+        Part(
+            _LOWEST, 60, ["scripts/setup", ".venv-lowest", "redis[hiredis]==6.4.0"],
+            is_waiting=True,
+        ),
+        # They mostly wait for failovers, so more of them run at the same time.
+        measured(
+            "core: clusters, Sentinels", 120, *_GROUPS, "--dist", "worksteal", workers=5,
+            is_waiting=True,
+        ),
+        measured(
+            "worker: kills, zombies, faults", 200, "-m", "slow", "tests/workers",
+            is_waiting=True, needs=[_PEERS],
+        ),
+        measured("core: contract", 90, "-m", "not slow", _CONTRACT),
+        measured("core: contract, on the other servers", 150, "-m", "slow", _CONTRACT),
+        measured(
+            "core: faults, properties, cells", 200, "tests/faults", "tests/properties",
+            "tests/cells", "--deselect", _RANDOM_SIGNALS, *(f"--ignore={path}" for path in _GROUPS),
+            is_waiting=True,
+        ),
+        Part(
+            "spark: in Spark, through kills too", 400,
+            _tests("--dist", "loadfile", "--no-loadscope-reorder", "-m", "spark", "tests/spark"),
+            needs=[_PEERS],
+        ),
+        measured("migrate: from the other systems", 100, "tests/migrate", needs=[_PEERS]),
+        measured("worker: in process, on every server", 80, "-m", "not slow", "tests/workers"),
+        Part(
+            "core: types, by mypy and pyright", 80, _tests("tests/typing"),
+            needs=[_CHECK, _PEERS],  # with the first one it shares a cache of mypy
+        ),
+        Part("compat: the other clients", 80, _tests("compat"), needs=[_PEERS]),
+        Part("packaging: the wheel, on each Python", 80, _tests("tests/packaging")),
+        Part("spark: readers and writers, no JVM", 80, _tests("-m", "not spark", "tests/spark")),
+        Part(
+            "core: random signals, documents", 80, _tests(_RANDOM_SIGNALS, "tests/documents"),
+            is_waiting=True, needs=[_PEERS],
+        ),
+        measured(
+            "push: answers, safety, breaker, kills", 60, "tests/push",
+            "--ignore=tests/push/test_servers.py", is_waiting=True,
+        ),
+        Part(
+            "core: the lowest redis-py", 60,
+            _tests(
+                "-m", "redis and not slow",
+                *(f"{_CONTRACT}/test_{name}.py" for name in (
+                    "messages", "batches", "many_queues", "waiting", "consuming"
+                )),
+                "tests/faults/test_replies_dropped.py", "tests/faults/test_cancellation.py",
+                environment=".venv-lowest",
+            ),
+            needs=[_LOWEST],
+        ),
+        Part(
+            "core: the lowest redis-py, other servers", 60,
+            _tests(
+                "-m", "slow", f"{_CONTRACT}/test_messages.py", "tests/faults/test_waiting.py",
+                environment=".venv-lowest",
+            ),
+            is_waiting=True, needs=[_LOWEST],
+        ),
+        measured("cli: the program, in terminals too", 60, "tests/cli", needs=[_PEERS]),
+        measured("doctor: every fault and its repair", 40, "tests/doctor", needs=[_PEERS]),
+        measured(
+            "transfer: queues as files, and back", 30, "tests/transfer",
+            is_waiting=True, needs=[_PEERS],
+        ),
+        measured("pyrsmq: its API on our core", 20, "tests/pyrsmq"),
+        measured("opentelemetry: spans of clients and workers", 20, "tests/tracing"),
+        Part(
+            "bench: that it runs", 80, ["scripts/bench", "--quick", "--output", str(folder)],
+            needs=[_PEERS],
+        ),
+    ]  # fmt: skip
+    if is_measured:
+        parts.append(measured("core: unit, measured", 30, "tests/unit"))
+        report = (
+            ".venv/bin/coverage combine -q && .venv/bin/python scripts/checks/coverage_report.py"
+        )
+        parts.append(
+            Part("coverage of rsmq/, without Spark", 20, ["sh", "-c", report], needs=measured_names)
+        )
+    return parts

@@ -1,0 +1,152 @@
+"""scripts/parts: two lanes of parts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.parts.__main__ import run_and_print
+from scripts.parts.lanes import Part, run_parts
+from scripts.parts.table import all_parts, parts_of_version, quick_parts
+
+ROOT = Path(__file__).parents[2]
+
+
+def shell(name, text, **options):
+    return Part(name, 30, ["sh", "-c", text], **options)
+
+
+def run(parts):
+    """Run parts; return the names in the order of their starts, and each status."""
+    started, ended = [], {}
+    run_parts(
+        parts,
+        lambda part: started.append(part.name),
+        lambda result: ended.setdefault(result.part.name, result.status),
+    )
+    return started, ended
+
+
+def test_a_part_that_waits_runs_beside_one_that_computes(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    # Each opens the pipe only while the other one runs.
+    started, ended = run(
+        [
+            shell("a", f"read line <{tmp_path}/fifo"),
+            shell("b", "true"),
+            shell("w", f"echo line >{tmp_path}/fifo", is_waiting=True),
+        ]
+    )
+
+    assert set(started[:2]) == {"a", "w"}
+    assert ended == {"a": "passed", "b": "passed", "w": "passed"}
+
+
+def test_a_lane_without_parts_of_its_kind_runs_the_others(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    _, ended = run(
+        [shell("a", f"read line <{tmp_path}/fifo"), shell("b", f"echo line >{tmp_path}/fifo")]
+    )
+
+    assert ended == {"a": "passed", "b": "passed"}
+
+
+def test_a_part_starts_after_those_that_it_needs(tmp_path):
+    started, ended = run(
+        [
+            shell("second", f"cat {tmp_path}/made", needs=["first"]),
+            shell("first", f"sleep 0.1; touch {tmp_path}/made"),
+        ]
+    )
+
+    assert started == ["first", "second"]
+    assert ended == {"first": "passed", "second": "passed"}
+
+
+def test_a_part_that_needs_a_failed_one_is_not_run():
+    _, ended = run(
+        [
+            shell("fails", "exit 3"),
+            shell("second", "true", needs=["fails"]),
+            shell("third", "true", needs=["second"]),
+            shell("other", "true"),
+        ]
+    )
+
+    assert ended == {"fails": "FAILED", "second": "NOT RUN", "third": "NOT RUN", "other": "passed"}
+
+
+def test_output_is_printed_whole_and_the_summary_in_the_order_of_the_table(capfdbinary):
+    parts = [
+        shell("slow", "echo one; sleep 0.3; echo two >&2"),
+        shell("w", "echo other; kill -9 $$", is_waiting=True),
+    ]
+
+    assert not run_and_print(parts, is_strict=False)
+    output = capfdbinary.readouterr().out.decode()
+    assert "== slow\none\ntwo\n-- passed: slow\n" in output
+    assert "== w\nother\n-- FAILED: w\n" in output
+    summary = output.partition("budget")[2]
+    assert summary.index("passed") < summary.index("FAILED")
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_a_slow_part_fails_if_it_is_strict(is_strict, capfdbinary):
+    part = Part("slow", 0, ["sleep", "0.1"])
+
+    assert run_and_print([part], is_strict=is_strict) is not is_strict
+    output = capfdbinary.readouterr().out
+    assert (b"FAILED by its budget" if is_strict else b"passed, but slow") in output
+
+
+def test_an_interruption_ends_all_parts(tmp_path):
+    # The first part ignores SIGINT in its shell, but its child ends, as pytest does.
+    program = f"""
+import scripts.parts.lanes as lanes
+from scripts.parts.lanes import Part, run_parts
+
+lanes.GRACE_SECONDS = 0.2
+text = "echo $$ >{tmp_path}/$0; trap '' INT; while true; do sleep 0.05; done"
+parts = [Part(name, 30, ["sh", "-c", text, name]) for name in ("a", "b")]
+run_parts(parts, lambda part: print(part.name, flush=True), print)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    files = [tmp_path / name for name in ("a", "b")]
+    while not all(file.exists() and file.read_text().endswith("\n") for file in files):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+
+    assert b"KeyboardInterrupt" in errors
+    for file in files:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(file.read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [all_parts(Path("x"), is_measured=True), quick_parts(), parts_of_version("3.13")],
+    ids=["all", "quick", "version"],
+)
+def test_each_table_has_what_its_parts_need(parts):
+    names = [part.name for part in parts]
+
+    assert len(set(names)) == len(names)
+    assert {name for part in parts for name in part.needs} <= set(names)
+
+
+def test_every_folder_of_tests_is_in_a_part():
+    words = {word for part in all_parts(Path("x"), is_measured=True) for word in part.command}
+    folders = {
+        path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")
+    }
+
+    for folder in folders - {"tests/spark/session", "tests/workers/processes"}:
+        assert folder in words, folder
