@@ -195,6 +195,8 @@ def test_a_former_primary_gets_no_call_when_it_returns(place, sentinels):
     wait_until(lambda: sending.is_warm)
     old = sentinels.primary
     sending.unreplicated = kill_primary(sentinels)
+    # Until Sentinels reach it, the old primary would accept sends of callers that still connect.
+    wait_for_every_sender(sending)
     sentinels.heal()
     assert old in sentinels.replicas
     before = len(sending.calls.returned)
