@@ -157,6 +157,11 @@ class Watcher:
             self._state.schedule.remove(waiter)
             return self._state.schedule.is_tracking
 
+    @property
+    def is_tracking(self) -> bool:
+        """Whether the server reports changes."""
+        return self._state.schedule.is_tracking
+
     def due(self) -> list[bytes]:
         """Return the queues that have messages, by the last reads."""
         return list(self._state.schedule.due)  # one step of the interpreter, so it needs no lock

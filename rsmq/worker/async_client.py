@@ -11,10 +11,13 @@ import redis.asyncio
 import redis.asyncio.cluster
 
 from rsmq.aio import AsyncRSMQ
+from rsmq.cells.aio import AsyncCells
+from rsmq.cells.sync import Cells
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidFormat, show_type
 from rsmq.transport.redis_py import cluster_connection_options, parameters_of
 from rsmq.type_variables import B_co
+from rsmq.wire.cells import name_of_set
 
 _CLASSES: dict[type, type] = {
     redis.Connection: redis.asyncio.Connection,
@@ -33,7 +36,7 @@ class AsyncClient(Generic[B_co]):
         rsmq: the asyncio client.
     """
 
-    def __init__(self, rsmq: RSMQ[B_co]) -> None:
+    def __init__(self, rsmq: RSMQ[B_co] | Cells) -> None:
         """
         Make it; it connects with its first call.
 
@@ -44,30 +47,43 @@ class AsyncClient(Generic[B_co]):
             InvalidFormat: that client was made with a client of redis-py for Sentinel, or with
                 connections of a class of its own.
         """
-        origin = rsmq.origin
+        clients = rsmq.cells if isinstance(rsmq, Cells) else (rsmq,)
+        first = clients[0]
         settings: dict[str, Any] = {
-            "ns": rsmq.namespace.name,
-            "codec": rsmq.codec,
-            "realtime": rsmq.realtime,
-            "strict_names": rsmq.namespace.strict_names,
-            "retry_deadline": origin.retry_deadline,
-            **rsmq._copies,  # noqa: SLF001 - a setting of the client, like the others
+            "codec": first.codec,
+            "realtime": first.realtime,
+            "strict_names": first.namespace.strict_names,
+            "retry_deadline": first.origin.retry_deadline,
+            **first._copies,  # noqa: SLF001 - a setting of the client, like the others
         }
-        self._connections: Any = None
-        if origin.url is not None:
-            options = {
-                name: value for name, value in origin.options.items() if name not in _OWN_OPTIONS
-            }
-            self.rsmq: AsyncRSMQ[B_co] = AsyncRSMQ.from_url(origin.url, **settings, **options)
+        if isinstance(rsmq, Cells):
+            settings |= {"ns": name_of_set(first.namespace.name), "cells": len(clients)}
         else:
-            self._connections = _make_async(origin.client)
-            self.rsmq = AsyncRSMQ(self._connections, **settings)
+            settings["ns"] = first.namespace.name
+        kind: Any = AsyncCells if isinstance(rsmq, Cells) else AsyncRSMQ
+        self._connections: dict[int, Any] = {}
+        self.rsmq: AsyncRSMQ[B_co] | AsyncCells
+        origins = [client.origin for client in clients]
+        if first.origin.url is not None:
+            options = {
+                name: value
+                for name, value in first.origin.options.items()
+                if name not in _OWN_OPTIONS
+            }
+            urls = [origin.url for origin in origins]
+            self.rsmq = kind.from_url(urls if len(urls) > 1 else urls[0], **settings, **options)
+        else:
+            for origin in origins:
+                if id(origin.client) not in self._connections:
+                    self._connections[id(origin.client)] = _make_async(origin.client)
+            connections = [self._connections[id(origin.client)] for origin in origins]
+            self.rsmq = kind(connections if len(connections) > 1 else connections[0], **settings)
 
     async def close(self) -> None:
         """Close it, in the event loop that has used it."""
         await self.rsmq.close()
-        if self._connections is not None:
-            await self._connections.aclose()
+        for connection in self._connections.values():
+            await connection.aclose()
 
 
 def _make_async(client: Any) -> redis.asyncio.Redis | redis.asyncio.RedisCluster:

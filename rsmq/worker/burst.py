@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from redis import exceptions as redis_errors
 
+from rsmq.cells.sync import Cells
 from rsmq.client import RSMQ
 from rsmq.errors import NotEmptyInTime, RSMQError
 from rsmq.operations.worker import list_in_flight
@@ -70,7 +71,7 @@ class Burst(Middleware):
         if self.error is None and not isinstance(error, Retry | Discard | DeadLetter):
             self.error = error
 
-    def is_done(self, rsmq: RSMQ, name: str, queues: Sequence[str]) -> bool:
+    def is_done(self, rsmq: RSMQ | Cells, name: str, queues: Sequence[str]) -> bool:
         """
         Return whether no message is due, in flight at the worker, or to be retried by it.
 
@@ -84,11 +85,12 @@ class Burst(Middleware):
         Raises:
             NotEmptyInTime: the time is over.
         """
+        clients = rsmq.cells if isinstance(rsmq, Cells) else (rsmq,)
         try:
             # In this order: a message that is received after the first check is seen by the second.
             rest = (
-                "; ".join(filter(None, (_describe_due(rsmq, queue) for queue in queues)))
-                or _describe_in_flight(rsmq, name)
+                "; ".join(filter(None, (_describe_due(clients, queue) for queue in queues)))
+                or _describe_in_flight(clients, name)
                 or self._describe_retries(rsmq)
             )
         except (redis_errors.ConnectionError, redis_errors.TimeoutError) as error:
@@ -97,7 +99,7 @@ class Burst(Middleware):
             raise NotEmptyInTime(self._timeout, rest)
         return not rest
 
-    def _describe_retries(self, rsmq: RSMQ) -> str:
+    def _describe_retries(self, rsmq: RSMQ | Cells) -> str:
         for (queue, id), receive_count in list(self._retries.items()):
             message = None
             with suppress(RSMQError, redis_errors.ResponseError):
@@ -108,16 +110,22 @@ class Burst(Middleware):
         return ""
 
 
-def _describe_due(rsmq: RSMQ, queue: str) -> str:
-    try:
-        attributes = rsmq.get_queue_attributes(queue)
-    except (RSMQError, redis_errors.ResponseError):
-        return ""
-    if not attributes.visible_messages:
-        return ""
-    return f"{queue}: {attributes.visible_messages} due, {attributes.hidden_messages} hidden"
+def _describe_due(clients: Sequence[RSMQ], queue: str) -> str:
+    for client in clients:
+        try:
+            attributes = client.get_queue_attributes(queue)
+        except (RSMQError, redis_errors.ResponseError):
+            continue
+        if attributes.visible_messages:
+            return (
+                f"{queue}: {attributes.visible_messages} due, {attributes.hidden_messages} hidden"
+            )
+    return ""
 
 
-def _describe_in_flight(rsmq: RSMQ, name: str) -> str:
-    in_flight = rsmq.run_steps(list_in_flight(rsmq.namespace, name))
-    return "; ".join(f"{queue}: {len(ids)} in flight" for queue, ids in in_flight.items() if ids)
+def _describe_in_flight(clients: Sequence[RSMQ], name: str) -> str:
+    counts: dict[str, int] = {}
+    for client in clients:
+        for queue, receipts in client.run_steps(list_in_flight(client.namespace, name)).items():
+            counts[queue] = counts.get(queue, 0) + len(receipts)
+    return "; ".join(f"{queue}: {count} in flight" for queue, count in counts.items() if count)

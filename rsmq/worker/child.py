@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
-from rsmq.client import RSMQ
+from rsmq.worker.client_place import ClientPlace, open_client
 from rsmq.worker.importing import import_worker
 from rsmq.worker.logging import log_to_standard_error
 from rsmq.worker.middleware import Hooks
@@ -154,18 +154,13 @@ def _prepare(settings: Mapping[str, Any]) -> dict[str, Lane]:
         log_to_standard_error(settings["log_level"], lambda: name, as_json=settings["log_as_json"])
     sys.path[:] = settings["path"]
     worker = import_worker(settings["app"])
-    if settings["url"] is not None:
-        worker.rsmq = RSMQ.from_url(
-            settings["url"],
-            ns=settings["ns"],
-            codec=worker.rsmq.codec,
-            strict_names=worker.rsmq.namespace.strict_names,
-        )
+    if settings["place"] is not None:
+        worker.rsmq = open_client(ClientPlace(**settings["place"]), worker.rsmq)
     return worker.prepare_child(settings["name"])
 
 
 def _make_job(lane: Lane, call: Mapping[str, Any]) -> Job:
-    singles, (queue,) = [], lane.queues
+    singles, queue = [], lane.queue_by_cell[call["cell"]]
     for message in call["messages"]:
         single = SingleJob(
             queue,

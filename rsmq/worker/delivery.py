@@ -5,8 +5,10 @@ A message as a worker passes it to its handler.
 from __future__ import annotations
 
 import time
+from functools import cache
 from typing import Any, Protocol
 
+from rsmq.cells.messages import CellMessage, add_cell, to_stored
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message, fill_message
@@ -133,9 +135,26 @@ class Delivery(Message[B_co]):
         self._lease.error = error
 
 
-def make_delivery(lease: DeliveredLease, queue: str, codec: Codec) -> Delivery:
+class CellDelivery(Delivery[B_co], CellMessage[B_co]):
+    """A message of a cell, as a worker passes it to its handler. There is a subclass per cell."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return add_cell, (self.cell, to_stored(self))
+
+
+@cache
+def delivery_class_of(cell: int) -> type[CellDelivery[Any]]:
+    """Return the class of the deliveries of a cell."""
+    return type("CellDelivery", (CellDelivery,), {"__slots__": (), "cell": cell})
+
+
+def make_delivery(
+    lease: DeliveredLease, queue: str, codec: Codec, delivery_class: type[Delivery]
+) -> Delivery:
     """Return the message of a lease as its handler receives it."""
-    delivery = _new(Delivery)
+    delivery = _new(delivery_class)
     fill_message(delivery, queue, lease.id, lease.raw, lease.count, lease.first_received_ms, codec)
     _set_lease(delivery, lease)
     return delivery

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 from redis.exceptions import RedisError
 
 from rsmq.aio import AsyncRSMQ
+from rsmq.cells.aio import AsyncCells
+from rsmq.cells.sync import Cells
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.errors import (
@@ -34,7 +36,7 @@ from rsmq.errors import (
     show_type,
 )
 from rsmq.model import QueueAttributes
-from rsmq.operations.worker import Identity, list_in_flight, unregister_worker
+from rsmq.operations.worker import unregister_worker
 from rsmq.transport.process_identity import describe_process
 from rsmq.type_variables import B_co, D, E
 from rsmq.wire.limits import check_duration, check_whole_number
@@ -57,17 +59,19 @@ from rsmq.worker.numbers import Numbers
 from rsmq.worker.registry import register
 from rsmq.worker.router import Router
 from rsmq.worker.routing import Route
+from rsmq.worker.runtime.cell_access import CellAccess
+from rsmq.worker.runtime.cell_opener import CellOpener
 from rsmq.worker.runtime.child_state import is_child
 from rsmq.worker.runtime.import_name import find_import_name
 from rsmq.worker.runtime.invoke import Invoker, current_job
-from rsmq.worker.runtime.lane import Cell, Lane
+from rsmq.worker.runtime.lane import Lane
 from rsmq.worker.runtime.loop import WorkerLoop
+from rsmq.worker.runtime.namespaces import make_cells_of_child, make_namespaces
 from rsmq.worker.runtime.processes import (
     ChildProcesses,
     ChildSettings,
     ThreadsWithChildren,
 )
-from rsmq.worker.runtime.release import release_receipts
 from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
 from rsmq.worker.runtime.tasks import Tasks
 from rsmq.worker.runtime.threads import Threads
@@ -120,9 +124,33 @@ class Worker(Generic[B_co]):
             module of the worker.
     """
 
+    @overload
     def __init__(
         self,
         rsmq: RSMQ[B_co],
+        *,
+        name: str | None = None,
+        concurrency: int = 8,
+        grace: float = 30.0,
+        middleware: Iterable[Middleware] = (),
+        strict: bool = False,
+        mixed: bool = False,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Worker[Any],
+        rsmq: Cells,
+        *,
+        name: str | None = None,
+        concurrency: int = 8,
+        grace: float = 30.0,
+        middleware: Iterable[Middleware] = (),
+        strict: bool = False,
+        mixed: bool = False,
+    ) -> None: ...
+    def __init__(
+        self,
+        rsmq: RSMQ[B_co] | Cells,
         *,
         name: str | None = None,
         concurrency: int = 8,
@@ -135,7 +163,8 @@ class Worker(Generic[B_co]):
         Make a worker; it does nothing before ``run`` or ``start``.
 
         Args:
-            rsmq: a synchronous client, also for async handlers. Close it after the worker.
+            rsmq: a synchronous client, or a set of cells, also for async handlers. Close it after
+                the worker.
             name: 1 to 160 characters of ``A-Z a-z 0-9 _ -``, the same at every start, and used by
                 one live worker only. When a worker starts, it releases the messages that a killed
                 worker of this name had in flight. None generates a name; then messages of a killed
@@ -155,14 +184,14 @@ class Worker(Generic[B_co]):
             MissingParameter, InvalidFormat: name, client or middleware is invalid.
             InvalidValue: concurrency or grace is out of range.
         """
-        if not isinstance(rsmq, RSMQ):
+        if not isinstance(rsmq, RSMQ | Cells):
             raise InvalidFormat(
                 "client",
                 value=show_type(rsmq),
-                hint="Pass an RSMQ, as in Worker(RSMQ.from_url('redis://127.0.0.1:6379/0')). It "
-                "also runs async handlers.",
+                hint="Pass an RSMQ, as in Worker(RSMQ.from_url('redis://127.0.0.1:6379/0')), or a "
+                "Cells. It also runs async handlers.",
             )
-        self.rsmq = rsmq
+        self.rsmq: RSMQ[B_co] | Cells = rsmq
         self.name = name
         self.concurrency = concurrency
         self.grace = grace
@@ -178,7 +207,7 @@ class Worker(Generic[B_co]):
         self._signals: Signals | None = None  # while run() starts the worker
         self._is_starting = False
         self._requested_grace: float | None = None
-        self._identity: Identity | None = None
+        self._access: CellAccess | None = None
         self._generated_name: str | None = None
         self._burst: Burst | None = None  # while run(until_empty=True) runs
         self._async_client: AsyncClient[B_co] | None = None
@@ -189,11 +218,16 @@ class Worker(Generic[B_co]):
             self.use(each)
         self._check()
 
+    @property
+    def _first_client(self) -> RSMQ[Any]:
+        """The client, or that of the first cell: for its settings."""
+        return self.rsmq.cells[0] if isinstance(self.rsmq, Cells) else self.rsmq
+
     def _check(self) -> None:
         check_whole_number("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
         check_duration("grace", self.grace)
         if self.name is not None:
-            self.rsmq.namespace.held(self.name)
+            self._first_client.namespace.held(self.name)
 
     def use(self, middleware: Middleware) -> None:
         """
@@ -440,7 +474,7 @@ class Worker(Generic[B_co]):
                 value=show(queue),
                 hint="Pass the name of the queue: @worker.listener('orders').",
             )
-        self.rsmq.namespace.queue(queue)  # type: ignore[arg-type]
+        self._first_client.namespace.queue(queue)  # type: ignore[arg-type]
 
     def _refuse_while_running(self) -> None:
         if self._worker_loop is not None and not self._worker_loop.finished.is_set():
@@ -451,7 +485,7 @@ class Worker(Generic[B_co]):
     def _add_listener(self, new: Listener) -> None:
         self._refuse_while_running()
         for name in (new.queue, *new.target_queues):
-            self.rsmq.namespace.queue(name)
+            self._first_client.namespace.queue(name)
         if new.queue in self._listeners:
             raise InvalidFormat(
                 "queue",
@@ -512,7 +546,7 @@ class Worker(Generic[B_co]):
 
         self._check_queue(queue)
         webhook, listener = make_webhook(
-            queue, url, secret, content_type, allow, allow_http, self.rsmq.codec, options
+            queue, url, secret, content_type, allow, allow_http, self._first_client.codec, options
         )
         self._add_listener(listener)
         self._webhooks.append(webhook)
@@ -523,7 +557,7 @@ class Worker(Generic[B_co]):
         return self._worker_loop.numbers if self._worker_loop is not None else Numbers()
 
     @property
-    def aio(self) -> AsyncRSMQ[B_co]:
+    def aio(self) -> AsyncRSMQ[B_co] | AsyncCells:
         """
         An asyncio client for async handlers, on the server and with the settings of ``rsmq``.
 
@@ -648,13 +682,14 @@ class Worker(Generic[B_co]):
         self.name = name
         for each in self._middleware:
             each.child_start(self)
-        cell = Cell(self.rsmq, Identity(self.rsmq.namespace, str(name), ""))
+        cells = make_cells_of_child(self.rsmq, str(name))
         lanes = {}
         for listener in self._listeners.values():
             if listener.process:
-                codec = self.rsmq.codec if listener.codec is None else listener.codec
+                codec = self._first_client.codec if listener.codec is None else listener.codec
                 lane = Lane(listener, listener.vt or 0.0, codec, 1, listener.policy)
-                lane.add_queue(cell)
+                for cell in cells:
+                    lane.add_queue(cell)
                 lanes[listener.queue] = lane
         return lanes
 
@@ -662,18 +697,16 @@ class Worker(Generic[B_co]):
         self, loop: asyncio.AbstractEventLoop | None, children: ChildProcesses | None
     ) -> None:
         """Register the worker under its name, and start the runtime."""
-        identity = Identity(self.rsmq.namespace, str(self.name), secrets.token_hex(8))
-        cell = Cell(self.rsmq, identity)
-        lanes = [self._make_lane(each, cell) for each in self._listeners.values()]
-        has_fixed_name = self.name != self._generated_name
+        namespaces = make_namespaces(self.rsmq, str(self.name))
+        access = CellAccess(namespaces, str(self.name), secrets.token_hex(8))
+        client = namespaces.starting_client()
+        lanes = [self._make_lane(each, client) for each in self._listeners.values()]
         process_facts = describe_process()
-        self._identity = identity
+        self._access = access
         info = {**process_facts, "queues": dict.fromkeys(self.queues, 0)}
-        register(self.rsmq, identity, info, self._raise_if_signalled)
+        register(client, access.home.identity, info, self._raise_if_signalled)
         try:
-            self._start_runtime(
-                lanes, cell, process_facts, loop, children, has_fixed_name=has_fixed_name
-            )
+            self._start_runtime(lanes, access, process_facts, loop, children)
         except BaseException:
             self._worker_loop = self._starter = None
             self._leave_before_work()
@@ -682,22 +715,23 @@ class Worker(Generic[B_co]):
     def _start_runtime(
         self,
         lanes: list[Lane],
-        cell: Cell,
+        access: CellAccess,
         process_facts: dict[str, Any],
         loop: asyncio.AbstractEventLoop | None,
         children: ChildProcesses | None,
-        *,
-        has_fixed_name: bool,
     ) -> None:
         """Start the runtime; the worker is registered."""
         self._starter = threading.current_thread()
         self._raise_if_signalled()
-        has_dead_messages = self._take_over(cell)
+        has_fixed_name = self.name != self._generated_name
+        opener = CellOpener(access, lanes, has_predecessor=has_fixed_name)
+        has_dead_messages = opener.open_all()
         hooks = Hooks([*self._middleware, *([self._burst] if self._burst else [])])
         for webhook in self._webhooks:
             webhook.hooks = hooks
         worker_loop = self._worker_loop = WorkerLoop(
-            cell,
+            access,
+            opener,
             lanes,
             hooks,
             self.concurrency,
@@ -758,32 +792,33 @@ class Worker(Generic[B_co]):
             worker_loop.stop(0)
             worker_loop.finished.wait(_AT_EXIT_SECONDS)
 
-    def _require_queue(self, name: str) -> QueueAttributes:
+    @staticmethod
+    def _require_queue(client: RSMQ[Any], name: str) -> QueueAttributes:
         try:
-            return self.rsmq.get_queue_attributes(name)
+            return client.get_queue_attributes(name)
         except QueueNotFound as error:
             error.hint = f"{error.hint}, or pass create=True to the listener"
             raise
 
-    def _make_lane(self, each: Listener, cell: Cell) -> Lane:
+    def _make_lane(self, each: Listener, client: RSMQ[Any]) -> Lane:
+        """Return the lane of a listener, with the attributes that its queue has in the home."""
         if each.create:
             for name in (each.queue, *each.target_queues):
-                self.rsmq.create_queue(name, exist_ok=True)
-        attributes = self._require_queue(each.queue)
+                client.create_queue(name, exist_ok=True)
+        attributes = self._require_queue(client, each.queue)
         if each.default_dead_letter_queue is not None and attributes.dead_letter_queue is None:
             each = each.with_default_dead_letter_queue()
         for name in each.target_queues:
             if name == each.default_dead_letter_queue:
-                self.rsmq.create_queue(name, exist_ok=True)
-            self._require_queue(name)
+                client.create_queue(name, exist_ok=True)
+            self._require_queue(client, name)
         lane = Lane(
             each,
             check_vt(attributes.vt) if each.vt is None else each.vt,
-            self.rsmq.codec if each.codec is None else each.codec,
+            client.codec if each.codec is None else each.codec,
             min(each.concurrency or self.concurrency, self.concurrency),
             each.policy,
         )
-        lane.add_queue(cell)
         lane.apply_queue_attributes(attributes)
         if not (lane.policy.dead_letter_queue or lane.policy.drop or each.retry_forever):
             self._report_missing_choice(each.queue)
@@ -794,18 +829,6 @@ class Worker(Generic[B_co]):
         if self.strict:
             raise InvalidFormat("listener", value=queue, hint=f"{_MISSING_CHOICE}.")
         _log.warning("queue %s: %s", queue, _MISSING_CHOICE)
-
-    def _take_over(self, cell: Cell) -> bool:
-        """Release the messages of a dead predecessor of the name. Return whether there were any."""
-        in_flight = cell.client.run_steps(list_in_flight(cell.client.namespace, cell.identity.name))
-        released = release_receipts(cell, in_flight, are_begun=True)
-        if released:
-            _log.warning(
-                "worker %s: its predecessor died with %d messages, which are due again",
-                cell.identity.name,
-                released,
-            )
-        return bool(in_flight)
 
     def stop(self, grace: float | None = None) -> None:
         """
@@ -881,7 +904,7 @@ class Worker(Generic[B_co]):
             self._burst = None
 
     def _run(self) -> None:
-        self._worker_loop = self._identity = None
+        self._worker_loop = self._access = None
         with Signals(self._stop_on_signal, lambda: f"worker {self.name}") as signals:
             self._signals = signals
             try:
@@ -929,9 +952,11 @@ class Worker(Generic[B_co]):
         return failure
 
     def _leave_before_work(self) -> None:
-        if self._identity is not None:
-            with suppress(RSMQError, RedisError, OSError):
-                self.rsmq.run(unregister_worker(self._identity))
+        if self._access is not None:
+            for cell in self._access.open_cells.values():
+                if cell.is_used:
+                    with suppress(RSMQError, RedisError, OSError):
+                        cell.client.run(unregister_worker(cell.identity))
 
     async def run_async(self) -> None:
         """

@@ -24,16 +24,18 @@ from hypothesis.stateful import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from rsmq import RSMQ
-from rsmq.operations.worker import Identity, list_in_flight, register_worker
+from rsmq.operations.worker import list_in_flight, register_worker
 from rsmq.worker import Discard, Middleware, Retry
 from rsmq.worker.listener import Handlers, Options, make_listener
 from rsmq.worker.middleware import Hooks
-from rsmq.worker.runtime.lane import Cell, Lane
+from rsmq.worker.runtime.cell_access import CellAccess
+from rsmq.worker.runtime.lane import Lane
 from rsmq.worker.runtime.loop import WorkerLoop
 from rsmq.worker.runtime.message_state import (
     CallState,
     MessageState,
 )
+from rsmq.worker.runtime.namespaces import OneNamespace
 from rsmq.worker.runtime.release import release_receipts
 from tests.scale import scaled
 
@@ -139,12 +141,12 @@ class EngineMachine(RuleBasedStateMachine):
     def start(self):
         """Start a worker; a predecessor of the name is dead, or has ended."""
         self.running = []
-        identity = Identity(self.rsmq.namespace, "w", f"t{next(_numbers)}")
+        access = CellAccess(OneNamespace(self.rsmq), "w", f"t{next(_numbers)}")
+        self.cell, identity = access.home, access.home.identity
         dead = self.identity.token if self.loop is not None else ""
         assert self._run(register_worker(identity, {}, ttl=10, dead=dead)) is None
         self.identity = identity
         left = self.rsmq.run_steps(list_in_flight(self.rsmq.namespace, "w"))
-        self.cell = Cell(self.rsmq, identity)
         release_receipts(self.cell, left, are_begun=True)
         handlers = Handlers()
         handlers.add("", lambda body: None)
@@ -154,7 +156,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.queue = self.lane.add_queue(self.cell)
         self.lane.slow_seconds = self.lane.mean_seconds = 0.02  # so that some are prefetched
         self.loop = WorkerLoop(
-            self.cell, [self.lane], Hooks([self.record]), SLOTS, {}, self,
+            access, None, [self.lane], Hooks([self.record]), SLOTS, {}, self,
             grace=1, has_fixed_name=True,
         )  # fmt: skip
         self.loop._executors = {False: NoThreads(), True: NoThreads()}
@@ -197,10 +199,8 @@ class EngineMachine(RuleBasedStateMachine):
     def step(self):
         self.loop._prefetcher.stop_waiting()  # ask for messages, whether a wake-up has come or not
         self.loop._collect_finished_jobs()
-        try:
-            self.loop._access_redis(time.monotonic())
-        except RedisConnectionError:
-            self.loop._heartbeat.lose_expired()
+        self.loop._access.retry_now()
+        self.loop._access_redis(time.monotonic())
 
     @rule(fault=st.sampled_from(["before", "after"]))
     def step_with_fault(self, fault):
@@ -252,14 +252,15 @@ class EngineMachine(RuleBasedStateMachine):
         if not self.queue.in_flight:
             return
         lease = list(self.queue.in_flight.values())[index % len(self.queue.in_flight)]
-        lease.renew_at = self.queue.renew_at = 0.0
+        lease.renew_at = self.queue.renew_at = self.lane.renew_at = 0.0
 
     @rule()
     def first_ready_message_has_waited_too_long(self):
         if not self.lane.ready:
             return
         job = self.lane.ready[0]
-        job.received_at = job.renew_at = self.queue.renew_at = 0.0
+        job.received_at = job.renew_at = 0.0
+        self.queue.renew_at = self.lane.renew_at = 0.0
 
     @rule()
     def first_ready_message_expires(self):
@@ -327,12 +328,12 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_in_flight_that_the_worker_does_not_know(self):
-        if self.loop is None or self.loop._prefetcher.has_unknown_messages:
+        if self.loop is None or self.cell.has_unknown_messages:
             return
         stored = self.raw.hgetall(self.identity.in_flight_key)
         receipts = {(lease.id, lease.count) for lease in self.queue.in_flight.values()}
-        of_cell = self.loop._settler._by_cell[self.cell]
-        for writes in (of_cell.settlements, of_cell.dead_letters):
+        of_cell = self.loop._settler._by_cell.get(self.cell)
+        for writes in () if of_cell is None else (of_cell.settlements, of_cell.dead_letters):
             for items in writes._items.values():
                 leases = [getattr(item, "lease", item) for item in items]
                 receipts |= {(lease.id, lease.count) for lease in leases}

@@ -58,6 +58,8 @@ WITHOUT_METHOD = {
     "finish_write",
     "begin_move",
     "claim_cell",
+    "claim_name",
+    "keep_name",
     "describe_queues",
     "count_unbegun",
     "forget_dead_worker",

@@ -25,7 +25,7 @@ POLICY = Policy(3, fixed(1), (LookupError,), "dead", "unroutable")
 
 
 class Lease:
-    id = "i" * 32
+    id = shown_id = "i" * 32
     raw = b"body"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,14 @@ from rsmq import TEXT, QueueAttributes
 from rsmq.wire.keys import Namespace
 from rsmq.worker.listener import Handlers, Options, make_listener
 from rsmq.worker.runtime.jobs import BatchJob, SingleJob
-from rsmq.worker.runtime.lane import MAX_PREFETCHED, PREFETCH_SECONDS, WINDOW_CALLS, CellQueue, Lane
+from rsmq.worker.runtime.lane import (
+    MAX_PREFETCHED,
+    PREFETCH_SECONDS,
+    WINDOW_CALLS,
+    Cell,
+    CellQueue,
+    Lane,
+)
 from rsmq.worker.runtime.message_state import CallEvent, change_call
 from rsmq.worker.runtime.prefetch_plan import STARVATION_SECONDS, order_lanes, plan_requests
 from rsmq.worker.runtime.run_queue import RunQueue
@@ -36,7 +44,8 @@ def lane(name="q", *, vt=30.0, limit=8, is_async=False, mean=None, asked_at=NOW,
     batch = options.pop("batch", None)
     made = make_listener(name, handlers, Options(**options), batch=batch)
     new = Lane(made, vt, TEXT, limit, made.policy)
-    new.queues.append(CellQueue(new, None, NAMESPACE.queue(name)))
+    new.queues.append(CellQueue(new, Cell(0, None, None), NAMESPACE.queue(name)))
+    new.arrivals = SimpleNamespace(is_waiting=False)
     new.mean_seconds = new.slow_seconds = mean
     new.last_request_at = asked_at
     return new
@@ -75,7 +84,7 @@ def all_wants(lanes, free, now=NOW):
 def planned(lanes, free=8, now=NOW):
     """Return the name, the maximum and the prefetch of each queue to receive from."""
     found, _ = all_wants(lanes, free, now)
-    return [(each.lane.name, each.request.max_messages, each.request.prefetch) for each in found]
+    return [(each.lane.name, each.max_messages, each.prefetch) for each in found]
 
 
 def order(lanes, now=NOW):
@@ -109,7 +118,7 @@ def test_without_free_slots_nothing_is_received():
 
 def test_a_receive_has_the_queue_its_vt_and_the_batch_size():
     ((found,), slots) = all_wants([lane(vt=1.2345, batch=7)], 8)
-    want = found.request
+    want = found.to_request(found.lane.queues[0])
 
     assert slots == 8
     assert (want.keys, want.vt_ms, want.size) == (NAMESPACE.queue("q"), 1234, 7)
@@ -230,7 +239,7 @@ def test_a_plan_never_exceeds_slots_and_prefetch(shapes, free):
     assert 0 <= slots <= free
     assert len({each.lane.name for each in found}) == len(found)
     for each in found:
-        lane_, want = each.lane, each.request
+        lane_, want = each.lane, each
         starved = lane_.size if each.is_starved else 0
         room = max(min(lane_.limit - len(lane_.calls) - len(lane_.ready), free), 0)
         assert 1 <= want.max_messages <= max(room * lane_.size + lane_.prefetch_limit(NOW), starved)

@@ -377,7 +377,7 @@ def call_with_changing_leases(children):
     listener = SimpleNamespace(max_runtime=1.0)
     job = SimpleNamespace(
         leases=leases, lane=SimpleNamespace(name="q", listener=listener), received_at=1.0,
-        started_at=None,
+        started_at=None, cell_queue=SimpleNamespace(cell=SimpleNamespace(number=0)),
     )  # fmt: skip
     errors = []
 

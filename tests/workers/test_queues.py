@@ -930,7 +930,7 @@ def test_queue_with_invalid_vt_does_not_stop_the_reading_of_others(
     rsmq.set_dead_letter_policy("good", "dead", 3)
 
     wait_until(lambda: worker._worker_loop._lanes[1].policy.dead_letter_queue == "dead")
-    assert worker._worker_loop._failures == 0
+    assert not worker._worker_loop._access.has_failed
 
 
 def test_worker_goes_on_when_quarantine_records_can_not_be_written(env, rsmq, caplog):

@@ -32,7 +32,7 @@ def cells(env):
             rsmq.create_queue(queue)
         client = SimpleNamespace(namespace=rsmq.namespace, rsmq=rsmq, runs=0, error=None)
         client.run = lambda operation, client=client: _run(client, operation)
-        found.append(Cell(client, Identity(rsmq.namespace, "w", f"token{number}")))
+        found.append(Cell(number, client, Identity(rsmq.namespace, "w", f"token{number}")))
     return found
 
 
@@ -71,6 +71,12 @@ def run_calls(queue, bodies, error=None):
     return jobs
 
 
+def write_all(settler):
+    while settler:
+        for cell in settler.cells():
+            settler.write_step(cell)
+
+
 def counts(env, number):
     """Return the numbers of messages in the two queues of a cell, and of records in flight."""
     return (
@@ -87,7 +93,8 @@ def test_outcomes_go_to_the_cells_of_their_messages_with_one_script_each(env, ce
             settler.decide_outcomes(job)
         for job in run_calls(lane.queues[number], ["c"], Discard("not needed")):
             settler.decide_outcomes(job)
-    settler.write_step()
+    for cell in settler.cells():
+        settler.write_step(cell)
 
     assert [cell.client.runs for cell in cells] == [1, 0, 1]
     assert [counts(env, number) for number in (0, 2)] == [(0, 0, 0)] * 2
@@ -101,7 +108,7 @@ def test_dead_letters_go_to_a_queue_of_the_same_cell(env, lane):
     for number, queue in enumerate(lane.queues):
         for job in run_calls(queue, ["x"] * (number + 1), ValueError("bad")):
             settler.decide_outcomes(job)
-    settler.write()
+    write_all(settler)
 
     assert [counts(env, number) for number in range(CELLS)] == [(0, 1, 0), (0, 2, 0), (0, 3, 0)]
     assert settler.numbers.dead == 6
@@ -114,12 +121,12 @@ def test_outcomes_of_a_cell_that_is_down_are_kept(env, cells, lane):
             settler.decide_outcomes(job)
     cells[1].client.error = redis.ConnectionError("down")
     with pytest.raises(redis.ConnectionError):
-        settler.write()
+        write_all(settler)
 
     assert counts(env, 1) == (1, 0, 1)
     assert len(lane.queues[1].in_flight) == 1
     cells[1].client.error = None
-    settler.write()
+    write_all(settler)
 
     assert [counts(env, number) for number in range(CELLS)] == [(0, 0, 0)] * CELLS
     assert settler.numbers.handled == CELLS

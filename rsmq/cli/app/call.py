@@ -140,7 +140,7 @@ class Call:
         Raises:
             Failed: as for ``location``.
         """
-        values = self._configured
+        values = self.configured_place
         if values.cells is not None:
             raise _refuse_cells(values)
         return (None if values.urls is None else values.urls[0]), values.ns
@@ -153,14 +153,20 @@ class Call:
         Raises:
             Failed: the configuration file is invalid, or does not have the profile.
         """
-        return self._configured.cells
+        return self.configured_place.cells
 
     @property
     def _any_names(self) -> bool:
         return bool(self.options.get("any_names", self._profile[0].any_names))
 
     @cached_property
-    def _configured(self) -> Configured:
+    def configured_place(self) -> Configured:
+        """
+        The servers, the namespace and the number of cells, as far as they are configured.
+
+        Raises:
+            Failed: the configuration file is invalid, or does not have the profile.
+        """
         profile, overrides_environment = self._profile
         values: list[Any] = []
         for name, in_profile in (("url", profile.url), ("ns", profile.ns)):
@@ -229,7 +235,7 @@ class Call:
             return self.open(client_options=client_options)
         from rsmq.cli.app.cells import CellsOfCommand  # noqa: PLC0415 - takes time, and is rare
 
-        values = self._configured
+        values = self.configured_place
         client = CellsOfCommand.from_url(
             values.urls or (self.default_url,),
             cells=self.cells,

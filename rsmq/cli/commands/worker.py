@@ -7,13 +7,15 @@ It needs nothing but the core of the library: no extra, so no click and no rich.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from redis.exceptions import RedisError
+
+from rsmq.cells.sync import Cells
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
@@ -31,6 +33,7 @@ from rsmq.cli.commands.worker_control import (
 from rsmq.cli.commands.worker_supervisor import Supervisor, default_name
 from rsmq.client import RSMQ
 from rsmq.errors import RSMQError
+from rsmq.worker.client_place import ClientPlace, open_client, place_of
 from rsmq.worker.importing import NotImportable, import_worker
 from rsmq.worker.logging import DetailedLogging, log_to_standard_error
 from rsmq.worker.runtime.processes import ChildSettings
@@ -65,7 +68,9 @@ def run(call: Call, args: argparse.Namespace) -> int:
     Returns:
         The exit code.
     """
-    call = call.with_options(url=args.url, ns=args.ns, json=args.log_format == "json")
+    call = call.with_options(
+        url=args.url, ns=args.ns, cells=args.cells, json=args.log_format == "json"
+    )
     if args.app == CHECK:
         return check_workers(call, args.checked)
     running: list[Worker] = []
@@ -110,11 +115,13 @@ def _import_worker(name: str) -> Worker:
 def _supervise(call: Call, args: argparse.Namespace) -> int:
     """Run worker processes; return the exit code."""
     environment = dict(os.environ)
-    url, ns = call.configured
-    if url is not None:
-        environment["RSMQ_URL"] = url
-    if ns is not None:
-        environment["RSMQ_NS"] = ns
+    place = call.configured_place
+    if place.urls is not None:
+        environment["RSMQ_URL"] = " ".join(place.urls)
+    if place.ns is not None:
+        environment["RSMQ_NS"] = place.ns
+    if place.cells is not None:
+        environment["RSMQ_CELLS"] = str(place.cells)
     metrics = None
     if args.metrics_port is not None:
         from rsmq.metrics.processes import ProcessMetrics  # noqa: PLC0415 - needs an extra
@@ -130,19 +137,10 @@ def _supervise(call: Call, args: argparse.Namespace) -> int:
 def _run_worker(
     worker: Worker, call: Call, args: argparse.Namespace, supervised: SupervisedWorker | None
 ) -> None:
-    url, ns = call.configured
-    ns = ns or worker.rsmq.namespace.name
-    own = worker.rsmq
-    if url is not None:
+    place = _find_place(call, worker.rsmq)
+    if place is not None:
         # The worker's own client stays open: handlers may use it.
-        worker.rsmq = RSMQ.from_url(
-            url, ns=ns, codec=own.codec, strict_names=own.namespace.strict_names
-        )
-    elif ns != own.namespace.name:
-        raise Failed(
-            f"the namespace {ns!r}, of --ns or RSMQ_NS, goes with --url or RSMQ_URL; the worker's "
-            f"own client has {own.namespace.name!r}"
-        )
+        worker.rsmq = open_client(place, worker.rsmq)
     for option in ("name", "concurrency", "grace"):
         value = getattr(args, option)
         if value is not None:
@@ -163,8 +161,7 @@ def _run_worker(
     worker.child_settings = ChildSettings(
         args.app,
         list(sys.path),
-        url=url,
-        ns=ns,
+        place=place,
         log_level=args.log_level,
         log_as_json=call.as_json and args.log_format != "text",
     )
@@ -175,10 +172,47 @@ def _run_worker(
         worker.rsmq.close()
 
 
+def _find_place(call: Call, own: RSMQ[Any] | Cells) -> ClientPlace | None:
+    """
+    Return the configured place of the worker's client; None is that of its own client.
+
+    Raises:
+        Failed: a namespace or a number of cells is configured that the own client does not have,
+            and no URL.
+    """
+    values, (own_ns, own_cells) = call.configured_place, place_of(own)
+    ns = values.ns or own_ns
+    # A hash tag names one cell of the own set.
+    cells = own_cells if values.cells is None and "{" not in ns else values.cells
+    if values.urls is not None:
+        return ClientPlace(values.urls, ns, cells)
+    for item, variable, found, expected in (
+        ("namespace", "NS", ns, own_ns),
+        ("number of cells", "CELLS", cells, own_cells),
+    ):
+        if found != expected:
+            raise Failed(
+                f"the {item} {found!r}, of --{variable.lower()} or RSMQ_{variable}, goes with "
+                f"--url or RSMQ_URL; the worker's own client has {expected!r}"
+            )
+    return None
+
+
 def _wait_for_redis(worker: Worker, seconds: float) -> None:
+    """Wait for Redis, or for the server of one cell: the worker starts without the others."""
+    clients = worker.rsmq.cells if isinstance(worker.rsmq, Cells) else (worker.rsmq,)
+
     def ask() -> None:
-        with contextlib.suppress(RSMQError):  # Redis has answered
-            worker.rsmq.get_queue_attributes(worker.queues[0])
+        for at, client in enumerate(clients, 1):
+            try:
+                client.get_queue_attributes(worker.queues[0])
+            except RSMQError:  # Redis has answered
+                return
+            except (RedisError, OSError):
+                if at == len(clients):
+                    raise
+            else:
+                return
 
     if worker.queues:
         wait_for_redis(ask, seconds, _log.warning)

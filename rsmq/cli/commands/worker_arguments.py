@@ -98,14 +98,20 @@ def _parser(name: str) -> argparse.ArgumentParser:
         "must be alive (default: a worker of this host); exit code 0 or 1",
     )  # fmt: skip
     parser.add_argument(
-        "--url",
-        help="the URL of Redis (default: RSMQ_URL or a profile, else that of the worker's client)",
-    )
+        "--url", action="append",
+        help="the URL of Redis (default: RSMQ_URL or a profile, else that of the worker's client); "
+        "with --cells also one for each cell",
+    )  # fmt: skip
     parser.add_argument(
         "--ns",
         help="the namespace; needs a URL (default: RSMQ_NS or a profile, else that of the worker's "
         "client)",
     )
+    parser.add_argument(
+        "--cells", type=int, metavar="N",
+        help="the queues are spread over N cells, and --ns is the name of the set (default: "
+        "RSMQ_CELLS or a profile, else as the worker's client)",
+    )  # fmt: skip
     parser.add_argument(
         "--name",
         help="the name of this worker; the next worker with this name takes over its messages "

@@ -80,8 +80,11 @@ def check_workers(call: Call, name: str | None) -> int:
     Returns:
         The exit code: DONE, or NOT_ALL.
     """
-    with call.open() as rsmq:
-        workers = list_workers(rsmq)
+    with call.open_queues() as rsmq:
+        if isinstance(rsmq, RSMQ):
+            workers = list_workers(rsmq)
+        else:
+            workers = [each for of_cell in rsmq.by_cell(list_workers).values() for each in of_cell]
     if name is None:
         host = socket.gethostname()
         found = [each for each in workers if each.host == host]
@@ -89,6 +92,8 @@ def check_workers(call: Call, name: str | None) -> int:
     else:
         found = [each for each in workers if each.name == name or _is_process_of(each.name, name)]
         is_ok = bool(found) and all(each.alive for each in found)
+    if not is_ok:
+        call.check_cells()
     where = f"named {name}" if name is not None else "of this host"
     lines = [
         f"{each.name}: {'alive' if each.alive else 'dead'}, host {format_text(each.host)}, "

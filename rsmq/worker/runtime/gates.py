@@ -7,12 +7,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from redis.exceptions import ResponseError
 
 from rsmq.client import RSMQ
 from rsmq.worker.gate import Gate
 from rsmq.worker.middleware import Hooks
+from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.heartbeat import Heartbeat
 from rsmq.worker.runtime.lane import Lane
 
@@ -23,9 +25,9 @@ class Gates:
     """The gates of the lanes that have one. The worker's loop calls it."""
 
     def __init__(
-        self, rsmq: RSMQ, lanes: Sequence[Lane], hooks: Hooks, heartbeat: Heartbeat
+        self, access: CellAccess, lanes: Sequence[Lane], hooks: Hooks, heartbeat: Heartbeat
     ) -> None:
-        self._rsmq = rsmq
+        self._access = access
         self._gates: list[tuple[Lane, Gate]] = [
             (lane, lane.listener.gate) for lane in lanes if lane.listener.gate is not None
         ]
@@ -41,26 +43,28 @@ class Gates:
         Args:
             now: monotonic seconds.
             all_of_them: whether to do that for gates that are not due, too.
-
-        Raises:
-            Errors of redis-py: Redis could not be reached.
         """
         for lane, gate in self._gates:
             if all_of_them or gate.due_at(is_active=_is_active(lane)) <= now:
-                self._sync(lane, gate)
+                cell = self._access.cell_of_queue(lane.name)
+                if cell is not None:
+                    self._access.attempt(cell.number, partial(self._sync, cell.client, lane, gate))
             if lane.ready and gate.allowance() == 0:
                 self._heartbeat.release_waiting(list(lane.ready))
 
     def due_at(self) -> float:
         """Return the monotonic seconds at which ``sync`` is to be called next."""
-        return min(
-            (gate.due_at(is_active=_is_active(lane)) for lane, gate in self._gates),
-            default=math.inf,
-        )
+        return min((self._due_at(lane, gate) for lane, gate in self._gates), default=math.inf)
 
-    def _sync(self, lane: Lane, gate: Gate) -> None:
+    def _due_at(self, lane: Lane, gate: Gate) -> float:
+        cell = self._access.cell_of_queue(lane.name)
+        if cell is None:  # it can't be reached yet
+            return math.inf
+        return max(gate.due_at(is_active=_is_active(lane)), cell.retry_at())
+
+    def _sync(self, rsmq: RSMQ, lane: Lane, gate: Gate) -> None:
         try:
-            gate.sync(self._rsmq)
+            gate.sync(rsmq)
         except ResponseError as error:
             gate.sync_alone()
             if lane.name not in self._refused:

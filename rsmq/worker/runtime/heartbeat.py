@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 from redis.exceptions import ResponseError
@@ -16,6 +17,7 @@ from rsmq.operations.worker import Group, settle_messages
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import HandlerTimedOut, Retried, decide
+from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.executor import Executor
 from rsmq.worker.runtime.lane import CellQueue, Job, Lane, Lease
 from rsmq.worker.runtime.message_state import (
@@ -45,11 +47,13 @@ class Heartbeat:
 
     def __init__(
         self,
+        access: CellAccess,
         lanes: Sequence[Lane],
         settler: Settler,
         run_queue: RunQueue,
         hooks: Hooks,
     ) -> None:
+        self._access = access
         self._lanes = lanes
         self._settler = settler
         self._run_queue = run_queue
@@ -57,16 +61,20 @@ class Heartbeat:
 
     def renew_at(self) -> float:
         """Return the monotonic seconds at which the next visibility timeout is to be extended."""
-        return min(
-            (queue.renew_at for lane in self._lanes for queue in lane.queues), default=math.inf
-        )
+        return min((lane.renew_at for lane in self._lanes), default=math.inf)
 
     def renew(self, now: float) -> None:
         """Extend the visibility timeouts that are due, and release messages that wait too long."""
         for lane in self._lanes:
-            for queue in lane.queues:
-                if now >= queue.renew_at:
-                    self._renew(queue, now)
+            if now >= lane.renew_at:
+                for queue in lane.queues:
+                    if now >= queue.renew_at:
+                        self._access.attempt(queue.cell.number, partial(self._renew, queue, now))
+                # A queue whose cell has failed is renewed when its server is tried again.
+                lane.renew_at = min(
+                    (max(queue.renew_at, queue.cell.retry_at()) for queue in lane.queues),
+                    default=math.inf,
+                )
 
     def _renew(self, queue: CellQueue, now: float) -> None:
         lane = queue.lane
@@ -115,9 +123,11 @@ class Heartbeat:
                 self._settler.mark_lost(queue, lease, "another consumer has received or deleted it")
 
     def lose_expired(self) -> None:
-        """Mark expired leases as lost, because Redis is unreachable and they can't be extended."""
+        """Mark expired leases as lost in cells that fail, because they can't be extended."""
         now = time.monotonic()
         for queue in self._queues():
+            if not queue.in_flight or not queue.cell.retry_at():
+                continue
             for lease in list(queue.in_flight.values()):
                 if lease.expires_at <= now and lease.job.ended_at is None:
                     self._settler.mark_lost(queue, lease, _NOT_EXTENDED)

@@ -96,7 +96,7 @@ class Invoker:
         try:
             body = lane.codec.decode(lease.raw)
         except Exception as error:
-            raise BodyNotDecodable(lane.name, lease.id, lease.raw) from error
+            raise BodyNotDecodable(lane.name, lease.shown_id, lease.raw) from error
         handler, takes_message, body = lane.listener.handlers.find(body)
         if not takes_message and not self._has_handler_hooks:
             return handler, (body,)
@@ -142,7 +142,7 @@ class Invoker:
             try:
                 body = lane.codec.decode(lease.raw)
             except Exception as error:  # noqa: BLE001 - only this message fails
-                lease.error = BodyNotDecodable(lane.name, lease.id, lease.raw)
+                lease.error = BodyNotDecodable(lane.name, lease.shown_id, lease.raw)
                 lease.error.__cause__ = error
                 continue
             message = lease.to_delivery(lane.name, lane.codec)

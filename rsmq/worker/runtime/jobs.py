@@ -52,9 +52,14 @@ class _Deliverable:
                 change_message(self, EXPIRE)
         return self.state in OVER or job.call_state is CALL_ABANDONED
 
+    @property
+    def shown_id(self: Lease) -> str:
+        """See ``Lease``."""
+        return self.job.cell_queue.cell.show_id(self.id)
+
     def to_delivery(self: Lease, queue: str, codec: Codec) -> Delivery:
         """Return the message as its handler receives it."""
-        return make_delivery(self, queue, codec)
+        return make_delivery(self, queue, codec, self.job.cell_queue.cell.delivery_class)
 
 
 class SingleJob(_Deliverable):

@@ -17,7 +17,7 @@ from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.model import QueueAttributes
 from rsmq.operations.worker import Identity
-from rsmq.waiting.schedule import Waiter
+from rsmq.wire.cells import join_id
 from rsmq.wire.keys import QueueKeys
 from rsmq.worker.delivery import DeliveredLease, Delivery
 from rsmq.worker.listener import MIN_VT_SECONDS, Listener
@@ -35,18 +35,67 @@ _LATEST_WEIGHT = 0.1
 WINDOW_CALLS = 200
 
 
+class Arrivals(Protocol):
+    """
+    The arrivals of messages in the queues of a lane.
+
+    Attributes:
+        is_waiting: whether nothing is due, as far as the worker knows. Then the loop is woken when
+            that changes.
+    """
+
+    @property
+    def is_waiting(self) -> bool:
+        """See the attributes."""
+
+    def next_due(self) -> CellQueue | None:
+        """Return the next queue that may have due messages; if there is none, wait."""
+
+    def look_at(self, queue: CellQueue) -> None:
+        """Let a queue be looked at that could not be received from before."""
+
+    def note_look(self, queue: CellQueue, *, is_drained: bool, has_found: bool) -> None:
+        """
+        Note the result of a look at a queue. If nothing more is due in any queue, wait.
+
+        Args:
+            queue: the queue.
+            is_drained: whether nothing more is due there.
+            has_found: whether it had messages.
+        """
+
+    def stop(self) -> None:
+        """Stop waiting."""
+
+
 @dataclass(slots=True, eq=False)
 class Cell:
     """
     A namespace in which a worker works.
 
     Attributes:
+        number: its number.
         client: its client.
         identity: the worker's identity in it.
+        delivery_class: the class of its messages.
+        retry_at: returns the monotonic seconds before which no call is made in it, because the last
+            one failed; 0 if calls are made.
+        is_used: whether the worker may have stored its name in it.
+        has_unknown_messages: whether messages may be in flight that this worker does not know: the
+            reply to a receive was lost.
     """
 
+    number: int
     client: RSMQ[Any]
     identity: Identity
+    delivery_class: type[Delivery] = Delivery
+    retry_at: Callable[[], float] = field(default=lambda: 0.0)
+    is_used: bool = False
+    has_unknown_messages: bool = False
+
+    def show_id(self, id: str) -> str:
+        """Return the id of a message as its consumer sees it, from the id as it is stored."""
+        return id if self.delivery_class is Delivery else join_id(self.number, id)
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +123,27 @@ class CellQueue:
     is_missing_logged: bool = False
 
 
+class _NoArrivals:
+    """The arrivals of a lane that receives nothing, as in a child process."""
+
+    is_waiting = False
+
+    def next_due(self) -> CellQueue | None:
+        return None
+
+    def look_at(self, queue: CellQueue) -> None:
+        pass
+
+    def note_look(self, queue: CellQueue, *, is_drained: bool, has_found: bool) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+_NO_ARRIVALS = _NoArrivals()
+
+
 @dataclass(slots=True, eq=False)
 class Lane:
     """
@@ -86,7 +156,10 @@ class Lane:
         limit: maximum number of concurrent calls.
         policy: its listener's policy, or the queue's own policy where the listener sets neither
             a dead-letter queue nor ``drop``.
-        queues: its queue in each cell.
+        arrivals: which queues may have due messages.
+        queues: its queue in each open cell.
+        queue_by_cell: the same, by the number of the cell.
+        renew_at: a time at or before which none of its messages is to be extended.
         ready: calls that wait for a slot.
         calls: running calls, in the order in which they started.
         last_turn: the turn in which one of its calls last started; all lanes share the count.
@@ -96,8 +169,6 @@ class Lane:
         slow_seconds: the second longest duration of the calls of this window and the one before;
             None before the first call ends.
         no_prefetch_until: monotonic seconds until which nothing is prefetched.
-        waiter: woken when messages become due. None if more may be due already, or nothing is
-            to be received.
         cancel: cancels a call, if its kind can be cancelled.
         lock: to be held while the state of a message or a call changes, unless the call has ended.
     """
@@ -107,7 +178,10 @@ class Lane:
     codec: Codec
     limit: int
     policy: Policy
+    arrivals: Arrivals = field(default_factory=lambda: _NO_ARRIVALS)
     queues: list[CellQueue] = field(default_factory=list)
+    queue_by_cell: dict[int, CellQueue] = field(default_factory=dict)
+    renew_at: float = math.inf
     ready: deque[Job] = field(default_factory=deque)
     calls: dict[Job, None] = field(default_factory=dict)
     last_turn: int = 0
@@ -116,7 +190,6 @@ class Lane:
     mean_seconds: float | None = None
     slow_seconds: float | None = None
     no_prefetch_until: float = 0.0
-    waiter: Waiter | None = None
     cancel: Callable[[Job], object] = field(default=lambda _job: None)
     lock: threading.Lock = field(default_factory=threading.Lock)
     _window_calls: int = 0
@@ -132,6 +205,7 @@ class Lane:
         """Add the queue of a cell, and return it."""
         queue = CellQueue(self, cell, cell.client.namespace.queue(self.name))
         self.queues.append(queue)
+        self.queue_by_cell[cell.number] = queue
         return queue
 
     @property
@@ -161,8 +235,8 @@ class Lane:
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether nothing is due in its queue, as far as the worker knows."""
-        return self.waiter is not None and not self.waiter.is_awake
+        """Return whether nothing is due in its queues, as far as the worker knows."""
+        return self.arrivals.is_waiting
 
     def allowance(self) -> int | None:
         """Return how many messages its gate lets through now; None is any number."""
@@ -229,6 +303,7 @@ class Lease(DeliveredLease, Protocol):
     A message in flight. All times are monotonic seconds of this process.
 
     Attributes:
+        shown_id: its id as its consumer sees it.
         unbegun: how many of its earlier receives began no handler call.
         renew_at: when its visibility timeout is to be extended.
         expires_at: when its visibility timeout ends if it is not extended.
@@ -244,6 +319,10 @@ class Lease(DeliveredLease, Protocol):
     @property
     def job(self) -> Job:
         """The call that it is for."""
+
+    @property
+    def shown_id(self) -> str:
+        """See the attributes."""
 
     def to_delivery(self, queue: str, codec: Codec) -> Delivery:
         """Return the message as its handler receives it."""

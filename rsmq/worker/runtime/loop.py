@@ -10,28 +10,24 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
-from rsmq.errors import (
-    ClientClosed,
-    InvalidValue,
-    QueueNotFound,
-    RSMQError,
-    TooManyHungCalls,
-    WorkerReplaced,
-)
+from rsmq.errors import ClientClosed, InvalidValue, QueueNotFound, TooManyHungCalls, WorkerReplaced
 from rsmq.operations.worker import send_heartbeat, unregister_worker
-from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.transport.signals import Flag
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.registry import HEARTBEAT_SECONDS, TTL
+from rsmq.worker.runtime.cell_access import CellAccess
+from rsmq.worker.runtime.cell_opener import CellOpener
 from rsmq.worker.runtime.dead_workers import DeadWorkers
 from rsmq.worker.runtime.executor import Executor
 from rsmq.worker.runtime.gates import Gates
@@ -49,8 +45,10 @@ _log = logging.getLogger("rsmq.worker")
 _QUEUES_PER_HEARTBEAT = 10
 #: A round through all queues takes as many heartbeats as if there were at least so many queues.
 _MIN_QUEUES_PER_ROUND = 100
-#: The longest pause after a failed call to Redis.
-_MAX_RETRY_PAUSE_SECONDS = 2.0
+#: Maximum number of closed queues of a lane that are looked at again in each heartbeat.
+_REOPENED_PER_HEARTBEAT = 50
+#: Seconds between two calls that keep the records of messages in flight in cells beside the home.
+_KEEP_NAME_SECONDS = 60.0
 #: How long nothing is prefetched after a worker has died.
 NO_PREFETCH_SECONDS = 10.0
 #: How long no call ends before another thread or task is woken, if calls wait and slots are free.
@@ -76,7 +74,8 @@ class WorkerLoop:
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
-        cell: Cell,
+        access: CellAccess,
+        opener: CellOpener,
         lanes: Sequence[Lane],
         hooks: Hooks,
         slots: int,
@@ -90,7 +89,8 @@ class WorkerLoop:
         Make it; nothing is received before ``run``.
 
         Args:
-            cell: the namespace of the queues, with the worker's identity.
+            access: the cells of the queues.
+            opener: opens the cells that could not be reached when the worker started.
             lanes: its listeners.
             hooks: its middleware.
             slots: maximum number of concurrent calls.
@@ -104,8 +104,9 @@ class WorkerLoop:
         self.run_queue = RunQueue(lanes, slots)
         self.finished = Flag()
         self.failure: BaseException | None = None
-        self._cell = cell
-        self._identity = cell.identity
+        self._access = access
+        self._opener = opener
+        self._name = access.name
         self._lanes = lanes
         self._hooks = hooks
         self._slots = slots
@@ -114,23 +115,22 @@ class WorkerLoop:
         self._grace = grace
         self._has_fixed_name = has_fixed_name
         self._settler = Settler(hooks)
-        self._heartbeat = Heartbeat(lanes, self._settler, self.run_queue, hooks)
-        self._gates = Gates(cell.client, lanes, hooks, self._heartbeat)
-        self._quarantine = Quarantine(self.run_queue, self._settler)
-        self._dead_workers = DeadWorkers(cell.client)
+        self._heartbeat = Heartbeat(access, lanes, self._settler, self.run_queue, hooks)
+        self._gates = Gates(access, lanes, hooks, self._heartbeat)
+        self._quarantine = Quarantine(access, self.run_queue, self._settler)
+        self._dead_workers = DeadWorkers(access.home.client)
         self._executors: Mapping[bool, Executor] = {}
         self._finished_jobs: deque[Job] = deque()
         self._finished_count = 0
         self._wake_up = Flag()
-        self._prefetcher = Prefetcher(
-            cell, lanes, slots, self.run_queue, self._settler, hooks, self._wake_up.set
-        )
+        self._prefetcher = Prefetcher(access, lanes, slots, self.run_queue, self._settler, hooks)
+        for lane in lanes:
+            lane.arrivals = access.make_arrivals(lane, self._wake_up.set)
         self._is_asleep = False
         self._jobs_before_wake_up = 1
         self._next_heartbeat_at = 0.0
         self._next_lane = _QUEUES_PER_HEARTBEAT  # the first ones were read when the worker started
-        self._retry_at = 0.0
-        self._failures = 0
+        self._next_keep_at = 0.0
         self._last_progress = (0.0, -1)
         self.is_stopping = self._has_called_before_stop = False
         self.heartbeat_at = self.turn_at = time.monotonic()
@@ -174,11 +174,11 @@ class WorkerLoop:
             self._shut_down()
         except WorkerReplaced as error:
             self.failure = error
-            _log.error("worker %s stops: %s", self._identity.name, error)
+            _log.error("worker %s stops: %s", self._name, error)
             self._fail("another worker has this one's name")
         except BaseException as error:  # noqa: BLE001 - Worker.run raises it again
             self.failure = error
-            _log.critical("worker %s fails", self._identity.name, exc_info=True)
+            _log.critical("worker %s fails", self._name, exc_info=True)
             self._fail("the worker has failed")
         finally:
             self._prefetcher.stop_waiting()
@@ -195,35 +195,34 @@ class WorkerLoop:
     def _run_once(self) -> None:
         now = self.turn_at = time.monotonic()
         self._collect_finished_jobs()
-        if now >= self._retry_at:
-            try:
-                self._access_redis(now)
-            except (WorkerReplaced, ClientClosed):
-                raise
-            except (RedisError, RSMQError, OSError) as error:
-                self._handle_failure(error)
-            else:
-                if self._failures:
-                    _log.info("worker %s: Redis answers again", self._identity.name)
-                self._failures = 0
+        self._access_redis(now)
         self._sleep()
 
     def _access_redis(self, now: float) -> None:
-        """Make the calls to Redis that are due."""
-        if self._settler:
-            self._settler.write_step()
+        """Make the calls to Redis that are due. A server that fails is left alone for a while."""
+        access = self._access
+        if access.are_all_failing:
+            return
+        for cell in self._settler.cells():
+            access.attempt(cell.number, partial(self._settler.write_step, cell))
         self._heartbeat.renew(now)
         self._gates.sync(now)
         if now >= self._next_heartbeat_at:
             self._next_heartbeat_at = now + HEARTBEAT_SECONDS
             self._abandon_hung_calls(now)
-            self._send_heartbeat()
-        if self._prefetcher.has_unknown_messages:
-            self._prefetcher.release_unknown_messages()
+            if self._opener.open_missing():
+                self.limit_prefetch()
+            access.attempt(access.home.number, self._send_heartbeat)
+            self._keep_names(now)
+            self._read_queues_again()
+        self._prefetcher.release_unknown_messages()
         if self.is_stopping:
             self._release_waiting()
         else:
             self._receive(now)
+        access.end_turn()
+        if access.has_failed:
+            self._heartbeat.lose_expired()
 
     def _abandon_hung_calls(self, now: float) -> None:
         try:
@@ -231,7 +230,7 @@ class WorkerLoop:
         except TooManyHungCalls as error:
             if not self.is_stopping:
                 self.failure = error
-                _log.critical("worker %s stops: %s", self._identity.name, error)
+                _log.critical("worker %s stops: %s", self._name, error)
                 self.stop(self._grace)
 
     def _collect_finished_jobs(self) -> None:
@@ -244,24 +243,11 @@ class WorkerLoop:
             if job.call_state is not CALL_ABANDONED:
                 settler.decide_outcomes(job)
 
-    def _handle_failure(self, error: BaseException) -> None:
-        self._failures += 1
-        pause = exponential_seconds(self._failures, 0.1, _MAX_RETRY_PAUSE_SECONDS)
-        self._retry_at = time.monotonic() + with_jitter(pause)
-        if self._failures in (1, 5) or self._failures % 30 == 0:
-            _log.warning(
-                "worker %s continues to try: %s: %s",
-                self._identity.name,
-                type(error).__name__,
-                error,
-            )
-        self._heartbeat.lose_expired()
-
     # Sign of life.
 
     def _send_heartbeat(self) -> None:
-        sent_at = time.monotonic()
-        self._cell.client.run(send_heartbeat(self._identity, self.info(), ttl=TTL))
+        sent_at, home = time.monotonic(), self._access.home
+        home.client.run(send_heartbeat(home.identity, self.info(), ttl=TTL))
         self.heartbeat_at = sent_at
         self._dead_workers.forget(sent_at)
         if self._has_fixed_name:
@@ -269,20 +255,44 @@ class WorkerLoop:
                 self.run_queue.start_deadline = sent_at + TTL
                 for executor in self._executors.values():
                     executor.wake(0)
+
+    def _keep_names(self, now: float) -> None:
+        """Let the records of messages in flight live on in the cells beside the home."""
+        if now < self._next_keep_at:
+            return
+        self._next_keep_at = now + _KEEP_NAME_SECONDS
+        in_use = {queue.cell for lane in self._lanes for queue in lane.queues if queue.in_flight}
+        for cell in in_use - {self._access.home}:
+            self._access.attempt(cell.number, partial(self._access.keep_name, cell))
+
+    def _read_queues_again(self) -> None:
+        """Look again at queues that were closed, and read the attributes of some queues."""
         for lane in self._lanes:
-            for queue in lane.queues:
-                if queue.closed_reason in ("p", "m"):  # it may have been resumed, or created again
-                    queue.closed_reason = ""
+            self._open_queues(lane, "pm")  # it may have been resumed, or created again
         lanes = self._lanes[self._next_lane : self._next_lane + _QUEUES_PER_HEARTBEAT]
         self._next_lane += _QUEUES_PER_HEARTBEAT
         if self._next_lane >= max(len(self._lanes), _MIN_QUEUES_PER_ROUND):
             self._next_lane = 0
         for lane in lanes:
-            for queue in lane.queues:  # they may have been repaired
-                queue.closed_reason = ""
+            self._open_queues(lane, "b")  # it may have been repaired
             if lane.uses_queue_attributes:
-                with suppress(QueueNotFound, InvalidValue, ResponseError):
-                    lane.apply_queue_attributes(self._cell.client.get_queue_attributes(lane.name))
+                self._access.attempt(self._access.home.number, partial(self._read_attributes, lane))
+
+    def _open_queues(self, lane: Lane, reasons: str) -> None:
+        """Let the queues of a lane be received from again that were closed for these reasons."""
+        closed = [
+            queue for queue in lane.queues if queue.closed_reason and queue.closed_reason in reasons
+        ]
+        # Of many cells, some at each heartbeat: each costs a script while it is closed.
+        if len(closed) > _REOPENED_PER_HEARTBEAT:
+            closed = random.sample(closed, _REOPENED_PER_HEARTBEAT)
+        for queue in closed:
+            queue.closed_reason = ""
+            lane.arrivals.look_at(queue)
+
+    def _read_attributes(self, lane: Lane) -> None:
+        with suppress(QueueNotFound, InvalidValue, ResponseError):
+            lane.apply_queue_attributes(self._access.home.client.get_queue_attributes(lane.name))
 
     def info(self) -> dict[str, Any]:
         """Return the worker's description of itself, for its sign of life."""
@@ -347,11 +357,11 @@ class WorkerLoop:
 
     def _shut_down(self) -> None:
         """Release the messages that are still in flight, and unregister the worker."""
-        name = self._identity.name
         self._call_before_stop()
         self._collect_finished_jobs()
         with self.run_queue.lock:
             self.run_queue.close()
+        self._access.retry_now()
         left = 0
         try:
             self._write_all()
@@ -360,28 +370,54 @@ class WorkerLoop:
             left = self._heartbeat.release_all("the worker stops")
             self._write_all()
             self._gates.sync(time.monotonic(), all_of_them=True)
-            self._cell.client.run(unregister_worker(self._identity))
-        except (RedisError, RSMQError, OSError) as error:
+            self._unregister_all(left)
+        except ClientClosed as error:
             self._heartbeat.release_all("the worker stops")
-            summary = f"{type(error).__name__}: {error}"
-            _log.warning("worker %s could not release its messages: %s", name, summary)
-        else:
-            if left:
+            _log.warning("worker %s could not release its messages: %s", self._name, error)
+
+    def _unregister_all(self, left: int) -> None:
+        """Unregister the worker in all cells; log what is left."""
+        home = self._access.home
+        for cell in [*self._access.open_cells.values()]:
+            if cell.is_used and cell is not home:
+                self._access.attempt(cell.number, partial(self._unregister, cell))
+        self._access.attempt(home.number, partial(self._unregister, home))
+        failed = self._settler.cells()
+        if failed or home.is_used:
+            for cell in failed or [home]:
                 _log.warning(
-                    "worker %s releases %d messages that were not handled in time", name, left
+                    "worker %s could not release its messages%s: %s",
+                    self._name,
+                    self._access.describe(cell),
+                    self._access.last_error(cell),
                 )
+        elif left:
+            _log.warning(
+                "worker %s releases %d messages that were not handled in time", self._name, left
+            )
+
+    @staticmethod
+    def _unregister(cell: Cell) -> None:
+        cell.client.run(unregister_worker(cell.identity))
+        cell.is_used = False
 
     def _write_all(self) -> None:
-        """Write all outcomes, and renew the leases of other messages meanwhile."""
-        while self._settler:
-            self._settler.write_step()
+        """
+        Write all outcomes, and renew the leases of other messages meanwhile.
+
+        The outcomes of a cell that can't be reached are left.
+        """
+        while cells := [cell for cell in self._settler.cells() if not cell.retry_at()]:
+            for cell in cells:
+                self._access.attempt(cell.number, partial(self._settler.write_step, cell))
             self._heartbeat.renew(time.monotonic())
 
     def _sleep(self) -> None:
         """Sleep until there is something to do."""
         now = time.monotonic()
-        if now < self._retry_at:
-            self._wake_up.wait(min(self._retry_at, max(self._stop_deadline, now)) - now)
+        if self._access.are_all_failing:
+            retry_at = self._access.retry_at()
+            self._wake_up.wait(min(retry_at, max(self._stop_deadline, now)) - now)
             self._wake_up.clear()
             return
         self._is_asleep = True  # set before any state is read: later changes set _wake_up
@@ -393,17 +429,17 @@ class WorkerLoop:
 
     def _plan_sleep(self, now: float) -> tuple[float, int]:
         """Return how long to sleep, in seconds, and how many finished calls end the sleep."""
-        if self._settler:  # a step could not write all outcomes
+        if any(not cell.retry_at() for cell in self._settler.cells()):  # a step could not write all
             return 0.0, 1
         next_at = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._gates.due_at())
-        pause = min(next_at, self._stop_deadline) - now
+        pause = min(next_at, self._stop_deadline, self._access.retry_at()) - now
         if self.is_stopping:
             return min(pause, _SHUTDOWN_POLL_SECONDS), 1
         if self._quarantine:
             pause = min(pause, self._quarantine.poll_seconds(now))
             if self.run_queue.is_exclusive:  # the end of the other calls sets no wake-up
                 return pause, 1
-        if self._prefetcher.plan(now)[0]:
+        if self._prefetcher.plan(now) is not None:
             return 0.0, 1
         with self.run_queue.lock:
             ready, busy = self.run_queue.count_ready(), self.run_queue.running_count == self._slots

@@ -7,15 +7,16 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from redis.exceptions import RedisError
 
 from rsmq.operations.worker import ReceiveResult, list_in_flight, receive_for_worker
 from rsmq.transport.retry import is_limited_to_keys
-from rsmq.waiting.schedule import Waiter
 from rsmq.worker.middleware import Hooks
+from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.jobs import BatchJob, SingleJob
 from rsmq.worker.runtime.lane import Cell, CellQueue, Job, Lane
 from rsmq.worker.runtime.prefetch_plan import PlannedRequest, plan_requests
@@ -26,49 +27,55 @@ from rsmq.worker.runtime.settle import Settler
 _log = logging.getLogger("rsmq.worker")
 
 
-class Prefetcher:
+@dataclass(frozen=True, slots=True)
+class Plan:
     """
-    Receives as many messages as there is room for, and waits for new ones.
+    The next receive: from the queues of one cell.
 
     Attributes:
-        has_unknown_messages: whether a receive may have succeeded whose reply was lost. Then
-            messages may be in flight that this worker does not know.
+        cell: the cell.
+        requests: the requests with their queues, in order.
+        slots: the number of slots for the messages.
     """
+
+    cell: Cell
+    requests: list[tuple[PlannedRequest, CellQueue]]
+    slots: int
+
+
+class Prefetcher:
+    """Receives as many messages as there is room for, and waits for new ones."""
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
-        cell: Cell,
+        access: CellAccess,
         lanes: Sequence[Lane],
         slots: int,
         run_queue: RunQueue,
         settler: Settler,
         hooks: Hooks,
-        wake_up: Callable[[], object],
     ) -> None:
         """
         Make it.
 
         Args:
-            cell: the namespace of the queues.
-            lanes: its listeners.
+            access: the cells of the queues.
+            lanes: the listeners.
             slots: maximum number of concurrent calls.
             run_queue: the calls that wait for a slot.
             settler: settles messages.
-            hooks: its middleware.
-            wake_up: called by another thread when messages may be due.
+            hooks: the worker's middleware.
         """
-        self.has_unknown_messages = False
-        self._cell = cell
+        self._access = access
         self._lanes = lanes
         self._slots = slots
         self._run_queue = run_queue
         self._settler = settler
         self._hooks = hooks
-        self._wake_up = wake_up
 
     def receive(self, now: float) -> tuple[list[Job], list[Job]]:
         """
-        Receive as many messages as there is room for.
+        Receive as many messages as there is room for, from one cell.
 
         Args:
             now: monotonic seconds.
@@ -76,68 +83,79 @@ class Prefetcher:
         Returns:
             Calls to be made, and calls to be made in quarantine.
         """
-        requests, slots = self.plan(now)
-        if not requests:
+        plan = self.plan(now)
+        if plan is None:
             return [], []
-        self._hooks.call("before_receive", [each.lane.name for each in requests])
+        self._hooks.call("before_receive", [each.lane.name for each, _ in plan.requests])
+        return self._access.attempt(plan.cell.number, partial(self._receive, plan)) or ([], [])
+
+    def _receive(self, plan: Plan) -> tuple[list[Job], list[Job]]:
         sent_at = time.monotonic()
         operation = receive_for_worker(
-            self._cell.identity, [each.request for each in requests], slots
+            plan.cell.identity,
+            [each.to_request(queue) for each, queue in plan.requests],
+            plan.slots,
         )
+        plan.cell.is_used = True
         try:
-            results = self._cell.client.run(operation)
+            results = plan.cell.client.run(operation)
         except (RedisError, OSError) as error:
             if not is_limited_to_keys(error):
-                self.has_unknown_messages = True
+                plan.cell.has_unknown_messages = True
                 raise
-            return self._receive_one_by_one(requests, slots, error)
-        return self._process_results(requests, results, sent_at)
+            return self._receive_one_by_one(plan, error)
+        return self._process_results(plan.requests, results, sent_at)
 
-    def _receive_one_by_one(
-        self, requests: list[PlannedRequest], slots: int, error: BaseException
-    ) -> tuple[list[Job], list[Job]]:
+    def _receive_one_by_one(self, plan: Plan, error: BaseException) -> tuple[list[Job], list[Job]]:
         """
         Receive from each queue separately, because one of them is broken; close the broken ones.
         """
         jobs: list[Job] = []
         quarantined: list[Job] = []
-        for each in requests:
-            if len(requests) > 1:
-                operation = receive_for_worker(self._cell.identity, [each.request], slots)
+        cell, slots = plan.cell, plan.slots
+        for each, queue in plan.requests:
+            if len(plan.requests) > 1:
+                operation = receive_for_worker(cell.identity, [each.to_request(queue)], slots)
                 sent_at = time.monotonic()
                 try:
-                    (result,) = self._cell.client.run(operation)
+                    (result,) = cell.client.run(operation)
                 except (RedisError, OSError) as own_error:
                     if not is_limited_to_keys(own_error):
-                        self.has_unknown_messages = True
+                        cell.has_unknown_messages = True
                         break  # received messages are handled; the next call raises again
                     error = own_error
                 else:
-                    more_jobs, more_quarantined = self._process_results([each], [result], sent_at)
+                    more_jobs, more_quarantined = self._process_results(
+                        [(each, queue)], [result], sent_at
+                    )
                     jobs += more_jobs
                     quarantined += more_quarantined
-                    slots = max(slots - math.ceil(len(result.ids) / each.request.size), 0)
+                    slots = max(slots - math.ceil(len(result.ids) / each.lane.size), 0)
                     continue
-            self._stop_waiting(each.lane)
-            each.queue.closed_reason = "b"
-            _log.error("queue %s can't be received from: %s", each.lane.name, error)
+            queue.closed_reason = "b"
+            each.lane.arrivals.note_look(queue, is_drained=False, has_found=False)
+            place = self._access.describe(cell)
+            _log.error("queue %s%s can't be received from: %s", each.lane.name, place, error)
         return jobs, quarantined
 
     def _process_results(
-        self, requests: list[PlannedRequest], results: list[ReceiveResult], sent_at: float
+        self,
+        requests: list[tuple[PlannedRequest, CellQueue]],
+        results: list[ReceiveResult],
+        sent_at: float,
     ) -> tuple[list[Job], list[Job]]:
         """
         Update the lanes by the results of a receive, and return the calls as ``receive`` does.
         """
         jobs: list[Job] = []
         quarantined: list[Job] = []
-        for request, each in zip(requests, results, strict=True):
-            lane, queue = request.lane, request.queue
+        for (request, queue), each in zip(requests, results, strict=True):
+            lane = request.lane
             if each.state in ".+":
                 lane.last_request_at = sent_at
                 if queue.is_missing_logged:
                     queue.is_missing_logged = False
-                    _log.info("queue %s is back", lane.name)
+                    _log.info("queue %s%s is back", lane.name, self._access.describe(queue.cell))
             elif each.state in "pm":
                 self._close(queue, each.state)
             if each.ids:
@@ -147,7 +165,11 @@ class Prefetcher:
                         job.is_urgent = True
                 jobs += received
                 quarantined += received_quarantined
-            self._wait_for_more(lane, drained=each.state == ".", found=bool(each.ids))
+            if each.state == "-":  # it was not read: no slot was left
+                lane.arrivals.look_at(queue)
+            else:
+                is_drained, has_found = each.state == ".", bool(each.ids)
+                lane.arrivals.note_look(queue, is_drained=is_drained, has_found=has_found)
         return jobs, quarantined
 
     def _lanes_to_ask(self) -> list[Lane]:
@@ -166,61 +188,47 @@ class Prefetcher:
         )
         return [lane for lane in lanes if not lane.is_waiting or lane.listener.priority > lowest]
 
-    def plan(self, now: float) -> tuple[list[PlannedRequest], int]:
-        """Return the requests to be made now, and the number of slots for their messages."""
+    def plan(self, now: float) -> Plan | None:
+        """Return the receive that is to be made now; None if there is none."""
         lanes = self._lanes_to_ask()
         if not lanes:
-            return [], 0
+            return None
         with self._run_queue.lock:
             if self._run_queue.is_exclusive:
-                return [], 0
+                return None
             free = self._slots - self._run_queue.running_count
             ready = self._run_queue.count_ready_by_priority()
-        requests, slots = plan_requests(lanes, free, ready, now)
-        # Lanes that wait are only asked together with others.
-        if all(each.lane.is_waiting for each in requests):
-            return [], 0
-        return requests, slots
+        planned, slots = plan_requests(lanes, free, ready, now)
+        # The first lane that does not wait decides the cell. Lanes that wait are only asked
+        # together with others.
+        for each in planned:
+            due = each.lane.arrivals.next_due()
+            if due is not None:
+                break
+        else:
+            return None
+        number = due.cell.number
+        requests = [
+            (each, queue)
+            for each in planned
+            if (queue := each.lane.queue_by_cell.get(number)) is not None
+            and not queue.closed_reason
+        ]
+        return Plan(due.cell, requests, slots)
 
     def _close(self, queue: CellQueue, state: str) -> None:
         queue.closed_reason = state
         if state == "m" and not queue.is_missing_logged:
             queue.is_missing_logged = True
-            _log.warning("there is no queue %s; its listener waits for it", queue.keys.name)
-
-    def _wait_for_more(self, lane: Lane, *, drained: bool, found: bool) -> None:
-        """Wait for a wake-up if nothing more is due now. Report the result of the last one."""
-        waiter = lane.waiter
-        if waiter is not None and waiter.is_awake:
-            if found:
-                self._cell.client.watcher.note_receive(waiter)
-                waiter.empty_receives = 0
-            else:
-                waiter.empty_receives += 1
-        if not drained:
-            self._stop_waiting(lane)
-            return
-        if waiter is None:
-            waiter = lane.waiter = Waiter(
-                tuple(queue.keys.zset for queue in lane.queues), partial(self._handle_wake_up, lane)
+            place = self._access.describe(queue.cell)
+            _log.warning(
+                "there is no queue %s%s; its listener waits for it", queue.lane.name, place
             )
-        self._cell.client.watcher.add(waiter)
-
-    def _handle_wake_up(self, lane: Lane) -> None:
-        """Wake the loop, because messages may be due; called by the watcher's thread."""
-        # Before the wake-up nothing was due, so the queue did not starve.
-        lane.last_request_at = time.monotonic()
-        self._wake_up()
 
     def stop_waiting(self) -> None:
         """Stop waiting for wake-ups."""
         for lane in self._lanes:
-            self._stop_waiting(lane)
-
-    def _stop_waiting(self, lane: Lane) -> None:
-        waiter, lane.waiter = lane.waiter, None
-        if waiter is not None:
-            self._cell.client.watcher.remove(waiter)
+            lane.arrivals.stop()
 
     def _make_jobs(
         self, queue: CellQueue, result: ReceiveResult, sent_at: float
@@ -253,6 +261,7 @@ class Prefetcher:
     ) -> list[SingleJob]:
         lane = queue.lane
         queue.renew_at = min(queue.renew_at, sent_at + lane.vt / 3)
+        lane.renew_at = min(lane.renew_at, queue.renew_at)
         self._settler.numbers.received += len(result.ids)
         now = result.now_ms
         singles = [
@@ -267,14 +276,16 @@ class Prefetcher:
 
     def release_unknown_messages(self) -> None:
         """Release messages of receives whose replies were lost."""
-        stored = self._cell.client.run_steps(
-            list_in_flight(self._cell.client.namespace, self._cell.identity.name)
-        )
+        for cell in self._access.open_cells.values():
+            if cell.has_unknown_messages:
+                self._access.attempt(cell.number, partial(self._release_unknown_of, cell))
+
+    def _release_unknown_of(self, cell: Cell) -> None:
+        stored = cell.client.run_steps(list_in_flight(cell.client.namespace, self._access.name))
         in_flight = {
-            lane.name: queue.in_flight
+            lane.name: lane.queue_by_cell[cell.number].in_flight
             for lane in self._lanes
-            for queue in lane.queues
-            if queue.cell is self._cell
+            if cell.number in lane.queue_by_cell
         }
         unknown = {
             queue: [
@@ -284,8 +295,8 @@ class Prefetcher:
             ]
             for queue, receipts in stored.items()
         }
-        self._settler.numbers.released += release_receipts(self._cell, unknown, are_begun=False)
-        self.has_unknown_messages = False
+        self._settler.numbers.released += release_receipts(cell, unknown, are_begun=False)
+        cell.has_unknown_messages = False
 
 
 def _make_batches(

@@ -21,19 +21,24 @@ STARVATION_SECONDS = 10.0
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
     """
-    A request to one queue.
+    A request for messages of one lane.
 
     Attributes:
-        lane: the lane of the queue.
-        queue: the queue.
-        request: the request.
-        is_starved: whether it comes first because the queue has starved.
+        lane: the lane.
+        prefetch: messages that may wait for a slot.
+        max_messages: maximum number of messages.
+        is_starved: whether it comes first because the lane has starved.
     """
 
     lane: Lane
-    queue: CellQueue
-    request: ReceiveRequest
+    prefetch: int
+    max_messages: int
     is_starved: bool
+
+    def to_request(self, queue: CellQueue) -> ReceiveRequest:
+        """Return the request to one of the lane's queues."""
+        vt_ms = round(self.lane.vt * 1000)
+        return ReceiveRequest(queue.keys, vt_ms, self.lane.size, self.prefetch, self.max_messages)
 
 
 def order_lanes(lanes: Sequence[Lane], now: float) -> list[tuple[Lane, bool]]:
@@ -92,8 +97,5 @@ def plan_requests(
         if max_messages > 0:
             if not requests or open_slots > slots:
                 slots = max(open_slots, 0)
-            vt_ms = round(lane.vt * 1000)
-            (queue,) = lane.queues
-            request = ReceiveRequest(queue.keys, vt_ms, size, prefetch, max_messages)
-            requests.append(PlannedRequest(lane, queue, request, starved))
+            requests.append(PlannedRequest(lane, prefetch, max_messages, starved))
     return requests, slots

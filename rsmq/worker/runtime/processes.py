@@ -24,6 +24,7 @@ from typing import Any
 
 from rsmq.errors import InvalidFormat
 from rsmq.transport.backoff import exponential_seconds, with_jitter
+from rsmq.worker.client_place import ClientPlace
 from rsmq.worker.outcome import HandlerProcessDied, HandlerTimedOut
 from rsmq.worker.runtime.channel import Channel
 from rsmq.worker.runtime.exit_code import describe_exit_code
@@ -63,8 +64,8 @@ class ChildSettings:
     Attributes:
         app: MODULE:NAME of the worker.
         path: the directories of modules, ``sys.path``.
-        url: the URL of Redis that replaces that of the worker's client; None keeps the client.
-        ns: the namespace for ``url``.
+        place: the servers and the namespace that replace those of the worker's client; None keeps
+            the client.
         log_level: the level of the log on the standard error; None leaves logging alone.
         log_as_json: whether log lines are JSON.
         name: the worker's name, for its log lines.
@@ -72,8 +73,7 @@ class ChildSettings:
 
     app: str
     path: list[str]
-    url: str | None = None
-    ns: str | None = None
+    place: ClientPlace | None = None
     log_level: str | None = None
     log_as_json: bool = False
     name: str | None = None
@@ -271,6 +271,7 @@ class _Child:
 def _describe_call(job: Job, leases: list[Lease], deadline: float) -> dict[str, Any]:
     return {
         "queue": job.lane.name,
+        "cell": job.cell_queue.cell.number,
         "deadline": deadline,
         "received_at": job.received_at,
         "messages": [

@@ -14,12 +14,14 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from redis.exceptions import ResponseError
 
 from rsmq.operations.worker import record_quarantine_run
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.outcome import TookItsProcessDown
+from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.executor import Executor
 from rsmq.worker.runtime.lane import Job
 from rsmq.worker.runtime.message_state import CALL_WAITING, READY, WITHDRAW_CALL, change_call
@@ -40,7 +42,8 @@ _LATE_POLL_SECONDS = 0.05
 class Quarantine:
     """The calls that are to be made in quarantine, in order."""
 
-    def __init__(self, run_queue: RunQueue, settler: Settler) -> None:
+    def __init__(self, access: CellAccess, run_queue: RunQueue, settler: Settler) -> None:
+        self._access = access
         self._run_queue = run_queue
         self._settler = settler
         self._jobs: deque[Job] = deque()
@@ -92,11 +95,15 @@ class Quarantine:
     def _may_run(self, job: Job) -> bool:
         """Record that a call is about to start; or settle its message as failed, by its record."""
         lane, lease = job.lane, job.leases[0]
-        earlier_runs = self._record_run(job)
+        recording = partial(self._record_run, job)
+        earlier_runs = self._access.attempt(job.cell_queue.cell.number, recording)
+        if earlier_runs is None:  # another worker, or this one later, receives it again
+            self._withdraw([job])
+            return False
         if earlier_runs < MAX_RUNS:
             _log.warning(
                 "%s %s: received %d times without being deleted: runs in quarantine, %d of %d",
-                lane.name, lease.id, lease.count, earlier_runs + 1, MAX_RUNS,
+                lane.name, lease.shown_id, lease.count, earlier_runs + 1, MAX_RUNS,
             )  # fmt: skip
             return True
         error = TookItsProcessDown(
@@ -104,7 +111,6 @@ class Quarantine:
             "handler never ended"
         )
         self._settler.decide_failure(job.cell_queue, lease, error)
-        self._settler.write()
         return False
 
     def _start_in_children(self, executors: Mapping[bool, Executor]) -> None:
@@ -168,12 +174,15 @@ class Quarantine:
 
     def release_waiting(self) -> None:
         """Release the messages of calls that have not started."""
-        with self._run_queue.lock:
-            waiting = [*self._jobs, *self._child_jobs]
-            withdrawn = [job for job in waiting if change_call(job, WITHDRAW_CALL)]
-            if self._run_queue.quarantined_job in withdrawn:
-                self._run_queue.quarantined_job = None
+        waiting = [*self._jobs, *self._child_jobs]
         self._jobs.clear()
         self._child_jobs.clear()
+        self._withdraw(waiting)
+
+    def _withdraw(self, jobs: Iterable[Job]) -> None:
+        with self._run_queue.lock:
+            withdrawn = [job for job in jobs if change_call(job, WITHDRAW_CALL)]
+            if self._run_queue.quarantined_job in withdrawn:
+                self._run_queue.quarantined_job = None
         for job in withdrawn:
             self._settler.release(job.cell_queue, job.leases)

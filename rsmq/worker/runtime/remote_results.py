@@ -101,7 +101,7 @@ def restore_error(described: Mapping[str, Any], queue: str, lease: Lease) -> Bas
     if kind == "retry":
         error = Retry(text, after=described["after"])
     elif kind == "not_decodable":
-        error = BodyNotDecodable(queue, lease.id, lease.raw)
+        error = BodyNotDecodable(queue, lease.shown_id, lease.raw)
     elif kind in _SAME_CLASS:
         error = _SAME_CLASS[kind](text)
     else:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import logging
 import traceback
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -87,12 +86,16 @@ class Settler:
     def __init__(self, hooks: Hooks) -> None:
         self.numbers = Numbers()
         self._hooks = hooks
-        self._by_cell: defaultdict[Cell, CellWrites] = defaultdict(CellWrites)
+        self._by_cell: dict[Cell, CellWrites] = {}
         self._last_handled: Kind | None = None
         self._last_settlements: PendingWrites[Kind] = PendingWrites()
 
     def __bool__(self) -> bool:
-        return any(self._by_cell.values())
+        return bool(self._by_cell)
+
+    def cells(self) -> list[Cell]:
+        """Return the cells that have outcomes to write."""
+        return list(self._by_cell)
 
     def has_backlog(self, lane: Lane) -> bool:
         """Return whether a step can't write all pending outcomes of a lane."""
@@ -131,7 +134,7 @@ class Settler:
                 kind = self._last_handled = Kind(
                     queue, "handled", "delete", lease.count, has_records
                 )
-                self._last_settlements = self._by_cell[queue.cell].settlements
+                self._last_settlements = self._writes_of(queue.cell).settlements
             self._last_settlements.add(kind, lease)
         elif state is LATE:
             self.mark_lost(queue, lease, "it had to wait for its call for too long")
@@ -152,7 +155,7 @@ class Settler:
         try:
             outcome = decide(error, lease.attempt, lane.policy)
         except Exception:  # noqa: BLE001 - one message must not end the worker
-            _log.exception("%s %s: nothing could be decided", lane.name, lease.id)
+            _log.exception("%s %s: nothing could be decided", lane.name, lease.shown_id)
             outcome = Retried(MAX_BACKOFF_SECONDS, "nothing could be decided")
         self.add_decision(queue, lease, outcome, error)
 
@@ -168,7 +171,7 @@ class Settler:
         decision = Decision(queue, lease, outcome, error)
         if isinstance(outcome, DeadLettered):
             kind = DeadLetterKind(queue, outcome.queue, lease.job.is_quarantined)
-            self._by_cell[queue.cell].dead_letters.add(kind, decision)
+            self._writes_of(queue.cell).dead_letters.add(kind, decision)
         else:
             self._add_retry_or_drop(decision)
 
@@ -191,7 +194,7 @@ class Settler:
             if is_begun:
                 kind = Kind(queue, "released", "release", lease.count, lease.job.is_quarantined)
             else:
-                kind = Kind(queue, "released", "unbegun", lease.count, has_records=False)
+                kind = Kind(queue, "released", "unbegun", lease.count, lease.job.is_quarantined)
                 remove_in_flight(queue, lease)
             self._add(kind, lease)
 
@@ -216,20 +219,25 @@ class Settler:
         remove_in_flight(queue, lease)
 
     def _add(self, kind: Kind, item: Lease | Decision) -> None:
-        self._by_cell[kind.queue.cell].settlements.add(kind, item)
+        self._writes_of(kind.queue.cell).settlements.add(kind, item)
 
-    def write(self) -> None:
-        """Write all outcomes to Redis."""
-        while self:
-            self.write_step()
+    def _writes_of(self, cell: Cell) -> CellWrites:
+        writes = self._by_cell.get(cell)
+        if writes is None:
+            writes = self._by_cell[cell] = CellWrites()
+        return writes
 
-    def write_step(self) -> None:
+    def write_step(self, cell: Cell) -> None:
         """
-        Write outcomes of at most MESSAGES_PER_STEP messages of each cell, and as many dead letters.
+        Write outcomes of at most MESSAGES_PER_STEP messages of a cell, and as many dead letters.
         """
-        for cell, writes in self._by_cell.items():
-            if writes:
-                self._write_step(cell, writes)
+        writes = self._by_cell.get(cell)
+        if writes is None:
+            return
+        self._write_step(cell, writes)
+        if not writes and self._by_cell.get(cell) is writes:
+            del self._by_cell[cell]
+            self._last_handled = None
 
     def _write_step(self, cell: Cell, writes: CellWrites) -> None:
         if writes.dead_letters:
@@ -381,7 +389,7 @@ class Settler:
             kind.target,
             error,
         )
-        self._by_cell[kind.queue.cell].dead_letters.remove(kind, len(decisions))
+        self._writes_of(kind.queue.cell).dead_letters.remove(kind, len(decisions))
         for decision in decisions:
             without_queue = replace(
                 decision.queue.lane.policy, dead_letter_queue=None, unroutable=None, drop=False

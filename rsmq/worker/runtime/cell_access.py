@@ -1,0 +1,278 @@
+"""
+Access to the cells that a worker works in. A server that fails is left alone for a while.
+
+The home cell has the worker's sign of life, and decides who has its name. In another cell the name
+is stored at the first receive. If another worker's token is stored there, the home is asked: then
+either this worker ends, because it was replaced, or it takes the cell over from its predecessor.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from redis.exceptions import RedisError
+
+from rsmq.errors import CellsMismatch, ClientClosed, RSMQError, WorkerReplaced
+from rsmq.operations.worker import Identity, claim_name, keep_name, list_in_flight
+from rsmq.transport.backoff import exponential_seconds, with_jitter
+from rsmq.worker.runtime.lane import Arrivals, Cell, Lane
+from rsmq.worker.runtime.namespaces import Namespaces
+from rsmq.worker.runtime.release import release_receipts
+
+T = TypeVar("T")
+
+_log = logging.getLogger("rsmq.worker")
+
+#: The pause after a failed call to Redis: doubled from the first to the longest. With several
+#: servers it is not shorter than the call took, so that a server that hangs does not take all time.
+_FIRST_RETRY_PAUSE_SECONDS = 0.1
+_MAX_RETRY_PAUSE_SECONDS = 2.0
+
+
+@dataclass(slots=True, eq=False)
+class _Failing:
+    """
+    A server that fails.
+
+    Attributes:
+        error: the last failure.
+        count: the number of failures in a row.
+        retry_at: monotonic seconds before which no call is made.
+        has_succeeded: whether the calls of this turn of the loop have succeeded so far.
+    """
+
+    error: BaseException
+    count: int = 0
+    retry_at: float = 0.0
+    has_succeeded: bool = False
+
+
+class CellAccess:
+    """
+    The cells of a worker, and the calls in them.
+
+    Attributes:
+        home: the cell that has the worker's sign of life.
+        open_cells: the cells that were opened, by their numbers; the home is one from the start.
+        name: the worker's name.
+    """
+
+    def __init__(self, namespaces: Namespaces, name: str, token: str) -> None:
+        """
+        Open the home.
+
+        Args:
+            namespaces: where the worker works.
+            name: its name.
+            token: its unique token.
+
+        Raises:
+            CellsMismatch: the home belongs to another set of cells.
+            RedisError, OSError: the home can't be reached.
+        """
+        self.name = name
+        self._namespaces = namespaces
+        self._token = token
+        self._failing: dict[Hashable, _Failing] = {}
+        self.open_cells: dict[int, Cell] = {}
+        namespaces.starting_client()  # checks the home, with retries
+        self.home = self.open(namespaces.home)
+        self.home.is_used = True
+
+    @property
+    def missing(self) -> list[int]:
+        """The numbers of the cells that are not open yet."""
+        if len(self.open_cells) == self._namespaces.number:
+            return []
+        return [each for each in range(self._namespaces.number) if each not in self.open_cells]
+
+    def open(self, index: int) -> Cell:
+        """
+        Open a cell, and return it.
+
+        Raises:
+            CellsMismatch: it belongs to another set of cells.
+            RedisError, OSError: it can't be reached.
+        """
+        client = self._namespaces.open(index)
+        cell = self.open_cells[index] = Cell(
+            index,
+            client,
+            Identity(client.namespace, self.name, self._token),
+            self._namespaces.delivery_class(index),
+            partial(self._retry_at, index),
+        )
+        return cell
+
+    def make_arrivals(self, lane: Lane, wake_up: Callable[[], object]) -> Arrivals:
+        """Return the arrivals of messages in the queues of a lane."""
+        return self._namespaces.make_arrivals(lane, wake_up)
+
+    def cell_of_queue(self, queue: str) -> Cell | None:
+        """Return the cell that has the shared state of a queue; None if it is not open yet."""
+        return self.open_cells.get(self._namespaces.cell_of_queue(queue))
+
+    def describe(self, cell: Cell) -> str:
+        """Return a text that names a cell in a log line; empty if there is only one."""
+        return "" if self._namespaces.number == 1 else f" in cell {cell.number}"
+
+    # Failures.
+
+    def _retry_at(self, index: int) -> float:
+        """See ``Cell.retry_at``."""
+        if not self._failing:
+            return 0.0
+        failing = self._failing.get(self._namespaces.server_of(index))
+        if failing is None or failing.retry_at <= time.monotonic():
+            return 0.0
+        return failing.retry_at
+
+    def retry_at(self) -> float:
+        """Return the monotonic seconds at which a server that has failed is tried again."""
+        if not self._failing:
+            return math.inf
+        now = time.monotonic()
+        return min(
+            (each.retry_at for each in self._failing.values() if each.retry_at > now),
+            default=math.inf,
+        )
+
+    def retry_now(self) -> None:
+        """Let servers that have failed be tried again at once."""
+        for failing in self._failing.values():
+            failing.retry_at = 0.0
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a server fails."""
+        return bool(self._failing)
+
+    def last_error(self, cell: Cell) -> str:
+        """Return the last error of the server of a cell that fails, as text."""
+        failing = self._failing.get(self._namespaces.server_of(cell.number))
+        return "" if failing is None else f"{type(failing.error).__name__}: {failing.error}"
+
+    @property
+    def are_all_failing(self) -> bool:
+        """Whether no call can be made in any cell now."""
+        return bool(self._failing) and all(cell.retry_at() for cell in self.open_cells.values())
+
+    def attempt(self, index: int, call: Callable[[], T]) -> T | None:
+        """
+        Make a call in a cell, unless its server has failed a short time ago.
+
+        Args:
+            index: the number of the cell.
+            call: makes the call.
+
+        Returns:
+            Its result; None if it was not made, or has failed.
+
+        Raises:
+            WorkerReplaced: another worker has the name.
+            CellsMismatch: the cell belongs to another set.
+            ClientClosed: the client was closed.
+        """
+        if self._failing and self._retry_at(index):
+            return None
+        began = time.monotonic()
+        try:
+            result = call()
+        except (ClientClosed, CellsMismatch):
+            raise
+        except WorkerReplaced:
+            cell = self.open_cells.get(index)
+            if cell is None or cell is self.home:
+                raise
+            self._reclaim(cell)
+            return None
+        except (RedisError, RSMQError, OSError) as error:
+            self._note_failure(index, error, time.monotonic() - began)
+            return None
+        if self._failing:
+            failing = self._failing.get(self._namespaces.server_of(index))
+            if failing is not None:
+                failing.has_succeeded = True
+        return result
+
+    def _note_failure(self, index: int, error: BaseException, seconds: float) -> None:
+        self._namespaces.note_failure()
+        failing = self._failing.setdefault(self._namespaces.server_of(index), _Failing(error))
+        failing.error = error
+        failing.count += 1
+        failing.has_succeeded = False
+        pause = with_jitter(
+            exponential_seconds(failing.count, _FIRST_RETRY_PAUSE_SECONDS, _MAX_RETRY_PAUSE_SECONDS)
+        )
+        if self._namespaces.number > 1:
+            pause = max(pause, seconds)
+        failing.retry_at = time.monotonic() + pause
+        if failing.count in (1, 5) or failing.count % 30 == 0:
+            place = "" if self._namespaces.number == 1 else f" in cell {index}"
+            _log.warning(
+                "worker %s continues to try%s: %s: %s",
+                self.name,
+                place,
+                type(error).__name__,
+                error,
+            )
+
+    def end_turn(self) -> None:
+        """Note the end of a turn of the loop: forget the servers that work again."""
+        for server in [each for each, failing in self._failing.items() if failing.has_succeeded]:
+            del self._failing[server]
+            _log.info("worker %s: Redis answers again", self.name)
+
+    # The name.
+
+    def take_over(self, cell: Cell) -> int:
+        """
+        Give this worker its name in a cell, and release what a predecessor had in flight there.
+
+        Returns:
+            How many messages the predecessor had in flight.
+        """
+        if cell is not self.home and not cell.client.run(claim_name(cell.identity)):
+            return 0
+        cell.is_used = True
+        in_flight = cell.client.run_steps(list_in_flight(cell.client.namespace, self.name))
+        released = release_receipts(cell, in_flight, are_begun=True)
+        if released:
+            _log.warning(
+                "worker %s: its predecessor died with %d messages%s, which are due again",
+                self.name,
+                released,
+                self.describe(cell),
+            )
+        return sum(map(len, in_flight.values()))
+
+    def keep_name(self, cell: Cell) -> None:
+        """
+        Check that this worker has its name in a cell, and let its record there live on.
+
+        Raises:
+            WorkerReplaced: another worker has the name.
+        """
+        cell.client.run(keep_name(cell.identity))
+
+    def _reclaim(self, cell: Cell) -> None:
+        """
+        Take a cell over from a predecessor that still worked there when this worker started.
+
+        Raises:
+            WorkerReplaced: by the home, this worker is the predecessor.
+        """
+        try:
+            self.keep_name(self.home)
+            cell.client.run(claim_name(cell.identity))
+            cell.has_unknown_messages = True
+        except WorkerReplaced:
+            raise
+        except (RedisError, RSMQError, OSError) as error:
+            self._note_failure(cell.number, error, 0.0)
