@@ -20,6 +20,7 @@ from rsmq import __version__
 from rsmq.errors import InvalidFormat, MissingExtra
 from rsmq.push.addresses import AddressRefused, AddressRules
 from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
+from rsmq.push.exchange import Exchange, TimeLimit, current_exchange
 from rsmq.push.targets import Target
 
 try:
@@ -28,7 +29,7 @@ try:
     from aiohttp.resolver import ThreadedResolver
     from yarl import URL
 
-    from rsmq.push.observed_connection import Exchange, exchange, observe_connections
+    from rsmq.push.observed_connection import observe_connections
 except ImportError as error:
     raise MissingExtra("push", "A webhook") from error
 
@@ -76,7 +77,7 @@ class PushClient:
             **headers,
         }
         self._timeout = timeout
-        self._session: aiohttp.ClientSession | None = None
+        self._opened: tuple[aiohttp.ClientSession, TimeLimit] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
             self._url = URL(target.url)
@@ -96,39 +97,56 @@ class PushClient:
             body: the body.
             headers: further headers, of this request.
         """
-        session = self._open_session()
-        deadline = asyncio.get_running_loop().time() + self._timeout
-        for remaining in range(_MAX_STALE_CONNECTIONS, -1, -1):
-            current = Exchange()
-            exchange.set(current)
-            try:
-                return await self._post_once(session, body, headers, deadline)
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                answer = current.answer()
-                if answer is not None:  # only the rest of the answer is broken
-                    return answer
-                if isinstance(error, TimeoutError):
-                    break
-                # The target may have closed a connection of an earlier push at this moment.
-                is_closed = isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError)
-                if not (is_closed and current.is_connection_stale and remaining):
-                    return Answer(None, _describe(error))
-        return Answer(None, f"no answer within {self._timeout:g} seconds")
+        session, limit = self._open_session()
+        exchange = limit.begin()
+        current_exchange.set(exchange)
+        try:
+            return await self._post(session, limit, exchange, body, headers)
+        except asyncio.CancelledError:
+            if not exchange.was_only_cancelled_by_limit():
+                raise
+            text = f"no answer within {self._timeout:g} seconds"
+            return exchange.answer() or Answer(None, text)
+        finally:
+            limit.end(exchange)
+            exchange.leave_connection()
 
-    async def _post_once(
+    async def _post(
         self,
         session: aiohttp.ClientSession,
+        limit: TimeLimit,
+        exchange: Exchange,
         body: bytes,
         headers: Mapping[str, str],
-        deadline: float,
     ) -> Answer:
-        data = aiohttp.BytesPayload(body) if len(body) <= _BYTES_SENT_AT_ONCE else io.BytesIO(body)
-        async with asyncio.timeout_at(deadline):
-            response = await session.post(
-                self._url, data=data, headers=headers, allow_redirects=False
+        stale_connections = 0
+        while True:
+            data = (
+                aiohttp.BytesPayload(body) if len(body) <= _BYTES_SENT_AT_ONCE else io.BytesIO(body)
             )
+            try:
+                response = await session.post(
+                    self._url, data=data, headers=headers, allow_redirects=False
+                )
+                break
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                answer = exchange.answer()
+                if answer is not None:  # only the rest of the answer is broken
+                    return answer
+                # The target may have closed a connection of an earlier push at this moment.
+                is_closed = isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError)
+                is_stale = is_closed and exchange.is_connection_stale
+                if not is_stale or stale_connections == _MAX_STALE_CONNECTIONS:
+                    return Answer(None, _describe(error))
+                stale_connections += 1
+                exchange.leave_connection()
+        limit.end(exchange)  # the status line has decided
         if response.content.at_eof():  # without a body, or all of it has come
             return _make_answer(response, response.content.read_nowait(-1))
+        return await self._read_answer(response, exchange.deadline)
+
+    async def _read_answer(self, response: aiohttp.ClientResponse, deadline: float) -> Answer:
+        """Read the body of an answer, and return the answer."""
         try:
             is_success = 200 <= response.status < 300  # noqa: PLR2004 - the class of success
             until = asyncio.get_running_loop().time() + _BODY_OF_SUCCESS_SECONDS
@@ -155,9 +173,9 @@ class PushClient:
             pass  # the status line has decided
         return bytes(stored)
 
-    def _open_session(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> tuple[aiohttp.ClientSession, TimeLimit]:
         loop = asyncio.get_running_loop()
-        if self._session is None or self._session.closed or self._loop is not loop:
+        if self._opened is None or self._loop is not loop:
             context = None
             if self._url.scheme == "https":
                 context = ssl.create_default_context()
@@ -172,7 +190,7 @@ class PushClient:
             )
             observe_connections(connector)
             self._loop = loop
-            self._session = aiohttp.ClientSession(
+            session = aiohttp.ClientSession(
                 connector=connector,
                 headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
@@ -181,22 +199,25 @@ class PushClient:
                 auto_decompress=False,
                 read_bufsize=MAX_ANSWER_BYTES,
             )
-        return self._session
+            self._opened = session, TimeLimit(self._timeout)
+        return self._opened
 
     def _make_socket(self, address: Any) -> socket.socket:
         """Make the socket for a connection. This is the last check of its address."""
         family, kind, protocol, _, place = address
         self._rules.check(place[0])
         made = socket.socket(family=family, type=kind, proto=protocol)
-        current = exchange.get()
+        current = current_exchange.get()
         if current is not None:
             current.is_connection_new = True
         return made
 
     async def close(self) -> None:
         """Close the connections, in the event loop that has used them."""
-        session, self._session = self._session, None
-        if session is not None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            session, limit = opened
+            limit.close()
             await session.close()
 
 

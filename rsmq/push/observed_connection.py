@@ -1,17 +1,18 @@
 """
-A connection of aiohttp that remembers the beginning of each answer.
+A connection of aiohttp that keeps the beginning of each answer, and takes nothing else for one.
 
 The status line decides on a message. aiohttp drops it if the rest of the answer is not HTTP, for
-example because the body is longer than its Content-Length. This is the only module that uses a
-private attribute of aiohttp; a test names it.
+example because the body is longer than its Content-Length. And if bytes come while a connection
+waits in the pool, aiohttp takes them for the answer to the next request: a message would be deleted
+because of an answer to another one. This is the only module that uses a private attribute of
+aiohttp; a test names it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from contextvars import ContextVar
-from dataclasses import dataclass
+import select
 from functools import partial
 from typing import Any
 
@@ -19,9 +20,14 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 from rsmq.push.answers import STORED_ANSWER_BYTES, Answer
+from rsmq.push.exchange import Exchange, current_exchange
 
-#: The part of an answer that is remembered.
+#: The part of an answer that is kept.
 _MAX_HEAD_BYTES = 16_384
+#: A connection that was idle for so long may have bytes that the event loop has not read, if the
+#: loop was blocked. The check is not made at each use, because other threads of the worker could
+#: run during each one.
+_CHECK_AFTER_IDLE_SECONDS = 0.1
 #: The status line of an answer, and interim answers such as 100 Continue before it.
 _STATUS_LINE = re.compile(
     rb"(?:HTTP/1\.[01] 1[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n)*"
@@ -30,57 +36,58 @@ _STATUS_LINE = re.compile(
 _RETRY_AFTER = re.compile(rb"^retry-after:[ \t]*([^\r\n]*)", re.MULTILINE | re.IGNORECASE)
 
 
-@dataclass(slots=True)
-class Exchange:
-    """
-    A request, and the connection that it was sent on.
-
-    Attributes:
-        is_connection_new: whether the connection was opened for it.
-        connection: the connection; None before the request is sent.
-    """
-
-    is_connection_new: bool = False
-    connection: ObservedConnection | None = None
-
-    @property
-    def is_connection_stale(self) -> bool:
-        """Return whether the request was sent on an older connection, and nothing has come."""
-        has_begun = self.connection is not None and bool(self.connection.seen)
-        return not (self.is_connection_new or has_begun)
-
-    def answer(self) -> Answer | None:
-        """Return the answer as far as it has come; None if there is no whole status line."""
-        return None if self.connection is None else parse_answer(bytes(self.connection.seen))
-
-
-#: The exchange of this task.
-exchange: ContextVar[Exchange | None] = ContextVar("rsmq_exchange", default=None)
-
-
 class ObservedConnection(ResponseHandler):
     """
-    A connection that remembers the beginning of the answer to its last request.
+    A connection that keeps the beginning of the answer to its last request.
 
     Attributes:
+        exchange: the exchange of its last request; None if it has ended.
+        idle_since: the time of the event loop at which it ended.
         seen: the first bytes of the answer.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
-        self.seen = bytearray()
+        self.exchange: Exchange | None = None
+        self.idle_since = 0.0
+        self.seen = b""
+        self._socket_poll = select.poll()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._socket_poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def is_connected(self) -> bool:
+        """
+        Return whether a request may be sent: it is open, and nothing has come without a request.
+
+        The pool asks this before it uses the connection again.
+        """
+        if not super().is_connected() or self.should_close:
+            return False
+        is_long_idle = self._loop.time() - self.idle_since > _CHECK_AFTER_IDLE_SECONDS
+        return not (is_long_idle and self._socket_poll.poll(0))
 
     def set_response_params(self, **params: Any) -> None:
-        self.seen.clear()
-        current = exchange.get()
+        self.seen = b""
+        self.exchange = current = current_exchange.get()
         if current is not None:
             current.connection = self
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
-        if len(self.seen) < _MAX_HEAD_BYTES:
+        if self.exchange is None:
+            self.close()
+            return
+        if not self.seen:
+            self.seen = data[:_MAX_HEAD_BYTES]
+        elif len(self.seen) < _MAX_HEAD_BYTES:
             self.seen += data[: _MAX_HEAD_BYTES - len(self.seen)]
         super().data_received(data)
+
+    def answer(self) -> Answer | None:
+        """Return the answer as far as it has come; None if there is no whole status line."""
+        return parse_answer(self.seen)
 
 
 def observe_connections(connector: aiohttp.BaseConnector) -> None:

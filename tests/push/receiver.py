@@ -36,12 +36,15 @@ class Reply:
         close: whether the connection is closed after them.
         delay: seconds before it is sent.
         drip: seconds between two bytes; 0 sends all at once.
+        unasked: bytes that are sent when the client has had time to read the answer, though no
+            further request asked for them.
     """
 
     raw: bytes
     close: bool = False
     delay: float = 0.0
     drip: float = 0.0
+    unasked: bytes = b""
 
 
 def reply(status, body=b"", *, headers=(), length=None, **options):
@@ -63,6 +66,8 @@ class Receiver:
         answer: returns the reply to a request; called in the server's thread.
         requests: all requests.
         answered: the ids of the messages to which the status line of a 2xx was sent.
+        connections: how many connections were made.
+        has_sent_unasked: set when bytes that no request asked for have been sent.
     """
 
     answer: Callable[[Request], Reply] = lambda _: OK
@@ -72,6 +77,7 @@ class Receiver:
     requests: list[Request] = field(default_factory=list)
     answered: set[str] = field(default_factory=set)
     connections: int = 0
+    has_sent_unasked: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self):
         self._loop = asyncio.new_event_loop()
@@ -178,4 +184,9 @@ class Receiver:
         else:
             writer.write(answer.raw)
             await writer.drain()
+        if answer.unasked:
+            await asyncio.sleep(0.3)
+            writer.write(answer.unasked)
+            await writer.drain()
+            self.has_sent_unasked.set()
         return not answer.close
