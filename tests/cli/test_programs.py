@@ -71,6 +71,33 @@ def test_pipeline_gets_the_location_without_its_password(cli, spark, monkeypatch
     assert passed["ns"] == "given"
 
 
+def test_pipeline_gets_the_location_of_a_set_of_cells(cli, spark, monkeypatch):
+    import os
+
+    passed = {}
+
+    def run(_call, args):
+        passed.update(vars(args))
+        return 0
+
+    monkeypatch.setattr("rsmq.cli.commands.pipeline.run", run)
+    urls = ["--url", "redis://:x@127.0.0.1:6379/0", "--url", "redis://:x@127.0.0.1:6380/0"]
+    assert cli(*urls, "--cells", "2", "pipeline", "report").code == 0
+    assert passed["url"] == "redis://127.0.0.1:6379/0 redis://127.0.0.1:6380/0"
+    assert (passed["cells"], os.environ.pop(passed["password_env"])) == (2, "x")
+
+    assert cli("pipeline", "report", *urls, "--cells", "3").code == 0
+    assert (passed["url"].count("redis://"), passed["cells"]) == (2, 3)
+    monkeypatch.setenv("RSMQ_CELLS", "4")
+    cli("pipeline", "report")
+    assert passed["cells"] == 4
+    cli("pipeline", "report", "--ns", "{shop.0.fjs}")
+    assert passed["cells"] is None
+
+    urls[1] = "redis://:other@127.0.0.1:6379/0"
+    assert "have different passwords" in cli(*urls, "--cells", "2", "pipeline", "report").error
+
+
 def test_missing_queue_of_the_pipeline_has_its_exit_code(cli, spark):
     assert cli("pipeline", "report", "none").code == 3
     assert "--from-url and --to-url" in cli("--ns", "x", "pipeline", "migrate").error

@@ -130,7 +130,7 @@ class Call:
                 location is a set of cells.
         """
         url, ns = self.configured
-        return Location(url or self.default_url, ns or DEFAULT_NS, self._any_names)
+        return Location(url or self.default_url, ns or DEFAULT_NS, self.any_names)
 
     @cached_property
     def configured(self) -> tuple[str | None, str | None]:
@@ -156,7 +156,8 @@ class Call:
         return self.configured_place.cells
 
     @property
-    def _any_names(self) -> bool:
+    def any_names(self) -> bool:
+        """Return whether queue names are allowed that the Node client refuses."""
         return bool(self.options.get("any_names", self._profile[0].any_names))
 
     @cached_property
@@ -263,7 +264,7 @@ class Call:
     def _client_arguments(self, client_options: Mapping[str, Any] | None) -> dict[str, Any]:
         return {
             "codec": BODY_CODEC,
-            "strict_names": not self._any_names,
+            "strict_names": not self.any_names,
             "retry_deadline": RETRY_DEADLINE_SECONDS,
             "realtime": self.realtime,
             **(client_options or {}),

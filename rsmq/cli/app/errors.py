@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.errors import (
+    CellFailed,
     PartlyDone,
     QueueExists,
     QueueNotFound,
@@ -104,6 +105,7 @@ _MAX_CELL_ERRORS = 3
 
 #: The exit codes of errors whose texts are shown unchanged.
 _EXITS: dict[type[Exception], Exit] = {
+    CellFailed: Exit.UNREACHABLE,
     SourceNotFound: Exit.QUEUE,
     WorkerExists: Exit.NAME_TAKEN,
     TooManyHungCalls: Exit.UNHEALTHY,

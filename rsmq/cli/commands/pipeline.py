@@ -21,7 +21,6 @@ from rsmq.cli.app.run import run_program
 from rsmq.cli.commands.pipeline_arguments import make_parser
 from rsmq.printable import escape_unprintable
 from rsmq.transport.url import split_password
-from rsmq.wire.keys import DEFAULT_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 #: The environment variable that passes the password of a URL to the processes of Spark.
 PASSWORD_VARIABLE = "RSMQ_PIPELINE_PASSWORD"  # noqa: S105 - a name
+
+_SHARED_HINT = "Pass URLs without one, and --password-env or --password-file: one password for all."
 
 Job = Callable[["SparkSession", "ProgressCallback"], Any]
 
@@ -63,7 +64,17 @@ def parse(call: Call, arguments: Sequence[str], name: str) -> argparse.Namespace
         arguments: the arguments of the command line.
         name: the name of the program in the usage text.
     """
-    return make_parser(name).parse_args(_add_location(call, list(arguments)))
+    is_migration = list(arguments[:1]) == ["migrate"]
+    if is_migration and {"url", "ns", "cells", "profile"} & call.options.keys():
+        raise Failed("A migration has two places: give --from-url and --to-url.")
+    args = make_parser(name).parse_args(arguments)
+    args.json = args.json or call.as_json
+    for option in ("url", "from_url", "to_url"):
+        if urls := getattr(args, option, None):
+            setattr(args, option, " ".join(urls))
+    if not is_migration:
+        _add_location(call, args)
+    return args
 
 
 def run(call: Call, args: argparse.Namespace) -> int:
@@ -170,26 +181,23 @@ def _write_progress(out: Output, progress: Progress) -> None:
     out.note(", ".join(parts))
 
 
-def _add_location(call: Call, arguments: list[str]) -> list[str]:
-    """Add options for the location of the queues to the arguments of a job; later ones override."""
-    if not arguments or arguments[0].startswith("-"):
-        return arguments
-    job, *job_arguments = arguments
-    if job == "migrate":
-        if {"url", "ns", "profile"} & call.options.keys():
-            raise Failed("A migration has two places: give --from-url and --to-url.")
-        return arguments
-    url, ns = call.configured
-    added = ["--json"] * call.as_json + ["--any-names"] * call.location.any_names
-    added += [f"--ns={ns}"] * bool(ns)
-    if url:
-        url, password = split_password(url)
-        added.append(f"--url={url}")
-        if password is not None:
+def _add_location(call: Call, args: argparse.Namespace) -> None:
+    """Add the location of the queues that the arguments of a job leave open."""
+    configured = call.configured_place
+    args.any_names = args.any_names or call.any_names
+    # A namespace with a hash tag is one cell.
+    if args.cells is None and "{" not in (args.ns or ""):
+        args.cells = configured.cells
+    args.ns = args.ns or configured.ns
+    if args.url is None and configured.urls is not None:
+        urls, passwords = zip(*map(split_password, configured.urls), strict=True)
+        args.url = " ".join(urls)
+        if len(set(passwords)) > 1:
+            raise Failed("The URLs of cells have different passwords", hint=_SHARED_HINT)
+        if passwords[0] is not None and not (args.password_env or args.password_file):
             # Not as an option, because Spark shows options in its query plans.
-            os.environ[PASSWORD_VARIABLE] = password
-            added.append(f"--password-env={PASSWORD_VARIABLE}")
-    return [job, *added, *job_arguments]
+            os.environ[PASSWORD_VARIABLE] = passwords[0]
+            args.password_env = PASSWORD_VARIABLE
 
 
 def _make_queues(
@@ -199,21 +207,21 @@ def _make_queues(
 
     options = {
         name: getattr(args, f"{prefix}{name}")
-        for name in ("url", "ns", "password_env", "password_file")
+        for name in ("url", "ns", "cells", "password_env", "password_file")
     }
-    if default is not None and options["url"] is None:
-        queues = dataclasses.replace(default, ns=options["ns"] or default.ns)
+    present = {name: value for name, value in options.items() if value is not None}
+    if default is not None and "url" not in present:
+        if "{" in present.get("ns", ""):  # one cell
+            present.setdefault("cells", None)
+        queues = dataclasses.replace(default, **present)
     else:
-        options["ns"] = options["ns"] or DEFAULT_NS
-        queues = Queues(**options, strict_names=not getattr(args, f"{prefix}any_names"))
+        queues = Queues(**present, strict_names=not getattr(args, f"{prefix}any_names"))
     queues.reach()
     return queues
 
 
 def _require_queues(queues: Queues, names: Iterable[str | None]) -> None:
-    for name in names:
-        if name is not None:
-            queues.server().require(name)
+    queues.require([name for name in names if name is not None])
 
 
 def _archive(args: argparse.Namespace) -> Job:

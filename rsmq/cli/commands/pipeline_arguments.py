@@ -156,15 +156,19 @@ def _add_target_options(command: argparse.ArgumentParser, prefix: str = "--") ->
 
 def _add_location_options(command: argparse.ArgumentParser, prefix: str, title: str) -> None:
     group = command.add_argument_group(title)
-    required = prefix == "--from-"
     optional = prefix == "--to-" and command.prog.endswith("transform")
     same = "; by default that of the source" if optional else ""
-    default = None if optional or required else "redis://127.0.0.1:6379/0"
     group.add_argument(
-        f"{prefix}url", default=default, required=required, metavar="URL",
-        help=f"the URL, as in redis://127.0.0.1:6379/0, without a password{same}",
+        f"{prefix}url", required=prefix == "--from-", action="append", metavar="URL",
+        help=f"the URL, as in redis://127.0.0.1:6379/0, without a password{same}. With cells also "
+        "one URL for each cell, in their order",
     )  # fmt: skip
-    group.add_argument(f"{prefix}ns", default=None if optional else "rsmq", metavar="NAMESPACE")
+    group.add_argument(
+        f"{prefix}ns", metavar="NAMESPACE", help="the namespace, or the name of the set of cells"
+    )
+    group.add_argument(
+        f"{prefix}cells", type=int, metavar="N", help="act on a set of cells: their number"
+    )
     group.add_argument(f"{prefix}password-env", metavar="VARIABLE")
     group.add_argument(f"{prefix}password-file", metavar="FILE")
     group.add_argument(

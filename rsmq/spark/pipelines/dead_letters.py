@@ -31,7 +31,11 @@ def count_dead_letters(spark: SparkSession, at: Queues, queues: Sequence[str]) -
         at: the server and the namespace of the queues.
         queues: the names of the queues.
     """
-    dead_letter_queues = at.server().find_queues_with_reasons(queues)
+    found: set[str] = set()
+    for server in at.servers():
+        with server.naming_cell():
+            found.update(server.find_queues_with_reasons(queues))
+    dead_letter_queues = [name for name in queues if name in found]
     if not dead_letter_queues:
         return {"dead_by_cause": (), "dead_by_worker": (), "dead_by_minute": ()}
     options = at.options(subscribe=",".join(dead_letter_queues), columns=",".join(_COLUMNS))

@@ -69,6 +69,9 @@ def migrate(
     """
     Copy queues with their attributes, and messages with their ids, times and counters.
 
+    A set of cells is copied to one with the same number of cells, each cell to the one of the same
+    number.
+
     The source is not changed. Queues and messages that are at the target already stay there, so an
     interrupted migration can be run again. For an exact copy, no client may use the queues
     meanwhile; the result reports changes, and no message is lost by them.
@@ -82,32 +85,25 @@ def migrate(
         tell: a function that is called with each ``Progress``.
 
     Raises:
-        InvalidOption: source and target are the same, or one of them is a set of cells.
-        QueueNotFound: a queue does not exist.
+        InvalidOption: source and target are the same, or have different numbers of cells.
+        QueueNotFound: a queue does not exist, or is missing in a cell.
+        CellFailed: the server of a cell can't be reached.
     """
-    for option, place in (("source", source), ("target", target)):
-        if place.cells is not None:
-            raise InvalidOption(
-                option,
-                "is a set of cells. Migrate each cell, which is an ordinary namespace that rsmq "
-                "cells names; or move the messages to other ids with archive and replay.",
-                value=place.ns,
-            )
+    if source.cells != target.cells:
+        raise InvalidOption(
+            "target",
+            f"has {_describe_cells(target)}, and the source {_describe_cells(source)}. Give a "
+            "target with as many cells; or copy the messages with archive --keep, and send them "
+            "with replay.",
+            value=target.cells,
+        )
     if (source.url, source.ns) == (target.url, target.ns):
         raise InvalidOption("target", "is the source itself: give another url or ns.")
-    source_server, target_server = source.server(), target.server()
-    names = list(source_server.rsmq.list_queues() if queues is None else dict.fromkeys(queues))
+    names = source.list_names() if queues is None else list(dict.fromkeys(queues))
     if not names:
         return Migrated((), 0, verified=True)
-    attributes = {name: source_server.rsmq.get_queue_attributes(name) for name in names}
-    for name in names:
-        _create_queue(target_server, name, attributes[name])
-    for name in names:
-        policy = attributes[name]
-        if policy.dead_letter_queue in names and policy.max_receives:
-            target_server.rsmq.set_dead_letter_policy(
-                name, policy.dead_letter_queue, policy.max_receives
-            )
+    pairs = list(zip(source.servers(), target.servers(), strict=True))
+    all_attributes = [_copy_queues(*pair, names) for pair in pairs]
 
     subscribe = ",".join(names)
     reader = spark.read.format("rsmq").options(
@@ -121,9 +117,9 @@ def migrate(
         tell(Progress("migrate", f"copying {len(names)} queues, {total} messages"))
         sink_options = target.options(restore=True, enforceMaxSize=False, queueColumn="queue")
         originals.write.format("rsmq").options(**sink_options).mode("append").save()
-        for name in names:
-            operation = restore_totals(target_server.namespace.queue(name), attributes[name])
-            target_server.rsmq.run(operation)
+        for (_, server), attributes in zip(pairs, all_attributes, strict=True):
+            for name in names:
+                server.run(restore_totals(server.namespace.queue(name), attributes[name]))
         tell(Progress("migrate", "comparing", total))
         reader = spark.read.format("rsmq").options(
             **target.options(subscribe=subscribe, bodyType="binary", snapshot="exact")
@@ -138,22 +134,47 @@ def migrate(
     for name in names:
         messages, checksum = before.get(name, (0, 0))
         found, target_checksum = after.get(name, (0, 0))
-        same = (messages, checksum) == (found, target_checksum) and _has_same_attributes(
-            attributes[name], target_server.rsmq.get_queue_attributes(name)
+        same = (messages, checksum) == (found, target_checksum) and all(
+            _has_same_attributes(attributes[name], _read_attributes(server, name))
+            for (_, server), attributes in zip(pairs, all_attributes, strict=True)
         )
         results.append(MigratedQueue(name, messages, found, f"{checksum & 2**64 - 1:016x}", same))
     return Migrated(tuple(results), total, all(result.same for result in results))
 
 
-def _create_queue(server: Server, name: str, attributes: QueueAttributes) -> None:
-    server.rsmq.create_queue(
-        name,
-        # Other clients may have stored fractions: rounded up, messages are rather hidden longer.
-        vt=math.ceil(attributes.vt),
-        delay=math.ceil(attributes.delay),
-        maxsize=min(max(attributes.maxsize, 1024), 65536) if attributes.maxsize != -1 else -1,
-        exist_ok=True,
-    )
+def _describe_cells(queues: Queues) -> str:
+    return "no cells" if queues.cells is None else f"{queues.cells} cells"
+
+
+def _copy_queues(
+    source: Server, target: Server, names: Sequence[str]
+) -> dict[str, QueueAttributes]:
+    """Create the queues of a cell at the target; return their attributes at the source, by name."""
+    all_attributes = {name: _read_attributes(source, name) for name in names}
+    with target.naming_cell():
+        for name, attributes in all_attributes.items():
+            target.rsmq.create_queue(
+                name,
+                # Other clients may have stored fractions: rounded up, messages are rather hidden
+                # longer.
+                vt=math.ceil(attributes.vt),
+                delay=math.ceil(attributes.delay),
+                maxsize=min(max(attributes.maxsize, 1024), 65536)
+                if attributes.maxsize != -1
+                else -1,
+                exist_ok=True,
+            )
+        for name, policy in all_attributes.items():
+            if policy.dead_letter_queue in names and policy.max_receives:
+                target.rsmq.set_dead_letter_policy(
+                    name, policy.dead_letter_queue, policy.max_receives
+                )
+    return all_attributes
+
+
+def _read_attributes(server: Server, name: str) -> QueueAttributes:
+    with server.naming_cell():
+        return server.rsmq.get_queue_attributes(name)
 
 
 def _has_same_attributes(source: QueueAttributes, target: QueueAttributes) -> bool:

@@ -4,12 +4,12 @@ The server, the namespace and the queues of a job.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
-from rsmq.spark.connections import Server, get_server
+from rsmq.spark.connections import Server, get_servers
 from rsmq.wire.keys import DEFAULT_NS
 
 
@@ -59,17 +59,21 @@ class Queues:
 
     def reach(self) -> None:
         """
-        Connect to the server once, without a retry.
+        Connect to the server, or to that of each cell, once, without a retry.
 
         Raises:
             InvalidOption: an option has an invalid value, or the password can't be read.
             RedisError: the server does not answer.
+            CellFailed: the server of a cell does not answer.
+            CellsMismatch: a cell belongs to another set.
         """
-        connection = self.server().make_unretried_connection()
-        try:
-            connection.connect()
-        finally:
-            connection.disconnect()
+        for server in get_servers(replace(self.connection(), retry_deadline=0)):
+            connection = server.make_unretried_connection()
+            try:
+                with server.naming_cell():
+                    connection.connect()
+            finally:
+                connection.disconnect()
 
     def connection(self) -> ConnectionOptions:
         """
@@ -80,16 +84,42 @@ class Queues:
         """
         return parse_connection_options(self.options())
 
-    def server(self) -> Server:
+    def servers(self) -> list[Server]:
         """
-        Return the server, with the connections of this process; of a set of cells that of cell 0.
+        Return the server of each cell, or the only one, with the connections of this process.
 
         Raises:
             InvalidOption: an option has an invalid value, or the password can't be read.
-            CellsMismatch: the cell belongs to another set.
-            CellFailed: its server can't be reached.
+            CellsMismatch: a cell belongs to another set.
+            CellFailed: the server of a cell can't be reached.
         """
-        return get_server(self.connection())
+        return get_servers(self.connection())
+
+    def list_names(self) -> list[str]:
+        """
+        Return the names of all queues, of any cell, each once.
+
+        Raises:
+            CellFailed: the server of a cell can't be reached.
+        """
+        names: dict[str, None] = {}
+        for server in self.servers():
+            with server.naming_cell():
+                names |= dict.fromkeys(server.rsmq.list_queues())
+        return list(names)
+
+    def require(self, names: Collection[str]) -> None:
+        """
+        Check that queues exist, in each cell.
+
+        Raises:
+            QueueNotFound: a queue does not exist, or is missing in a cell.
+            CellFailed: the server of a cell can't be reached.
+        """
+        for server in self.servers():
+            with server.naming_cell():
+                for name in names:
+                    server.require(name)
 
 
 def join_names(queues: str | Sequence[str]) -> str:

@@ -5,12 +5,14 @@ The job redrive: sends dead letters to queues that an SQL expression names.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
-from pyspark.sql import SparkSession, functions
+from pyspark.sql import Column, SparkSession, functions
 
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.pipelines.streams import read_stream, run_stream
+from rsmq.wire.cells import cell_of_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ def redrive(
     """
     Send dead letters as new messages to queues that an expression names, each exactly once.
 
+    In a set of cells, each message stays in its cell.
+
     Args:
         spark: the session.
         at: the server and the namespace of the queues.
@@ -56,25 +60,38 @@ def redrive(
         tell: a function that is called with each ``Progress``.
 
     Raises:
-        QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist.
+        QueueNotFound: ``dead_letter_queue`` or ``otherwise`` does not exist, or not in each cell.
     """
-    server = at.server()
-    for name in (dead_letter_queue, otherwise):
-        server.require(name)
-    possible = [name for name in server.rsmq.list_queues() if name != dead_letter_queue]
+    at.require((dead_letter_queue, otherwise))
+    possible = [name for name in at.list_names() if name != dead_letter_queue]
     # The expression needs the message as text; the bytes of ``raw`` are sent unchanged.
     frame = read_stream(
         spark, at, dead_letter_queue, includeRaw=True, maxMessagesPerTrigger=batch
     ).withColumn("chosen", functions.expr(f"CAST(({to}) AS STRING)"))
     target = functions.when(functions.col("chosen").isin(possible), functions.col("chosen"))
-    sent = frame.select(
-        functions.col("raw").alias("message"),
-        functions.coalesce(target, functions.lit(otherwise)).alias("queue"),
-    )
+    columns = {
+        "message": functions.col("raw"),
+        "queue": functions.coalesce(target, functions.lit(otherwise)),
+    }
+    options = at.options(delivery="exactly-once", enforceMaxSize=False)
+    if at.cells is not None:
+        columns["key"] = _choose_key_of_cell(at.cells)
+        options["keyColumn"] = "key"
+    sent = frame.select(*(column.alias(name) for name, column in columns.items()))
     writer = (
-        sent.writeStream.format("rsmq")
-        .options(**at.options(delivery="exactly-once", enforceMaxSize=False))
-        .option("checkpointLocation", checkpoint)
+        sent.writeStream.format("rsmq").options(**options).option("checkpointLocation", checkpoint)
     )
-    count = run_stream("redrive", at, writer, follow=False, report_progress=tell)
-    return Redriven(count.messages, count.lost)
+    done = run_stream("redrive", at, writer, follow=False, report_progress=tell)
+    return Redriven(done.messages, done.lost)
+
+
+def _choose_key_of_cell(number: int) -> Column:
+    """Return a key for each message that belongs to the cell in which the message is."""
+    keys: dict[int, str] = {}
+    for key in map(str, count()):
+        keys.setdefault(cell_of_key(key, number), key)
+        if len(keys) == number:
+            break
+    by_cell = functions.array(*(functions.lit(keys[cell]) for cell in range(number)))
+    cell = functions.substring_index("id", "-", 1).cast("int")
+    return functions.element_at(by_cell, cell + 1)

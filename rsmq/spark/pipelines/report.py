@@ -72,13 +72,13 @@ def report(
         html: a file on this machine for the tables and the plots as one page; None writes none.
         tell: a function that is called with each ``Progress``.
     """
-    names = at.server().rsmq.list_queues() if queues is None else join_names(queues).split(",")
+    names = at.list_names() if queues is None else join_names(queues).split(",")
     if not names:
         return Report((), (), (), (), (), (), ())
     tell(Progress("report", f"reading {len(names)} queues"))
     options = at.options(subscribe=",".join(names), bodyType="binary")
     messages = spark.read.format("rsmq").options(**options).load()
-    now_seconds = at.server().now_ms() / 1000
+    now_seconds = at.servers()[0].now_ms() / 1000
     now = functions.lit(now_seconds).cast("timestamp")
     figures = messages.select(
         "queue",

@@ -62,7 +62,7 @@ def transform(  # noqa: PLR0917 - source and target in order
         target: the server and the namespace of the queue to write.
         queue: the queue to write; None reads it from the column ``queue`` of each row.
         function: converts a frame of messages to one with a column ``message``, and optionally
-            ``queue`` and ``delay`` (seconds).
+            ``queue``, ``delay`` (seconds) and, if the target is a set of cells, ``key`` (text).
         checkpoint: the folder where Spark stores its progress. A transformation must always have
             the same checkpoint.
         follow: True waits for new messages and runs until it is stopped.
@@ -81,9 +81,15 @@ def transform(  # noqa: PLR0917 - source and target in order
     if not hasattr(frame, "columns"):
         kind = type(frame).__name__
         raise InvalidOption("function", f"returns a DataFrame; this one returned {kind}.")
-    options = target.options(queue=queue, delivery="exactly-once", createQueue=create)
-    columns = ("message", "delay", "queue") if queue is None else ("message", "delay")
+    columns = ["message", "delay"] + ["queue"] * (queue is None)
+    columns += ["key"] * (target.cells is not None)
     selected = [name for name in columns if name in frame.columns]
+    options = target.options(
+        queue=queue,
+        delivery="exactly-once",
+        createQueue=create,
+        keyColumn="key" if "key" in selected else None,
+    )
     if "message" not in frame.columns:
         raise InvalidOption(
             "function",
