@@ -17,6 +17,7 @@ The exceptions of this library.
     ├── BatchLost             batchLost
     │   └── CheckpointSetBack checkpointSetBack
     ├── LeaseTakenOver        leaseTakenOver
+    ├── NewerVersion          newerVersion
     ├── ScanBroken            scanBroken
     ├── InvalidExport         invalidExport
     ├── SourceNotFound        sourceNotFound
@@ -32,10 +33,11 @@ The exceptions of this library.
     ├── TooManyHungCalls      tooManyHungCalls
     └── NotEmptyInTime        notEmptyInTime
 
-Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, ScanBroken and
-CellFailed; only an import raises InvalidExport; only a migration raises SourceNotFound,
-SourceChanged and RunReplaced; only calls that wait for replicas raise NotReplicated; only sets of
-cells raise CellsMismatch and PartlyDone; only workers raise the last four.
+Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
+ScanBroken and CellFailed; only an import raises InvalidExport; only a migration raises
+SourceNotFound, SourceChanged and RunReplaced; only calls that wait for replicas raise
+NotReplicated; only sets of cells raise CellsMismatch and PartlyDone; only workers raise the last
+four.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -327,6 +329,20 @@ class LeaseTakenOver(RSMQError):
             value=lease,
             hint="Run one query for each checkpoint and each consumerGroup. This one has received "
             "nothing since.",
+        )
+
+
+class NewerVersion(RSMQError):
+    """A newer version of this library has stored something; ``value`` is the version of that."""
+
+    code = "newerVersion"
+
+    def __init__(self, what: str, version: object) -> None:
+        super().__init__(
+            f"{what} was stored by a newer version of rsmq, in the form {show(version)}, which "
+            "this one does not know",
+            value=version,
+            hint="Install that version on the driver and on all executors.",
         )
 
 

@@ -16,7 +16,8 @@ for _, name in ipairs(redis.call('HKEYS', leases)) do
   local _, colons = string.gsub(name, ':', '')
   if colons < 2 then
     local stored = cmsgpack.unpack(redis.call('HGET', leases, name))
-    if (colons == 0 and stored[2] or stored[1]) < now then
+    local until_ms = colons == 0 and stored[2] or stored[1]
+    if type(until_ms) == 'number' and until_ms < now then -- else a newer version has stored it
       removed = removed + redis.call('HDEL', leases, name)
       for part = 0, colons == 1 and #stored - 2 or -1 do
         removed = removed + redis.call('HDEL', leases, name .. ':' .. part)

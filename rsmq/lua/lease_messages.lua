@@ -12,7 +12,7 @@
 -- ARGV[2] number      integer     number of the batch
 -- ARGV[3] part        integer     number of the part, from 0
 -- ARGV[4] most        integer     the most messages to receive
--- ARGV[5] room        integer     the most bytes of bodies; the first message may be larger
+-- ARGV[5] room        integer     the most bytes of bodies
 -- ARGV[6] vt          integer     ms to hide them
 -- ARGV[7] latest      integer     ms: receives only messages that became visible until then; '' = now
 -- ARGV[8] lifetime    integer     ms until the receipts are deleted
@@ -21,8 +21,10 @@
 -- ARGV[11] limit      integer     receive count at which a message is moved there
 -- ARGV[12] query      string      the query's name in `acked`
 -- ARGV[13] holder     string      id of the process
+-- ARGV[14] first      string      '1': the body of the first message may be larger than `room`
 --
--- returns {number of messages in the part, 1 if there may be more due messages, else 0}
+-- returns {number of messages in the part, bytes of their bodies, 1 if there may be more due messages, else 0};
+--         the bytes are -1 if the part exists already, and `room` if not even one body fits
 -- errors  QUEUENOTFOUND, LEASETAKENOVER, BATCHACKNOWLEDGED
 -- source  none in Node; it writes to the queue what npm rsmq 0.12.4 receiveMessage writes
 -- @include time_ms.lua
@@ -44,6 +46,7 @@ local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, number, part, most, room = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local vt, latest, lifetime = ARGV[6], ARGV[7], ARGV[8]
 local namespace, target, limit, query, holder = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local first = ARGV[14]
 
 local stored = queue(hash, 'x:dlq', 'x:max')
 if not stored then
@@ -57,7 +60,7 @@ local batch = lease .. ':' .. number
 local sizes = redis.call('HGET', leases, batch)
 sizes = sizes and cmsgpack.unpack(sizes) or {0}
 if sizes[part + 2] then
-  return {sizes[part + 2], 1}
+  return {sizes[part + 2], -1, 1}
 end
 if last and last >= tonumber(number) then
   return redis.error_reply('BATCHACKNOWLEDGED ' .. lease .. ' ' .. number .. ' ' .. digits(last))
@@ -72,7 +75,8 @@ end
 
 local now = server_time_ms()
 local to = latest == '' and now or math.min(now, latest)
-local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), true, dead)
+local due = due_messages(zset, hash, to, tonumber(most), tonumber(room), first == '1', dead)
+local size = due.size -- also `room`, if the next body does not fit
 if due.number > 0 then
   keep_for(leases, lifetime) -- fails for a user without the right, before anything is changed
   if not stored_holder then
@@ -80,8 +84,9 @@ if due.number > 0 then
   end
   deliver(hash, zset, due, digits(now), digits(now + vt))
   local ids = {}
+  size = 0
   for each = 1, due.number do
-    ids[each] = due.told[2 * each - 1]
+    ids[each], size = due.told[2 * each - 1], size + #due.told[2 * each]
   end
   sizes[1], sizes[#sizes + 1] = now + lifetime, due.number
   redis.call('HSET', leases, batch .. ':' .. part, cmsgpack.pack({now, ids, due.again}),
@@ -89,4 +94,4 @@ if due.number > 0 then
   keep_for(leases, lifetime)
 end
 local full = due.number == tonumber(most) or due.size >= tonumber(room) or due.cleared >= 1000
-return {due.number, full and 1 or 0}
+return {due.number, size, full and 1 or 0}

@@ -11,7 +11,14 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from rsmq.errors import BatchLost, CellFailed, CheckpointSetBack, InvalidOption, MissingExtra
+from rsmq.errors import (
+    BatchLost,
+    CellFailed,
+    CheckpointSetBack,
+    InvalidOption,
+    MissingExtra,
+    NewerVersion,
+)
 
 try:
     from rsmq.spark.source import RsmqDataSource
@@ -32,6 +39,7 @@ __all__ = [
     "CellFailed",
     "CheckpointSetBack",
     "InvalidOption",
+    "NewerVersion",
     "RsmqDataSource",
     "register",
 ]

@@ -14,14 +14,19 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-import msgpack
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from redis.exceptions import RedisError
 
 from rsmq.errors import RSMQError
-from rsmq.operations.spark.in_flight_batches import Batch, acknowledge_leased, parse_part_sizes
+from rsmq.operations.spark.in_flight_batches import (
+    Batch,
+    acknowledge_leased,
+    parse_part_sizes,
+    unpack_record,
+)
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.connections import PlacedQueue, find_placed_queue
+from rsmq.spark.offsets import check_version, is_offset
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +82,12 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
 
     Returns:
         How many messages were deleted, and how many another consumer has received since.
+
+    Raises:
+        NewerVersion: a newer version of this library has stored the batch.
+        CellFailed: the server of a cell can't be reached.
     """
+    check_version(offset)
     batch = Batch(offset["lease"], offset["batch"])
     deleted = lost = 0
     if offset.get("cells") != connection.cells:
@@ -89,7 +99,7 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
             now_ms = queue.server.now_ms()
         if packed is None:
             continue
-        expires_ms = msgpack.unpackb(packed)[0]
+        expires_ms = unpack_record(packed)[0]
         counts = acknowledge_parts(
             queue,
             batch,
@@ -109,7 +119,7 @@ def find_offsets(progress: dict[str, Any]) -> list[dict[str, Any]]:
         offset = source.get("endOffset")
         if isinstance(offset, str):
             offset = json.loads(offset)
-        if isinstance(offset, dict) and offset.keys() >= {"lease", "batch", "queues"}:
+        if is_offset(offset):
             found.append(offset)
     return found
 

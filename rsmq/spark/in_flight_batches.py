@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 from redis.exceptions import RedisError, ResponseError
@@ -24,6 +24,7 @@ from rsmq.errors import BatchLost, CellFailed, QueueNotFound, RSMQError
 from rsmq.operations.spark.in_flight_batches import (
     MAX_PART_MESSAGES,
     Batch,
+    LeasedPart,
     delete_expired_leases,
     extend_leased,
     keep_acknowledged,
@@ -33,9 +34,11 @@ from rsmq.operations.spark.in_flight_batches import (
 )
 from rsmq.spark import lease_holder
 from rsmq.spark.acknowledgement import acknowledge_parts
+from rsmq.spark.backlog import read_backlog
 from rsmq.spark.connections import PlacedQueue, Server, find_placed_queue, get_servers
 from rsmq.spark.idle_wait import IdleWait
 from rsmq.spark.lease_holder import LeaseHolder
+from rsmq.spark.offsets import make_offset
 from rsmq.spark.source_options import SourceOptions, StreamOptions
 from rsmq.wire.refusals import make_batch_acknowledged
 
@@ -57,6 +60,26 @@ class Tally:
 
     acknowledged: int = 0
     lost: int = 0
+
+
+class BatchLimits(NamedTuple):
+    """
+    The limits of a batch, or of the rest of it.
+
+    Attributes:
+        messages: the most messages.
+        size: the most bytes of bodies, except that the first body of each queue may be larger.
+        latest_ms: only messages that became visible until this Unix time in ms are received; None
+            is the present.
+    """
+
+    messages: int = 2**53
+    size: int = 2**53
+    latest_ms: int | None = None
+
+    def without(self, messages: int, size: int) -> BatchLimits:
+        """Return the rest of the limits."""
+        return self._replace(messages=self.messages - messages, size=self.size - size)
 
 
 class Lease:
@@ -184,20 +207,10 @@ class Lease:
         return 0 if stored is None else int(msgpack.unpackb(stored, raw=True)[0])
 
     def make_offset(self, number: int, queues: dict[str, int]) -> dict[str, Any]:
-        """
-        Return the offset of a batch, as Spark stores it.
+        """Return the offset of a batch; see ``offsets.make_offset``."""
+        return make_offset(self._source.connection.cells, self.name, self._query, number, queues)
 
-        Args:
-            number: the number of the batch.
-            queues: how many messages it has, by the label of the queue.
-        """
-        offset = make_offset(self._source, self.name, number, queues)
-        # The driver needs the name of the query to acknowledge the batch.
-        return offset if self._query == self.name else {**offset, "query": self._query}
-
-    def receive(
-        self, number: int, max_messages: int | None, latest_ms: int | None
-    ) -> dict[str, int]:
+    def receive(self, number: int, limits: BatchLimits) -> dict[str, int]:
         """
         Return how many messages a batch has, by the label of the queue.
 
@@ -205,9 +218,7 @@ class Lease:
 
         Args:
             number: the number of the batch.
-            max_messages: the most messages to receive; None for all.
-            latest_ms: receives only messages that became visible until this Unix time in ms; None
-                is the present.
+            limits: the limits of the batch.
 
         Raises:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
@@ -224,32 +235,31 @@ class Lease:
                 # A cell that had no messages of the batch has not stored that it is acknowledged.
                 raise make_batch_acknowledged(self.name, number, self.holder.last_acknowledged)
             self._searched_batch = number
-        return self._receive(number, max_messages, latest_ms)
+        return self._receive(number, limits)
 
-    def _receive(
-        self, number: int, max_messages: int | None, latest_ms: int | None
-    ) -> dict[str, int]:
+    def _receive(self, number: int, limits: BatchLimits) -> dict[str, int]:
         queues = self.get_queues()
-        left = max_messages if max_messages is not None else 2**53
+        left, room = limits.messages, limits.size
         parts = dict.fromkeys(queues, 0)
         counts = dict.fromkeys(queues, 0)
         remaining = list(queues)
-        while remaining and left > 0:
+        while remaining and left > 0 and room > 0:
             # Each queue gets an equal share; the next round divides what a queue did not use.
-            share = -(-left // len(remaining))
+            share, room_share = -(-left // len(remaining)), -(-room // len(remaining))
             for queue in list(remaining):
-                wanted = min(share, left)
-                while wanted > 0:
-                    received, may_have_more = self._receive_part(
-                        number, queue, parts[queue], wanted, latest_ms
-                    )
-                    if received:
+                wanted = BatchLimits(min(share, left), min(room_share, room), limits.latest_ms)
+                while wanted.messages > 0 and wanted.size > 0:
+                    part = self._receive_part(number, queue, parts[queue], wanted)
+                    size = wanted.size if part.size is None else part.size
+                    if part.messages:
                         parts[queue] += 1
-                    counts[queue] += received
-                    wanted, left = wanted - received, left - received
-                    if not may_have_more:
+                        counts[queue] += part.messages
+                        left, room = left - part.messages, room - size
+                    # Without a message, its next body does not fit into this batch.
+                    if not part.may_have_more or (size and not part.messages):
                         remaining.remove(queue)
                         break
+                    wanted = wanted.without(part.messages, size)
         found = {queue.label: count for queue, count in counts.items() if count}
         if found:
             self._searched_batch = None
@@ -258,9 +268,9 @@ class Lease:
         return found
 
     def _receive_part(
-        self, number: int, queue: PlacedQueue, part: int, max_messages: int, latest_ms: int | None
-    ) -> tuple[int, bool]:
-        """Return how many messages the part has now, and whether the queue may have more."""
+        self, number: int, queue: PlacedQueue, part: int, limits: BatchLimits
+    ) -> LeasedPart:
+        """Receive a part of a batch."""
         # Tracked before the call, because the call may receive messages and then fail.
         self._track_part(number, queue, part)
         operation = lease_messages(
@@ -268,10 +278,12 @@ class Lease:
             queue.keys,
             Batch(self.name, number),
             part,
-            min(max_messages, MAX_PART_MESSAGES),
-            max_bytes=self._source.max_bytes,
+            min(limits.messages, MAX_PART_MESSAGES),
+            max_bytes=min(limits.size, self._source.max_bytes),
+            # A body may be larger than all limits, so the first of each queue is received anyway.
+            is_first=part == 0 or limits.size >= self._source.max_bytes,
             vt=self._options.vt,
-            latest_ms=latest_ms,
+            latest_ms=limits.latest_ms,
             lifetime=self._options.lease_retention,
             dead_letters=self._options.dead_letters,
             query=self._query,
@@ -281,9 +293,9 @@ class Lease:
             return queue.server.run(operation)
         except QueueNotFound:
             self._remove_queue(queue)
-            return 0, False
+            return LeasedPart(0, 0, may_have_more=False)
 
-    def receive_if_any(self, number: int, max_messages: int | None) -> dict[str, int]:
+    def receive_if_any(self, number: int, limits: BatchLimits) -> dict[str, int]:
         """
         Receive messages unless nothing has changed since the last receive, which returned none.
 
@@ -291,7 +303,7 @@ class Lease:
 
         Args:
             number: the number of the batch.
-            max_messages: the most messages to receive; None for all.
+            limits: the limits of the batch.
 
         Returns:
             As ``receive``; empty if there are no messages.
@@ -300,16 +312,31 @@ class Lease:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
             LeaseTakenOver: another process has taken over the lease.
         """
-        self.holder.check()
-        queues = self.get_queues()
-        if not self.idle_wait.may_have_messages(queues):
+        if not self.may_have_messages():
             return {}
-        received = self.receive(number, max_messages, None)
+        received = self.receive(number, limits)
         if received:
             self.idle_wait.note_received()
         else:
-            self.idle_wait.note_empty(queues)
+            self.idle_wait.note_empty(self.get_queues())
         return received
+
+    def may_have_messages(self) -> bool:
+        """
+        Return whether messages may have become visible; see ``IdleWait.may_have_messages``.
+
+        Raises:
+            LeaseTakenOver: another process has taken over the lease.
+        """
+        self.holder.check()
+        return self.idle_wait.may_have_messages(self.get_queues())
+
+    def count_visible(self) -> int:
+        """Return how many messages are visible. Begin to wait for more, without receiving them."""
+        queues = self.get_queues()
+        number = read_backlog(queues).lag
+        self.idle_wait.note_empty(queues)
+        return number
 
     def _read_part_sizes(self, number: int, queues: Iterable[PlacedQueue]) -> dict[str, list[int]]:
         """Return the sizes of the parts of a batch, by label, as Redis stores them."""
@@ -408,25 +435,6 @@ class Lease:
         self._untrack_batch(number)
         self._acknowledged = number
 
-    def read_backlog(self) -> dict[str, dict[str, int]]:
-        """
-        Return how many messages of each queue are visible, and how many are hidden.
-
-        With cells these are the sums of all cells.
-        """
-        backlog: dict[str, dict[str, int]] = {}
-        for queue in list(self.get_queues()):
-            try:
-                with queue.server.naming_cell():
-                    attributes = queue.server.rsmq.get_queue_attributes(queue.keys.name)
-            except QueueNotFound:
-                self._remove_queue(queue)
-                continue
-            counts = backlog.setdefault(queue.keys.name, {"visible": 0, "hidden": 0})
-            counts["visible"] += attributes.visible_messages
-            counts["hidden"] += attributes.hidden_messages
-        return backlog
-
     def stop(self) -> None:
         """
         Stop the heartbeat, and release a named lease, so that a successor need not wait for it.
@@ -522,23 +530,6 @@ class Lease:
                     failed.add(queue.server)
         if failure is not None:
             raise failure
-
-
-def make_offset(
-    source: SourceOptions, lease: str, number: int, queues: dict[str, int]
-) -> dict[str, Any]:
-    """
-    Return the offset of a batch, as Spark stores it.
-
-    Args:
-        source: the options of the source. Only the offset of a set of cells has their number.
-        lease: the name of the lease.
-        number: the number of the batch.
-        queues: how many messages it has, by the label of the queue.
-    """
-    offset: dict[str, Any] = {"lease": lease, "batch": number, "queues": queues}
-    cells = source.connection.cells
-    return offset if cells is None else {**offset, "cells": cells}
 
 
 def _count_logged_parts(sizes: list[int], count: int) -> int | None:

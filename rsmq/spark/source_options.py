@@ -30,11 +30,14 @@ SNAPSHOT_OPTIONS = (
     "snapshot", "include", "startingTimestamp", "endingTimestamp", "pushdown", "includeReasons",
 )  # fmt: skip
 STREAM_OPTIONS = (
-    "maxMessagesPerTrigger", "maxOffsetsPerTrigger", "visibilityTimeout", "consumerGroup",
+    "maxMessagesPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
+    "minMessagesPerTrigger", "maxTriggerDelay", "visibilityTimeout", "consumerGroup",
     "maxReceiveCount", "deadLetterQueue", "failOnDataLoss", "idleWait", "leaseRetention",
 )  # fmt: skip
 
 _WEEK_SECONDS = 7 * 86_400.0
+_MAX_TRIGGER_MESSAGES = 100_000_000
+_MAX_TRIGGER_BYTES = 2**50
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,10 @@ class StreamOptions:
 
     Attributes:
         max_messages: the most messages of a batch.
+        max_bytes: the most bytes of bodies of a batch, except that the first body of each queue may
+            be larger; None for any size.
+        min_messages: how many messages must be visible before the next batch begins.
+        max_trigger_delay: the longest wait for them after a batch, seconds.
         vt: how long messages stay hidden after the last heartbeat, seconds.
         consumer_group: the name of the lease; None generates one for each query.
         dead_letters: the dead-letter policy of this stream; None is each queue's own.
@@ -105,6 +112,9 @@ class StreamOptions:
     """
 
     max_messages: int
+    max_bytes: int | None
+    min_messages: int
+    max_trigger_delay: float
     vt: float
     consumer_group: str | None
     dead_letters: DeadLetterPolicy | None
@@ -210,9 +220,24 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         )
         if target in _read_source_options(reader).queues:
             raise InvalidOption("deadLetterQueue", f"{show(target)} is read by this stream itself.")
+    max_messages = reader.read_integer(limit, 100_000, 1, _MAX_TRIGGER_MESSAGES)
+    max_bytes = None
+    if reader.read_text("maxBytesPerTrigger"):
+        max_bytes = reader.read_integer("maxBytesPerTrigger", 0, 1, _MAX_TRIGGER_BYTES)
+    min_messages = reader.read_integer("minMessagesPerTrigger", 1, 1, _MAX_TRIGGER_MESSAGES)
+    if min_messages > max_messages:
+        raise InvalidOption(
+            "minMessagesPerTrigger", f"is at most {limit}, which is {max_messages}.",
+            value=min_messages,
+        )  # fmt: skip
+    if reader.read_text("maxTriggerDelay") and min_messages == 1:
+        raise InvalidOption("maxTriggerDelay", "goes with minMessagesPerTrigger: give both.")
     vt = reader.read_seconds("visibilityTimeout", 600, 1, MAX_SECONDS)
     return StreamOptions(
-        max_messages=reader.read_integer(limit, 100_000, 1, 100_000_000),
+        max_messages=max_messages,
+        max_bytes=max_bytes,
+        min_messages=min_messages,
+        max_trigger_delay=reader.read_seconds("maxTriggerDelay", 900, 0.001, MAX_SECONDS),
         vt=vt,
         consumer_group=reader.read_lease_name("consumerGroup"),
         dead_letters=dead_letters,

@@ -27,8 +27,11 @@ from pyspark.sql.types import StructType
 
 from rsmq.errors import BatchLost, InvalidOption
 from rsmq.operations.spark.in_flight_batches import Batch, get_leased_messages
+from rsmq.spark.backlog import Backlog, read_backlog
+from rsmq.spark.batch_delay import BatchDelay
 from rsmq.spark.connections import find_placed_queue, get_servers
-from rsmq.spark.in_flight_batches import Lease, make_offset
+from rsmq.spark.in_flight_batches import BatchLimits, Lease
+from rsmq.spark.offsets import check_offset, make_offset
 from rsmq.spark.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.source_options import SourceOptions, StreamOptions
 
@@ -74,7 +77,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned: int | None = None
         self._committed: int | None = None
         self._latest_ms: int | None = None
-        self._backlog: dict[str, Any] | None = None
+        self._delay = BatchDelay(self._options.min_messages, self._options.max_trigger_delay)
+        self._backlog: Backlog | None = None
         self._backlog_read_at = float("-inf")
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -110,10 +114,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return lease.make_offset(*lease.find_start())
         # Spark calls this again until there is data: the generated name must stay the same.
         self._new_name = self._new_name or secrets.token_hex(8)
-        return make_offset(self._source, self._new_name, 0, {})
+        name = self._new_name
+        return make_offset(self._source.connection.cells, name, name, 0, {})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of ``maxMessagesPerTrigger`` messages for each batch."""
+        """
+        Return the limit of ``maxMessagesPerTrigger`` messages for each batch.
+
+        Spark's limits can't be combined here: ``latestOffset`` applies the other limits whenever
+        Spark passes this one.
+        """
         return ReadMaxRows(self._options.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -133,43 +143,55 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Acknowledge the batch ``start``, and receive the next one.
 
         Returns:
-            The offset of the next batch; ``start`` itself if there are no messages.
+            The offset of the next batch; ``start`` itself if there are no messages, or not enough
+            of them yet.
 
         Raises:
+            NewerVersion: a newer version of this library has written the checkpoint.
             InvalidOption: the checkpoint is of another number of cells.
             CellFailed: the server of a cell can't be reached.
         """
-        self._check_cells(start)
+        check_offset(start, self._source.connection.cells)
         lease = self._get_lease(start["lease"])
         lease.acknowledge(start["batch"], start["queues"])
         number = start["batch"] + 1
-        max_messages, latest_ms = None, self._latest_ms
+        limits = BatchLimits(latest_ms=self._latest_ms)
         if isinstance(limit, ReadMaxRows):
-            max_messages = limit.max_rows
-        elif latest_ms is None:
+            limits = limits._replace(messages=limit.max_rows)
+            if self._options.max_bytes is not None:
+                limits = limits._replace(size=self._options.max_bytes)
+        elif limits.latest_ms is None:
             # Without a limit, the batch must end somewhere even if producers continue to send.
-            latest_ms = self._read_time_ms()
-        if self._latest_ms is None and max_messages is not None:
-            received = lease.receive_if_any(number, max_messages)
+            limits = limits._replace(latest_ms=self._read_time_ms())
+        if limits.latest_ms is not None:
+            received = lease.receive(number, limits)
+        elif self._delay.must_wait(lease):
+            return start
         else:
-            received = lease.receive(number, max_messages, latest_ms)
+            received = lease.receive_if_any(number, limits)
         if not received:
             return start
+        self._delay.note_received()
         self._backlog = None
         return lease.make_offset(number, received)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the backlog and the counts of messages, for the progress of the query."""
+        """
+        Return the backlog and the counts of messages, for the progress of the query.
+
+        Spark shows it as ``latestOffset`` of the source. A source in Python can't report metrics.
+        """
         if self._lease is None:
             return None
         age = time.monotonic() - self._backlog_read_at
-        queues = len(self._backlog or ()) * (self._source.connection.cells or 1)
+        queues = len(self._backlog.queues if self._backlog else ())
+        queues *= self._source.connection.cells or 1
         if self._backlog is None or age > _BACKLOG_SECONDS_PER_QUEUE * max(1, queues):
-            self._backlog = self._lease.read_backlog()
+            self._backlog = read_backlog(self._lease.get_queues())
             self._backlog_read_at = time.monotonic()
         tally = self._lease.tally
         return {
-            "backlog": self._backlog,
+            **self._backlog.describe(),
             "acknowledged": tally.acknowledged,
             "lost": tally.lost,
         }
@@ -182,12 +204,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
+            NewerVersion: a newer version of this library has written the checkpoint.
             InvalidOption: the query has the option ``asyncProgressTrackingEnabled``, or the
                 checkpoint is of another number of cells.
         """
         if start == end:
             return []
-        self._check_cells(end)
+        check_offset(end, self._source.connection.cells)
         self._refuse_async_progress(start["batch"])
         self._planned = end["batch"]
         lease = self._get_lease(end["lease"])
@@ -201,18 +224,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for queue, sizes in part_sizes.items()
             for parts in group_parts(sizes, max_messages)
         ]
-
-    def _check_cells(self, offset: dict[str, Any]) -> None:
-        """Refuse the checkpoint of another number of cells: its batches are in other places."""
-        stored, cells = offset.get("cells"), self._source.connection.cells
-        if stored != cells:
-            raise InvalidOption(
-                "cells",
-                f"the checkpoint is of {_describe_cells(stored)}, and this query reads "
-                f"{_describe_cells(cells)}. The number of cells never changes: pass the same as "
-                "before, or start with a new checkpointLocation.",
-                value=cells,
-            )
 
     def _refuse_async_progress(self, start: int) -> None:
         """
@@ -282,10 +293,6 @@ def _let_sigterm_stop_the_reader() -> None:
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-
-
-def _describe_cells(number: int | None) -> str:
-    return "a namespace without cells" if number is None else f"{number} cells"
 
 
 def group_parts(sizes: list[int], max_messages: int) -> Iterator[range]:

@@ -121,13 +121,13 @@ def test_a_lease_reports_whether_there_may_be_more_messages(env, keys):
         )  # fmt: skip
         return env.rsmq.run(operation)
 
-    assert more(0, 2) == (2, True)
-    assert more(0, 2) == (2, True)
-    assert more(1, 10) == (3, False)
+    assert more(0, 2) == (2, 2000, True)
+    assert more(0, 2) == (2, None, True)
+    assert more(1, 10) == (3, 3000, False)
     env.rsmq.send_messages("q", ["y"] * 1200)
     env.rsmq.receive_messages("q", 2000, vt=0)
-    assert more(2, 10, DeadLetterPolicy("dead", 1)) == (0, True)
-    assert more(2, 10, DeadLetterPolicy("dead", 1)) == (0, False)
+    assert more(2, 10, DeadLetterPolicy("dead", 1)) == (0, 0, True)
+    assert more(2, 10, DeadLetterPolicy("dead", 1)) == (0, 0, False)
     assert len(env.scores("dead")) == 1203
 
 

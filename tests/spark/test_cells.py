@@ -302,14 +302,15 @@ def test_checkpoint_of_another_number_of_cells_is_refused(env, cells, text):
         reader.partitions({"batch": 0}, query.offsets[-1])
 
 
-def test_offset_of_a_plain_queue_is_as_before(server):
+def test_offset_of_a_plain_queue_has_no_cells(server):
     env = Env(server)
     env.rsmq.create_queue("q")
     query = env.query()
     env.rsmq.send_message("q", "a")
     query.run()
     (offset,) = query.offsets
-    assert offset == {"lease": offset["lease"], "batch": 1, "queues": {"q": 1}}
+    lease = offset["lease"]
+    assert offset == {"version": 1, "lease": lease, "batch": 1, "queues": {"q": 1}}
     env.close()
 
 

@@ -26,6 +26,7 @@ from rsmq.spark import (
     in_flight_batches,
     lease_holder,
 )
+from rsmq.spark.in_flight_batches import BatchLimits
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Crashed, Env, crash_at_call, json_round_trip
 
@@ -56,7 +57,8 @@ def test_batch_is_acknowledged_when_the_next_is_requested(env, queue):
     (end,) = query.offsets
     assert (end["batch"], end["queues"]) == (1, {"q": 3})
     assert query.progress == {
-        "backlog": {"q": {"visible": 0, "hidden": 3}}, "acknowledged": 0, "lost": 0,
+        "backlog": {"q": {"visible": 0, "hidden": 3}}, "lag": 0, "oldestAgeSeconds": None,
+        "acknowledged": 0, "lost": 0,
     }  # fmt: skip
     assert ids(query.finish()) == sent
     assert list(env.scores()) == sent
@@ -327,7 +329,7 @@ def test_dying_process_adds_nothing_to_the_batch_of_its_successor(env, queue, mo
     assert query.poll()
     before = env.scores(), env.fields()
     with pytest.raises(LeaseTakenOver, match="another process"):
-        dying._lease._receive_part(2, env.placed(), 1, 2, None)
+        dying._lease._receive_part(2, env.placed(), 1, BatchLimits(2))
     assert (env.scores(), env.fields()) == before
     with suppress(LeaseTakenOver):
         dying.latestOffset(query.offsets[0], ReadMaxRows(10))
@@ -345,7 +347,7 @@ def test_parts_beyond_the_logged_count_are_released(env, queue, queues):
     query.poll()
     late = send(env, 3)
     for part, number in ((1, 2), (2, 1)):
-        query.reader._lease._receive_part(1, env.placed(), part, number, None)
+        query.reader._lease._receive_part(1, env.placed(), part, BatchLimits(number))
     name = query.reader._lease.name
     assert len(env.raw.hkeys(env.keys().leases)) == 4
 

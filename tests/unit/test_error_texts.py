@@ -82,6 +82,13 @@ TEXTS = [
         ),
     ),
     (
+        errors.NewerVersion("The checkpoint", 2),
+        (
+            "The checkpoint was stored by a newer version of rsmq, in the form 2, which this one "
+            "does not know. Install that version on the driver and on all executors"
+        ),
+    ),
+    (
         errors.ScanBroken("q", "it is gone"),
         (
             "The scan of queue 'q' can't be completed: it is gone. Read again, or with "

@@ -41,6 +41,14 @@ EXAMPLES = [
         "The lease l was taken over by another process, which continues the stream",
     ),
     (
+        errors.NewerVersion("The checkpoint", 2),
+        "newerVersion",
+        (
+            "The checkpoint was stored by a newer version of rsmq, in the form 2, which this one "
+            "does not know"
+        ),
+    ),
+    (
         errors.ScanBroken("q", "it is gone"),
         "scanBroken",
         "The scan of queue 'q' can't be completed: it is gone",

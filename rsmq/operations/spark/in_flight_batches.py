@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from rsmq.errors import NewerVersion
 from rsmq.lua.load import load
 from rsmq.operations.arguments import digits
 from rsmq.operations.operation import Operation, Retry
@@ -73,9 +74,43 @@ class Batch(NamedTuple):
         return f"{self.lease}:{self.number}"
 
 
+class LeasedPart(NamedTuple):
+    """
+    The result of ``lease_messages``.
+
+    Attributes:
+        messages: the number of messages in the part.
+        size: the bytes of their bodies, or ``max_bytes`` if not even one body fits; None if the
+            part existed already.
+        may_have_more: whether there may be more to receive.
+    """
+
+    messages: int
+    size: int | None
+    may_have_more: bool
+
+
+def unpack_record(packed: bytes) -> list[Any]:
+    """
+    Return the record of a batch: the Unix time in ms when it expires, and the sizes of its parts.
+
+    Raises:
+        NewerVersion: it begins with a text, the version of a form that this library does not know.
+    """
+    record: list[Any] = msgpack.unpackb(packed, raw=True)
+    if isinstance(record[0], bytes):
+        raise NewerVersion("A batch in Redis", record[0].decode("utf-8", "replace"))
+    return record
+
+
 def parse_part_sizes(packed: bytes | None) -> list[int]:
-    """Return the sizes of a batch's parts, from its field in the leases of a queue."""
-    return [] if packed is None else msgpack.unpackb(packed)[1:]
+    """
+    Return the sizes of a batch's parts, from its field in the leases of a queue.
+
+    Raises:
+        NewerVersion: as of ``unpack_record``.
+    """
+    return [] if packed is None else unpack_record(packed)[1:]
 
 
 def lease_messages(
@@ -86,13 +121,14 @@ def lease_messages(
     max_messages: int,
     *,
     max_bytes: int = MAX_BATCH_BYTES,
+    is_first: bool = True,
     vt: float,
     latest_ms: int | None,
     lifetime: float,
     dead_letters: DeadLetterPolicy | None,
     query: str,
     holder: str,
-) -> Operation[tuple[int, bool]]:
+) -> Operation[LeasedPart]:
     """
     Receive messages as a part of a batch; if the part exists already, change nothing.
 
@@ -102,7 +138,8 @@ def lease_messages(
         batch: the batch.
         part: the number of the part, from 0.
         max_messages: the most messages to receive; more than 1,000 count as 1,000.
-        max_bytes: the most bytes of bodies in the part; its first body may be larger.
+        max_bytes: the most bytes of bodies in the part.
+        is_first: whether the first body of the part may be larger than that.
         vt: the visibility timeout, seconds.
         latest_ms: receives only messages that became visible until this Unix time in ms; None is
             the server's present time.
@@ -110,9 +147,6 @@ def lease_messages(
         dead_letters: the dead-letter policy; None is the queue's own.
         query: the query's name, as in ``acknowledge_leased``.
         holder: the id of the process that receives.
-
-    Returns:
-        The number of messages in the part, and whether there may be more to receive.
 
     Raises:
         LeaseTakenOver: another process has taken over the lease of the query.
@@ -135,8 +169,9 @@ def lease_messages(
             b"" if dead_letters is None else digits(dead_letters.max_receives),
             encode_name(query),
             holder.encode(),
+            b"1" if is_first else b"",
         ),
-        lambda reply: (reply[0], bool(reply[1])),
+        lambda reply: LeasedPart(reply[0], None if reply[1] < 0 else reply[1], bool(reply[2])),
         Retry.ALWAYS,
         (keys.name,),
     )
