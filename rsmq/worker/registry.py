@@ -105,7 +105,7 @@ def held_by(rsmq: RSMQ, name: str) -> dict[str, list[str]]:
 
 def register(
     rsmq: RSMQ, worker: Identity, info: dict[str, Any], check_stop: Callable[[], None]
-) -> None:
+) -> float:
     """
     Register a worker under its name, once the name is free.
 
@@ -119,6 +119,9 @@ def register(
         info: its description of itself.
         check_stop: called before each attempt; its exception ends the wait.
 
+    Returns:
+        Monotonic seconds before the registration: until TTL later the worker counts as alive.
+
     Raises:
         WorkerExists: another worker of the name is alive.
     """
@@ -127,9 +130,10 @@ def register(
     first_expiry = 0.0
     while True:
         check_stop()
+        began_at = time.monotonic()
         holder = rsmq.run(register_worker(worker, info, ttl=TTL, dead=dead_token))
         if holder is None:
-            return
+            return began_at
         if has_died(holder.info):
             dead_token = holder.token
             continue

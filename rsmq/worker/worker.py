@@ -704,19 +704,20 @@ class Worker(Generic[B_co]):
         process_facts = describe_process()
         self._access = access
         info = {**process_facts, "queues": dict.fromkeys(self.queues, 0)}
-        register(client, access.home.identity, info, self._raise_if_signalled)
+        registered_at = register(client, access.home.identity, info, self._raise_if_signalled)
         try:
-            self._start_runtime(lanes, access, process_facts, loop, children)
+            self._start_runtime(lanes, access, process_facts, registered_at, loop, children)
         except BaseException:
             self._worker_loop = self._starter = None
             self._leave_before_work()
             raise
 
-    def _start_runtime(
+    def _start_runtime(  # noqa: PLR0917 - called in one place
         self,
         lanes: list[Lane],
         access: CellAccess,
         process_facts: dict[str, Any],
+        registered_at: float,
         loop: asyncio.AbstractEventLoop | None,
         children: ChildProcesses | None,
     ) -> None:
@@ -738,7 +739,7 @@ class Worker(Generic[B_co]):
             process_facts,
             self,
             grace=self.grace,
-            has_fixed_name=has_fixed_name,
+            registered_at=registered_at if has_fixed_name else None,
         )
         if has_dead_messages:
             worker_loop.limit_prefetch()

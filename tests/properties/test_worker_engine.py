@@ -157,7 +157,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.lane.slow_seconds = self.lane.mean_seconds = 0.02  # so that some are prefetched
         self.loop = WorkerLoop(
             access, None, [self.lane], Hooks([self.record]), SLOTS, {}, self,
-            grace=1, has_fixed_name=True,
+            grace=1, registered_at=time.monotonic() + 3600,
         )  # fmt: skip
         self.loop._executors = {False: NoThreads(), True: NoThreads()}
         self.loop._next_heartbeat_at = time.monotonic() + 3600

@@ -127,6 +127,7 @@ class CellArrivals:
         """See ``Arrivals``. The servers take turns."""
         if self.is_waiting:
             return None
+        self._is_joined = False
         self._retry_at = math.inf
         self._collect_wake_ups()
         for cell in list(self._pending):
@@ -188,7 +189,6 @@ class CellArrivals:
         while self._woken:
             watcher, waiter, cell = self._woken.popleft()
             self._watching.discard(watcher)
-            self._is_joined = False
             if cell is None:
                 continue
             self._pending[cell] = None

@@ -18,9 +18,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
-from rsmq.errors import ClientClosed, InvalidValue, QueueNotFound, TooManyHungCalls, WorkerReplaced
+from rsmq.errors import (
+    ClientClosed,
+    InvalidValue,
+    QueueNotFound,
+    RSMQError,
+    TooManyHungCalls,
+    WorkerReplaced,
+)
 from rsmq.operations.worker import send_heartbeat, unregister_worker
 from rsmq.transport.signals import Flag
 from rsmq.worker.middleware import Hooks
@@ -83,7 +90,7 @@ class WorkerLoop:
         worker: object,
         *,
         grace: float,
-        has_fixed_name: bool,
+        registered_at: float | None,
     ) -> None:
         """
         Make it; nothing is received before ``run``.
@@ -97,9 +104,9 @@ class WorkerLoop:
             facts: facts about its process, for its sign of life.
             worker: the argument of hooks.
             grace: seconds that running calls have to end when the worker stops by itself.
-            has_fixed_name: whether the user chose the name. Then a successor of this name may take
-                over when this worker seems dead, so no call starts after its sign of life has
-                expired.
+            registered_at: monotonic seconds at which it was registered under a name that the user
+                chose. Then a successor of this name may take over when this worker seems dead, so
+                no call starts after its sign of life has expired. None if the name was generated.
         """
         self.run_queue = RunQueue(lanes, slots)
         self.finished = Flag()
@@ -113,7 +120,9 @@ class WorkerLoop:
         self._facts = facts
         self._worker = worker
         self._grace = grace
-        self._has_fixed_name = has_fixed_name
+        self._has_fixed_name = registered_at is not None
+        if registered_at is not None:
+            self.run_queue.start_deadline = registered_at + TTL
         self._settler = Settler(hooks)
         self._heartbeat = Heartbeat(access, lanes, self._settler, self.run_queue, hooks)
         self._gates = Gates(access, lanes, hooks, self._heartbeat)
@@ -176,6 +185,7 @@ class WorkerLoop:
             self.failure = error
             _log.error("worker %s stops: %s", self._name, error)
             self._fail("another worker has this one's name")
+            self._release_elsewhere()
         except BaseException as error:  # noqa: BLE001 - Worker.run raises it again
             self.failure = error
             _log.critical("worker %s fails", self._name, exc_info=True)
@@ -191,6 +201,18 @@ class WorkerLoop:
         with self.run_queue.lock:
             self.run_queue.close()
         self._heartbeat.lose_all(reason)
+
+    def _release_elsewhere(self) -> None:
+        """
+        Release the messages in flight in cells where the successor of this worker is not known yet.
+
+        There it does not find them before it receives itself.
+        """
+        for cell in self._settler.cells():
+            if cell is not self._access.home:
+                with suppress(RSMQError, RedisError, OSError):
+                    while cell in self._settler.cells():
+                        self._settler.write_step(cell)
 
     def _run_once(self) -> None:
         now = self.turn_at = time.monotonic()

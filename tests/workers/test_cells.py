@@ -1,0 +1,656 @@
+"""Workers on a set of six cells on three servers, of which some are down or hang."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from rsmq import Cells, CellsMismatch, InvalidFormat, WorkerExists, WorkerReplaced
+from rsmq.errors import show_type
+from rsmq.wire.cells import cell_of_key, name_of_cell, split_id
+from rsmq.worker import Middleware, Worker, held_by, list_workers
+from rsmq.worker.runtime import cell_access, loop
+from tests.servers import Server, redis_7
+from tests.workers.polling import wait_until
+
+CELLS, SERVERS = 6, 3
+_numbers = itertools.count()
+
+
+class Set:
+    """Three servers with two cells each. They keep their data when they are killed."""
+
+    def __init__(self):
+        options = "--appendonly", "yes", "--appendfsync", "always"
+        self.servers = [Server(redis_7(), *options) for _ in range(SERVERS)]
+        self.urls = [self.servers[cell % SERVERS].url for cell in range(CELLS)]
+
+    def server_of(self, cell):
+        return self.servers[cell % SERVERS]
+
+    def stop(self):
+        for server in self.servers:
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def of_servers():
+    made = Set()
+    yield made
+    made.stop()
+
+
+class SetOfTest:
+    """The set of one test, with its clients and workers."""
+
+    def __init__(self, of_servers):
+        self.servers = of_servers
+        self.ns = f"wc{next(_numbers)}"
+        self._workers, self._clients = [], []
+        self.cells = self.open()
+
+    def open(self, **options):
+        options = {"socket_timeout": 0.5, "retry_deadline": 1, **options}
+        client = Cells.from_url(self.servers.urls, cells=CELLS, ns=self.ns, **options)
+        self._clients.append(client)
+        return client
+
+    def make_worker(self, **options):
+        worker = Worker(options.pop("client", None) or self.open(), **{"grace": 5, **options})
+        self._workers.append(worker)
+        return worker
+
+    def namespace(self, cell):
+        return name_of_cell(self.ns, cell)
+
+    @contextmanager
+    def raw(self, cell):
+        with self.servers.server_of(cell).raw(decode_responses=True) as raw:
+            yield raw
+
+    def keys(self, part):
+        """Return the keys of all cells that contain a text, by cell, without the namespace."""
+        found = {}
+        for cell in range(CELLS):
+            with self.raw(cell) as raw:
+                names = raw.keys(f"{self.namespace(cell)}*{part}*")
+            if names:
+                found[cell] = sorted(name.removeprefix(self.namespace(cell)) for name in names)
+        return found
+
+    def in_flight(self, name, cell):
+        """Return the ids that are recorded as in flight in a cell, from the raw key."""
+        with self.raw(cell) as raw:
+            return sorted(id for id in raw.hkeys(f"{self.namespace(cell)}:x:held:{name}") if id)
+
+    def send_to(self, cell, *bodies, queue="q"):
+        """Send messages to one cell, and return their ids."""
+        return [f"{cell}-{id}" for id in self.cells.cells[cell].send_messages(queue, list(bodies))]
+
+    def send_to_all(self, queue="q"):
+        """Send a message to each cell: its number. Return their ids."""
+        return [self.send_to(cell, str(cell), queue=queue)[0] for cell in range(CELLS)]
+
+    def count(self, queue="q"):
+        return sum(client.get_queue_attributes(queue).messages for client in self.cells.cells)
+
+    def close(self):
+        for worker in self._workers:
+            worker.stop(0)
+        for client in self._clients:
+            client.close()
+        for server in self.servers.servers:
+            with server.raw() as raw:
+                raw.flushall()
+
+
+@pytest.fixture
+def of_test(of_servers):
+    made = SetOfTest(of_servers)
+    made.cells.create_queue("q")
+    made.cells.create_queue("dead")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cells(of_test):
+    return of_test.cells
+
+
+class Record(Middleware):
+    """Records hooks with the ids of messages."""
+
+    def __init__(self):
+        self.lost = []
+        self.deleted = []
+
+    def lease_lost(self, message, reason):
+        self.lost.append((message.id, reason))
+
+    def after_delete(self, messages):
+        self.deleted += [message.id for message in messages]
+
+
+def name_with_home(cell):
+    """Return the name of a worker whose home is this cell."""
+    return next(name for n in itertools.count() if cell_of_key(name := f"w{n}", CELLS) == cell)
+
+
+@pytest.fixture
+def down(of_servers):
+    """Kill the server of a cell; it is started again after the test."""
+    killed = []
+
+    def kill(cell):
+        server = of_servers.server_of(cell)
+        server.kill()
+        killed.append(server)
+        return server
+
+    yield kill
+    for server in killed:
+        if server._process.poll() is not None:
+            server.start()
+
+
+@pytest.fixture
+def frozen(of_servers):
+    """Freeze the server of a cell, until the end of the test at the latest."""
+    stopped = []
+
+    def freeze(cell):
+        pid = of_servers.server_of(cell)._process.pid
+        os.kill(pid, signal.SIGSTOP)
+        stopped.append(pid)
+        return lambda: os.kill(pid, signal.SIGCONT)
+
+    yield freeze
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_messages_of_all_cells_are_handled_and_deleted(of_test):
+    record, handled = Record(), {}
+    worker = of_test.make_worker(middleware=[record])
+
+    @worker.listener("q")
+    def handle(body, message):
+        handled[message.id] = body, message.cell, message.attempt
+
+    ids = of_test.send_to_all()
+    with worker:
+        wait_until(lambda: worker.numbers.handled == CELLS)
+    assert handled == {id: (str(cell), cell, 1) for cell, id in enumerate(ids)}
+    assert sorted(record.deleted) == sorted(ids)
+    assert of_test.count() == 0
+
+
+def test_a_message_that_arrives_in_an_idle_cell_is_received_at_once(of_test):
+    handled = []
+    worker = of_test.make_worker()
+    worker.listener("q")(handled.append)
+    with worker:
+        wait_until(lambda: worker._worker_loop._lanes[0].is_waiting)
+        for number in range(3 * CELLS):
+            of_test.send_to(number % CELLS, str(number))
+            wait_until(lambda number=number: len(handled) == number + 1)
+    assert handled == [str(number) for number in range(3 * CELLS)]
+
+
+def test_the_name_is_stored_in_the_home_and_where_messages_are_received(of_test):
+    name, release = name_with_home(4), threading.Event()
+    worker = of_test.make_worker(name=name)
+    worker.listener("q")(lambda body: release.wait(20))
+    ids = [of_test.send_to(cell, "x")[0] for cell in (1, 2)]
+    with worker:
+        wait_until(lambda: worker._worker_loop.run_queue.running_count == 2)
+        records = {cell: [f":x:held:{name}"] for cell in (1, 2, 4)}
+        assert of_test.keys(":x:held") == records
+        assert of_test.keys(":x:workers") == {4: [":x:workers"]}
+        assert {cell: of_test.in_flight(name, cell) for cell in (1, 2, 4)} == {
+            1: [split_id(ids[0], CELLS)[1]],
+            2: [split_id(ids[1], CELLS)[1]],
+            4: [],
+        }
+        (found,) = list_workers(of_test.cells.cells[4])
+        wait_until(lambda: list_workers(of_test.cells.cells[4])[0].queues == {"q": 2})
+        assert (found.name, found.alive) == (name, True)
+        assert held_by(of_test.cells.cells[1], name) == {"q": [split_id(ids[0], CELLS)[1]]}
+        release.set()
+    assert of_test.keys(":x:held") == of_test.keys(f"x:workers:{name}") == {}
+    with of_test.raw(4) as raw:
+        assert raw.hgetall(f"{of_test.namespace(4)}:x:workers") == {}
+
+
+def test_messages_that_fail_are_retried_and_die_in_their_cell(of_test, cells):
+    attempts = []
+    worker = of_test.make_worker()
+
+    @worker.listener("q", max_retries=1, backoff=0.01, dead_letter_queue="dead")
+    def handle(body, message):
+        attempts.append((message.id, message.attempt))
+        raise ValueError(body)
+
+    ids = of_test.send_to_all()
+    with worker:
+        wait_until(lambda: worker.numbers.dead == CELLS)
+    assert sorted(attempts) == sorted((id, attempt) for id in ids for attempt in (1, 2))
+    for cell in range(CELLS):
+        with of_test.raw(cell) as raw:
+            dead = raw.zrange(f"{of_test.namespace(cell)}:dead", 0, -1)
+        assert dead == [split_id(ids[cell], CELLS)[1]]
+    assert {each.id: each.reason.exception for each in cells.peek_messages("dead")} == {
+        id: f"ValueError: {cell}" for cell, id in enumerate(ids)
+    }
+
+
+def test_a_delivery_is_a_receipt_of_its_cell(of_test, cells):
+    results = []
+    worker = of_test.make_worker()
+
+    @worker.listener("q")
+    def handle(body, message):
+        results.append(cells.change_message_visibility(message, 60))
+        results.append(cells.delete_message(message))
+        results.append(cells.delete_message(message.queue, message.id))
+
+    of_test.send_to(3, "x")
+    with worker:
+        wait_until(lambda: worker.numbers.received == 1 and len(results) == 3)
+    assert results == [True, True, False]
+
+
+def test_batches_are_of_one_cell(of_test):
+    batches = []
+    worker = of_test.make_worker()
+
+    @worker.listener("q", batch=10)
+    def handle(bodies, messages):
+        batches.append({message.cell for message in messages})
+        messages[0].fail(ValueError("x"))
+
+    for cell in range(CELLS):
+        of_test.send_to(cell, *"abcd")
+    with worker:
+        wait_until(lambda: worker.numbers.handled == 3 * CELLS)
+    assert all(len(of_batch) == 1 for of_batch in batches)
+    assert worker.numbers.retried == CELLS
+
+
+def test_priorities_count_within_a_cell(of_test, cells):
+    cells.create_queue("high")
+    begun, release = [], threading.Event()
+    worker = of_test.make_worker(concurrency=1)
+
+    @worker.listener("q")
+    def handle(body):
+        begun.append(body)
+        release.wait(20)
+
+    worker.listener("high", priority=5)(begun.append)
+    of_test.send_to(2, "first", "low")
+    with worker:
+        wait_until(lambda: begun)
+        of_test.send_to(2, "high", queue="high")
+        time.sleep(0.1)  # both queues of the cell have a due message now
+        release.set()
+        wait_until(lambda: len(begun) == 3)
+    assert begun == ["first", "high", "low"]
+
+
+def test_async_handlers_have_an_asyncio_client_of_the_set(of_test, cells):
+    cells.create_queue("out")
+    worker = of_test.make_worker()
+
+    @worker.listener("q")
+    async def handle(body, message):
+        await worker.aio.send_message("out", f"{body} {message.cell}", key="k")
+
+    of_test.send_to_all()
+    with worker:
+        wait_until(lambda: worker.numbers.handled == CELLS)
+    found = cells.peek_messages("out", 0, 10)
+    assert {split_id(each.id, CELLS)[0] for each in found} == {cell_of_key("k", CELLS)}
+    assert sorted(each.body for each in found) == [f"{cell} {cell}" for cell in range(CELLS)]
+
+
+def test_create_makes_the_queues_in_each_cell(of_test):
+    worker = of_test.make_worker()
+    worker.listener("new", create=True, max_retries=0, dead_letter_queue="new-dead")(print)
+    with worker:
+        pass
+    queues = {cell: [":new-dead:Q", ":new:Q"] for cell in range(CELLS)}
+    assert of_test.keys("new") == queues
+
+
+def test_a_queue_that_is_missing_in_one_cell_is_waited_for_there(of_test, caplog):
+    handled = []
+    worker = of_test.make_worker(name=name_with_home(0))
+    worker.listener("q")(handled.append)
+    of_test.cells.cells[3].delete_queue("q")
+    with worker:
+        of_test.send_to(1, "one")
+        wait_until(lambda: handled == ["one"])
+        of_test.cells.cells[3].create_queue("q")
+        of_test.send_to(3, "three")
+        wait_until(lambda: handled == ["one", "three"])
+
+
+def test_a_paused_queue_is_received_from_again_after_it_was_resumed(of_test, cells):
+    handled = []
+    worker = of_test.make_worker()
+    worker.listener("q")(handled.append)
+    cells.pause_queue("q")
+    of_test.send_to_all()
+    with worker:
+        time.sleep(1.2)  # longer than a heartbeat
+        assert handled == []
+        cells.resume_queue("q")
+        wait_until(lambda: len(handled) == CELLS)
+
+
+def test_until_empty_counts_all_cells(of_test, cells):
+    attempts = []
+    worker = of_test.make_worker()
+
+    @worker.listener("q", max_retries=2, backoff=0.05, drop=True)
+    def handle(body, message):
+        attempts.append(body)
+        if message.attempt < 3:
+            raise ValueError(body)
+
+    of_test.send_to_all()
+    worker.run(until_empty=True)
+    assert sorted(attempts) == sorted(3 * [str(cell) for cell in range(CELLS)])
+    assert of_test.count() == 0
+
+
+# A worker of the same name.
+
+
+class Dying:
+    """A worker that ends like a killed process: it releases and unregisters nothing."""
+
+    def __init__(self, of_test, name):
+        self.began = threading.Semaphore(0)
+        self.ends = threading.Event()
+        self.worker = of_test.make_worker(name=name)
+
+        @self.worker.listener("q", vt=600)
+        def handle(body):
+            self.began.release()
+            self.ends.wait(30)
+
+    def start(self, number):
+        self.worker.start()
+        for _ in range(number):
+            assert self.began.acquire(timeout=10)
+
+    def die(self):
+        """End the loop without a shutdown, and the handlers."""
+        running = self.worker._worker_loop
+        running._shut_down = lambda: None
+        running._can_end = lambda: True
+        running.stop(0)
+        assert running.finished.wait(10)
+        self.ends.set()
+
+
+@pytest.fixture
+def short_life(monkeypatch):
+    """Let a worker count as dead after half a second without a heartbeat."""
+    for module in (loop, cell_access):
+        if hasattr(module, "TTL"):
+            monkeypatch.setattr(module, "TTL", 0.5)
+    monkeypatch.setattr("rsmq.worker.registry.TTL", 0.5)
+    monkeypatch.setattr(loop, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr("rsmq.worker.registry.HEARTBEAT_SECONDS", 0.1)
+
+
+def test_a_successor_takes_the_messages_of_all_cells_over(of_test, short_life):
+    name = name_with_home(2)
+    predecessor, handled = Dying(of_test, name), []
+    ids = of_test.send_to_all()
+    predecessor.start(CELLS)
+    predecessor.die()
+    assert all(of_test.in_flight(name, cell) for cell in range(CELLS))
+    successor = of_test.make_worker(name=name)
+    successor.listener("q", vt=600)(lambda body, message: handled.append(message.id))
+    with successor:
+        wait_until(lambda: successor.numbers.handled == CELLS)
+    assert sorted(handled) == sorted(ids)
+    assert of_test.keys(":x:held") == {}
+
+
+def test_a_name_that_lives_is_refused(of_test):
+    first = of_test.make_worker(name="same")
+    second = of_test.make_worker(name="same")
+    for worker in (first, second):
+        worker.listener("q")(print)
+    with first, pytest.raises(WorkerExists):
+        second.start()
+
+
+def test_a_replaced_worker_ends_and_leaves_nothing_hidden_in_other_cells(of_test):
+    """As after a suspension: it receives in a cell where its successor has not received yet."""
+    home, cell = 0, 4
+    name, handled = name_with_home(home), []
+    zombie = of_test.make_worker(name=name)
+    zombie.listener("q", vt=600)(lambda body: time.sleep(2))
+    zombie.start()
+    of_loop = zombie._worker_loop
+    wait_until(lambda: of_loop._lanes[0].is_waiting)
+    of_loop._next_heartbeat_at = time.monotonic() + 3600
+    with of_test.raw(home) as raw:  # its sign of life has expired
+        raw.hdel(f"{of_test.namespace(home)}:x:workers", name)
+    successor = of_test.make_worker(name=name)
+    successor.listener("q", vt=600)(lambda body, message: handled.append(message.id))
+    successor.start()
+    successor._worker_loop._prefetcher.receive = lambda now: ([], [])  # the zombie is faster
+    ids = of_test.send_to(cell, "a", "b")
+    wait_until(lambda: len(of_test.in_flight(name, cell)) == 2)
+    del successor._worker_loop._prefetcher.receive
+    of_loop._next_heartbeat_at = 0.0
+    of_loop._wake_up.set()
+    wait_until(of_loop.finished.is_set)
+    assert isinstance(of_loop.failure, WorkerReplaced)
+    wait_until(lambda: sorted(handled) == sorted(ids))
+    successor.stop()
+    assert of_test.keys(":x:held") == {}
+
+
+def test_the_home_decides_who_has_a_cell(of_test):
+    """The token of a former worker in a cell, with its messages, gives way to that of the home."""
+    name, handled = name_with_home(0), []
+    worker = of_test.make_worker(name=name)
+    worker.listener("q", vt=600)(lambda body, message: handled.append(message.id))
+    worker.start()
+    wait_until(lambda: worker._worker_loop._lanes[0].is_waiting)
+    ids = of_test.send_to(5, "in flight of the former")
+    with of_test.raw(5) as raw:  # the former worker receives before it learns of its successor
+        raw.hset(f"{of_test.namespace(5)}:x:held:{name}", "", "former")
+    ids += of_test.send_to(5, "later")
+    wait_until(lambda: sorted(handled) == sorted(ids))
+    with of_test.raw(5) as raw:
+        token = raw.hget(f"{of_test.namespace(5)}:x:held:{name}", "")
+    assert token == worker._access.home.identity.token
+    worker.stop()
+    assert of_test.keys(":x:held") == {}
+
+
+def test_messages_of_a_former_worker_in_a_claimed_cell_are_released(of_test):
+    name, handled = name_with_home(0), []
+    worker = of_test.make_worker(name=name)
+    worker.listener("q", vt=600)(
+        lambda body, message: handled.append((message.id, message.attempt))
+    )
+    worker.start()
+    wait_until(lambda: worker._worker_loop._lanes[0].is_waiting)
+    client = of_test.cells.cells[5]
+    key = f"{of_test.namespace(5)}:x:held:{name}"
+    with of_test.raw(5) as raw:
+        raw.hset(key, "", "former")
+        (hidden,) = of_test.send_to(5, "hidden")
+        message = client.receive_message("q", vt=600)
+        while message is None:  # the worker was faster, and has claimed the cell
+            pytest.fail("the worker must not receive with another token in the cell")
+        raw.hset(key, message.id, "1:q")
+    (later,) = of_test.send_to(5, "later")
+    wait_until(lambda: len(handled) == 2)
+    assert {id for id, _ in handled} == {hidden, later}
+    worker.stop()
+
+
+# Servers that are down.
+
+
+def test_other_cells_are_served_while_a_server_is_down(of_test, down):
+    handled, record = [], Record()
+    worker = of_test.make_worker(name=name_with_home(0), middleware=[record])
+    worker.listener("q")(handled.append)
+    with worker:
+        server = down(1)
+        for cell in (0, 2, 3, 5):
+            of_test.send_to(cell, str(cell))
+            wait_until(lambda cell=cell: str(cell) in handled)
+        server.start()
+        for cell in (1, 4):
+            of_test.send_to(cell, str(cell))
+            wait_until(lambda cell=cell: str(cell) in handled)
+    assert sorted(handled) == [str(cell) for cell in range(CELLS)]
+    assert record.lost == []
+    assert of_test.count() == 0
+
+
+def test_outcomes_of_a_server_that_is_down_are_written_when_it_is_back(of_test, down):
+    begun, release = [], threading.Event()
+    worker = of_test.make_worker(name=name_with_home(0))
+
+    @worker.listener("q", vt=60)
+    def handle(body):
+        begun.append(body)
+        release.wait(20)
+
+    of_test.send_to_all()
+    with worker:
+        wait_until(lambda: len(begun) == CELLS)
+        server = down(1)
+        release.set()
+        wait_until(lambda: worker.numbers.handled == CELLS - 2)
+        server.start()
+        wait_until(lambda: worker.numbers.handled == CELLS)
+    assert of_test.count() == 0
+    assert sorted(begun) == [str(cell) for cell in range(CELLS)]
+
+
+def test_a_worker_starts_while_a_server_is_down_and_takes_over_when_it_is_back(
+    of_test, down, short_life
+):
+    name = name_with_home(0)
+    predecessor, handled = Dying(of_test, name), []
+    ids = of_test.send_to_all()
+    predecessor.start(CELLS)
+    predecessor.die()
+    server = down(1)
+    successor = of_test.make_worker(name=name)
+    successor.listener("q", vt=600)(lambda body, message: handled.append(message.id))
+    with successor:
+        wait_until(lambda: successor.numbers.handled == CELLS - 2)
+        server.start()
+        wait_until(lambda: successor.numbers.handled == CELLS)
+    assert sorted(handled) == sorted(ids)
+
+
+def test_a_worker_without_a_name_continues_while_its_home_is_down(of_test, down):
+    handled = []
+    worker = of_test.make_worker()
+    worker.listener("q")(handled.append)
+    with worker:
+        home = worker._access.home.number
+        server = down(home)
+        others = [cell for cell in range(CELLS) if cell % SERVERS != home % SERVERS]
+        time.sleep(1.2)  # longer than a heartbeat
+        for cell in others:
+            of_test.send_to(cell, str(cell))
+        wait_until(lambda: len(handled) == len(others))
+        server.start()
+
+
+def test_a_worker_with_a_name_begins_nothing_while_its_home_is_away(of_test, down, monkeypatch):
+    """Another worker could have its name: nobody can know without the home."""
+    monkeypatch.setattr(loop, "TTL", 0.5)
+    monkeypatch.setattr(loop, "HEARTBEAT_SECONDS", 0.1)
+    handled = []
+    worker = of_test.make_worker(name=name_with_home(1))
+    worker.listener("q")(handled.append)
+    with worker:
+        server = down(1)
+        time.sleep(1.0)  # longer than the sign of life lasts
+        of_test.send_to(0, "x")
+        time.sleep(0.5)
+        assert handled == []
+        server.start()
+        wait_until(lambda: handled == ["x"])
+
+
+def test_a_server_that_hangs_does_not_stop_the_other_cells(of_test, frozen):
+    handled, record = [], Record()
+    worker = of_test.make_worker(name=name_with_home(0), middleware=[record])
+    worker.listener("q", vt=30)(handled.append)
+    with worker:
+        thaw = frozen(1)
+        for number in range(20):
+            of_test.send_to((0, 2, 3, 5)[number % 4], str(number))
+        wait_until(lambda: len(handled) == 20, 30)
+        thaw()
+        of_test.send_to(1, "thawed")
+        wait_until(lambda: "thawed" in handled, 30)
+    assert record.lost == []
+    assert len(handled) == 21
+
+
+def test_a_stop_while_a_server_is_down_releases_the_messages_of_the_others(of_test, down, caplog):
+    begun = threading.Semaphore(0)
+    worker = of_test.make_worker(name=name_with_home(0))
+
+    @worker.listener("q", vt=600)
+    def handle(body):
+        begun.release()
+        time.sleep(3)
+
+    of_test.send_to_all()
+    worker.start()
+    for _ in range(CELLS):
+        assert begun.acquire(timeout=10)
+    server = down(1)
+    worker.stop(0.2)
+    for cell in (0, 2, 3, 5):
+        assert of_test.cells.cells[cell].get_queue_attributes("q").visible_messages == 1
+    assert "could not release its messages in cell" in caplog.text
+    server.start()
+    assert of_test.cells.cells[1].get_queue_attributes("q").visible_messages == 0
+
+
+# Wrong use.
+
+
+def test_a_cell_of_another_set_ends_the_start(of_test, of_servers):
+    other = Cells.from_url(of_servers.urls[:1], cells=3, ns=of_test.ns)
+    worker = Worker(other)
+    worker.listener("q")(print)
+    with pytest.raises(CellsMismatch):
+        worker.start()
+    other.close()
+
+
+def test_a_worker_refuses_other_objects():
+    with pytest.raises(InvalidFormat, match="Pass an RSMQ") as caught:
+        Worker("redis://")
+    assert caught.value.value == show_type("redis://")
