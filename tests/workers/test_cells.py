@@ -584,7 +584,7 @@ def test_a_worker_without_a_name_continues_while_its_home_is_down(of_test, down)
 
 
 def test_a_worker_with_a_name_begins_nothing_while_its_home_is_away(of_test, down, monkeypatch):
-    """Another worker could have its name: nobody can know without the home."""
+    """Another worker could have its name by now, and only the home has the answer."""
     monkeypatch.setattr(loop, "TTL", 0.5)
     monkeypatch.setattr(loop, "HEARTBEAT_SECONDS", 0.1)
     handled = []
