@@ -229,9 +229,11 @@ class Sending:
         self.stops = False
         self.unreplicated: Window | None = None
         self._dedup = dedup
+        self._senders = 0
 
     def works(self, senders: int = 4) -> list[Work]:
         """Return the work of callers."""
+        self._senders = senders
         return [partial(self._send, part) for part in range(senders)]
 
     async def _send(self, part: int, client: AwaitedClient) -> None:
@@ -246,7 +248,9 @@ class Sending:
     @property
     def is_warm(self) -> bool:
         """Whether the servers know the scripts, and each sender has a connection."""
-        return len(self.calls.returned) >= 20
+        returned = list(self.calls.returned)
+        parts = {body.partition("-")[0] for body in returned}
+        return len(returned) >= 20 and len(parts) == self._senders
 
     def assert_stored_once(self, raw: Any, ns: str) -> None:
         """Assert that each acknowledged body is stored once, and that no body is stored twice."""

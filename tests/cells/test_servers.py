@@ -411,9 +411,10 @@ def test_a_cluster_has_the_cells_evenly(on_cluster, cluster):
 @pytest.mark.timeout(scaled(90, 3600))
 def test_nothing_is_lost_or_doubled_while_a_master_is_killed(on_cluster, cluster):
     cells = on_cluster.open()
-    cells.create_queue("q")
     for _ in range(scaled(1, 25)):
+        cells.create_queue("q")
         run_traffic_through_a_kill(on_cluster, cluster)
+        cells.delete_queue("q")
 
 
 def run_traffic_through_a_kill(place, cluster):
