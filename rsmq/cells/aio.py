@@ -547,11 +547,11 @@ class AsyncCells(OnlyAsyncWith):
         self, cell: int | None, send: Callable[[AsyncCellClient], Awaitable[T]]
     ) -> tuple[int, T]:
         """Send to a cell, or to the one whose turn it is; return the cell and the result."""
-        sent_to = cell
+        sender: AsyncCellClient | None = None
 
         async def send_and_note(client: AsyncCellClient) -> T:
-            nonlocal sent_to
-            sent_to = self._names.index(client.namespace.name) if cell is None else cell
+            nonlocal sender
+            sender = client
             return await send(client)
 
         try:
@@ -559,6 +559,7 @@ class AsyncCells(OnlyAsyncWith):
                 return await self._engine.in_any(send_and_note)
             return cell, await send(await self._engine.client(cell))
         except NotReplicated as error:
+            sent_to = cell if sender is None else self._names.index(sender.namespace.name)
             error.result = _add_cell_to_result(sent_to, error.result)
             raise
 

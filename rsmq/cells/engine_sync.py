@@ -139,9 +139,14 @@ class CellEngine:
         self._next = random.randrange(self.number)  # noqa: S311 - spreads load, keeps no secret
         self._closed = False
         self._queues = lru_cache(maxsize=64)(self._compute_queues)
+        self._queues_of_one = lru_cache(maxsize=64)(self._resolve_queues)
 
     def _compute_queues(self, names: tuple[str, ...]) -> CellQueues:
         return CellQueues(self._namespaces, names)
+
+    def _resolve_queues(self, qnames: str | Iterable[str]) -> CellQueues:
+        resolved = resolve_queues(self._namespaces[0], qnames)
+        return self._queues(tuple(keys.name for keys in resolved))
 
     def queues(self, qnames: str | Iterable[str]) -> CellQueues:
         """
@@ -150,8 +155,9 @@ class CellEngine:
         Raises:
             MissingParameter, InvalidFormat, InvalidValue: as of ``RSMQ.receive_messages``.
         """
-        resolved = resolve_queues(self._namespaces[0], qnames)
-        return self._queues(tuple(keys.name for keys in resolved))
+        if qnames.__class__ is str:
+            return self._queues_of_one(qnames)
+        return self._resolve_queues(qnames)
 
     def next_cell(self) -> int:
         """Return the cell whose turn it is."""
@@ -578,6 +584,10 @@ class CellEngine:
         """Return a value that is the same for cells on the same server, as far as it is known."""
         caller = self._callers[cell]
         return id(caller), caller.address_of(self._namespaces[cell].queues)
+
+    def _forget_failure(self, cell: int) -> None:
+        if self._failures:
+            self._failures.forget(self.server_of(cell))
 
     def _note_failure(self, cell: int, error: Exception) -> None:
         if not is_limited_to_keys(error):  # other cells of the server may have no error

@@ -25,6 +25,10 @@ class Failures:
     def __init__(self) -> None:
         self._by_server: dict[Hashable, tuple[int, float, Exception]] = {}
 
+    def __bool__(self) -> bool:
+        """Return whether a server has failed and was not reached since."""
+        return bool(self._by_server)
+
     def recent(self, server: Hashable) -> Exception | None:
         """Return the failure because of which a server is left alone now; None if it is not."""
         failure = self._by_server.get(server)
@@ -38,5 +42,4 @@ class Failures:
 
     def forget(self, server: Hashable) -> None:
         """Note that a call has reached a server."""
-        if self._by_server:
-            self._by_server.pop(server, None)
+        self._by_server.pop(server, None)

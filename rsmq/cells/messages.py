@@ -4,9 +4,11 @@ Messages of cells, whose ids begin with the number of the cell.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from itertools import repeat
 from typing import Any, ClassVar
 
 from rsmq.errors import InvalidFormat, show
@@ -62,10 +64,9 @@ def add_cell(cell: int, message: Message) -> CellMessage[Any]:
 
 def add_cell_to_all(cell: int, messages: Iterable[Message]) -> list[CellMessage[Any]]:
     """Turn messages that were just received into messages of a cell, and return them."""
-    class_of_cell = _class_of(cell)
     found: list[Any] = list(messages)
-    for message in found:
-        _set_class(message, "__class__", class_of_cell)
+    # A loop of map() takes a third of the time of one of Python.
+    deque(map(_set_class, found, repeat("__class__"), repeat(_class_of(cell))), maxlen=0)
     return found
 
 

@@ -543,11 +543,11 @@ class Cells(OnlyWith):
 
     def _send(self, cell: int | None, send: Callable[[CellClient], T]) -> tuple[int, T]:
         """Send to a cell, or to the one whose turn it is; return the cell and the result."""
-        sent_to = cell
+        sender: CellClient | None = None
 
         def send_and_note(client: CellClient) -> T:
-            nonlocal sent_to
-            sent_to = self._names.index(client.namespace.name) if cell is None else cell
+            nonlocal sender
+            sender = client
             return send(client)
 
         try:
@@ -555,6 +555,7 @@ class Cells(OnlyWith):
                 return self._engine.in_any(send_and_note)
             return cell, send(self._engine.client(cell))
         except NotReplicated as error:
+            sent_to = cell if sender is None else self._names.index(sender.namespace.name)
             error.result = _add_cell_to_result(sent_to, error.result)
             raise
 

@@ -1,20 +1,15 @@
 """
-The queues of a set of cells for which a receive waits, and their grouping by server.
-
-Without I/O. ``cells_sync.py`` and ``cells_aio.py`` wait on the watcher of each server.
+The queues of a set of cells for which a receive waits, and their sorted sets in each cell.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import encode_name
-
-#: Seconds for which the grouping of cells by server is used.
-GROUPS_SECONDS = 0.5
 
 
 class CellQueues:
@@ -41,31 +36,23 @@ class CellQueues:
             tuple(encode_name(namespace.name) + suffix for suffix in suffixes)
             for namespace in namespaces
         ]
-        self.places: Mapping[bytes, tuple[int, int]] = {
+        self.places: Mapping[bytes | None, tuple[int, int]] = {
             key: (cell, priority)
             for cell, keys in enumerate(self.by_cell)
             for priority, key in enumerate(keys)
         }
 
-    def cells_of(self, keys: Iterable[bytes]) -> list[int]:
+    def cells_of(self, keys: Iterable[bytes | None]) -> Iterable[int]:
         """
-        Return the cells of sorted sets, each once: by priority, and then in the order of the keys.
+        Return the cells of sorted sets: by priority, and then in the order of the keys.
 
         Args:
-            keys: sorted sets; those of other queues are ignored.
+            keys: sorted sets; None and those of other queues are ignored.
         """
-        places = [place for key in keys if (place := self.places.get(key)) is not None]
-        if len(self.names) > 1:
-            places.sort(key=itemgetter(1))
-        return list(dict.fromkeys(cell for cell, _ in places))
-
-
-def group_cells(servers: Sequence[Hashable]) -> dict[Hashable, list[int]]:
-    """Return the cells of each server."""
-    groups: dict[Hashable, list[int]] = {}
-    for cell, server in enumerate(servers):
-        groups.setdefault(server, []).append(cell)
-    return groups
+        places = (place for key in keys if (place := self.places.get(key)) is not None)
+        if len(self.names) == 1:
+            return (cell for cell, _ in places)
+        return dict.fromkeys(cell for cell, _ in sorted(places, key=itemgetter(1)))
 
 
 def sample_cells(cells: Sequence[int], empty_receives: int) -> list[int]:

@@ -72,6 +72,7 @@ class Watcher:
         self._state = WatcherState(namespaces, now(), can_track=True, collects_due=collects_due)
         self._connection: Any = None
         self._wakes_at = -math.inf
+        self._is_resting = False
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -141,7 +142,7 @@ class Watcher:
                 thread = threading.Thread(target=self._work, name="rsmq-watcher", daemon=True)
                 thread.start()
                 self._thread = thread
-            elif self._connection is None:
+            elif self._is_resting:
                 self._lock.notify()
 
     def note_receive(self, waiter: Waiter) -> None:
@@ -239,8 +240,10 @@ class Watcher:
                     continue
                 if step.action is Action.DISCONNECT:
                     self._note_disconnected(step.error)
-                elif connection is None:
+                elif connection is None or step.action is Action.REST:
+                    self._is_resting = True
                     self._lock.wait(max(0.001, step.seconds))
+                    self._is_resting = False
                     continue
                 # Other threads send requests meanwhile, whose replies may become overdue.
                 pause = min(step.seconds, REPLY_TIMEOUT_SECONDS / 2)

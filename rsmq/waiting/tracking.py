@@ -123,6 +123,11 @@ class Tracking:
         self._pending.append(request)
         return _PING
 
+    @property
+    def expects_reply(self) -> bool:
+        """Whether the server has not yet replied to all requests."""
+        return bool(self._pending)
+
     def seconds_until_overdue(self, now: float) -> float:
         """Return the seconds until a reply is overdue; infinite if no reply is expected."""
         return self._pending[0].sent_at + REPLY_TIMEOUT_SECONDS - now if self._pending else math.inf

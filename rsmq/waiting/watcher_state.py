@@ -36,6 +36,7 @@ class Action(Enum):
     SEND = auto()
     DISCONNECT = auto()
     SLEEP = auto()
+    REST = auto()
     END = auto()
 
 
@@ -46,7 +47,8 @@ class Step:
 
     Attributes:
         action: the action.
-        seconds: for SLEEP: how long at most.
+        seconds: for SLEEP and REST: how long at most. In a REST no reply is expected, and no
+            report is needed before the next waiter is added.
         request: for SEND: the encoded commands.
         error: for DISCONNECT: why.
     """
@@ -83,11 +85,14 @@ class WatcherState:
             namespaces: the namespaces of the queues: one, or several cells.
             now: the time.
             can_track: False if there is no connection on which the server could report changes.
-            collects_due: whether the schedule collects the queues that have messages.
+            collects_due: whether the schedule collects the queues that have messages. Receives
+                then need no waiter for a while, and each changes a queue: without rests the
+                watcher would wake for every report.
         """
         self.schedule = Schedule(is_connecting=can_track, collects_due=collects_due)
         self.tracking = Tracking(self.schedule, namespaces)
         self._namespaces = namespaces
+        self._may_rest = collects_due
         self._link = Link.ABSENT
         self._connect_at = now if can_track else math.inf
         self._idle_since = now
@@ -103,6 +108,7 @@ class WatcherState:
         elif now - self._idle_since >= IDLE_SECONDS:
             return Step(Action.END)
         until = min(self.schedule.wake_due(now), self._idle_since + IDLE_SECONDS)
+        action = Action.SLEEP
         if self._link is Link.ABSENT:
             if now >= self._connect_at:
                 self._link = Link.CONNECTING
@@ -119,7 +125,9 @@ class WatcherState:
                 error = RedisTimeoutError("The server does not reply.")
                 return Step(Action.DISCONNECT, error=error)
             until = min(until, now + overdue_in, self.tracking.next_request_at(now))
-        return Step(Action.SLEEP, max(0.0, until - now))
+            if self._may_rest and not self.schedule and not self.tracking.expects_reply:
+                action = Action.REST
+        return Step(action, max(0.0, until - now))
 
     def next_request(self, now: float) -> bytes:
         """Return the encoded commands that are due; empty if none are, or without connection."""
