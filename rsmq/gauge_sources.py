@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.cells.engine_sync import CellClient
+from rsmq.cells.client_sync import CellClient
 from rsmq.cells.records import check_records, describe_record, find_mismatches
 from rsmq.cells.sync import Cells
 from rsmq.cells.totals import add_attributes, add_counts

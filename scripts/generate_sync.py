@@ -25,6 +25,10 @@ NAMES = {
     "AsyncCellWatchers": "CellWatchers",
     "AsyncCells": "Cells",
     "AsyncConsumer": "Consumer",
+    "AsyncEveryCell": "EveryCell",
+    "AsyncLook": "Look",
+    "AsyncLookedAt": "LookedAt",
+    "AsyncMembership": "Membership",
     "AsyncProcessing": "Processing",
     "AsyncRSMQ": "RSMQ",
     "AsyncWatcher": "Watcher",
@@ -39,8 +43,12 @@ NAMES = {
     "async_callers_from_clients": "callers_from_clients",
     "async_callers_from_urls": "callers_from_urls",
     "cells_aio": "cells_sync",
+    "client_aio": "client_sync",
     "connect_aio": "connect_sync",
     "engine_aio": "engine_sync",
+    "every_cell_aio": "every_cell_sync",
+    "look_aio": "look_sync",
+    "membership_aio": "membership_sync",
     "async_caller_from_client": "caller_from_client",
     "async_caller_from_url": "caller_from_url",
     "async_client": "client",
@@ -160,16 +168,8 @@ Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
     "An asyncio client for queues that are spread": "A client for queues that are spread",
     "Waiting calls in other event loops end": "Waiting calls in other threads end",
 }
-ENGINE_TEXTS = {
-    "``engine_sync.py`` is generated from this file by ``scripts/generate-sync``.": (
-        "Generated from ``engine_aio.py`` by ``scripts/generate-sync``: change it there."
-    ),
-}
-CONNECT_TEXTS = {
-    "``connect_sync.py`` is generated from this file by ``scripts/generate-sync``.": (
-        "Generated from ``connect_aio.py`` by ``scripts/generate-sync``: change it there."
-    ),
-}
+#: The modules of ``cells`` whose only text that differs says where they come from.
+CELL_MODULES = ("client", "connect", "engine", "every_cell", "look", "membership")
 
 
 @dataclass(frozen=True)
@@ -205,11 +205,18 @@ MODULES = (
     Module(_PACKAGE / "aio.py", _PACKAGE / "client.py", CLIENT_TEXTS),
     Module(_PACKAGE / "consuming" / "aio.py", _PACKAGE / "consuming" / "sync.py", CONSUMING_TEXTS),
     Module(_PACKAGE / "cells" / "aio.py", _PACKAGE / "cells" / "sync.py", CELLS_TEXTS),
-    Module(
-        _PACKAGE / "cells" / "engine_aio.py", _PACKAGE / "cells" / "engine_sync.py", ENGINE_TEXTS
-    ),
-    Module(
-        _PACKAGE / "cells" / "connect_aio.py", _PACKAGE / "cells" / "connect_sync.py", CONNECT_TEXTS
+    *(
+        Module(
+            _PACKAGE / "cells" / f"{name}_aio.py",
+            _PACKAGE / "cells" / f"{name}_sync.py",
+            {
+                f"``{name}_sync.py`` is generated from this file by ``scripts/generate-sync``.": (
+                    f"Generated from ``{name}_aio.py`` by ``scripts/generate-sync``: "
+                    "change it there."
+                )
+            },
+        )
+        for name in CELL_MODULES
     ),
 )
 

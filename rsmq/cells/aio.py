@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from rsmq.cells.client_aio import AsyncCellClient
 from rsmq.cells.connect_aio import async_callers_from_clients, async_callers_from_urls
-from rsmq.cells.engine_aio import AsyncCellClient, AsyncCellEngine
+from rsmq.cells.engine_aio import AsyncCellEngine
 from rsmq.cells.messages import (
     CellMessage,
     add_cell_to_stored,

@@ -1,17 +1,21 @@
 """
-The servers of cells that could not be reached, and when they are tried again.
+The servers of cells that could not be reached, when they are tried again, and what errors mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from time import monotonic
 
 from rsmq.transport.backoff import exponential_seconds
+from rsmq.transport.retry import Failure, classify, code_of, has_not_run
 
 #: How long a server is left alone after a failure: doubled with each failure in a row.
 _FIRST_SECONDS = 0.25
 _LONGEST_SECONDS = 5.0
+#: The pause before cells that are down are tried again: doubled from the first to the longest.
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 0.5
 
 
 class Failures:
@@ -43,3 +47,28 @@ class Failures:
     def forget(self, server: Hashable) -> None:
         """Note that a call has reached a server."""
         self._by_server.pop(server, None)
+
+
+def pause_seconds(passes: int) -> float:
+    """Return the pause before cells that are down are tried again, after so many passes."""
+    return exponential_seconds(passes, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether a server refused a change because it has no memory left."""
+    return code_of(error) == "OOM"
+
+
+def may_have_run(error: Exception) -> bool:
+    """Return whether a call may have run although it failed."""
+    return not has_not_run(error) and classify(error, is_sent=True) is Failure.AMBIGUOUS
+
+
+def is_final(error: Exception) -> bool:
+    """Return whether a call that is repeated would get the same error."""
+    return not has_not_run(error) and classify(error, is_sent=True) is Failure.FINAL
+
+
+def first_error(errors: Mapping[int, Exception]) -> Exception:
+    """Return the first of several errors by cell."""
+    return next(iter(errors.values()))

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from rsmq.cells.client_sync import CellClient
 from rsmq.cells.connect_sync import callers_from_clients, callers_from_urls
-from rsmq.cells.engine_sync import CellClient, CellEngine
+from rsmq.cells.engine_sync import CellEngine
 from rsmq.cells.messages import (
     CellMessage,
     add_cell_to_stored,

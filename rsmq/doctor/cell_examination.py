@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from rsmq.cells.engine_sync import CellClient
+from rsmq.cells.client_sync import CellClient
 from rsmq.cells.sync import Cells
 from rsmq.doctor import examination
 from rsmq.doctor.catalogue import SERVER_FAULTS

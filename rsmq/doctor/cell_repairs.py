@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from redis.exceptions import RedisError
 
-from rsmq.cells.engine_sync import CellClient
+from rsmq.cells.client_sync import CellClient
 from rsmq.cells.records import find_mismatches, find_set_id
 from rsmq.cells.sync import Cells
 from rsmq.doctor.attribute_faults import find_missing_attributes

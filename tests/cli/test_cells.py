@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from rsmq.cells import engine_sync
+from rsmq.cells import membership_sync
 from rsmq.wire.cells import cell_of_key
 from tests.cli.test_exporter import scrape
 from tests.servers import free_port
@@ -311,9 +311,9 @@ def test_queue_that_some_cells_lack_is_reported_with_the_remedy(cells, queue):
 
 def test_all_cells_down_is_one_error_after_one_deadline(cells, monkeypatch):
     asked = []
-    claim = engine_sync.claim_cell
+    claim = membership_sync.claim_cell
     monkeypatch.setattr(
-        engine_sync, "claim_cell", lambda *arguments: asked.append(1) or claim(*arguments)
+        membership_sync, "claim_cell", lambda *arguments: asked.append(1) or claim(*arguments)
     )
     ended = cells.cli("--cells", "100", "--url", f"redis://127.0.0.1:{free_port()}", "list")
 

@@ -17,7 +17,7 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text
 
 if TYPE_CHECKING:
-    from rsmq.cells.engine_sync import CellClient
+    from rsmq.cells.client_sync import CellClient
     from rsmq.gauge_sources import CellsSource
 
 _HEADINGS = ("cell", "namespace", "server", "queues", "messages", "state")

@@ -1,0 +1,73 @@
+"""
+The client of one cell.
+
+``client_sync.py`` is generated from this file by ``scripts/generate-sync``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from rsmq.aio import AsyncRSMQ
+from rsmq.codecs import Codec
+from rsmq.operations.batches import LeasedMessages, ReceiveInSteps
+from rsmq.operations.operation import Operation
+from rsmq.transport.aio import AsyncCaller
+from rsmq.transport.topology.address import Address
+
+T = TypeVar("T")
+
+
+class AsyncCellClient(AsyncRSMQ[Any]):
+    """The client of one cell, on connections that it shares with other cells."""
+
+    def __init__(
+        self,
+        caller: AsyncCaller,
+        ns: str,
+        settings: dict[str, Any],
+        retry_deadline: float | None = None,
+    ) -> None:
+        """
+        Create a client; nothing is opened.
+
+        Args:
+            caller: runs its operations.
+            ns: the namespace of the cell.
+            settings: the other arguments of ``AsyncRSMQ``.
+            retry_deadline: seconds for retries; None is the deadline of the caller.
+        """
+        self._configure(
+            ns,
+            settings["codec"],
+            realtime=settings["realtime"],
+            strict_names=settings["strict_names"],
+        )
+        self._require_copies(
+            settings["min_replicas"], settings["replica_timeout"], settings["fsync"]
+        )
+        self._use_caller(caller)
+        self._own_deadline = retry_deadline
+
+    def codec_for(self, codec: Codec | None) -> Codec:
+        """Return the codec of a call, or that of the client."""
+        return self._codec_for(codec)
+
+    async def receive_leased(self, receive: ReceiveInSteps) -> LeasedMessages:
+        """Receive messages with the ends of their leases, without waiting."""
+        return await self._receive_leased(receive, 0)
+
+    async def run(self, operation: Operation[T]) -> T:
+        """See ``AsyncRSMQ.run``."""
+        operation.retry_deadline = self._own_deadline
+        return await super().run(operation)
+
+    @property
+    def address(self) -> Address | None:
+        """The server of the cell, of a cluster or of Sentinels, after a call; else None."""
+        return self._caller.address_of(self.namespace.queues)
+
+    async def run_once(self, operation: Operation[T]) -> T:
+        """Run an operation without retries: for monitoring, which reads again soon."""
+        operation.retry_deadline = 0.0
+        return await super().run(operation)

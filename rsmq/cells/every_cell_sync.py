@@ -1,0 +1,172 @@
+"""
+Calls that are made in several cells, one after another.
+
+Generated from ``every_cell_aio.py`` by ``scripts/generate-sync``: change it there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from redis.exceptions import RedisError
+
+from rsmq.cells.client_sync import CellClient
+from rsmq.cells.failures import first_error
+from rsmq.errors import CellsMismatch, ClientClosed, NotReplicated, PartlyDone, RSMQError
+from rsmq.wire.cells import join_ids
+
+T = TypeVar("T")
+
+
+class EveryCell(ABC):
+    """
+    The calls of a set that concern several cells.
+
+    Attributes:
+        number: the number of cells.
+    """
+
+    number: int
+
+    @abstractmethod
+    def client(self, cell: int) -> CellClient:
+        """Return the client of a cell, which has been checked."""
+
+    @abstractmethod
+    def _learn_set(self) -> None:
+        """Learn the id of the set, before the first call."""
+
+    def on_each(
+        self,
+        call: Callable[[CellClient], T],
+        *,
+        ignored: tuple[type[RSMQError], ...] = (),
+    ) -> list[T]:
+        """
+        Make a call in each cell, one after another, and return the results.
+
+        Args:
+            call: makes the call with the client of a cell.
+            ignored: errors of a call that count as done, unless it has them in all cells.
+
+        Raises:
+            RSMQError: the error of the call, if it has the same one in all cells.
+            PartlyDone: some cells can't be reached, or have errors.
+        """
+        return list((self.by_cell(call, ignored=ignored)).values())
+
+    def by_cell(
+        self,
+        call: Callable[[CellClient], T],
+        *,
+        ignored: tuple[type[RSMQError], ...] = (),
+    ) -> dict[int, T]:
+        """Make a call in each cell as ``on_each`` does, and return the results by cell."""
+        self._learn_set()
+        results: dict[int, T] = {}
+        errors: dict[int, Exception] = {}
+        for cell in range(self.number):
+            try:
+                results[cell] = call(self.client(cell))
+            except (CellsMismatch, ClientClosed):
+                raise
+            except (RedisError, OSError, RSMQError) as error:
+                errors[cell] = error
+        if len(errors) == self.number and len({type(each) for each in errors.values()}) == 1:
+            raise errors[0]
+        errors = {cell: each for cell, each in errors.items() if not isinstance(each, ignored)}
+        if errors:
+            self.raise_partly_done(errors, list(results.values()))
+        return results
+
+    def in_cells(
+        self,
+        of_cells: Mapping[int, Any],
+        call: Callable[[CellClient, Any], list[str]],
+    ) -> list[str]:
+        """
+        Make a call in some cells, one after another, and return the ids of all.
+
+        Args:
+            of_cells: the argument of the call by cell.
+            call: makes the call with the client of a cell and its argument; it returns ids.
+
+        Raises:
+            RedisError, OSError, RSMQError: the error of the only cell.
+            RSMQError: the error of the call, if it has the same one in all of these cells.
+            PartlyDone: some of several cells can't be reached, or have errors.
+        """
+        self._learn_set()
+        done: list[str] = []
+        errors: dict[int, Exception] = {}
+        for cell, argument in of_cells.items():
+            try:
+                ids = call(self.client(cell), argument)
+            except (CellsMismatch, ClientClosed):
+                raise
+            except (RedisError, OSError, RSMQError) as error:
+                if len(of_cells) == 1:
+                    raise
+                errors[cell] = error
+                ids = error.result if isinstance(error, NotReplicated) else []
+            done += join_ids(cell, ids)
+        if errors:
+            first = first_error(errors)
+            is_same = len(errors) == len(of_cells) and len({type(e) for e in errors.values()}) == 1
+            if is_same and not done and isinstance(first, RSMQError):
+                raise first
+            self.raise_partly_done(errors, done)
+        return done
+
+    def up_to(
+        self,
+        number: int | None,
+        call: Callable[[CellClient, Any], list[T]],
+        add_cell: Callable[[int, T], T],
+    ) -> list[T]:
+        """
+        Make a call in each cell until there are so many results.
+
+        Args:
+            number: the number of results at most; None is all.
+            call: makes the call with the client of a cell, and the number of results at most.
+            add_cell: adds the number of the cell to a result.
+
+        Raises:
+            RSMQError: the error of the call, if it has the same one in all cells.
+            PartlyDone: some cells can't be reached, or have errors.
+        """
+        self._learn_set()
+        found: list[T] = []
+        errors: dict[int, Exception] = {}
+        for cell in range(self.number):
+            left = None if number is None else number - len(found)
+            if left == 0:
+                break
+            try:
+                results = call(self.client(cell), left)
+            except (CellsMismatch, ClientClosed):
+                raise
+            except (RedisError, OSError, RSMQError) as error:
+                errors[cell] = error
+                results = error.result if isinstance(error, NotReplicated) else []
+            found += [add_cell(cell, each) for each in results]
+        if len(errors) == self.number and len({type(each) for each in errors.values()}) == 1:
+            raise errors[0]
+        if errors:
+            self.raise_partly_done(errors, found)
+        return found
+
+    def raise_partly_done(self, errors: Mapping[int, Exception], result: Any) -> None:
+        """
+        Raise PartlyDone.
+
+        A subclass may note the errors instead: then the call returns the results of the others.
+
+        Args:
+            errors: the errors by cell.
+            result: the result of the call in the other cells.
+        """
+        raise PartlyDone(errors, self.number, result) from first_error(errors)
