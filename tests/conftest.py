@@ -36,8 +36,16 @@ _FOLDER = Path(__file__).parent
 
 #: The backends of scripts/test --quick. The same tests run on other backends in the full run.
 _QUICK_BACKENDS = {None, "redis", "memory"}
-#: The settings of a client that is passed in are tested with one face each; the soak does both.
-_REPEATED = {("redis-py, decoding, RESP2", "asyncio"), ("redis-py, RESP3", "sync")}
+#: The settings of a client that is passed in, the rights of users and the oldest server are tested
+#: with one face each; the soak does both.
+_REPEATED = {
+    ("redis-py, decoding, RESP2", "asyncio"),
+    ("redis-py, RESP3", "sync"),
+    ("acl", "asyncio"),
+    ("redis-6.2", "sync"),
+}
+#: Here the commands depend on the client, not only on the scripts.
+_NOT_REPEATED_FILES = {"test_waiting.py", "test_consuming.py"}
 _SERVERLESS_FOLDERS = {"typing", "unit"}
 _SLOW_FOLDERS = {"workers/processes", "spark/session"}
 _SLOW_FILES = {
@@ -86,6 +94,8 @@ def _is_repeated(item):
     if item.get_closest_marker("refused") and item.get_closest_marker("slow"):
         return True
     values = (getattr(item, "callspec", None) and item.callspec.params) or {}
+    if item.path.name in _NOT_REPEATED_FILES and values.get("backend") in {"acl", "redis-6.2"}:
+        return False
     return not SOAK and (values.get("backend"), values.get("mode")) in _REPEATED
 
 
