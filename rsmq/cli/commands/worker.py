@@ -193,7 +193,8 @@ def _find_place(call: Call, own: RSMQ[Any] | Cells) -> ClientPlace | None:
         if found != expected:
             raise Failed(
                 f"the {item} {found!r}, of --{variable.lower()} or RSMQ_{variable}, goes with "
-                f"--url or RSMQ_URL; the worker's own client has {expected!r}"
+                f"--url or RSMQ_URL; the worker's own client has "
+                f"{'one namespace' if expected is None else repr(expected)}"
             )
     return None
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from rsmq.cli.app.argument_parser import RedactingParser
 from rsmq.cli.app.durations import duration_argument
+from rsmq.wire.cells import MAX_CELLS
 
 #: The word that stands for MODULE:NAME when workers are checked.
 CHECK = "check"
@@ -70,6 +71,14 @@ def _process_count(text: str) -> int:
     return int(text)
 
 
+def _cell_count(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= MAX_CELLS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of cells. Give one from 1 to {MAX_CELLS}."
+        )
+    return int(text)
+
+
 def _job_count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of jobs. Give one from 1.")
@@ -108,7 +117,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
         "client)",
     )
     parser.add_argument(
-        "--cells", type=int, metavar="N",
+        "--cells", type=_cell_count, metavar="N",
         help="the queues are spread over N cells, and --ns is the name of the set (default: "
         "RSMQ_CELLS or a profile, else as the worker's client)",
     )  # fmt: skip
