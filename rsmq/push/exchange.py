@@ -64,8 +64,8 @@ class Exchange:
     @property
     def is_connection_stale(self) -> bool:
         """Return whether the request was sent on an older connection, and nothing has come."""
-        has_begun = self.connection is not None and self.connection.seen
-        return not (self.is_connection_new or has_begun)
+        connection = self.connection
+        return connection is not None and not (self.is_connection_new or connection.seen)
 
     def answer(self) -> Answer | None:
         """Return the answer as far as it has come; None if there is no whole status line."""

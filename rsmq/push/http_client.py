@@ -134,7 +134,7 @@ class PushClient:
                 if answer is not None:  # only the rest of the answer is broken
                     return answer
                 # The target may have closed a connection of an earlier push at this moment.
-                is_closed = isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError)
+                is_closed = isinstance(error, aiohttp.ClientConnectionError | ConnectionError)
                 is_stale = is_closed and exchange.is_connection_stale
                 if not is_stale or stale_connections == _MAX_STALE_CONNECTIONS:
                     return Answer(None, _describe(error))
@@ -271,7 +271,7 @@ def _describe(error: BaseException) -> str:  # noqa: PLR0911 - a table
     if isinstance(error, aiohttp.ClientConnectorError):
         number = error.os_error.errno
         return f"no connection: {os.strerror(number) if number else error.os_error}"
-    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError):
+    if isinstance(error, aiohttp.ClientConnectionError | ConnectionError):
         return "the connection was closed before an answer"
     if isinstance(error, aiohttp.ClientResponseError):
         return f"the answer is not HTTP: {error.message}"

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from rsmq import RSMQ
+from rsmq.operations.push import change_push_target
 from rsmq.push.addresses import AddressRules
 from rsmq.push.shared_breaker import SharedBreaker, list_targets, remove_target, resume_target
 from rsmq.push.targets import parse_target
@@ -132,6 +133,21 @@ def test_one_process_tries_one_message_after_each_pause(server, ns, raw, rsmq, r
     assert stored_state(raw, ns)["state"] == "closed"
 
 
+def test_a_trial_is_one_message(raw, ns, rsmq):
+    shared = SharedBreaker("q", TARGET)
+    shared.sync(rsmq)
+    change_state(raw, ns, state="open", openings=1, until_ms=server_ms(raw) - 1)
+    assert shared.allowance() is None
+    shared.sync(rsmq)
+    assert (stored_state(raw, ns)["state"], shared.allowance()) == ("trial", 1)
+    permit = shared.permit()
+    assert (shared.permit(), shared.allowance()) == (None, 0)
+    shared.withdraw(permit)
+    assert shared.allowance() == 1
+    shared.report_success(shared.permit())
+    assert shared.allowance() is None
+
+
 def test_a_trial_whose_process_died_is_claimed_again(raw, ns, rsmq, receiver, make_worker):
     with make_worker(receiver.url):
         wait_until(lambda: stored_state(raw, ns).get("state") == "closed")
@@ -206,6 +222,22 @@ def raise_connection_error(_operation):
     raise redis.ConnectionError("the server is away")
 
 
+def test_a_state_is_replaced_only_if_it_is_the_expected_one(raw, ns, rsmq):
+    key = f"{ns}:x:push"
+    for expected, state, stored in (
+        (b"ours", b"new", b""),
+        (b"", b"new", b"new"),
+        (b"ours", b"newer", b"new"),
+        (b"", b"", b"new"),
+        (b"ours", b"", b"new"),
+        (b"new", b"newer", b"newer"),
+        (b"newer", b"", b""),
+    ):
+        operation = change_push_target(rsmq.namespace, "f", expected, state)
+        assert rsmq.run(operation)[1] == stored
+        assert (raw.hget(key, "f") or b"") == stored
+
+
 def test_each_queue_has_a_state_of_its_own(raw, ns, rsmq, receiver, make_worker):
     worker = make_worker(receiver.url)
     rsmq.create_queue("r")
@@ -259,6 +291,9 @@ def test_messages_that_wait_for_a_slot_are_released_when_it_opens(
         wait_until(lambda: stored_state(raw, ns).get("state") == "closed")
         change_state(raw, ns, state="open", openings=1, until_ms=server_ms(raw) + HOUR_MS)
         wait_until(lambda: in_flight(raw, ns) == 1)
+        [held] = raw.keys(f"{ns}:x:held:*")
+        hanging = receiver.requests[-1].headers["webhook-id"].encode()
+        assert any(hanging in field for field in raw.hkeys(held))  # its push has not ended
         assert raw.hlen(f"{ns}:q:x:unbegun") > 1
         receiver.stop()  # the push ends
 

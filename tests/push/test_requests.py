@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -36,6 +37,16 @@ def test_a_request_has_the_body_and_the_headers_of_standard_webhooks(
     assert Webhook(SECRET).verify(request.body, request.headers) == {"a": "ä"}
     assert not {"authorization", "cookie"} & request.headers.keys()
     assert raw.zcard(f"{ns}:q") == 0
+
+
+def test_the_timestamp_is_of_the_clock_of_the_server(raw, rsmq, receiver, make_worker, monkeypatch):
+    """The clock of this machine is an hour fast."""
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    rsmq.send_message("q", "{}")
+    run(make_worker(receiver.url))
+
+    assert abs(raw.time()[0] - int(receiver.requests[0].headers["webhook-timestamp"])) < 600
 
 
 def test_a_changed_request_does_not_verify(rsmq, receiver, make_worker):

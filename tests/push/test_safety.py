@@ -12,10 +12,11 @@ import sys
 import pytest
 
 from rsmq import InvalidFormat, MissingExtra
+from rsmq.push.http_client import PushClient
 from rsmq.push.observed_connection import ObservedConnection, parse_answer
 from rsmq.worker import Worker
 from tests.push.conftest import dead_letters, wait_until
-from tests.push.receiver import reply
+from tests.push.receiver import Reply, reply
 
 
 def run(worker):
@@ -117,6 +118,18 @@ def test_a_name_whose_address_changes_reaches_nothing_else(
     assert private.connections == 0
 
 
+def test_a_name_is_looked_up_and_checked_for_each_connection(
+    rsmq, make_receiver, make_worker, resolve
+):
+    receiver = make_receiver(host="127.0.0.2")
+    lookups = resolve(["127.0.0.2"])
+    receiver.answer = lambda _: Reply(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", True)
+    rsmq.send_messages("q", ["1", "2", "3"])
+    run(make_worker(f"http://hooks.example:{receiver.port}/", allow="127.0.0.2", concurrency=1))
+
+    assert receiver.connections == len(lookups) == 3
+
+
 def test_only_the_allowed_addresses_of_a_name_are_connected_to(
     rsmq, make_receiver, make_worker, resolve
 ):
@@ -134,6 +147,28 @@ def test_a_socket_is_made_for_an_allowed_address_only(rsmq, receiver, make_worke
     """The second check, without the first one: whatever the resolver class returns."""
     monkeypatch.setattr("rsmq.push.http_client._CheckedResolver", _TrustingResolver)
     url = f"http://hooks.example:{receiver.port}/"
+    text = failure_of(rsmq, make_worker(url, allow="10.0.0.0/8", max_retries=0))
+
+    assert "address 127.0.0.1 is not public" in text
+    assert receiver.connections == 0
+
+
+def test_the_resolver_returns_allowed_addresses_only(
+    rsmq, receiver, make_worker, resolve, monkeypatch
+):
+    """The first check, without the second one."""
+    monkeypatch.setattr(PushClient, "_make_socket", lambda _, address: socket.socket(*address[:3]))
+    resolve(["127.0.0.1"])
+    url = f"http://hooks.example:{receiver.port}/"
+    text = failure_of(rsmq, make_worker(url, allow="10.0.0.0/8", max_retries=0))
+
+    assert "address 127.0.0.1 is not public" in text
+    assert receiver.connections == 0
+
+
+def test_an_address_in_other_characters_is_checked(rsmq, receiver, make_worker):
+    """Only the HTTP client reads the address in this host."""
+    url = f"http://127\u30020\u30020\u30021:{receiver.port}/"
     text = failure_of(rsmq, make_worker(url, allow="10.0.0.0/8", max_retries=0))
 
     assert "address 127.0.0.1 is not public" in text

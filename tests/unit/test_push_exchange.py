@@ -36,6 +36,17 @@ def test_each_push_expires_and_its_task_is_not_cancelled_afterwards():
     assert asyncio.run(main()) == [0, 0, 0]
 
 
+def test_the_limit_is_counted_from_the_beginning_of_a_push(monkeypatch):
+    async def main():
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 1000.0)
+        limit = TimeLimit(10.0)
+        deadline = limit.begin().deadline
+        limit.close()
+        return deadline
+
+    assert asyncio.run(main()) == 1010.0
+
+
 def test_a_push_that_has_ended_is_not_cancelled():
     async def main():
         limit = TimeLimit(SECONDS)

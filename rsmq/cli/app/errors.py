@@ -75,6 +75,7 @@ class ErrorReport:
 #: Parameters of the methods of RSMQ, and the options of the command line for them.
 _OPTION_OF_PARAMETER = {
     "max_messages": "-n", "count": "-n", "destination": "--to", "cells": "--cells",
+    "allow": "--allow", "content_type": "--content-type", "secret": "--secret-file",
 }  # fmt: skip
 _PARAMETERS = re.compile(
     rf"\b({'|'.join(_OPTION_OF_PARAMETER)})(?= must be| is a whole| supplied| format)"
@@ -92,6 +93,7 @@ _COMMAND_LINE_TERMS = {
     "as in destination='orders'": "as in --to orders",
     "as in max_receives=3": "as in --max-receives 3",
     "or allow_http=True": "or --allow-http",
+    "allow its range, as in ": "allow its range, as in --allow ",
     "namespace with a hash tag, as in ns=": "namespace with a hash tag, as in --ns ",
     "each cell adds a hash tag of its own.": "each cell adds a hash tag of its own. For one cell "
     "alone, leave out --cells.",
