@@ -15,14 +15,14 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.transport.retry import code_of
+from rsmq.transport.retry import Failure, classify, code_of
 from rsmq.waiting.schedule import SAFETY_SECONDS, Schedule
 from rsmq.wire.keys import Namespace
 from rsmq.wire.names import encode_name
 
 #: The pause before the next attempt to connect if the server could not be reached.
 RECONNECT_SECONDS = 0.5
-#: The same if the server replied with an error that may be temporary.
+#: The same if the server replied with another error than those of a server that is being replaced.
 RECONNECT_AFTER_ERROR_SECONDS = 60.0
 #: A connection that does not reply for this time is closed.
 REPLY_TIMEOUT_SECONDS = 5.0
@@ -201,7 +201,9 @@ def changes_of(answer: Any) -> list[bytes] | None:
 
 def reconnect_pause(error: BaseException) -> float:
     """Return the pause before the next attempt to connect; infinite if tracking is not possible."""
-    if isinstance(error, ResponseError):
+    # A server that is being replaced is a replica at first, or knows no owner of the slot.
+    is_temporary = classify(error, is_sent=False) is Failure.NOTHING_RAN
+    if isinstance(error, ResponseError) and not is_temporary:
         refused = code_of(error) in ("NOPERM", "NOPROTO") or "unknown" in str(error).lower()
         return math.inf if refused else RECONNECT_AFTER_ERROR_SECONDS
     unreachable = isinstance(error, RedisError | OSError)

@@ -5,8 +5,14 @@ from __future__ import annotations
 import math
 
 import pytest
+from redis.exceptions import (
+    ClusterDownError,
+    MasterDownError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
 
 from rsmq.waiting.schedule import MISS_PAUSE_SECONDS, SAFETY_SECONDS, Waiter
 from rsmq.waiting.tracking import (
@@ -109,7 +115,8 @@ def test_connection_that_breaks_at_once_is_opened_again_after_a_pause():
     [
         (RedisConnectionError("refused"), RECONNECT_SECONDS),
         (OSError("no route"), RECONNECT_SECONDS),
-        (ResponseError("LOADING"), RECONNECT_AFTER_ERROR_SECONDS),
+        (ResponseError("LOADING"), RECONNECT_SECONDS),
+        (ResponseError("ERR other"), RECONNECT_AFTER_ERROR_SECONDS),
         (ValueError("a bug"), RECONNECT_AFTER_ERROR_SECONDS),
         (ResponseError("NOPERM not permitted"), math.inf),
         (ResponseError("unknown subcommand 'TRACKING'"), math.inf),
@@ -189,3 +196,20 @@ def test_resting_watcher_checks_a_silent_connection_and_ends():
     state.tracking.handle([b"0", b"0"], 0)
     assert state.next_step(0).action is Action.REST
     assert state.next_step(IDLE_SECONDS).action is Action.END
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ReadOnlyError("127.0.0.1:7000 is a replica, not the primary."),
+        ClusterDownError("No node serves the slot of the key."),
+        MasterDownError("Link with MASTER is down"),
+        TryAgainError("Multiple keys request during rehashing of slot"),
+    ],
+)
+def test_watcher_reconnects_soon_to_servers_that_are_being_replaced(error):
+    state = watcher()
+    assert state.next_step(0).action is Action.CONNECT
+    state.note_connect_failed(error, 0)
+
+    assert state.next_step(RECONNECT_SECONDS).action is Action.CONNECT
