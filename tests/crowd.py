@@ -474,7 +474,7 @@ def assert_no_commands(node: Node, seconds: float) -> None:
     time.sleep(seconds)
     after = command_counts(node)
     changed = {name for name in after if after[name] != before.get(name) and name not in ignored}
-    assert changed == set()
+    assert changed == set(), changed
 
 
 def expect_wake_ups(waiters: Waiters, client: Any, label: str) -> None:
