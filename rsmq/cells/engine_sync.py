@@ -27,7 +27,7 @@ from rsmq.operations.arguments import resolve_queues
 from rsmq.transport.retry import has_not_run, is_limited_to_keys
 from rsmq.transport.sync import Caller
 from rsmq.waiting.cells import CellQueues
-from rsmq.waiting.cells_sync import CellWatchers, finish, pause
+from rsmq.waiting.cells_sync import CellWatchers, deferred_signals, finish, pause
 from rsmq.wire.limits import Seconds, check_wait
 
 T = TypeVar("T")
@@ -203,28 +203,26 @@ class CellEngine(EveryCell):
             return look.at_all()
         waiter = self.watchers.waiter(queues)
         try:
-            if (
-                len(self._membership.checked) < self.number
-            ):  # so that it is known which server has each cell
-                unchecked = [
-                    cell for cell in range(self.number) if cell not in self._membership.checked
-                ]
-                found = look.at(unchecked)
-            while not found:
-                cells = waiter.wait(None if until is None else until - monotonic())
-                if not cells:
-                    look.raise_recent_errors()
-                    return []
-                found = look.at(cells)
-                if not found:
-                    look.raise_errors_of_all()
-                    waiter.note_empty()
-            waiter.note_receive({message.cell for message in found})
+            try:
+                checked = self._membership.checked
+                if len(checked) < self.number:  # so that it is known which server has each cell
+                    unchecked = [cell for cell in range(self.number) if cell not in checked]
+                    found = look.at(unchecked)
+                while not found:
+                    cells = waiter.wait(None if until is None else until - monotonic())
+                    if not cells:
+                        look.raise_recent_errors()
+                        return []
+                    found = look.at(cells)
+                    if not found:
+                        look.raise_errors_of_all()
+                        waiter.note_empty()
+                waiter.note_receive({message.cell for message in found})
+            finally:
+                waiter.close()
         except BaseException:
             self.release(found)
             raise
-        finally:
-            waiter.close()
         return found
 
     def receive_from_all(
@@ -264,7 +262,8 @@ class CellEngine(EveryCell):
         """
         left = max_messages - len(found)
         try:
-            found += add_cell_to_all(cell, receive(client, left))
+            with deferred_signals():  # until the messages are in found
+                found += add_cell_to_all(cell, receive(client, left))
         except (RedisError, OSError) as error:
             self._note_failure(cell, error)
             raise

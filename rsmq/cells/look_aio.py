@@ -143,6 +143,8 @@ class AsyncLook:
         number = self._engine.number
         first = self._engine.next_cell()
         found = await self.at(each % number for each in range(first, first + number))
+        if found:  # at once: a signal must not hide them
+            return found
         until = monotonic() + self._engine.retry_deadline
         passes = 0
         while self.errors and not found:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import sleep as pause
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from rsmq.transport.aio import AsyncCaller
 from rsmq.transport.retry import INTERRUPTION_GRACE_SECONDS
@@ -17,7 +17,9 @@ from rsmq.waiting.cells import CellQueues
 from rsmq.waiting.sync import now
 from rsmq.wire.keys import Namespace
 
-__all__ = ["AsyncCellWaiter", "AsyncCellWatchers", "finish", "pause"]
+__all__ = ["AsyncCellWaiter", "AsyncCellWatchers", "deferred_signals", "finish", "pause"]
+
+deferred_signals = nullcontext  # a task is cancelled only where it awaits
 
 
 async def finish(release: Callable[[], Awaitable[None]]) -> None:

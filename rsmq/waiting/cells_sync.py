@@ -16,7 +16,9 @@ from rsmq.waiting.event_loop import warn_in_event_loop
 from rsmq.waiting.sync import Watcher
 from rsmq.wire.keys import Namespace
 
-__all__ = ["CellWaiter", "CellWatchers", "finish", "pause"]
+__all__ = ["CellWaiter", "CellWatchers", "deferred_signals", "finish", "pause"]
+
+deferred_signals = DeferredSignals
 
 
 def finish(release: Callable[[], None]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import signal
 from collections import defaultdict
 from contextlib import suppress
 
 import pytest
 
+import rsmq.cells.engine_sync
 import rsmq.waiting.cells_sync
 import rsmq.waiting.sync
 from rsmq import AsyncCells, Cells
@@ -99,6 +101,33 @@ def test_a_signal_after_a_look_hides_no_message(place):
             if not raised:
                 break
     assert number > 100
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "wait"),
+    [
+        (rsmq.cells.engine_sync, "add_cell_to_all", 0),
+        (rsmq.waiting.cells_sync.CellWaiter, "close", 5),
+    ],
+)
+def test_a_signal_around_the_record_of_a_look_hides_no_message(
+    place, monkeypatch, owner, name, wait
+):
+    original = getattr(owner, name)
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, interrupted)
+    previous = signal.signal(signal.SIGINT, lambda *_: interrupt())
+    try:
+        with Cells.from_url(place.url, ns=place.ns, cells=CELLS) as client:
+            with pytest.raises(Interrupted):
+                client.receive_messages("q", 2 * CELLS, wait=wait)
+            assert hidden(place) == 0
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def test_concurrent_tasks_receive_each_message_once(server, raw):
