@@ -22,6 +22,7 @@ from opentelemetry.trace import (
 
 from rsmq import __version__
 from rsmq.aio import AsyncRSMQ
+from rsmq.cells.sync import Cells
 from rsmq.client import RSMQ
 from rsmq.model import Message
 from rsmq.opentelemetry.traced_codec import message_context
@@ -57,12 +58,15 @@ def span_attributes(operation: str, operation_type: str, queue: str | None) -> d
     return attributes if queue is None else {**attributes, DESTINATION_NAME: queue}
 
 
-def server_attributes(client: RSMQ | AsyncRSMQ) -> dict[str, Any]:
+def server_attributes(client: RSMQ | AsyncRSMQ | Cells) -> dict[str, Any]:
     """
     Return the attributes of a client's server.
 
-    They are empty for Redis Cluster and Sentinel, where the server may change, and for memory://.
+    They are empty for Redis Cluster and Sentinel, where the server may change, for cells, which may
+    have several servers, and for memory://.
     """
+    if isinstance(client, Cells):
+        return {}
     options = client._caller.server_options or {}  # noqa: SLF001 - there is no public attribute
     if "path" in options:
         return {SERVER_ADDRESS: options["path"]}

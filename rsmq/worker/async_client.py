@@ -18,6 +18,7 @@ from rsmq.errors import InvalidFormat, show_type
 from rsmq.transport.redis_py import cluster_connection_options, parameters_of
 from rsmq.type_variables import B_co
 from rsmq.wire.cells import name_of_set
+from rsmq.worker.client_place import clients_of
 
 _CLASSES: dict[type, type] = {
     redis.Connection: redis.asyncio.Connection,
@@ -47,7 +48,7 @@ class AsyncClient(Generic[B_co]):
             InvalidFormat: that client was made with a client of redis-py for Sentinel, or with
                 connections of a class of its own.
         """
-        clients = rsmq.cells if isinstance(rsmq, Cells) else (rsmq,)
+        clients = clients_of(rsmq)
         first = clients[0]
         settings: dict[str, Any] = {
             "codec": first.codec,

@@ -14,6 +14,7 @@ from rsmq.cells.sync import Cells
 from rsmq.client import RSMQ
 from rsmq.errors import NotEmptyInTime, RSMQError
 from rsmq.operations.worker import list_in_flight
+from rsmq.worker.client_place import clients_of
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.outcome import DeadLetter, Discard, Retry
@@ -85,7 +86,7 @@ class Burst(Middleware):
         Raises:
             NotEmptyInTime: the time is over.
         """
-        clients = rsmq.cells if isinstance(rsmq, Cells) else (rsmq,)
+        clients = clients_of(rsmq)
         try:
             # In this order: a message that is received after the first check is seen by the second.
             rest = (

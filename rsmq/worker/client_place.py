@@ -29,6 +29,11 @@ class ClientPlace:
     cells: int | None = None
 
 
+def clients_of(client: RSMQ[Any] | Cells) -> Sequence[RSMQ[Any]]:
+    """Return the clients of all cells, or the only client."""
+    return client.cells if isinstance(client, Cells) else (client,)
+
+
 def place_of(client: RSMQ[Any] | Cells) -> tuple[str, int | None]:
     """Return the namespace of a client, or the name of its set, and its number of cells."""
     if isinstance(client, Cells):
@@ -47,7 +52,7 @@ def open_client(place: ClientPlace, own: RSMQ[Any] | Cells) -> RSMQ[Any] | Cells
     Raises:
         The errors of ``RSMQ.from_url`` and ``Cells.from_url``.
     """
-    first = own.cells[0] if isinstance(own, Cells) else own
+    first = clients_of(own)[0]
     settings: dict[str, Any] = {
         "ns": place.ns,
         "codec": first.codec,

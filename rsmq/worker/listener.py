@@ -257,6 +257,13 @@ class Listener:
         named = self.policy.dead_letter_queue, self.policy.unroutable
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
+    @property
+    def queues_to_create(self) -> tuple[str, ...]:
+        """The queues that the worker creates if they are missing."""
+        if self.create:
+            return (self.queue, *self.target_queues)
+        return tuple(name for name in self.target_queues if name == self.default_dead_letter_queue)
+
     def with_default_dead_letter_queue(self) -> Listener:
         """Return the same listener with the default dead-letter queue in its policy."""
         policy = replace(

@@ -42,6 +42,7 @@ from rsmq.type_variables import B_co, D, E
 from rsmq.wire.limits import check_duration, check_whole_number
 from rsmq.worker.async_client import AsyncClient
 from rsmq.worker.burst import POLL_SECONDS, Burst
+from rsmq.worker.client_place import clients_of
 from rsmq.worker.health import Health
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
@@ -221,7 +222,7 @@ class Worker(Generic[B_co]):
     @property
     def _first_client(self) -> RSMQ[Any]:
         """The client, or that of the first cell: for its settings."""
-        return self.rsmq.cells[0] if isinstance(self.rsmq, Cells) else self.rsmq
+        return clients_of(self.rsmq)[0]
 
     def _check(self) -> None:
         check_whole_number("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
@@ -804,14 +805,13 @@ class Worker(Generic[B_co]):
     def _make_lane(self, each: Listener, client: RSMQ[Any]) -> Lane:
         """Return the lane of a listener, with the attributes that its queue has in the home."""
         if each.create:
-            for name in (each.queue, *each.target_queues):
-                client.create_queue(name, exist_ok=True)
+            client.create_queue(each.queue, exist_ok=True)
         attributes = self._require_queue(client, each.queue)
         if each.default_dead_letter_queue is not None and attributes.dead_letter_queue is None:
             each = each.with_default_dead_letter_queue()
+        for name in each.queues_to_create:
+            client.create_queue(name, exist_ok=True)
         for name in each.target_queues:
-            if name == each.default_dead_letter_queue:
-                client.create_queue(name, exist_ok=True)
             self._require_queue(client, name)
         lane = Lane(
             each,

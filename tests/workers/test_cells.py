@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -654,3 +654,40 @@ def test_a_worker_refuses_other_objects():
     with pytest.raises(InvalidFormat, match="Pass an RSMQ") as caught:
         Worker("redis://")
     assert caught.value.value == show_type("redis://")
+
+
+# Webhooks, traces and metrics.
+
+
+def test_a_webhook_pushes_the_messages_of_all_cells(of_test):
+    from tests.push.conftest import SECRET
+    from tests.push.receiver import Receiver, reply
+
+    with closing(Receiver()) as receiver:
+        receiver.answer = lambda request: reply(500 if request.body == b"2" else 204)
+        worker = of_test.make_worker()
+        worker.webhook(
+            "q", receiver.url, secret=SECRET, allow_http=True, allow="127.0.0.1",
+            max_retries=1, backoff=0.01,
+        )  # fmt: skip
+        ids = of_test.send_to_all()
+        with worker:
+            wait_until(lambda: worker.numbers.handled == CELLS - 1 and worker.numbers.dead == 1)
+    requests = {request.headers["webhook-id"]: request.body for request in receiver.requests}
+    assert requests == {id: str(cell).encode() for cell, id in enumerate(ids)}
+    # The state of the target is in one cell.
+    assert list(of_test.keys(":x:push")) == [cell_of_key("q", CELLS)]
+    (dead,) = of_test.cells.peek_messages("q-dead")
+    assert (dead.id, dead.reason.status) == (ids[2], 500)
+
+
+def test_traces_and_metrics_of_cells(of_test):
+    from rsmq.metrics import Metrics
+    from rsmq.opentelemetry import TracingMiddleware
+
+    worker = of_test.make_worker(middleware=[Metrics(), TracingMiddleware()])
+    worker.listener("q")(print)
+    of_test.send_to_all()
+    with worker:
+        wait_until(lambda: worker.numbers.handled == CELLS)
+    assert worker.find(Metrics).snapshot()

@@ -5,7 +5,11 @@ The wait at the start of a program for a Redis that is away.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rsmq.client import RSMQ
 
 #: Seconds between two attempts.
 _PAUSE_SECONDS = 0.5
@@ -42,5 +46,32 @@ def wait_for_redis(ping: Callable[[], object], seconds: float, note: Callable[[s
                 note(f"{error}. Waiting for up to {seconds:g} seconds.")
                 is_first = False
             time.sleep(min(_PAUSE_SECONDS, remaining))
+        else:
+            return
+
+
+def ask_any(clients: Sequence[RSMQ[Any]], queue: str) -> None:
+    """
+    Ask servers for a queue until one answers: a worker starts without the other cells.
+
+    Args:
+        clients: the client of a namespace, or those of cells.
+        queue: the name of a queue, which may be missing.
+
+    Raises:
+        redis.exceptions.RedisError: that of the last server, if none answers.
+    """
+    from redis.exceptions import RedisError  # noqa: PLC0415 - takes time
+
+    from rsmq.errors import RSMQError  # noqa: PLC0415 - as above
+
+    for at, client in enumerate(clients, 1):
+        try:
+            client.get_queue_attributes(queue)
+        except RSMQError:  # Redis has answered
+            return
+        except (RedisError, OSError):
+            if at == len(clients):
+                raise
         else:
             return

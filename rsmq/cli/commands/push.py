@@ -4,6 +4,7 @@ The command push.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.output import format_table, format_text, format_time
 
 if TYPE_CHECKING:
+    from rsmq.cells.sync import Cells
+    from rsmq.cli.app.cells import CellsOfCommand
     from rsmq.client import RSMQ
     from rsmq.push.shared_breaker import PushTarget
     from rsmq.worker import Worker
@@ -98,7 +101,7 @@ def push(
     if target is None or "://" not in target:
         fault = "Missing argument 'URL'." if target is None else f"{target!r} is not a URL."
         raise click.UsageError(f"{fault} To add a message to a queue, use rsmq send.")
-    client = call.open(client_options={"retry_deadline": None})
+    client = call.open_queues(client_options={"retry_deadline": None})
     with client as rsmq:
         worker = _make_worker(rsmq, concurrency)
         from rsmq.push.signatures import read_secrets  # noqa: PLC0415 - takes time
@@ -118,15 +121,16 @@ def push(
     return None
 
 
-def _make_worker(rsmq: RSMQ, concurrency: int) -> Worker:
+def _make_worker(rsmq: RSMQ | Cells, concurrency: int) -> Worker:
     from rsmq.worker import Worker  # noqa: PLC0415 - takes time
 
     return Worker(rsmq, concurrency=concurrency)
 
 
 def _run(call: Call, worker: Worker, queue: str) -> None:
-    from rsmq.cli.app.wait_for_redis import wait_for_redis  # noqa: PLC0415 - takes time
+    from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis  # noqa: PLC0415 - takes time
     from rsmq.worker import Middleware  # noqa: PLC0415 - as above
+    from rsmq.worker.client_place import clients_of  # noqa: PLC0415 - as above
     from rsmq.worker.logging import log_to_standard_error  # noqa: PLC0415 - as above
 
     class StopWhenGone(Middleware):
@@ -142,9 +146,8 @@ def _run(call: Call, worker: Worker, queue: str) -> None:
     gone = StopWhenGone()
     worker.use(gone)
     log_to_standard_error("info", lambda: worker.name, as_json=call.as_json)
-    wait_for_redis(
-        lambda: worker.rsmq.get_queue_attributes(queue), _WAIT_FOR_REDIS_SECONDS, call.out.note
-    )
+    asking = partial(ask_any, clients_of(worker.rsmq), queue)
+    wait_for_redis(asking, _WAIT_FOR_REDIS_SECONDS, call.out.note)
     worker.run()
     if gone.target is not None:
         raise Failed(
@@ -167,7 +170,8 @@ def _serve_metrics(worker: Worker, port: int, host: str) -> None:
 
 
 def _list(call: Call, queue: str | None, url: str | None) -> None:
-    targets = [target for _, target in _find(call, queue, url)]
+    with call.open_queues() as rsmq:
+        targets = [target for _, _, target in _find(rsmq, queue, url)]
     rows = [
         (
             format_text(each.queue),
@@ -180,19 +184,19 @@ def _list(call: Call, queue: str | None, url: str | None) -> None:
         for each in targets
     ]
     call.out.result(targets, format_table(_HEADINGS, rows))
+    call.check_cells()
 
 
 def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exit | None:
     from rsmq.push.shared_breaker import remove_target, resume_target  # noqa: PLC0415 - takes time
 
-    found = _find(call, queue, url)
     results = []
-    with call.open() as rsmq:
-        for field, target in found:
+    with call.open_queues() as rsmq:
+        for client, field, target in _find(rsmq, queue, url):
             if is_removal:
-                results.append((target, "removed", remove_target(rsmq, field)))
+                results.append((target, "removed", remove_target(client, field)))
             else:
-                results.append((target, "resumed", resume_target(rsmq, field)))
+                results.append((target, "resumed", resume_target(client, field)))
     lines = [
         f"{format_text(target.queue)} -> {format_text(target.url)}: "
         + (
@@ -211,23 +215,38 @@ def _change(call: Call, queue: str, url: str | None, *, is_removal: bool) -> Exi
         ],
         lines,
     )
+    call.check_cells()
     if results:
         return None
     call.out.note(f"{format_text(queue)}: no such target. rsmq push --list shows all targets.")
     return Exit.NOT_ALL
 
 
-def _find(call: Call, queue: str | None, url: str | None) -> list[tuple[str, PushTarget]]:
-    """Return the fields and states of the targets of a queue and a URL; None is any."""
-    from rsmq.push.shared_breaker import list_targets  # noqa: PLC0415 - takes time
+def _find(
+    rsmq: RSMQ | CellsOfCommand, queue: str | None, url: str | None
+) -> list[tuple[RSMQ, str, PushTarget]]:
+    """
+    Return the targets of a queue and a URL, with their clients and fields; None is any.
+
+    In a set of cells, one cell has the state of all targets of a queue.
+    """
+    from rsmq.client import RSMQ  # noqa: PLC0415 - takes time
+    from rsmq.push.shared_breaker import list_targets  # noqa: PLC0415 - as above
     from rsmq.push.targets import target_field  # noqa: PLC0415 - as above
 
-    with call.open() as rsmq:
-        if queue is not None:
-            rsmq.namespace.queue(queue)
-        return [
-            (field, target)
-            for field, target in list_targets(rsmq)
-            if queue is None or target.queue == queue
-            if url is None or field == target_field(target.queue, url)
-        ]
+    first = rsmq if isinstance(rsmq, RSMQ) else rsmq.cells[0]
+    if queue is not None:
+        first.namespace.queue(queue)
+    if isinstance(rsmq, RSMQ):
+        by_client: dict[RSMQ, list[tuple[str, PushTarget]]] = {rsmq: list_targets(rsmq)}
+    else:
+        by_cell = rsmq.by_cell(list_targets)
+        by_client = {rsmq.cells[cell]: found for cell, found in by_cell.items()}
+    found = [
+        (client, field, target)
+        for client, of_client in by_client.items()
+        for field, target in of_client
+        if queue is None or target.queue == queue
+        if url is None or field == target_field(target.queue, url)
+    ]
+    return sorted(found, key=lambda each: (each[2].queue, each[2].url, each[1]))

@@ -11,16 +11,15 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
-
-from redis.exceptions import RedisError
 
 from rsmq.cells.sync import Cells
 from rsmq.cli.app.call import Call
 from rsmq.cli.app.errors import Failed
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.cli.app.run import run_program
-from rsmq.cli.app.wait_for_redis import wait_for_redis
+from rsmq.cli.app.wait_for_redis import ask_any, wait_for_redis
 from rsmq.cli.commands.health_server import serve_health
 from rsmq.cli.commands.supervised_worker import SupervisedWorker
 from rsmq.cli.commands.worker_arguments import CHECK, parse
@@ -32,8 +31,7 @@ from rsmq.cli.commands.worker_control import (
 )
 from rsmq.cli.commands.worker_supervisor import Supervisor, default_name
 from rsmq.client import RSMQ
-from rsmq.errors import RSMQError
-from rsmq.worker.client_place import ClientPlace, open_client, place_of
+from rsmq.worker.client_place import ClientPlace, clients_of, open_client, place_of
 from rsmq.worker.importing import NotImportable, import_worker
 from rsmq.worker.logging import DetailedLogging, log_to_standard_error
 from rsmq.worker.runtime.processes import ChildSettings
@@ -200,23 +198,9 @@ def _find_place(call: Call, own: RSMQ[Any] | Cells) -> ClientPlace | None:
 
 
 def _wait_for_redis(worker: Worker, seconds: float) -> None:
-    """Wait for Redis, or for the server of one cell: the worker starts without the others."""
-    clients = worker.rsmq.cells if isinstance(worker.rsmq, Cells) else (worker.rsmq,)
-
-    def ask() -> None:
-        for at, client in enumerate(clients, 1):
-            try:
-                client.get_queue_attributes(worker.queues[0])
-            except RSMQError:  # Redis has answered
-                return
-            except (RedisError, OSError):
-                if at == len(clients):
-                    raise
-            else:
-                return
-
     if worker.queues:
-        wait_for_redis(ask, seconds, _log.warning)
+        asking = partial(ask_any, clients_of(worker.rsmq), worker.queues[0])
+        wait_for_redis(asking, seconds, _log.warning)
 
 
 def _use_metrics(worker: Worker, args: argparse.Namespace) -> Callable[[], Any]:

@@ -64,9 +64,9 @@ class CellOpener:
             raise
 
     def _prepare(self, cell: Cell) -> bool:
-        for lane in self._lanes:
-            if lane.listener.create and cell is not self._access.home:
-                for name in (lane.name, *lane.listener.target_queues):
+        if cell is not self._access.home:  # there the worker has done it, to read the attributes
+            for lane in self._lanes:
+                for name in lane.listener.queues_to_create:
                     cell.client.create_queue(name, exist_ok=True)
         is_taken_over = self._has_predecessor and self._access.take_over(cell) > 0
         for lane in self._lanes:
