@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -74,9 +73,6 @@ def run_and_print(parts: Sequence[Part], *, is_strict: bool) -> bool:
 def main() -> int:
     """Run the parts that the command line selects; return 1 if one fails."""
     arguments = _parse_arguments()
-    # A script that starts this in the background makes it ignore SIGINT.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
     # scripts/checks/coverage_report.py reads it.
     os.environ["STRICT"] = "yes" if arguments.strict else "no"
     # Absolute, because tests start programs in other folders.

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 
 #: After an interruption, parts that still run after this time are killed.
 GRACE_SECONDS = 20.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -105,18 +108,24 @@ def run_parts(
         end: is called with the result of each part that ends, also of one that is not run.
 
     Raises:
-        KeyboardInterrupt: SIGINT was received. The parts that ran have been interrupted too, and
-            have ended.
+        KeyboardInterrupt: SIGINT or SIGTERM was received. The parts that ran have been interrupted
+            too, and have ended.
     """
     lanes = _Lanes(parts, start)
+    # If the handlers raised, a part that has just started could stay unknown, and run on.
+    interrupted = threading.Event()
+    handlers = [signal.signal(each, lambda *_: interrupted.set()) for each in _SIGNALS]
     with ThreadPoolExecutor(2) as waiters:
         try:
             while lanes.fill(waiters):
                 for result in lanes.wait():
                     end(result)
-        except BaseException:
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
+        finally:
             lanes.interrupt()
-            raise
+            for number, handler in zip(_SIGNALS, handlers, strict=True):
+                signal.signal(number, handler)
     for part in lanes.left:
         end(Result(part, "NOT RUN"))
 
@@ -149,8 +158,8 @@ class _Lanes:
         )
 
     def wait(self) -> list[Result]:
-        """Wait until a part ends; return the results of those that have ended."""
-        done = wait(self._running, return_when=FIRST_COMPLETED).done
+        """Wait a short time until a part ends; return the results of those that have ended."""
+        done = wait(self._running, _LOOK_SECONDS, FIRST_COMPLETED).done
         results = [future.result() for future in done]
         for future in done:
             del self._running[future]
