@@ -8,15 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.scale import SOAK
+
 ROOT = Path(__file__).parents[3]
+
+#: scripts/test kills at chosen points only.
+collect_ignore = [] if SOAK else ["test_kills_at_random.py"]
 
 #: The environment of every JVM of these tests: for short programs on few processors.
 ENVIRONMENT = {
     "PYSPARK_PYTHON": sys.executable,
     "PYTHONPATH": str(ROOT),
     "SPARK_LOCAL_IP": "127.0.0.1",
+    # On a busy machine Spark's Python starts slowly.
     "PYSPARK_SUBMIT_ARGS": (
-        "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
+        "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' "
+        "--conf spark.python.authenticate.socketTimeout=120s pyspark-shell"
     ),
 }
 
