@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,20 +24,21 @@ from hypothesis.stateful import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from rsmq import RSMQ
-from rsmq.operations.worker import list_in_flight, register_worker
+from rsmq import RSMQ, TEXT, Cells
+from rsmq.operations.worker import register_worker
 from rsmq.worker import Discard, Middleware, Retry
+from rsmq.worker.client_place import clients_of
 from rsmq.worker.listener import Handlers, Options, make_listener
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.runtime.cell_access import CellAccess
+from rsmq.worker.runtime.cell_opener import CellOpener
 from rsmq.worker.runtime.lane import Lane
 from rsmq.worker.runtime.loop import WorkerLoop
 from rsmq.worker.runtime.message_state import (
     CallState,
     MessageState,
 )
-from rsmq.worker.runtime.namespaces import OneNamespace
-from rsmq.worker.runtime.release import release_receipts
+from rsmq.worker.runtime.namespaces import make_namespaces
 from tests.scale import scaled
 
 _numbers = itertools.count()
@@ -100,8 +102,9 @@ class EngineMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.rsmq = RSMQ.from_url(self.server.url, ns=f"e{next(_numbers)}")
-        self.other = RSMQ.from_url(self.server.url, ns=self.rsmq.namespace.name)
+        self.ns = f"e{next(_numbers)}"
+        self.rsmq, self.other = self.open_client(), self.open_client()
+        self.clients = clients_of(self.rsmq)
         self.raw = self.server.raw()
         self.fault = None
         self.sent = set()
@@ -110,24 +113,32 @@ class EngineMachine(RuleBasedStateMachine):
         self.loop = None
         self.running = []
         self.record = Record()
-        self._run = self.rsmq.run
-        self.rsmq.run = self._run_with_fault
+        for client in self.clients_of_worker():
+            client.run = partial(self._run_with_fault, client.run)
+
+    def open_client(self):
+        return RSMQ.from_url(self.server.url, ns=self.ns)
+
+    def clients_of_worker(self):
+        """Return the clients through which the worker makes its calls."""
+        return self.clients
 
     def teardown(self):
         if self.loop is not None:
             self.loop._prefetcher.stop_waiting()
         self.rsmq.close()
         self.other.close()
-        keys = self.raw.keys(f"{self.rsmq.namespace.name}:*")
-        if keys:
-            self.raw.delete(*keys)
+        for client in self.clients:
+            keys = self.raw.keys(f"{client.namespace.name}:*")
+            if keys:
+                self.raw.delete(*keys)
         self.raw.close()
 
-    def _run_with_fault(self, operation):
+    def _run_with_fault(self, run, operation):
         fault, self.fault = self.fault, None
         if fault == "before":
             raise RedisConnectionError("not sent")
-        result = self._run(operation)
+        result = run(operation)
         if fault == "after":
             raise RedisConnectionError("the reply is lost")
         return result
@@ -141,24 +152,25 @@ class EngineMachine(RuleBasedStateMachine):
     def start(self):
         """Start a worker; a predecessor of the name is dead, or has ended."""
         self.running = []
-        access = CellAccess(OneNamespace(self.rsmq), "w", f"t{next(_numbers)}")
-        self.cell, identity = access.home, access.home.identity
+        fault, self.fault = self.fault, None  # a start repeats its calls by itself
+        access = CellAccess(make_namespaces(self.rsmq, "w"), "w", f"t{next(_numbers)}")
         dead = self.identity.token if self.loop is not None else ""
-        assert self._run(register_worker(identity, {}, ttl=10, dead=dead)) is None
-        self.identity = identity
-        left = self.rsmq.run_steps(list_in_flight(self.rsmq.namespace, "w"))
-        release_receipts(self.cell, left, are_begun=True)
+        self.identity = access.home.identity
+        registering = register_worker(self.identity, {}, ttl=10, dead=dead)
+        assert access.home.client.run(registering) is None
         handlers = Handlers()
         handlers.add("", lambda body: None)
         options = Options(vt=VT, max_retries=MAX_RETRIES, backoff=0, dead_letter_queue="dead")
         listener = make_listener("q", handlers, options)
-        self.lane = Lane(listener, VT, self.rsmq.codec, SLOTS, listener.policy)
-        self.queue = self.lane.add_queue(self.cell)
+        self.lane = Lane(listener, VT, TEXT, SLOTS, listener.policy)
         self.lane.slow_seconds = self.lane.mean_seconds = 0.02  # so that some are prefetched
+        opener = CellOpener(access, [self.lane], has_predecessor=True)
+        left = opener.open_all()
         self.loop = WorkerLoop(
-            access, None, [self.lane], Hooks([self.record]), SLOTS, {}, self,
+            access, opener, [self.lane], Hooks([self.record]), SLOTS, {}, self,
             grace=1, registered_at=time.monotonic() + 3600,
         )  # fmt: skip
+        self.fault = fault
         self.loop._executors = {False: NoThreads(), True: NoThreads()}
         self.loop._next_heartbeat_at = time.monotonic() + 3600
         if left:
@@ -167,9 +179,14 @@ class EngineMachine(RuleBasedStateMachine):
     def chosen(self, index):
         return self.running[index % len(self.running)]
 
-    def make_visible(self, ids):
-        for id in ids:
-            self.raw.zadd(self.queue.keys.zset, {id: 1}, xx=True)
+    def in_flight(self):
+        return [(queue, lease) for queue in self.lane.queues for lease in queue.in_flight.values()]
+
+    def look_everywhere(self):
+        """Let all queues be asked for messages, whether wake-ups have come or not."""
+        self.loop._prefetcher.stop_waiting()
+        for queue in self.lane.queues:
+            self.lane.arrivals.look_at(queue)
 
     # The queue, and other consumers.
 
@@ -180,14 +197,17 @@ class EngineMachine(RuleBasedStateMachine):
     @rule()
     def time_passes_for_hidden_messages(self):
         """Retries become due; and so do messages whose visibility timeouts were not extended."""
-        self.make_visible(self.raw.zrange(self.queue.keys.zset, 0, -1))
+        for queue in self.lane.queues:
+            for id in self.raw.zrange(queue.keys.zset, 0, -1):
+                self.raw.zadd(queue.keys.zset, {id: 1}, xx=True)
 
     @rule(index=INDEX, deletes=st.booleans())
     def another_consumer_receives(self, index, deletes):
-        if not self.queue.in_flight:
+        found = self.in_flight()
+        if not found:
             return
-        ids = list(self.queue.in_flight)
-        self.raw.zadd(self.queue.keys.zset, {ids[index % len(ids)]: 0}, xx=True)
+        queue, lease = found[index % len(found)]
+        self.raw.zadd(queue.keys.zset, {lease.id: 0}, xx=True)
         message = self.other.receive_message("q", vt=0)
         if message is not None and deletes:
             self.other.delete_message(message)
@@ -197,7 +217,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def step(self):
-        self.loop._prefetcher.stop_waiting()  # ask for messages, whether a wake-up has come or not
+        self.look_everywhere()
         self.loop._collect_finished_jobs()
         self.loop._access.retry_now()
         self.loop._access_redis(time.monotonic())
@@ -230,7 +250,7 @@ class EngineMachine(RuleBasedStateMachine):
         if job.leases[0].state is MessageState.RUNNING and not isinstance(
             error, ValueError | Retry
         ):
-            self.handled.add(job.leases[0].id)
+            self.handled.add(job.leases[0].shown_id)
         job.error = error
         job.ended_at = time.monotonic()
         self.loop.report_finished(job)
@@ -249,10 +269,11 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(index=INDEX)
     def lease_is_to_be_extended(self, index):
-        if not self.queue.in_flight:
+        found = self.in_flight()
+        if not found:
             return
-        lease = list(self.queue.in_flight.values())[index % len(self.queue.in_flight)]
-        lease.renew_at = self.queue.renew_at = self.lane.renew_at = 0.0
+        queue, lease = found[index % len(found)]
+        lease.renew_at = queue.renew_at = self.lane.renew_at = 0.0
 
     @rule()
     def first_ready_message_has_waited_too_long(self):
@@ -260,7 +281,7 @@ class EngineMachine(RuleBasedStateMachine):
             return
         job = self.lane.ready[0]
         job.received_at = job.renew_at = 0.0
-        self.queue.renew_at = self.lane.renew_at = 0.0
+        job.cell_queue.renew_at = self.lane.renew_at = 0.0
 
     @rule()
     def first_ready_message_expires(self):
@@ -320,31 +341,47 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def no_message_is_lost(self):
         stored = {
-            id.decode()
+            queue.cell.show_id(id.decode())
+            for queue in self.lane.queues
             for name in ("q", "dead")
-            for id in self.raw.zrange(f"{self.rsmq.namespace.name}:{name}", 0, -1)
+            for id in self.raw.zrange(f"{queue.cell.client.namespace.name}:{name}", 0, -1)
         }
         assert self.sent - stored <= self.handled
 
     @invariant()
     def nothing_is_in_flight_that_the_worker_does_not_know(self):
-        if self.loop is None or self.cell.has_unknown_messages:
+        if self.loop is None:
             return
-        stored = self.raw.hgetall(self.identity.in_flight_key)
-        receipts = {(lease.id, lease.count) for lease in self.queue.in_flight.values()}
-        of_cell = self.loop._settler._by_cell.get(self.cell)
-        for writes in () if of_cell is None else (of_cell.settlements, of_cell.dead_letters):
-            for items in writes._items.values():
-                leases = [getattr(item, "lease", item) for item in items]
-                receipts |= {(lease.id, lease.count) for lease in leases}
-        for id, value in stored.items():
-            if id:
-                assert (id.decode(), int(value.split(b":")[0])) in receipts
+        for queue in self.lane.queues:
+            cell = queue.cell
+            if cell.has_unknown_messages:
+                continue
+            stored = self.raw.hgetall(cell.identity.in_flight_key)
+            receipts = {(lease.id, lease.count) for lease in queue.in_flight.values()}
+            writes = self.loop._settler._by_cell.get(cell)
+            for pending in () if writes is None else (writes.settlements, writes.dead_letters):
+                for items in pending._items.values():
+                    leases = [getattr(item, "lease", item) for item in items]
+                    receipts |= {(lease.id, lease.count) for lease in leases}
+            for id, value in stored.items():
+                if id:
+                    assert (id.decode(), int(value.split(b":")[0])) in receipts
+
+
+class CellsMachine(EngineMachine):
+    """The engine on three cells."""
+
+    def open_client(self):
+        return Cells.from_url(self.server.url, ns=self.ns, cells=3)
+
+    def clients_of_worker(self):
+        return self.rsmq.engine.prompt_clients
 
 
 @pytest.mark.timeout(scaled(120, 7200))
-def test_engine_in_random_orders(server):
-    machine = type("Machine", (EngineMachine,), {"server": server})
+@pytest.mark.parametrize("kind", [EngineMachine, CellsMachine])
+def test_engine_in_random_orders(server, kind):
+    machine = type("Machine", (kind,), {"server": server})
     run_state_machine_as_test(
         machine,
         settings=settings(
