@@ -29,6 +29,7 @@ NOT_RUN = {
     ("faq.md", REPAIR): "installs packages; tests/packaging runs it",
     ("spark.md", "pip install '.[spark]'"): "installs packages",
     ("spark-recipes.md", "python3 -m venv environment"): "installs packages",
+    ("spark-recipes.md", "pip install '.[spark]' 'pyspark[connect]'"): "installs packages",
     ("spark.md", CELLS): "tests/spark/session/test_frames.py writes and reads cells",
 }
 

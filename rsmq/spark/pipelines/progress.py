@@ -54,7 +54,8 @@ class StreamCount:
     def add_batches(self, progresses: list[Any]) -> None:
         """Count the batches of the progress that Spark has reported, each batch once."""
         for progress in progresses:
-            batch, rows = progress["batchId"], progress["numInputRows"]
+            # Spark Connect does not have the sums of all sources.
+            batch, rows = progress["batchId"], _add_up(progress, "numInputRows")
             offset = _latest_offset(progress["sources"][0])
             self.lost = max(self.lost, offset.get("lost", 0))
             if batch in self._batch_ids or not rows:
@@ -68,11 +69,15 @@ class StreamCount:
                     self._job,
                     f"batch {batch}",
                     self.messages,
-                    progress.get("processedRowsPerSecond"),
+                    _add_up(progress, "processedRowsPerSecond"),
                     None if backlog is None else sum(q["visible"] for q in backlog.values()),
                     self.lost,
                 )
             )
+
+
+def _add_up(progress: Any, name: str) -> Any:
+    return sum(source.get(name, 0) for source in progress["sources"])
 
 
 def _latest_offset(source: Any) -> dict[str, Any]:

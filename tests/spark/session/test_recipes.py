@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
+import os
+import signal
+import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
 from rsmq import RSMQ
 from tests.documents.pages import read_blocks
 from tests.documents.player import Player, check_prints
+from tests.spark.session.conftest import ENVIRONMENT
 from tests.spark.session.standalone import make_environment, run_cluster, write_settings
 
 BLOCKS = [each for each in read_blocks("spark-recipes.md") if each.how != "shown"]
@@ -81,6 +86,42 @@ def test_executors_of_a_cluster_get_python_by_archive(empty_server, tmp_path):
         line for file in (tmp_path / "words").glob("*.json") for line in file.read_text().split()
     ]
     assert sorted(json.loads(line)["message"] for line in lines) == ["ONE", "TWO"]
+
+
+def test_job_runs_over_spark_connect(empty_server, tmp_path):
+    """In a process of its own, because a process has one kind of session."""
+    (block,) = [each for each in BLOCKS if each.file == "connect_job.py"]
+    code = adapt(block.code, empty_server, tmp_path).replace("sc://127.0.0.1:15002", "local[2]")
+    refused = """
+from rsmq.spark import InvalidOption
+for options in ({"checkpoint": "/data/other"}, {"keep": True}):
+    try:
+        pipelines.archive(spark, pipelines.Queues(url), "audit", "/data/audit", **options)
+    except InvalidOption as error:
+        print(error.summary)
+spark.stop()
+"""
+    program = tmp_path / "connect_job.py"
+    program.write_text(code + adapt(refused, empty_server, tmp_path))
+    with RSMQ.from_url(empty_server.url) as queues, (tmp_path / "out").open("w") as out:
+        queues.create_queue("audit")
+        queues.send_messages("audit", ["a", "b", "A"])
+        process = subprocess.Popen(
+            [sys.executable, program], env={**os.environ, **ENVIRONMENT}, stdout=out,
+            stderr=subprocess.STDOUT, cwd=tmp_path, start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = process.wait(220)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        text = (tmp_path / "out").read_text()
+        assert code == 0, text[-4000:]
+        assert queues.get_queue_attributes("audit").messages == 0
+    lines = [line for line in text.splitlines() if line[:1].isdigit() or "Option" in line]
+    assert [line for line in lines if line[:2] in {"2", "3 ", "0 "}] == ["2", "3 3", "0 3"]
+    assert "Option checkpoint: " in text
+    assert "Option path: " in text
 
 
 def test_airflow_recipe_is_valid_python():
