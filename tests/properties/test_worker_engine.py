@@ -47,6 +47,7 @@ MAX_RETRIES = 1
 VT = 600.0
 SLOTS = 3
 INDEX = st.integers(0, 10)
+ERROR = st.sampled_from([None, None, ValueError("e"), Retry(after=0), Discard("d")])
 
 
 class Record(Middleware):
@@ -237,10 +238,17 @@ class EngineMachine(RuleBasedStateMachine):
             for lease in job.leases:
                 self.begun[lease.id] += lease.state is MessageState.RUNNING
 
-    @rule(
-        index=INDEX,
-        error=st.sampled_from([None, None, ValueError("e"), Retry(after=0), Discard("d")]),
-    )
+    @rule(number=st.integers(1, 5), index=INDEX, error=ERROR)
+    def messages_are_handled(self, number, index, error):
+        """Without this rule, few handlers would end before their worker does."""
+        self.send(number)
+        self.step()
+        for _ in range(SLOTS):
+            self.begin()
+        self.end(index, error)
+        self.end(index, None)
+
+    @rule(index=INDEX, error=ERROR)
     def end(self, index, error):
         """A handler ends, perhaps long after the worker has stopped waiting for it."""
         if not self.running:
