@@ -21,7 +21,6 @@ REFUSED = [
     ["migrate", "--copy", "--from", "rfq:q"],
     ["bridge", "--from", "rfq:q", "--to", "q"],
     ["rfq", "info"],
-    ["worker", "--processes", "2", "tests.cli.test_cells:worker"],
 ]
 
 
