@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from rsmq.spark.pipelines.folders import refuse_stream_folder, require_same_checkpoint
 from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues, join_names
+from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 from rsmq.spark.pipelines.streams import read_stream, run_stream
 
 
@@ -75,7 +75,12 @@ def archive(
     body = "string" if text else "binary"
     if keep:
         refuse_stream_folder(spark, path)
-        options = source.options(subscribe=join_names(queues), bodyType=body, snapshot="exact")
+        options = source.options(
+            subscribe=join_names(queues),
+            bodyType=body,
+            snapshot="exact",
+            numPartitions=count_partitions(spark),
+        )
         frame = spark.read.format("rsmq").options(**options).load()
         tell(Progress("archive", "copying"))
         messages = Observation()  # counted while they are copied: a second read could differ

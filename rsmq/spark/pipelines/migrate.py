@@ -16,7 +16,7 @@ from rsmq.errors import InvalidOption
 from rsmq.operations.restore import restore_totals
 from rsmq.spark.connections import Server
 from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues
+from rsmq.spark.pipelines.queues import Queues, count_partitions
 
 _COMPARED_COLUMNS = ("id", "message", "visible_at", "receive_count", "first_received")
 
@@ -105,10 +105,13 @@ def migrate(
     pairs = list(zip(source.servers(), target.servers(), strict=True))
     all_attributes = [_copy_queues(*pair, names) for pair in pairs]
 
-    subscribe = ",".join(names)
-    reader = spark.read.format("rsmq").options(
-        **source.options(subscribe=subscribe, bodyType="binary", snapshot="exact")
-    )
+    reading = {
+        "subscribe": ",".join(names),
+        "bodyType": "binary",
+        "snapshot": "exact",
+        "numPartitions": count_partitions(spark),
+    }
+    reader = spark.read.format("rsmq").options(**source.options(**reading))
     # Persisted, because a second read could differ from what was copied.
     originals = reader.load().select("queue", *_COMPARED_COLUMNS).persist(StorageLevel.DISK_ONLY)
     try:
@@ -121,9 +124,7 @@ def migrate(
             for name in names:
                 server.run(restore_totals(server.namespace.queue(name), attributes[name]))
         tell(Progress("migrate", "comparing", total))
-        reader = spark.read.format("rsmq").options(
-            **target.options(subscribe=subscribe, bodyType="binary", snapshot="exact")
-        )
+        reader = spark.read.format("rsmq").options(**target.options(**reading))
         copied = reader.load().select("queue", *_COMPARED_COLUMNS)
         after = _compute_checksums(
             copied.join(originals.select("queue", "id"), ["queue", "id"], "left_semi")

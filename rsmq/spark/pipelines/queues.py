@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.connections import Server, get_servers
 from rsmq.wire.keys import DEFAULT_NS
@@ -120,6 +122,18 @@ class Queues:
             with server.naming_cell():
                 for name in names:
                     server.require(name)
+
+
+def count_partitions(spark: SparkSession) -> int | None:
+    """
+    Return the option ``numPartitions`` for a session: two for each processor that its tasks have.
+
+    The source itself knows only the processors of the driver's machine. None over Spark Connect,
+    whose client can't find out.
+    """
+    if getattr(spark, "_jsparkSession", None) is None:
+        return None
+    return 2 * spark.sparkContext.defaultParallelism
 
 
 def join_names(queues: str | Sequence[str]) -> str:

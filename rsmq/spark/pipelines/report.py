@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from rsmq.spark.pipelines.dead_letters import count_dead_letters
 from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
-from rsmq.spark.pipelines.queues import Queues, join_names
+from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 from rsmq.spark.pipelines.tables import Rows, collect_rows
 
 #: Messages that were received this often, or more often, are counted together.
@@ -76,7 +76,9 @@ def report(
     if not names:
         return Report((), (), (), (), (), (), ())
     tell(Progress("report", f"reading {len(names)} queues"))
-    options = at.options(subscribe=",".join(names), bodyType="binary")
+    options = at.options(
+        subscribe=",".join(names), bodyType="binary", numPartitions=count_partitions(spark)
+    )
     messages = spark.read.format("rsmq").options(**options).load()
     now_seconds = at.servers()[0].now_ms() / 1000
     now = functions.lit(now_seconds).cast("timestamp")

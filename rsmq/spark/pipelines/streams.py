@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from rsmq.errors import RSMQError
 from rsmq.spark.acknowledgement import acknowledge_offset, find_offsets
 from rsmq.spark.pipelines.progress import ProgressCallback, StreamCount
-from rsmq.spark.pipelines.queues import Queues, join_names
+from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,9 @@ def read_stream(
     spark: SparkSession, source: Queues, queues: str | Sequence[str], **options: Any
 ) -> DataFrame:
     """Return the messages of queues as a stream, with further options of the source."""
-    all_options = source.options(subscribe=join_names(queues), **options)
+    all_options = source.options(
+        subscribe=join_names(queues), numPartitions=count_partitions(spark), **options
+    )
     return spark.readStream.format("rsmq").options(**all_options).load()
 
 

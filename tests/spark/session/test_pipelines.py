@@ -104,6 +104,17 @@ def test_archive_of_kept_messages_is_restored_unchanged(spark, rsmq, raw, ns, qu
     assert state(raw, ns) == before
 
 
+def test_jobs_have_two_partitions_for_each_processor_of_the_executors(
+    spark, rsmq, queues, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(type(spark.sparkContext), "defaultParallelism", 5)
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", ["x"] * 100)
+    copy = tmp_path / "copy"
+    pipelines.archive(spark, queues, "q", str(copy), keep=True)
+    assert len(list(copy.rglob("*.parquet"))) == 10
+
+
 def test_lines_of_json_are_sent_as_they_are(spark, rsmq, raw, ns, queues, tmp_path):
     lines = tmp_path / "events.jsonl"
     lines.write_text('{"n": 1, "text": "ä"}\n{"n": 2, "text": null}\n')
