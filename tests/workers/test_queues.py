@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from rsmq import BYTES, JSON, InvalidFormat, InvalidValue, QueueNotFound
 from rsmq.worker import DeadLetter, Discard, Middleware, Retry, event_payload, json_field
-from rsmq.worker.runtime import loop, prefetch_plan
+from rsmq.worker.runtime import loop, prefetch_plan, queue_refresh
 from tests.workers.polling import wait_until
 
 
@@ -921,7 +921,7 @@ def test_queue_with_invalid_vt_does_not_stop_the_reading_of_others(
     env, rsmq, fast_heartbeat, monkeypatch
 ):
     env.create_queues("bad", "good", "dead")
-    monkeypatch.setattr(loop, "_MIN_QUEUES_PER_ROUND", 1)
+    monkeypatch.setattr(queue_refresh, "_MIN_QUEUES_PER_ROUND", 1)
     worker = env.create_worker()
     worker.listener("bad", vt=5)(lambda body: None)
     worker.listener("good", vt=5)(lambda body: None)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -18,12 +17,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from rsmq.errors import (
     ClientClosed,
-    InvalidValue,
-    QueueNotFound,
     RSMQError,
     TooManyHungCalls,
     WorkerReplaced,
@@ -43,17 +40,12 @@ from rsmq.worker.runtime.lane import Cell, Job, Lane
 from rsmq.worker.runtime.message_state import CALL_ABANDONED
 from rsmq.worker.runtime.prefetch import Prefetcher
 from rsmq.worker.runtime.quarantine import Quarantine
+from rsmq.worker.runtime.queue_refresh import QueueRefresh
 from rsmq.worker.runtime.run_queue import TARGET_START_SECONDS, RunQueue
 from rsmq.worker.runtime.settle import Settler
 
 _log = logging.getLogger("rsmq.worker")
 
-#: Queues whose attributes are read in each heartbeat.
-_QUEUES_PER_HEARTBEAT = 10
-#: A round through all queues takes as many heartbeats as if there were at least so many queues.
-_MIN_QUEUES_PER_ROUND = 100
-#: Maximum number of closed queues of a lane that are looked at again in each heartbeat.
-_REOPENED_PER_HEARTBEAT = 50
 #: Seconds between two calls that keep the records of messages in flight in cells beside the home.
 _KEEP_NAME_SECONDS = 60.0
 #: How long nothing is prefetched after a worker has died.
@@ -128,6 +120,7 @@ class WorkerLoop:
         self._gates = Gates(access, lanes, hooks, self._heartbeat)
         self._quarantine = Quarantine(access, self.run_queue, self._settler)
         self._dead_workers = DeadWorkers(access.home.client)
+        self._queue_refresh = QueueRefresh(access, lanes)
         self._executors: Mapping[bool, Executor] = {}
         self._finished_jobs: deque[Job] = deque()
         self._finished_count = 0
@@ -138,7 +131,6 @@ class WorkerLoop:
         self._is_asleep = False
         self._jobs_before_wake_up = 1
         self._next_heartbeat_at = 0.0
-        self._next_lane = _QUEUES_PER_HEARTBEAT  # the first ones were read when the worker started
         self._next_keep_at = 0.0
         self._last_progress = (0.0, -1)
         self.is_stopping = self._has_called_before_stop = False
@@ -236,7 +228,7 @@ class WorkerLoop:
                 self.limit_prefetch()
             access.attempt(access.home.number, self._send_heartbeat)
             self._keep_names(now)
-            self._read_queues_again()
+            self._queue_refresh.run()
         self._prefetcher.release_unknown_messages()
         if self.is_stopping:
             self._release_waiting()
@@ -286,35 +278,6 @@ class WorkerLoop:
         in_use = {queue.cell for lane in self._lanes for queue in lane.queues if queue.in_flight}
         for cell in in_use - {self._access.home}:
             self._access.attempt(cell.number, partial(self._access.keep_name, cell))
-
-    def _read_queues_again(self) -> None:
-        """Look again at queues that were closed, and read the attributes of some queues."""
-        for lane in self._lanes:
-            self._open_queues(lane, "pm")  # it may have been resumed, or created again
-        lanes = self._lanes[self._next_lane : self._next_lane + _QUEUES_PER_HEARTBEAT]
-        self._next_lane += _QUEUES_PER_HEARTBEAT
-        if self._next_lane >= max(len(self._lanes), _MIN_QUEUES_PER_ROUND):
-            self._next_lane = 0
-        for lane in lanes:
-            self._open_queues(lane, "b")  # it may have been repaired
-            if lane.uses_queue_attributes:
-                self._access.attempt(self._access.home.number, partial(self._read_attributes, lane))
-
-    def _open_queues(self, lane: Lane, reasons: str) -> None:
-        """Let the queues of a lane be received from again that were closed for these reasons."""
-        closed = [
-            queue for queue in lane.queues if queue.closed_reason and queue.closed_reason in reasons
-        ]
-        # Of many cells, some at each heartbeat: each costs a script while it is closed.
-        if len(closed) > _REOPENED_PER_HEARTBEAT:
-            closed = random.sample(closed, _REOPENED_PER_HEARTBEAT)
-        for queue in closed:
-            queue.closed_reason = ""
-            lane.arrivals.look_at(queue)
-
-    def _read_attributes(self, lane: Lane) -> None:
-        with suppress(QueueNotFound, InvalidValue, ResponseError):
-            lane.apply_queue_attributes(self._access.home.client.get_queue_attributes(lane.name))
 
     def info(self) -> dict[str, Any]:
         """Return the worker's description of itself, for its sign of life."""

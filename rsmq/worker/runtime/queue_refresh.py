@@ -1,0 +1,62 @@
+"""
+What a worker reads of its queues at each heartbeat: closed ones again, and the attributes of some.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+from redis.exceptions import ResponseError
+
+from rsmq.errors import InvalidValue, QueueNotFound
+from rsmq.worker.runtime.cell_access import CellAccess
+from rsmq.worker.runtime.lane import Lane
+
+#: Queues whose attributes are read in each heartbeat.
+_QUEUES_PER_HEARTBEAT = 10
+#: A round through all queues takes as many heartbeats as if there were at least so many queues.
+_MIN_QUEUES_PER_ROUND = 100
+#: Maximum number of closed queues of a lane that are looked at again in each heartbeat.
+_REOPENED_PER_HEARTBEAT = 50
+
+
+class QueueRefresh:
+    """Opens closed queues again, and keeps the attributes of queues up to date."""
+
+    def __init__(self, access: CellAccess, lanes: Sequence[Lane]) -> None:
+        self._access = access
+        self._lanes = lanes
+        self._next_lane = _QUEUES_PER_HEARTBEAT  # the first ones were read when the worker started
+
+    def run(self) -> None:
+        """Look again at queues that were closed, and read the attributes of some queues."""
+        for lane in self._lanes:
+            _open_queues(lane, "pm")  # it may have been resumed, or created again
+        lanes = self._lanes[self._next_lane : self._next_lane + _QUEUES_PER_HEARTBEAT]
+        self._next_lane += _QUEUES_PER_HEARTBEAT
+        if self._next_lane >= max(len(self._lanes), _MIN_QUEUES_PER_ROUND):
+            self._next_lane = 0
+        for lane in lanes:
+            _open_queues(lane, "b")  # it may have been repaired
+            if lane.uses_queue_attributes:
+                self._access.attempt(self._access.home.number, partial(self._read_attributes, lane))
+
+    def _read_attributes(self, lane: Lane) -> None:
+        with suppress(QueueNotFound, InvalidValue, ResponseError):
+            lane.apply_queue_attributes(self._access.home.client.get_queue_attributes(lane.name))
+
+
+def _open_queues(lane: Lane, reasons: str) -> None:
+    """Let the queues of a lane be received from again that were closed for these reasons."""
+    closed = [
+        queue for queue in lane.queues if queue.closed_reason and queue.closed_reason in reasons
+    ]
+    # Of many cells, some at each heartbeat: each costs a script while it is closed.
+    if len(closed) > _REOPENED_PER_HEARTBEAT:
+        closed = random.sample(closed, _REOPENED_PER_HEARTBEAT)
+    for queue in closed:
+        queue.closed_reason = ""
+        lane.arrivals.look_at(queue)
