@@ -1,5 +1,5 @@
 """
-What a worker reads of its queues at each heartbeat: closed ones again, and the attributes of some.
+Reads of queues at each heartbeat: closed queues are looked at again, attributes are read again.
 """
 
 from __future__ import annotations
