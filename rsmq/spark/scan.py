@@ -17,7 +17,7 @@ from rsmq.errors import ScanBroken
 _POSITIONS = 2**64
 
 #: The number of ids that a step reads, about.
-STEP_IDS = 1000
+STEP_IDS = 2000
 
 #: From this number of ids before the end of a shard on, a step reads one bucket.
 _LAST_IDS = 32
