@@ -34,7 +34,7 @@ local ids, counts = receipts_of(leases, part)
 if not ids then
   return {0, 0}
 end
-local leased, _, lost = still_leased(hash, zset, ids, counts)
+local leased, lost = still_leased(hash, zset, ids, counts)
 redis.call('HDEL', leases, part)
 local removed = 0
 for at = 1, #leased, 4000 do

@@ -26,7 +26,7 @@ local ids, counts = receipts_of(leases, part)
 if not ids then
   return {0, 0}
 end
-local leased, _, lost = still_leased(hash, zset, ids, counts)
+local leased, lost = still_leased(hash, zset, ids, counts)
 local now = server_time_ms()
 local score, members = digits(now + vt), {}
 for each = 1, #leased do

@@ -26,11 +26,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from rsmq.errors import BatchLost, InvalidOption
-from rsmq.operations.spark.in_flight_batches import Batch, get_leased_messages
+from rsmq.operations.spark.in_flight_batches import Batch
 from rsmq.spark.backlog import Backlog, read_backlog
 from rsmq.spark.batch_delay import BatchDelay
 from rsmq.spark.connections import find_placed_queue, get_servers
 from rsmq.spark.in_flight_batches import BatchLimits, Lease
+from rsmq.spark.leased_messages import read_leased_messages
 from rsmq.spark.offsets import check_offset, make_offset
 from rsmq.spark.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.source_options import SourceOptions, StreamOptions
@@ -255,8 +256,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         server, keys = queue.server, queue.keys
         schema = build_arrow_schema(self._schema)
         for part in partition.parts:
-            messages = server.run(get_leased_messages(keys, partition.batch, part))
-            if messages is None:
+            columns = read_leased_messages(queue, partition.batch, part)
+            if columns is None:
                 if self._options.fail_on_data_loss:
                     raise BatchLost(
                         f"Part {part} of batch {partition.batch} of queue {queue.label} is no "
@@ -264,13 +265,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         hint="With failOnDataLoss=false the query continues without it.",
                     )
                 continue
-            if messages.ids:
-                columns: dict[str, Any] = {
-                    "id": messages.ids,
-                    "raw": messages.raws,
-                    "receive_count": messages.receive_counts,
-                    "first_received": messages.first_received_ms,
-                }
+            if columns["id"]:
                 yield build_record_batch(schema, keys.name, columns, server.id_prefix)
 
     def commit(self, end: dict[str, Any]) -> None:

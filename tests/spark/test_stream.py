@@ -23,6 +23,7 @@ from rsmq.spark import (
     CheckpointSetBack,
     InvalidOption,
     acknowledgement,
+    connections,
     in_flight_batches,
     lease_holder,
 )
@@ -1035,3 +1036,41 @@ def test_broken_queue_does_not_stop_the_heartbeat_of_others(env, queue):
         query.reader._lease._extend()
 
     assert env.scores()[id] > env.now_ms() + 90_000
+
+
+@pytest.mark.parametrize("remove", ["purge_queue", "delete_queue"])
+def test_batch_that_is_purged_while_a_task_reads_it_is_lost(env, queue, monkeypatch, remove):
+    """A task must not return an empty part that Spark then commits."""
+    env.rsmq.send_messages("q", ["a", "b"])
+    query = env.query()
+    query.poll()
+    tasks = query.plan()
+    request = connections.Server.request
+
+    def purge_before_bodies(server, packed, number):
+        if number == 2:
+            getattr(env.rsmq, remove)("q")
+        return request(server, packed, number)
+
+    monkeypatch.setattr(connections.Server, "request", purge_before_bodies)
+    with pytest.raises(BatchLost, match=r"Part 0 of batch .* of queue q is no longer in Redis"):
+        query.tasks(tasks)
+
+
+def test_a_task_leaves_out_what_another_consumer_received_meanwhile(env, queue, monkeypatch):
+    ids = env.rsmq.send_messages("q", ["a", "b", "c"])
+    query = env.query()
+    query.poll()
+    tasks = query.plan()
+    request = connections.Server.request
+
+    def receive_before_bodies(server, packed, number):
+        if number == 2:
+            env.rsmq.delete_message("q", ids[0])
+            env.rsmq.change_message_visibility("q", ids[1], 0)
+            assert env.rsmq.receive_message("q").id == ids[1]
+        return request(server, packed, number)
+
+    monkeypatch.setattr(connections.Server, "request", receive_before_bodies)
+    rows = [row for task in query.tasks(tasks) for row in task]
+    assert [(row["id"], row["message"], row["receive_count"]) for row in rows] == [(ids[2], "c", 1)]

@@ -75,7 +75,6 @@ WITHOUT_METHOD = {
     "take_over_lease",
     "release_leased",
     "open_copy",
-    "get_leased_messages",
     "publish_staged",
     "restore_messages",
     "restore_totals",

@@ -20,21 +20,21 @@ local function receipts_of(leases, part)
   return ids, counts, packed
 end
 
--- Returns the ids whose receive counts are unchanged, their places among all ids, and the number of other ids
--- that are still in the queue: another consumer has received those messages.
+-- Returns the ids whose receive counts are unchanged, and the number of other ids that are still in the queue:
+-- another consumer has received those messages.
 local function still_leased(hash, zset, ids, counts)
   redis.call('ZSCORE', zset, '') -- fails for a user without the right, before anything is changed
-  local names, leased, places, lost = {}, {}, {}, 0
+  local names, leased, lost = {}, {}, 0
   for each = 1, #ids do
     names[each] = ids[each] .. ':rc'
   end
   local stored = values_of('HMGET', hash, names)
   for each = 1, #ids do
     if stored[each] == counts[each] then
-      leased[#leased + 1], places[#places + 1] = ids[each], each
+      leased[#leased + 1] = ids[each]
     elseif redis.call('ZSCORE', zset, ids[each]) then
       lost = lost + 1
     end
   end
-  return leased, places, lost
+  return leased, lost
 end

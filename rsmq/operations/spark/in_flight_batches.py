@@ -41,19 +41,17 @@ class DeadLetterPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class LeasedMessages:
+class Receipts:
     """
-    The messages of a part whose receipts are still valid, column by column.
+    The receipts of the messages of a part, column by column.
 
     Attributes:
         ids: their ids, as stored.
-        raws: their bodies.
         receive_counts: how often each was received, including this time.
         first_received_ms: when each was first received, Unix ms; None if that is not a number.
     """
 
     ids: list[bytes]
-    raws: list[bytes]
     receive_counts: list[int]
     first_received_ms: list[int | None]
 
@@ -177,17 +175,13 @@ def lease_messages(
     )
 
 
-def get_leased_messages(
-    keys: QueueKeys, batch: Batch, part: int
-) -> Operation[LeasedMessages | None]:
-    """Return the messages of a part; None if the part does not exist. Changes nothing."""
-    return _make_part_operation("get_leased_messages", keys, batch, part, parse=_parse_leased)
+def name_part(batch: Batch, part: int) -> bytes:
+    """Return the field of a part in the leases of a queue."""
+    return f"{batch}:{part}".encode()
 
 
-def _parse_leased(reply: Any) -> LeasedMessages | None:
-    if reply is None:
-        return None
-    packed, places_and_bodies = reply
+def parse_receipts(packed: bytes) -> Receipts:
+    """Return the receipts of a part, from its field in the leases of a queue."""
     received_ms, ids, received_before = msgpack.unpackb(packed, raw=True)
     counts: list[int] = [1] * len(ids)
     first_ms: list[int | None] = [received_ms] * len(ids)
@@ -195,12 +189,7 @@ def _parse_leased(reply: Any) -> LeasedMessages | None:
         place = received_before[index] - 1
         counts[place] = int(received_before[index + 1])
         first_ms[place] = parse_integer(received_before[index + 2] or None)
-    if len(places_and_bodies) < 2 * len(ids):  # some receipts are not valid any more
-        places = [place - 1 for place in places_and_bodies[::2]]
-        ids = [ids[place] for place in places]
-        counts = [counts[place] for place in places]
-        first_ms = [first_ms[place] for place in places]
-    return LeasedMessages(ids, places_and_bodies[1::2], counts, first_ms)
+    return Receipts(ids, counts, first_ms)
 
 
 def acknowledge_leased(
@@ -321,7 +310,7 @@ def _make_part_operation(
     return Operation(
         load(name),
         (keys.hash, keys.zset, keys.leases),
-        (f"{batch}:{part}".encode(), *args),
+        (name_part(batch, part), *args),
         parse,
         Retry.ALWAYS,
         (keys.name,),
