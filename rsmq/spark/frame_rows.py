@@ -104,11 +104,11 @@ def _check_column(
         )
 
 
-def build_messages(
-    options: SinkOptions, batch: Any
-) -> Iterator[tuple[Destination, bytes | RestoredMessage]]:
+def build_messages(options: SinkOptions, batch: Any) -> Iterator[tuple[Destination, list[Any]]]:
     """
-    Yield the messages of a record batch in order, each with its destination.
+    Yield the messages of a record batch in order, in lists of one destination.
+
+    A message is its body as bytes, or a ``RestoredMessage``.
 
     Raises:
         MessageNotString: a message is null.
@@ -125,7 +125,7 @@ def build_messages(
         delays = batch.column(options.delay_column).to_pylist()
     if queues is None and delays is None and cells is None:
         destination = Destination(options.queue or "", options.delay_ms)
-        yield from ((destination, message) for message in messages)
+        yield destination, messages
         return
     destinations: dict[tuple[Any, Any, int | None], Destination] = {}
     for row, message in enumerate(messages):
@@ -134,7 +134,7 @@ def build_messages(
         row_destination = destinations.get(key)
         if row_destination is None:
             row_destination = destinations[key] = _build_destination(options, *key)
-        yield row_destination, message
+        yield row_destination, [message]
 
 
 def _choose_cells(options: SinkOptions, batch: Any) -> list[int | None] | None:
@@ -270,7 +270,7 @@ def measure_largest(raws: list[bytes], *, is_text: bool) -> int:
 
     Text counts in UTF-16 code units, bytes in bytes. Without bodies the size is 0.
     """
-    if not is_text:
+    if not is_text or all(map(bytes.isascii, raws)):
         return max(map(len, raws), default=0)
     return max(map(_count_utf16_units, raws), default=0)
 

@@ -113,22 +113,36 @@ class _TaskWriter:
     def write(self, batches: Iterator[Any]) -> TaskCommitMessage:
         buffers: dict[Destination, _Buffer] = {}
         for batch in batches:
-            for destination, message in build_messages(self._options, batch):
+            for destination, messages in build_messages(self._options, batch):
                 buffer = buffers.get(destination)
                 if buffer is None:
                     buffer = buffers[destination] = _Buffer()
-                length = len(message if isinstance(message, bytes) else message.raw)
-                if buffer.messages and buffer.size + length > _MAX_CALL_BYTES:
-                    self._flush(destination, buffer)
-                buffer.messages.append(message)
-                buffer.size += length
-                if len(buffer.messages) >= self._options.batch_size:
-                    self._flush(destination, buffer)
+                self._add(destination, buffer, messages)
             if sum(buffer.size for buffer in buffers.values()) > _MAX_BUFFERED_BYTES:
                 self._flush_all(buffers)
             self._result.rows += batch.num_rows
         self._flush_all(buffers)
         return self._result
+
+    def _add(self, destination: Destination, buffer: _Buffer, messages: list[Any]) -> None:
+        """Add messages of one destination to its buffer, and write the buffer when it is full."""
+        begin = 0
+        while begin < len(messages):
+            part = messages[begin : begin + self._options.batch_size - len(buffer.messages)]
+            sizes = [len(each if isinstance(each, bytes) else each.raw) for each in part]
+            is_full = buffer.size + sum(sizes) > _MAX_CALL_BYTES
+            if is_full:
+                totals = itertools.accumulate(sizes, initial=buffer.size)
+                next(totals)
+                fitting = sum(total <= _MAX_CALL_BYTES for total in totals)
+                # A single message may be larger than a call.
+                fitting = fitting if fitting or buffer.messages else 1
+                part, sizes = part[:fitting], sizes[:fitting]
+            buffer.messages += part
+            buffer.size += sum(sizes)
+            begin += len(part)
+            if is_full or len(buffer.messages) >= self._options.batch_size:
+                self._flush(destination, buffer)
 
     def _flush_all(self, buffers: dict[Destination, _Buffer]) -> None:
         for destination, buffer in buffers.items():

@@ -682,3 +682,32 @@ def test_write_keeps_parts_that_another_write_has_decided(env, queue, stream):
     write.commit(messages)
 
     assert sorted(env.bodies()) == [b"a", b"b", b"c", b"other"]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 1000])
+def test_a_call_has_a_limited_number_of_messages_and_bytes(
+    env, queue, delivery, monkeypatch, batch_size
+):
+    """A body that is larger than a call is sent alone."""
+    from rsmq.spark import sink
+
+    monkeypatch.setattr(sink, "_MAX_CALL_BYTES", 10)
+    bodies = ["a" * size for size in (4, 4, 4, 25, 1, 1, 1, 1, 9, 2, 10, 11, 0, 0)]
+    calls = []
+    send = sink._TaskWriter._send
+
+    def record(writer, placed, destination, messages):
+        calls.append(list(messages))
+        send(writer, placed, destination, messages)
+
+    monkeypatch.setattr(sink._TaskWriter, "_send", record)
+    write = env.write(columns(message="string"), batchSize=batch_size, **delivery)
+    rows = [{"message": body} for body in bodies]
+    write.commit(write.task(write.batch(rows[:5]), write.batch(rows[5:])))
+
+    assert [body for call in calls for body in call] == [body.encode() for body in bodies]
+    assert all(len(call) <= batch_size for call in calls)
+    assert all(len(call) == 1 or sum(map(len, call)) <= 10 for call in calls)
+    if batch_size == 1000:
+        assert [len(call) for call in calls] == [2, 1, 1, 4, 1, 1, 1, 1, 2]
+    assert env.bodies() == [body.encode() for body in bodies]
