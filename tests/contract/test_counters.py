@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq.operations.spark.in_flight_batches import Batch, get_leased_messages, lease_messages
+from rsmq.operations.spark.in_flight_batches import (
+    Batch,
+    lease_messages,
+    name_part,
+    parse_receipts,
+)
 from rsmq.operations.worker import Identity, ReceiveRequest, receive_for_worker
 
 #: Stored values, and the numbers that they are read as.
@@ -31,8 +36,9 @@ def each_stored(env):
         yield stored, number, f"q{place}"
 
 
-def receive_as_worker(rsmq, queue):
+def receive_as_worker(env, queue):
     """Receive as a worker does; return ids and receive counts."""
+    rsmq = env.rsmq
     keys = rsmq.namespace.queue(queue)
     worker = Identity(rsmq.namespace, "w", "token")
     wants = [ReceiveRequest(keys, 60_000, 1, 0, 10)]
@@ -40,8 +46,9 @@ def receive_as_worker(rsmq, queue):
     return [(id, result.redelivered.get(place, (1, 0))[0]) for place, id in enumerate(result.ids)]
 
 
-def lease(rsmq, queue):
+def lease(env, queue):
     """Receive as a stream of Spark does; return ids and receive counts."""
+    rsmq = env.rsmq
     keys, batch = rsmq.namespace.queue(queue), Batch("lease", 1)
     rsmq.run(
         lease_messages(
@@ -49,9 +56,9 @@ def lease(rsmq, queue):
             dead_letters=None, query="lease", holder="me",
         )
     )  # fmt: skip
-    leased = rsmq.run(get_leased_messages(keys, batch, 0))
-    ids = [id.decode() for id in leased.ids]
-    return list(zip(ids, leased.receive_counts, strict=True))
+    receipts = parse_receipts(env.raw.hget(keys.leases, name_part(batch, 0)))
+    ids = [id.decode() for id in receipts.ids]
+    return list(zip(ids, receipts.receive_counts, strict=True))
 
 
 def ids_and_counts(messages):
@@ -59,12 +66,14 @@ def ids_and_counts(messages):
 
 
 RECEIVES = {
-    "receive_message": lambda rsmq, q: ids_and_counts(
-        [rsmq.receive_message(q), rsmq.receive_message(q)]
+    "receive_message": lambda env, q: ids_and_counts(
+        [env.rsmq.receive_message(q), env.rsmq.receive_message(q)]
     ),
-    "receive_messages": lambda rsmq, q: ids_and_counts(rsmq.receive_messages(q, 5)),
-    "pop_message": lambda rsmq, q: ids_and_counts([rsmq.pop_message(q), rsmq.pop_message(q)]),
-    "pop_messages": lambda rsmq, q: ids_and_counts(rsmq.pop_messages(q, 5)),
+    "receive_messages": lambda env, q: ids_and_counts(env.rsmq.receive_messages(q, 5)),
+    "pop_message": lambda env, q: ids_and_counts(
+        [env.rsmq.pop_message(q), env.rsmq.pop_message(q)]
+    ),
+    "pop_messages": lambda env, q: ids_and_counts(env.rsmq.pop_messages(q, 5)),
     "receive_for_worker": receive_as_worker,
     "lease_messages": lease,
 }
@@ -84,7 +93,7 @@ def test_an_invalid_receive_count_does_not_block_a_receive(env, receive):
         odd, other = env.rsmq.send_messages(queue, ["odd", "other"])
         env.raw.hset(env.hash(queue), mapping={f"{odd}:rc": stored, f"{odd}:fr": "5"})
 
-        received = RECEIVES[receive](env.rsmq, queue)
+        received = RECEIVES[receive](env, queue)
         assert (stored, received) == (stored, [(odd, number + 1), (other, 1)])
         fields = env.fields(queue)
         assert fields["totalrecv"] == "2"
@@ -103,7 +112,7 @@ def test_an_invalid_total_does_not_block_a_receive(env, receive):
         ids = env.rsmq.send_messages(queue, ["a", "b"])
         env.raw.hset(env.hash(queue), "totalrecv", stored)
 
-        received = RECEIVES[receive](env.rsmq, queue)
+        received = RECEIVES[receive](env, queue)
         assert (stored, received) == (stored, [(id, 1) for id in ids])
         assert env.fields(queue)["totalrecv"] == str(number + 2)
 
