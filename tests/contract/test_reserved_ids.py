@@ -45,7 +45,7 @@ def test_no_receive_delivers_a_reserved_id(env, queue, only_message, receive):
     if receive == "receive_for_worker":
         env.rsmq.resume_queue(queue)
         del before["x:paused"]
-    assert [id for id, _ in RECEIVES[receive](env.rsmq, queue)] == [only_message]
+    assert [id for id, _ in RECEIVES[receive](env, queue)] == [only_message]
     assert attributes(env, queue, only_message) == before
     assert set(env.scores(queue)) <= {only_message}
     assert env.fields(queue)["totalrecv"] == "6"
@@ -63,7 +63,7 @@ def test_a_queue_with_only_reserved_ids_delivers_nothing(env, queue, receive):
     before = {name: env.fields(queue)[name] for name in names}
     env.raw.zadd(env.zset(queue), {"vt": 1, "created": 2})
 
-    assert len(RECEIVES[receive](env.rsmq, queue)) == (receive == "lease_messages")
+    assert len(RECEIVES[receive](env, queue)) == (receive == "lease_messages")
     assert not env.scores(queue).keys() & {"vt", "created"}
     assert {name: env.fields(queue)[name] for name in names} == before
 
@@ -75,9 +75,9 @@ def test_other_short_ids_are_delivered(env, queue, receive):
     for place, id in enumerate(LEGAL):
         env.raw.hset(env.hash(queue), id, f"body of {id}")
         env.raw.zadd(env.zset(queue), {id: 1000 + place})
-    found = RECEIVES[receive](env.rsmq, queue)
+    found = RECEIVES[receive](env, queue)
     if receive not in {"receive_for_worker", "lease_messages"}:
-        while more := RECEIVES[receive](env.rsmq, queue):
+        while more := RECEIVES[receive](env, queue):
             found += more
 
     assert [id for id, _ in found] == list(LEGAL)
