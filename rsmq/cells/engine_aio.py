@@ -55,15 +55,21 @@ class AsyncCellEngine(AsyncEveryCell):
             namespaces: the namespace of each cell.
             settings: the arguments of ``AsyncRSMQ`` for each cell.
         """
-        self.number = len(namespaces)
+        self.number: int = len(namespaces)
         pairs = list(zip(callers, namespaces, strict=True))
-        self.clients = [AsyncCellClient(caller, ns, settings) for caller, ns in pairs]
-        self.prompt_clients = [AsyncCellClient(caller, ns, settings, 0.0) for caller, ns in pairs]
+        self.clients: list[AsyncCellClient] = [
+            AsyncCellClient(caller, ns, settings) for caller, ns in pairs
+        ]
+        self.prompt_clients: list[AsyncCellClient] = [
+            AsyncCellClient(caller, ns, settings, 0.0) for caller, ns in pairs
+        ]
         self._callers = callers
         self._retry_deadline = max(caller.origin.retry_deadline for caller in callers)
         self._failures = Failures()
         self._namespaces = [client.namespace for client in self.clients]
-        self.watchers = AsyncCellWatchers(list(zip(callers, self._namespaces, strict=True)))
+        self.watchers: AsyncCellWatchers = AsyncCellWatchers(
+            list(zip(callers, self._namespaces, strict=True))
+        )
         self._membership = AsyncMembership(
             callers, self.clients, self.prompt_clients, self._retry_deadline
         )

@@ -55,15 +55,19 @@ class CellEngine(EveryCell):
             namespaces: the namespace of each cell.
             settings: the arguments of ``RSMQ`` for each cell.
         """
-        self.number = len(namespaces)
+        self.number: int = len(namespaces)
         pairs = list(zip(callers, namespaces, strict=True))
-        self.clients = [CellClient(caller, ns, settings) for caller, ns in pairs]
-        self.prompt_clients = [CellClient(caller, ns, settings, 0.0) for caller, ns in pairs]
+        self.clients: list[CellClient] = [CellClient(caller, ns, settings) for caller, ns in pairs]
+        self.prompt_clients: list[CellClient] = [
+            CellClient(caller, ns, settings, 0.0) for caller, ns in pairs
+        ]
         self._callers = callers
         self._retry_deadline = max(caller.origin.retry_deadline for caller in callers)
         self._failures = Failures()
         self._namespaces = [client.namespace for client in self.clients]
-        self.watchers = CellWatchers(list(zip(callers, self._namespaces, strict=True)))
+        self.watchers: CellWatchers = CellWatchers(
+            list(zip(callers, self._namespaces, strict=True))
+        )
         self._membership = Membership(
             callers, self.clients, self.prompt_clients, self._retry_deadline
         )

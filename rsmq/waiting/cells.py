@@ -30,9 +30,9 @@ class CellQueues:
             namespaces: the namespaces of the cells.
             names: the names of the queues, which have been checked.
         """
-        self.names = tuple(names)
+        self.names: tuple[str, ...] = tuple(names)
         suffixes = [b":" + encode_name(name) for name in names]
-        self.by_cell = [
+        self.by_cell: list[tuple[bytes, ...]] = [
             tuple(encode_name(namespace.name) + suffix for suffix in suffixes)
             for namespace in namespaces
         ]

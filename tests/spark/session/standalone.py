@@ -21,7 +21,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _START_SECONDS = 60
 #: The installed packages that executors need.
-_PACKAGES = ("redis", "msgpack", "hiredis", "pyarrow")
+_PACKAGES = ("redis", "msgpack", "hiredis", "numpy", "numpy.libs", "pyarrow")
 _UNUSED = shutil.ignore_patterns("include", "tests", "src", "*flight*")
 
 
