@@ -206,6 +206,8 @@ def test_namespace_of_a_cell_works_without_cells(cells, queue, monkeypatch):
     assert cells.cli("stats", "--json").json[0]["visible"] == 6
     assert cells.cli("--ns", cells.names[1], "stats", "--json").json[0]["visible"] == 2
     assert cells.cli("--ns", cells.names[1], "--cells", "3", "stats").code == 2
+    monkeypatch.setenv("RSMQ_NS", cells.names[1])
+    assert cells.cli("stats", "--json").json[0]["visible"] == 2
 
 
 @pytest.mark.parametrize(

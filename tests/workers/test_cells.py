@@ -493,15 +493,14 @@ def test_messages_of_a_former_worker_in_a_claimed_cell_are_released(of_test):
     )
     worker.start()
     wait_until(lambda: worker._worker_loop._lanes[0].is_waiting)
-    client = of_test.cells.cells[5]
-    key = f"{of_test.namespace(5)}:x:held:{name}"
+    prefetcher = worker._worker_loop._prefetcher
+    prefetcher.receive = lambda now: ([], [])  # the former worker is faster
+    (hidden,) = of_test.send_to(5, "hidden")
+    message = of_test.cells.cells[5].receive_message("q", vt=600)
     with of_test.raw(5) as raw:
-        raw.hset(key, "", "former")
-        (hidden,) = of_test.send_to(5, "hidden")
-        message = client.receive_message("q", vt=600)
-        while message is None:  # the worker was faster, and has claimed the cell
-            pytest.fail("the worker must not receive with another token in the cell")
-        raw.hset(key, message.id, "1:q")
+        key = f"{of_test.namespace(5)}:x:held:{name}"
+        raw.hset(key, mapping={"": "former", message.id: "1:q"})
+    del prefetcher.receive
     (later,) = of_test.send_to(5, "later")
     wait_until(lambda: len(handled) == 2)
     assert {id for id, _ in handled} == {hidden, later}
@@ -596,6 +595,8 @@ def test_a_worker_with_a_name_begins_nothing_while_its_home_is_away(of_test, dow
         of_test.send_to(0, "x")
         time.sleep(0.5)
         assert handled == []
+        # Another worker can receive it.
+        assert of_test.cells.cells[0].get_queue_attributes("q").visible_messages == 1
         server.start()
         wait_until(lambda: handled == ["x"])
 
@@ -636,6 +637,81 @@ def test_a_stop_while_a_server_is_down_releases_the_messages_of_the_others(of_te
     assert "could not release its messages in cell" in caplog.text
     server.start()
     assert of_test.cells.cells[1].get_queue_attributes("q").visible_messages == 0
+
+
+def test_a_busy_worker_receives_again_after_all_servers_were_away(of_test, down):
+    """While it had no free slot, it was waiting for nothing."""
+    handled, record = [], Record()
+    worker = of_test.make_worker(concurrency=2, middleware=[record])
+    of_test.cells.create_queue("idle")
+    worker.listener("idle")(print)
+
+    @worker.listener("q", vt=60)
+    def handle(body):
+        time.sleep(0.3)
+        handled.append(body)
+
+    for cell in range(CELLS):
+        of_test.send_to(cell, *"abcd")
+    with worker:
+        wait_until(lambda: worker._worker_loop.run_queue.running_count == 2)
+        servers = [down(cell) for cell in range(SERVERS)]
+        time.sleep(0.5)  # a slot becomes free, and the outcome can't be written
+        for server in servers:
+            server.start()
+        wait_until(lambda: len(handled) >= 12, 20)
+
+
+def test_a_replaced_worker_takes_no_cell_back(of_test, down, short_life):
+    """A cell that was down when it started is back, and its successor works there."""
+    home, cell = 0, 1
+    name, handled, release = name_with_home(home), [], threading.Event()
+    server = down(cell)
+    zombie = of_test.make_worker(name=name)
+    zombie.listener("q", vt=600)(print)
+    zombie.start()
+    of_loop = zombie._worker_loop
+    wait_until(lambda: of_loop._lanes[0].is_waiting)
+    of_loop._next_heartbeat_at = time.monotonic() + 3600
+    with of_test.raw(home) as raw:  # its sign of life has expired
+        wait_until(lambda: not raw.hdel(f"{of_test.namespace(home)}:x:workers", name), 1)
+    server.start()
+    successor = of_test.make_worker(name=name)
+
+    @successor.listener("q", vt=600)
+    def handle(body, message):
+        handled.append((message.id, message.receive_count))
+        release.wait(20)
+
+    successor.start()
+    (id,) = of_test.send_to(cell, "x")
+    wait_until(lambda: handled)
+    of_loop._next_heartbeat_at = 0.0
+    of_loop._wake_up.set()
+    wait_until(of_loop.finished.is_set)
+    assert isinstance(of_loop.failure, WorkerReplaced)
+    assert of_test.in_flight(name, cell) == [split_id(id, CELLS)[1]]
+    release.set()
+    wait_until(lambda: successor.numbers.handled == 1)
+    assert handled == [(id, 1)]
+    successor.stop()
+
+
+def test_a_broken_key_of_one_cell_stops_neither_the_others_nor_the_heartbeat(of_test, short_life):
+    handled = []
+    worker = of_test.make_worker(name=name_with_home(0))
+    worker.listener("q", create=True)(handled.append)
+    with of_test.raw(3) as raw:  # on the server of the home
+        raw.delete(f"{of_test.namespace(3)}:q:Q")
+        raw.set(f"{of_test.namespace(3)}:q:Q", "not a hash")
+    with worker:
+        for number in range(6):
+            of_test.send_to((0, 1, 2, 4, 5, 0)[number], str(number))
+            time.sleep(0.2)
+        wait_until(lambda: len(handled) == 6)
+        assert worker.health().heartbeat_age_seconds < 5
+        (found,) = list_workers(of_test.cells.cells[0])
+        assert found.alive
 
 
 # Wrong use.

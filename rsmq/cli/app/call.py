@@ -193,11 +193,12 @@ class Call:
         return Configured(tuple(urls) or None, ns, cells)
 
     def _find_number_of_cells(self, profile: Profile, *, overrides_environment: bool) -> int | None:
-        """Return the number of cells. A hash tag in --ns names one cell, so then there is none."""
+        """Return the number of cells; None if the namespace has a hash tag, which names a cell."""
         option: int | None = self.options.get("cells")
         if option is not None:
             return option
-        if "{" in (self.options.get("ns") or ""):
+        in_environment = None if overrides_environment else os.environ.get("RSMQ_NS")
+        if "{" in (self.options.get("ns") or in_environment or ""):
             return None
         text = os.environ.get("RSMQ_CELLS")
         if overrides_environment or not text:

@@ -219,7 +219,12 @@ class CellArrivals:
 
     def _can_wait(self, cell: int) -> bool:
         queue = self._lane.queue_by_cell.get(cell)
-        return queue is not None and not queue.closed_reason and not queue.cell.retry_at()
+        if queue is None or queue.closed_reason:
+            return False
+        retry_at = queue.cell.retry_at()
+        if retry_at:  # it is waited for again when its server is tried again
+            self._retry_at = min(self._retry_at, retry_at)
+        return not retry_at
 
     def _waiter(self, watcher: Watcher) -> Waiter:
         """Return a new waiter, which is in no schedule yet."""

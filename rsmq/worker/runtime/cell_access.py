@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from rsmq.errors import CellsMismatch, ClientClosed, RSMQError, WorkerReplaced
 from rsmq.operations.worker import Identity, claim_name, keep_name, list_in_flight
 from rsmq.transport.backoff import exponential_seconds, with_jitter
+from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.runtime.lane import Arrivals, Cell, Lane
 from rsmq.worker.runtime.namespaces import Namespaces
 from rsmq.worker.runtime.release import release_receipts
@@ -30,15 +31,17 @@ T = TypeVar("T")
 _log = logging.getLogger("rsmq.worker")
 
 #: The pause after a failed call to Redis: doubled from the first to the longest. With several
-#: servers it is not shorter than the call took, so that a server that hangs does not take all time.
+#: servers it also grows with the time that the call took: a server that hangs stops the others only
+#: now and then.
 _FIRST_RETRY_PAUSE_SECONDS = 0.1
 _MAX_RETRY_PAUSE_SECONDS = 2.0
+_MAX_HANGING_PAUSE_SECONDS = 30.0
 
 
 @dataclass(slots=True, eq=False)
 class _Failing:
     """
-    A server that fails.
+    A server that fails, or a cell whose keys are the cause.
 
     Attributes:
         error: the last failure.
@@ -124,14 +127,20 @@ class CellAccess:
 
     # Failures.
 
+    def _places_of(self, index: int) -> tuple[Hashable, Hashable]:
+        """Return the keys of a cell in ``_failing``: that of its server, and its own."""
+        return self._namespaces.server_of(index), ("cell", index)
+
+    def _failures_of(self, index: int) -> list[_Failing]:
+        places = self._places_of(index)
+        return [self._failing[place] for place in places if place in self._failing]
+
     def _retry_at(self, index: int) -> float:
         """See ``Cell.retry_at``."""
         if not self._failing:
             return 0.0
-        failing = self._failing.get(self._namespaces.server_of(index))
-        if failing is None or failing.retry_at <= time.monotonic():
-            return 0.0
-        return failing.retry_at
+        retry_at = max((each.retry_at for each in self._failures_of(index)), default=0.0)
+        return retry_at if retry_at > time.monotonic() else 0.0
 
     def retry_at(self) -> float:
         """Return the monotonic seconds at which a server that has failed is tried again."""
@@ -155,8 +164,8 @@ class CellAccess:
 
     def last_error(self, cell: Cell) -> str:
         """Return the last error of the server of a cell that fails, as text."""
-        failing = self._failing.get(self._namespaces.server_of(cell.number))
-        return "" if failing is None else f"{type(failing.error).__name__}: {failing.error}"
+        failures = self._failures_of(cell.number)
+        return "; ".join(f"{type(each.error).__name__}: {each.error}" for each in failures)
 
     @property
     def are_all_failing(self) -> bool:
@@ -186,24 +195,26 @@ class CellAccess:
             result = call()
         except (ClientClosed, CellsMismatch):
             raise
-        except WorkerReplaced:
+        except WorkerReplaced as error:
             cell = self.open_cells.get(index)
             if cell is None or cell is self.home:
                 raise
-            self._reclaim(cell)
+            self._reclaim(cell, error)
             return None
         except (RedisError, RSMQError, OSError) as error:
             self._note_failure(index, error, time.monotonic() - began)
             return None
         if self._failing:
-            failing = self._failing.get(self._namespaces.server_of(index))
-            if failing is not None:
+            for failing in self._failures_of(index):
                 failing.has_succeeded = True
         return result
 
     def _note_failure(self, index: int, error: BaseException, seconds: float) -> None:
         self._namespaces.note_failure()
-        failing = self._failing.setdefault(self._namespaces.server_of(index), _Failing(error))
+        of_server, of_cell = self._places_of(index)
+        is_of_cell = is_limited_to_keys(error) or isinstance(error, WorkerReplaced)
+        place = of_cell if is_of_cell else of_server
+        failing = self._failing.setdefault(place, _Failing(error))
         failing.error = error
         failing.count += 1
         failing.has_succeeded = False
@@ -211,7 +222,8 @@ class CellAccess:
             exponential_seconds(failing.count, _FIRST_RETRY_PAUSE_SECONDS, _MAX_RETRY_PAUSE_SECONDS)
         )
         if self._namespaces.number > 1:
-            pause = max(pause, seconds)
+            hanging = seconds * 2 ** min(failing.count, 10)
+            pause = max(pause, min(hanging, _MAX_HANGING_PAUSE_SECONDS))
         failing.retry_at = time.monotonic() + pause
         if failing.count in (1, 5) or failing.count % 30 == 0:
             place = "" if self._namespaces.number == 1 else f" in cell {index}"
@@ -224,7 +236,13 @@ class CellAccess:
             )
 
     def end_turn(self) -> None:
-        """Note the end of a turn of the loop: forget the servers that work again."""
+        """Note the end of a turn of the loop: forget the servers that work again, or have gone."""
+        if not self._failing:
+            return
+        numbers = range(self._namespaces.number)
+        present = {place for index in numbers for place in self._places_of(index)}
+        for place in self._failing.keys() - present:
+            del self._failing[place]
         for server in [each for each, failing in self._failing.items() if failing.has_succeeded]:
             del self._failing[server]
             _log.info("worker %s: Redis answers again", self.name)
@@ -238,9 +256,9 @@ class CellAccess:
         Returns:
             How many messages the predecessor had in flight.
         """
+        cell.is_used = True
         if cell is not self.home and not cell.client.run(claim_name(cell.identity)):
             return 0
-        cell.is_used = True
         in_flight = cell.client.run_steps(list_in_flight(cell.client.namespace, self.name))
         released = release_receipts(cell, in_flight, are_begun=True)
         if released:
@@ -252,27 +270,31 @@ class CellAccess:
             )
         return sum(map(len, in_flight.values()))
 
-    def keep_name(self, cell: Cell) -> None:
+    def keep_name(self, cell: Cell) -> bool:
         """
         Check that this worker has its name in a cell, and let its record there live on.
+
+        Returns:
+            True.
 
         Raises:
             WorkerReplaced: another worker has the name.
         """
         cell.client.run(keep_name(cell.identity))
+        return True
 
-    def _reclaim(self, cell: Cell) -> None:
+    def _reclaim(self, cell: Cell, replaced: WorkerReplaced) -> None:
         """
         Take a cell over from a predecessor that still worked there when this worker started.
 
         Raises:
             WorkerReplaced: by the home, this worker is the predecessor.
         """
+        if not self.attempt(self.home.number, partial(self.keep_name, self.home)):
+            self._note_failure(cell.number, replaced, 0.0)
+            return
         try:
-            self.keep_name(self.home)
             cell.client.run(claim_name(cell.identity))
             cell.has_unknown_messages = True
-        except WorkerReplaced:
-            raise
         except (RedisError, RSMQError, OSError) as error:
             self._note_failure(cell.number, error, 0.0)

@@ -54,6 +54,8 @@ NO_PREFETCH_SECONDS = 10.0
 _STUCK_SECONDS = 0.005
 #: Seconds between two checks for unfinished work during a shutdown.
 _SHUTDOWN_POLL_SECONDS = 0.02
+#: The longest sleep while every server fails.
+_MAX_FAILING_SLEEP_SECONDS = 2.0
 #: Maximum number of short calls that end before the loop is woken to write their outcomes.
 _MAX_FINISHED_CALLS = 250
 
@@ -224,9 +226,12 @@ class WorkerLoop:
         if now >= self._next_heartbeat_at:
             self._next_heartbeat_at = now + HEARTBEAT_SECONDS
             self._abandon_hung_calls(now)
-            if self._opener.open_missing():
-                self.limit_prefetch()
-            access.attempt(access.home.number, self._send_heartbeat)
+            if access.attempt(access.home.number, self._send_heartbeat):
+                # The home has confirmed the name, so no successor has what is found in them.
+                if self._opener.open_missing():
+                    self.limit_prefetch()
+            elif retry_at := access.home.retry_at():
+                self._next_heartbeat_at = retry_at
             self._keep_names(now)
             self._queue_refresh.run()
         self._prefetcher.release_unknown_messages()
@@ -259,7 +264,7 @@ class WorkerLoop:
 
     # Sign of life.
 
-    def _send_heartbeat(self) -> None:
+    def _send_heartbeat(self) -> bool:
         sent_at, home = time.monotonic(), self._access.home
         home.client.run(send_heartbeat(home.identity, self.info(), ttl=TTL))
         self.heartbeat_at = sent_at
@@ -269,6 +274,7 @@ class WorkerLoop:
                 self.run_queue.start_deadline = sent_at + TTL
                 for executor in self._executors.values():
                     executor.wake(0)
+        return True
 
     def _keep_names(self, now: float) -> None:
         """Let the records of messages in flight live on in the cells beside the home."""
@@ -295,6 +301,9 @@ class WorkerLoop:
     # Receiving.
 
     def _receive(self, now: float) -> None:
+        if self._has_lost_home:  # no call may start, so other workers shall have the messages
+            self._release_ready()
+            return
         if self._quarantine:
             self.limit_prefetch()
             if self._quarantine.run_next(self._executors):
@@ -324,9 +333,17 @@ class WorkerLoop:
             self._has_called_before_stop = True
             self._hooks.call("before_stop", self._worker)
 
+    @property
+    def _has_lost_home(self) -> bool:
+        """Whether another worker may have the name, because the home has been away for too long."""
+        return time.monotonic() > self.run_queue.start_deadline
+
     def _release_waiting(self) -> None:
         self._call_before_stop()
         self._prefetcher.stop_waiting()
+        self._release_ready()
+
+    def _release_ready(self) -> None:
         self._quarantine.release_waiting()
         for lane in self._lanes:
             if lane.ready:
@@ -356,9 +373,10 @@ class WorkerLoop:
             self._write_all()
             self._gates.sync(time.monotonic(), all_of_them=True)
             self._unregister_all(left)
-        except ClientClosed as error:
+        except (ClientClosed, WorkerReplaced) as error:
             self._heartbeat.release_all("the worker stops")
-            _log.warning("worker %s could not release its messages: %s", self._name, error)
+            summary = f"{type(error).__name__}: {error}"
+            _log.warning("worker %s could not release its messages: %s", self._name, summary)
 
     def _unregister_all(self, left: int) -> None:
         """Unregister the worker in all cells; log what is left."""
@@ -401,7 +419,7 @@ class WorkerLoop:
         """Sleep until there is something to do."""
         now = time.monotonic()
         if self._access.are_all_failing:
-            retry_at = self._access.retry_at()
+            retry_at = min(self._access.retry_at(), now + _MAX_FAILING_SLEEP_SECONDS)
             self._wake_up.wait(min(retry_at, max(self._stop_deadline, now)) - now)
             self._wake_up.clear()
             return
@@ -418,8 +436,8 @@ class WorkerLoop:
             return 0.0, 1
         next_at = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._gates.due_at())
         pause = min(next_at, self._stop_deadline, self._access.retry_at()) - now
-        if self.is_stopping:
-            return min(pause, _SHUTDOWN_POLL_SECONDS), 1
+        if self.is_stopping or self._has_lost_home:
+            return min(pause, _SHUTDOWN_POLL_SECONDS) if self.is_stopping else pause, 1
         if self._quarantine:
             pause = min(pause, self._quarantine.poll_seconds(now))
             if self.run_queue.is_exclusive:  # the end of the other calls sets no wake-up

@@ -86,10 +86,10 @@ class Prefetcher:
         plan = self.plan(now)
         if plan is None:
             return [], []
-        self._hooks.call("before_receive", [each.lane.name for each, _ in plan.requests])
         return self._access.attempt(plan.cell.number, partial(self._receive, plan)) or ([], [])
 
     def _receive(self, plan: Plan) -> tuple[list[Job], list[Job]]:
+        self._hooks.call("before_receive", [each.lane.name for each, _ in plan.requests])
         sent_at = time.monotonic()
         operation = receive_for_worker(
             plan.cell.identity,
