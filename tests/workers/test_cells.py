@@ -639,27 +639,27 @@ def test_a_stop_while_a_server_is_down_releases_the_messages_of_the_others(of_te
     assert of_test.cells.cells[1].get_queue_attributes("q").visible_messages == 0
 
 
-def test_a_busy_worker_receives_again_after_all_servers_were_away(of_test, down):
-    """While it had no free slot, it was waiting for nothing."""
-    handled, record = [], Record()
-    worker = of_test.make_worker(concurrency=2, middleware=[record])
-    of_test.cells.create_queue("idle")
-    worker.listener("idle")(print)
-
-    @worker.listener("q", vt=60)
-    def handle(body):
-        time.sleep(0.3)
-        handled.append(body)
-
-    for cell in range(CELLS):
-        of_test.send_to(cell, *"abcd")
+def test_cells_that_fail_are_waited_for_when_they_are_tried_again(of_test):
+    """Otherwise a lane whose servers all fail at this moment would wait for nothing, forever."""
+    worker = of_test.make_worker()
+    worker.listener("q")(print)
     with worker:
-        wait_until(lambda: worker._worker_loop.run_queue.running_count == 2)
-        servers = [down(cell) for cell in range(SERVERS)]
-        time.sleep(0.5)  # a slot becomes free, and the outcome can't be written
-        for server in servers:
-            server.start()
-        wait_until(lambda: len(handled) >= 12, 20)
+        of_loop = worker._worker_loop
+        (lane,) = of_loop._lanes
+        wait_until(lambda: lane.is_waiting)
+        of_loop._prefetcher.plan = lambda now: None  # only the test looks for cells
+        until = time.monotonic() + 0.5
+        for cell in worker._access.open_cells.values():
+            cell.retry_at = lambda: until if time.monotonic() < until else 0.0
+        lane.arrivals.stop()
+        assert lane.arrivals.next_due() is None
+        assert lane.is_waiting
+        wait_until(lambda: not lane.is_waiting)
+        assert time.monotonic() >= until
+        assert lane.arrivals.next_due() is None
+        waiters = lane.arrivals._waiters.values()
+        assert sum(len(waiter.queues) for waiter in waiters) == CELLS
+        del of_loop._prefetcher.plan
 
 
 def test_a_replaced_worker_takes_no_cell_back(of_test, down, short_life):
@@ -686,6 +686,7 @@ def test_a_replaced_worker_takes_no_cell_back(of_test, down, short_life):
     successor.start()
     (id,) = of_test.send_to(cell, "x")
     wait_until(lambda: handled)
+    of_loop._access.retry_now()
     of_loop._next_heartbeat_at = 0.0
     of_loop._wake_up.set()
     wait_until(of_loop.finished.is_set)
