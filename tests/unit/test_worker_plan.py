@@ -249,6 +249,27 @@ def test_a_plan_never_exceeds_slots_and_prefetch(shapes, free):
 # Prefetch.
 
 
+class Changing(dict):
+    """Calls of which one ends in another thread, just when they are read for the first time."""
+
+    was_read = False
+
+    def __iter__(self):
+        found = super().__iter__()
+        if not self.was_read:
+            self.was_read = True
+            self.popitem()
+        return found
+
+
+def test_a_call_that_ends_while_the_oldest_is_looked_up_is_no_error():
+    one = lane(limit=4, mean=0.01, vt=30)
+    run(one, 2)
+    one.calls = Changing(one.calls)
+
+    assert one.prefetch_limit(NOW) == 40
+
+
 def test_without_a_mean_duration_nothing_is_prefetched():
     assert lane(mean=None).prefetch_limit(NOW) == 0
 

@@ -36,6 +36,7 @@ _log = logging.getLogger("rsmq.worker")
 _FIRST_RETRY_PAUSE_SECONDS = 0.1
 _MAX_RETRY_PAUSE_SECONDS = 2.0
 _MAX_HANGING_PAUSE_SECONDS = 30.0
+_MAX_DOUBLINGS = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -222,7 +223,7 @@ class CellAccess:
             exponential_seconds(failing.count, _FIRST_RETRY_PAUSE_SECONDS, _MAX_RETRY_PAUSE_SECONDS)
         )
         if self._namespaces.number > 1:
-            hanging = seconds * 2 ** min(failing.count, 10)
+            hanging = seconds * 2 ** min(failing.count, _MAX_DOUBLINGS)
             pause = max(pause, min(hanging, _MAX_HANGING_PAUSE_SECONDS))
         failing.retry_at = time.monotonic() + pause
         if failing.count in (1, 5) or failing.count % 30 == 0:

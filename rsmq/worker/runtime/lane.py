@@ -258,13 +258,21 @@ class Lane:
         """
         if self.slow_seconds is None or now < self.no_prefetch_until:
             return 0
-        oldest = next(iter(self.calls), None)
+        oldest = self._oldest_call()
         if oldest is not None and oldest.started_at is None:  # it waits for a child process
             return 0
         age = 0.0 if oldest is None or oldest.started_at is None else now - oldest.started_at
         seconds = min(PREFETCH_SECONDS, self.vt * PREFETCH_VT_SHARE)
         calls = seconds / max(self.slow_seconds, age, 1e-7) * self.limit
         return int(min(calls * self.size, MAX_PREFETCHED))
+
+    def _oldest_call(self) -> Job | None:
+        """Return the running call that started first; the lock is not held."""
+        while True:
+            try:
+                return next(iter(self.calls), None)
+            except RuntimeError:  # another thread has just started or ended a call
+                continue
 
     def record_duration(self, seconds: float) -> None:
         """Update the average and the longest durations by a finished call."""
