@@ -300,9 +300,10 @@ class Schedule:
     def note_failed_read(self, queue: bytes, now: float) -> None:
         """Note that a read failed: the receive of the next waiter raises the error."""
         state = self._states.get(queue)
-        if state is not None and state.waiters:
-            state.reset()
-            self._plan_wake_up(queue, state, now + PATIENCE_SECONDS)
+        if state is not None:
+            state.reset()  # also without a waiter now: the next one must not rely on this read
+            if state.waiters:
+                self._plan_wake_up(queue, state, now + PATIENCE_SECONDS)
 
     def note_change(self, queue: bytes, now: float) -> None:
         """Note that the server reported a change of a queue."""

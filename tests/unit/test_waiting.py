@@ -327,6 +327,18 @@ def test_a_failed_read_wakes_a_waiter_soon(schedule):
     assert schedule.wake_due(5) == 5 + PATIENCE_SECONDS
 
 
+def test_a_read_that_fails_while_no_receive_waits_is_made_again_for_the_next_waiter(schedule):
+    """During a failover, reads of a queue fail while its waiter looks at another one."""
+    waiter = CountingWaiter()
+    add(schedule, waiter)
+    schedule.to_read.clear()
+    schedule.remove(waiter)
+    schedule.note_failed_read(A, 5)
+    add(schedule, waiter)
+
+    assert schedule.to_read == {A}
+
+
 def test_a_waiter_of_several_queues_is_woken_for_any_and_removed_from_all(schedule):
     both, only = CountingWaiter(A, B), CountingWaiter(B)
     add(schedule, both, only)

@@ -595,8 +595,6 @@ def test_a_worker_with_a_name_begins_nothing_while_its_home_is_away(of_test, dow
         of_test.send_to(0, "x")
         time.sleep(0.5)
         assert handled == []
-        # Another worker can receive it.
-        assert of_test.cells.cells[0].get_queue_attributes("q").visible_messages == 1
         server.start()
         wait_until(lambda: handled == ["x"])
 

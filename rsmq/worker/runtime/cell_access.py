@@ -17,6 +17,7 @@ from functools import partial
 from typing import TypeVar
 
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.errors import CellsMismatch, ClientClosed, RSMQError, WorkerReplaced
 from rsmq.operations.worker import Identity, claim_name, keep_name, list_in_flight
@@ -31,12 +32,11 @@ T = TypeVar("T")
 _log = logging.getLogger("rsmq.worker")
 
 #: The pause after a failed call to Redis: doubled from the first to the longest. With several
-#: servers it also grows with the time that the call took: a server that hangs stops the others only
-#: now and then.
+#: servers it is twice as long as a call that timed out: a server that hangs stops the others only
+#: a third of the time.
 _FIRST_RETRY_PAUSE_SECONDS = 0.1
 _MAX_RETRY_PAUSE_SECONDS = 2.0
-_MAX_HANGING_PAUSE_SECONDS = 30.0
-_MAX_DOUBLINGS = 3
+_PAUSE_PER_TIMEOUT = 2.0
 
 
 @dataclass(slots=True, eq=False)
@@ -222,9 +222,8 @@ class CellAccess:
         pause = with_jitter(
             exponential_seconds(failing.count, _FIRST_RETRY_PAUSE_SECONDS, _MAX_RETRY_PAUSE_SECONDS)
         )
-        if self._namespaces.number > 1:
-            hanging = seconds * 2 ** min(failing.count, _MAX_DOUBLINGS)
-            pause = max(pause, min(hanging, _MAX_HANGING_PAUSE_SECONDS))
+        if self._namespaces.number > 1 and isinstance(error, RedisTimeoutError):
+            pause = max(pause, _PAUSE_PER_TIMEOUT * seconds)
         failing.retry_at = time.monotonic() + pause
         if failing.count in (1, 5) or failing.count % 30 == 0:
             place = "" if self._namespaces.number == 1 else f" in cell {index}"

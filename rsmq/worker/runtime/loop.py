@@ -301,9 +301,6 @@ class WorkerLoop:
     # Receiving.
 
     def _receive(self, now: float) -> None:
-        if self._has_lost_home:  # no call may start, so other workers shall have the messages
-            self._release_ready()
-            return
         if self._quarantine:
             self.limit_prefetch()
             if self._quarantine.run_next(self._executors):
@@ -333,17 +330,9 @@ class WorkerLoop:
             self._has_called_before_stop = True
             self._hooks.call("before_stop", self._worker)
 
-    @property
-    def _has_lost_home(self) -> bool:
-        """Whether another worker may have the name, because the home has been away for too long."""
-        return time.monotonic() > self.run_queue.start_deadline
-
     def _release_waiting(self) -> None:
         self._call_before_stop()
         self._prefetcher.stop_waiting()
-        self._release_ready()
-
-    def _release_ready(self) -> None:
         self._quarantine.release_waiting()
         for lane in self._lanes:
             if lane.ready:
@@ -436,8 +425,8 @@ class WorkerLoop:
             return 0.0, 1
         next_at = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._gates.due_at())
         pause = min(next_at, self._stop_deadline, self._access.retry_at()) - now
-        if self.is_stopping or self._has_lost_home:
-            return min(pause, _SHUTDOWN_POLL_SECONDS) if self.is_stopping else pause, 1
+        if self.is_stopping:
+            return min(pause, _SHUTDOWN_POLL_SECONDS), 1
         if self._quarantine:
             pause = min(pause, self._quarantine.poll_seconds(now))
             if self.run_queue.is_exclusive:  # the end of the other calls sets no wake-up
