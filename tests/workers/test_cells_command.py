@@ -27,7 +27,8 @@ spread = Worker(Cells.from_url({url!r}, ns={ns!r}, cells=4))
 children = Worker(Cells.from_url({url!r}, ns={ns!r}, cells=4))
 
 def handle(body, message):
-    print("handles", body, message.cell, message.id, flush=True)
+    # One write: several threads print.
+    print(f"handles {body} {message.cell} {message.id}\\n", end="", flush=True)
     if body == "bad":
         raise ValueError("no such order")
 
