@@ -7,6 +7,7 @@
 -- returns {number of each message}
 -- errors  none
 -- source  none in Node
+-- @include local_keys.lua
 -- @include unbegun.lua
 
 local hash, zset = KEYS[1], KEYS[2]

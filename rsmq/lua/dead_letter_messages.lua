@@ -26,6 +26,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include local_keys.lua
 -- @include unbegun.lua
 -- @include dead_letters.lua
 -- @include variadic.lua
@@ -45,6 +46,11 @@ end
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before anything is changed
 redis.call('ZADD', to_zset, 'XX', '0', '')
 allow_removal(zset, hash)
+require_local_beside(zset, ':x:unbegun')
+require_local_beside(to_zset, ':x:unbegun')
+if quarantined == '1' then
+  require_local_beside(zset, ':x:alone')
+end
 local has_own_name = has_name(in_flight, token)
 local room = room_for_reasons(reasons, to_zset, tonumber(bound))
 

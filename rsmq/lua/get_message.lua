@@ -12,6 +12,7 @@
 -- @include digits.lua
 -- @include queue.lua
 -- @include reserved.lua
+-- @include local_keys.lua
 -- @include reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]

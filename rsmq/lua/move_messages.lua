@@ -18,6 +18,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include local_keys.lua
 -- @include unbegun.lua
 -- @include dead_letters.lua
 -- @include variadic.lua
@@ -32,11 +33,13 @@ if not queue(to_hash) then
 end
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before any change
 redis.call('ZADD', to_zset, 'XX', '0', '')
+require_local_beside(to_zset, ':x:unbegun')
 for at = 3, #queues, 2 do
   if not queue(queues[at]) then
     return queue_not_found(queues[at])
   end
   allow_removal(queues[at + 1], queues[at])
+  require_local_beside(queues[at + 1], ':x:unbegun')
 end
 
 local now = digits(server_time_ms())

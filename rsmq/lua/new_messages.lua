@@ -22,6 +22,7 @@
 -- @include reserved.lua
 -- @include walk.lua
 -- @include id.lua
+-- @include local_keys.lua
 -- @include reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]

@@ -20,6 +20,7 @@
 -- @include reserved.lua
 -- @include variadic.lua
 -- @include walk.lua
+-- @include local_keys.lua
 -- @include reasons.lua
 
 local hash, zset = KEYS[1], KEYS[2]

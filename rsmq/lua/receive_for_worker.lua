@@ -25,6 +25,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include local_keys.lua
 -- @include unbegun.lua
 -- @include dead_letters.lua
 -- @include variadic.lua
@@ -63,6 +64,16 @@ for at, state in ipairs(states) do
   end
 end
 
+local unbegun = {}
+for at, due in pairs(found) do -- before the first delivery, which may not be repeated
+  local received_before = {}
+  for each = 1, #due.again, 3 do
+    received_before[#received_before + 1] = due.told[2 * due.again[each] - 1]
+  end
+  unbegun[at] = #received_before > 0
+    and unbegun_receives(queues[2 * at + 1], queues[2 * at], received_before)
+end
+
 local this_time = digits(now)
 local answer = {this_time, table.concat(states)}
 for at in ipairs(states) do
@@ -72,13 +83,7 @@ for at in ipairs(states) do
     deliver(queues[2 * at], queues[2 * at + 1], due, this_time, digits(now + vt))
     record_in_flight(in_flight, due, name)
   end
-  local again = due and due.again or {}
-  local received_before = {}
-  for each = 1, #again, 3 do
-    received_before[#received_before + 1] = due.told[2 * again[each] - 1]
-  end
-  answer[#answer + 1], answer[#answer + 2] = due and due.told or {}, again
-  answer[#answer + 1] = #again > 0
-    and unbegun_receives(queues[2 * at + 1], queues[2 * at], received_before) or {}
+  answer[#answer + 1], answer[#answer + 2] = due and due.told or {}, due and due.again or {}
+  answer[#answer + 1] = unbegun[at] or {}
 end
 return answer

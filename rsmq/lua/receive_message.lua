@@ -36,6 +36,7 @@ else -- the slow path for unusual values
   -- @include due.lua
   -- @include full.lua
   -- @include totals.lua
+  -- @include local_keys.lua
   -- @include unbegun.lua
   -- @include dead_letters.lua
   if not queue(hash) then

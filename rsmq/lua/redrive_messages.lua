@@ -21,6 +21,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include local_keys.lua
 -- @include unbegun.lua
 -- @include dead_letters.lua
 -- @include due_many.lua
@@ -39,6 +40,7 @@ end
 allow_removal(zset, hash)
 allow_removal(to_zset, to_hash) -- these fail on a key of another type, before any change
 redis.call('ZADD', to_zset, 'XX', '0', '')
+require_local_beside(zset, ':x:reasons')
 
 local us = server_time_us()
 local now, time = math.floor(us / 1000), base36(us)

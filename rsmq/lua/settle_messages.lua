@@ -26,6 +26,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include variadic.lua
+-- @include local_keys.lua
 -- @include unbegun.lua
 -- @include workers.lua
 -- @include in_flight.lua
@@ -35,21 +36,24 @@ local queues = KEYS
 local token = ARGV[1]
 local messages = ARGV
 
+local stride_of = {delete = 1, hide = 2, extend = 2, release = 2, unbegun = 3} -- values of a message
+local from = 2
 for at = 2, #queues, 2 do
   allow_removal(queues[at + 1], queues[at]) -- also fails on a key of another type
+  require_local_records(queues[at + 1], messages[from], messages[from + 1])
+  from = from + 5 + messages[from + 3] * stride_of[messages[from]]
 end
 local has_own_name = has_name(in_flight, token)
 if not has_own_name and messages[2] == 'extend' then
   return redis.error_reply('WORKERREPLACED ' .. in_flight)
 end
 
-local now = server_time_ms()
-local answer, from = {}, 2
+local now, answer = server_time_ms(), {}
+from = 2
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local action, has_records, name = messages[from], messages[from + 1], messages[from + 2]
-  local number, count = tonumber(messages[from + 3]), messages[from + 4]
-  local stride = action == 'delete' and 1 or action == 'unbegun' and 3 or 2
+  local number, count, stride = tonumber(messages[from + 3]), messages[from + 4], stride_of[action]
   local ids, results = {}, {}
   for each = 1, number do
     ids[each] = messages[from + 5 + (each - 1) * stride]
@@ -73,17 +77,13 @@ for at = 2, #queues, 2 do
       end
     end
     update_scores(zset, members)
-    if #unbegun > 0 then
-      record_unbegun(zset, hash, unbegun)
-    end
+    record_unbegun(zset, hash, unbegun)
   end
   if has_own_name and action ~= 'extend' then
     delete_in_flight(in_flight, ids, count .. ':' .. name, fit)
   end
-  if has_records == '1' and (action == 'release' or action == 'unbegun') then
-    withdraw_runs(zset, fit, count)
-  elseif has_records == '1' then
-    delete_records(zset, fit, action == 'delete')
+  if has_records == '1' then
+    update_records(zset, fit, action, count)
   end
   from = from + 5 + number * stride
   answer[#answer + 1] = table.concat(results)

@@ -19,6 +19,7 @@
 -- @include due.lua
 -- @include full.lua
 -- @include totals.lua
+-- @include local_keys.lua
 -- @include unbegun.lua
 -- @include dead_letters.lua
 -- @include variadic.lua

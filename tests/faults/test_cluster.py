@@ -32,12 +32,13 @@ from tests.crowd import (
     bodies,
     command_counts,
     expect_wake_ups,
-    ids_in_order,
     run_traffic,
     wait_until_tracked,
     window_of_stop,
 )
 from tests.engines import engine_path
+from tests.faults import worker_steps
+from tests.faults.slot_steps import Step, Stored
 from tests.nodes import wait_until, wait_until_in_step
 from tests.proxy import Proxy
 from tests.scale import SOAK, scaled
@@ -311,40 +312,6 @@ def test_a_fork_while_calls_run(cluster):
 
 
 # Slot moves
-
-
-class Step:
-    """A call that is made while the slot of its queues moves, and its one right outcome."""
-
-    def __init__(self, name, prepare, call, check):
-        self.name = name
-        self.prepare = prepare
-        self.call = call
-        self.check = check
-
-
-class Stored:
-    """The raw keys of a namespace."""
-
-    def __init__(self, raw, ns):
-        self.raw = raw
-        self.ns = ns
-
-    def bodies(self, queue):
-        return sorted(bodies(self.raw, self.ns, queue).values())
-
-    def ids(self, queue):
-        return ids_in_order(self.raw, self.ns, queue)
-
-    def field(self, queue, name):
-        return self.raw.hget(f"{self.ns}:{queue}:Q", name)
-
-    def is_listed(self, queue):
-        return bool(self.raw.sismember(f"{self.ns}:QUEUES", queue))
-
-    def is_visible(self, queue, id):
-        seconds, _ = self.raw.time()
-        return self.raw.zscore(f"{self.ns}:{queue}", id) <= (seconds + 1) * 1000
 
 
 def prepare_queues(*names):
@@ -670,7 +637,8 @@ def make_each_call(place, cluster, stage, keys_to_move):
     """Make each call while the slot is in this stage of its move; the move ends later."""
     client = place.open_client()
     stored = Stored(cluster.raw, place.ns)
-    states = {step.name: step.prepare(client, stored) for step in STEPS}
+    steps = [*STEPS, *worker_steps.STEPS]
+    states = {step.name: step.prepare(client, stored) for step in steps}
     slot, source = slot_of(place.ns), cluster.node_of(place.ns)
     target = other_master(cluster, source)
     key_count = source.ask("CLUSTER", "COUNTKEYSINSLOT", slot)
@@ -683,7 +651,7 @@ def make_each_call(place, cluster, stage, keys_to_move):
             await client.sleep(0.005)
         await calls.make(step.name, step.call(client, states[step.name]))
 
-    crowd = place.start(*(partial(work, step) for step in STEPS))
+    crowd = place.start(*(partial(work, step) for step in steps))
     cluster.begin_slot_move(slot, target)
     if stage == "some keys":
         cluster.move_keys(slot, target, keys_to_move(key_count))
@@ -699,7 +667,7 @@ def make_each_call(place, cluster, stage, keys_to_move):
     crowd.join()
 
     assert calls.errors == {}
-    for step in STEPS:
+    for step in steps:
         step.check(states[step.name], calls.returned[step.name], stored)
     assert faults_found(place) == []
     for name in client.list_queues():
@@ -756,6 +724,37 @@ def test_a_dead_letter_waits_for_a_key_on_the_other_node(place, cluster, part, i
     assert client.receive_message("unbegun") is None
     assert {id, worn} < set(stored.ids("unbegun-dead"))
     assert stored.bodies("unbegun-dead") == [b"other", b"unbegun", b"worn"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("ending", worker_steps.UNDECLARED)
+def test_calls_wait_for_keys_beside_a_queue_on_the_other_node(place, cluster, ending, is_first):
+    """These keys are the first that move, or the last."""
+    client = place.open_client()
+    stored = Stored(cluster.raw, place.ns)
+    steps = worker_steps.STEPS
+    states = {step.name: step.prepare(client, stored) for step in steps}
+    slot, source = slot_of(place.ns), cluster.node_of(place.ns)
+    target = other_master(cluster, source)
+    cluster.begin_slot_move(slot, target)
+    keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 10_000)
+    moved = [key for key in keys if key.decode().endswith(ending) == is_first]
+    assert 0 < len(moved) < len(keys)
+    command = ("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *moved)
+    assert source.ask(*command) == b"OK"
+    calls = Calls()
+
+    async def work(step, client):
+        await calls.make(step.name, step.call(client, states[step.name]))
+
+    crowd = place.start(*(partial(work, step) for step in steps))
+    time.sleep(0.3)
+    cluster.move_keys(slot, target)
+    cluster.end_slot_move(slot, target)
+    crowd.join()
+    assert calls.errors == {}
+    for step in steps:
+        step.check(states[step.name], calls.returned[step.name], stored)
 
 
 def faults_found(place):

@@ -261,3 +261,14 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
 
     assert found <= names
     assert {b":rc", b":fr", b":Q", b"totalsent", b"totalrecv", b"x:dlq"} <= found
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_with_undeclared_keys_can_refuse_those_on_another_node(name):
+    """While a slot moves, such a key can be on another node than those in KEYS."""
+    code = re.sub("--.*", "", load(name).source.decode())
+    has_undeclared = re.search(r"'[^'\n]*:x:|\bnamespace \.\. '", code) is not None
+
+    assert has_undeclared == ("local function require_local_beside(" in code)
+    for ending in re.findall(r"\w \.\. '(:x:\w+)'", code):
+        assert ending in {":x:unbegun", ":x:alone", ":x:reasons"}  # tests/faults/worker_steps.py

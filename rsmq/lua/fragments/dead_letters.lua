@@ -1,22 +1,6 @@
 -- Messages that were received as often as their queue's policy allows. Receives that began no handler
 -- call do not count.
 
--- Returns whether a command failed because its key is on another node of a cluster. The keys that a
--- script finds in stored data may be there while their slot is being moved.
-local function is_elsewhere(failure)
-  local text = type(failure) == 'table' and failure.err or failure
-  return type(text) == 'string' and (string.find(text, 'non local key', 1, true)
-    or string.find(text, 'undeclared keys', 1, true)) ~= nil
-end
-
--- Runs a command that changes nothing, and fails if one of its keys is on another node of a cluster.
--- Other errors are ignored, such as that of a user without the right.
-local function require_local(...)
-  if is_elsewhere(redis.pcall(...)) then
-    redis.call(...)
-  end
-end
-
 -- Returns the policy of a queue: its limit and the target's keys. Returns nil if there is no
 -- policy, or if the target does not exist or can't be written: then its messages are delivered. The
 -- arguments are the namespace, and the fields x:dlq and x:max as stored.
@@ -42,17 +26,15 @@ local function policy(namespace, zset, target, limit)
   end
 end
 
--- Fails if a key that moves a dead letter is on another node of a cluster: the client then repeats the
--- script. A script must call it, or is_dead, before its first change that may not be repeated.
--- A node to which a slot moves takes a missing key of a command for an absent one, unless the command
--- has several keys: it may still be on the other node.
+-- Fails if a key that moves a dead letter is on another node of a cluster. A script must call it, or
+-- is_dead, before its first change that may not be repeated.
 local function require_local_keys(zset, dead)
   if not dead.is_local then
-    local unbegun = zset .. ':x:unbegun'
-    require_local('EXISTS', zset, unbegun, dead.hash, dead.zset)
-    require_local('HGET', unbegun, '') -- the others are for users without the right to EXISTS
-    require_local('HGET', dead.hash, '')
+    require_local('EXISTS', zset, dead.hash, dead.zset)
+    require_local('HGET', dead.hash, '') -- these two are for users without the right to EXISTS
     require_local('ZADD', dead.zset, 'XX', '0', '')
+    require_local_beside(zset, ':x:unbegun')
+    require_local_beside(dead.zset, ':x:unbegun')
     dead.is_local = true
   end
 end

@@ -43,8 +43,19 @@ local function delete_in_flight(in_flight, ids, value, fit)
   variadic('HDEL', in_flight, deleted)
 end
 
+-- Fails if one of the hashes that change when messages are settled is on another node of a cluster.
+local function require_local_records(zset, action, has_records)
+  if has_records == '1' then
+    require_local_beside(zset, ':x:alone')
+  end
+  if action == 'unbegun' or has_records == '1' and action == 'delete' then
+    require_local_beside(zset, ':x:unbegun')
+  end
+end
+
 -- Subtracts the last run from the quarantine records of messages whose receipts still fit: their worker
--- has stopped, and was not killed. A repetition of the script subtracts nothing more.
+-- has stopped, and was not killed. A repetition of the script subtracts nothing more. The script has called
+-- require_local_records.
 local function withdraw_runs(zset, fit, count)
   local key = zset .. ':x:alone'
   for each = 1, #fit do
@@ -60,11 +71,20 @@ end
 
 -- Deletes the quarantine records of messages whose receipts still fit: the outcome of their last run is
 -- known. If the messages are deleted, it also deletes the numbers of their receives that began no call.
--- A user may lack the right; then the records expire.
+-- A user may lack the right; then the records expire. The script has called require_local_records.
 local function delete_records(zset, fit, are_deleted)
   pcall(variadic, 'HDEL', zset .. ':x:alone', fit)
   if are_deleted then
     pcall(variadic, 'HDEL', zset .. ':x:unbegun', fit)
+  end
+end
+
+-- Changes these records after an action of settle_messages.lua.
+local function update_records(zset, fit, action, count)
+  if action == 'release' or action == 'unbegun' then
+    withdraw_runs(zset, fit, count)
+  else
+    delete_records(zset, fit, action == 'delete')
   end
 end
 

@@ -18,13 +18,18 @@ local function room_for_reasons(reasons, zset, bound)
   return bound - redis.call('HLEN', reasons)
 end
 
--- Returns the reasons of messages as stored, in order; an empty table if the user lacks the right.
+-- Returns the reasons of messages as stored, in order; an empty table if the user lacks the right. It fails if the
+-- hash is on another node of a cluster.
 local function reasons_of(zset, ids)
+  if #ids > 0 then
+    require_local_beside(zset, ':x:reasons')
+  end
   local found = #ids > 0 and redis.pcall('HMGET', zset .. ':x:reasons', unpack(ids)) or {}
   return found.err and {} or found
 end
 
--- Removes the reasons of messages that leave the queue, if the user has the right.
+-- Removes the reasons of messages that leave the queue, if the user has the right. The script has called
+-- require_local_beside.
 local function forget_reasons(zset, ids)
   pcall(variadic, 'HDEL', zset .. ':x:reasons', ids)
 end

@@ -2,10 +2,14 @@
 -- A hash beside the queue: by message id their number; under '' the queue's created, without which the
 -- hash is void; under ':' the cursor of its clearing.
 
--- Returns the number for each id, in order. It is 0 for all if the user lacks the right.
+-- Returns the number for each id, in order. It is 0 for all if the user lacks the right. It fails if the hash is on
+-- another node of a cluster.
 local function unbegun_receives(zset, hash, ids)
   local key, numbers = zset .. ':x:unbegun', {}
   local created = redis.pcall('HGET', key, '')
+  if type(created) ~= 'string' then
+    require_local_beside(zset, ':x:unbegun')
+  end
   local is_valid = type(created) == 'string' and created == (redis.call('HGET', hash, 'created') or '')
   for at = 1, #ids, 4000 do
     local to = math.min(at + 3999, #ids)
@@ -51,12 +55,15 @@ end
 
 -- Stores {id, number, id ...}, at most 100,000 of them for seven days. If there are too many, it clears
 -- those of messages that have left the queue; a call reads about 1,000 of them. A user may lack the
--- right; then these receives count.
+-- right; then these receives count. The script has called require_local_beside.
 local function record_unbegun(zset, hash, records)
-  pcall(store_unbegun, zset, hash, records)
+  if #records > 0 then
+    pcall(store_unbegun, zset, hash, records)
+  end
 end
 
--- Moves the number of a message to the queue that the message is moved to, if the user has the right.
+-- Moves the number of a message to the queue that the message is moved to, if the user has the right. The script
+-- has called require_local_beside for both queues.
 local function move_unbegun(zset, to, id)
   local stored = redis.pcall('HGET', zset .. ':x:unbegun', id)
   if type(stored) == 'string' then

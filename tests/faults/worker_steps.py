@@ -1,0 +1,347 @@
+"""Calls of workers, and calls that use hashes beside a queue, while the slot of its keys moves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from rsmq.operations.worker import (
+    Group,
+    Identity,
+    ReceiveRequest,
+    claim_name,
+    count_unbegun,
+    dead_letter_messages,
+    forget_dead_worker,
+    keep_name,
+    list_in_flight,
+    list_workers,
+    receive_for_worker,
+    record_quarantine_run,
+    register_worker,
+    send_heartbeat,
+    settle_messages,
+    unregister_worker,
+)
+from rsmq.wire.keys import Namespace
+from tests.faults.slot_steps import Step
+
+#: The endings of the keys that scripts use without declaring them: users may lack the right to
+#: them.
+UNDECLARED = (":x:unbegun", "-dead:x:unbegun", ":x:alone", ":x:reasons")
+
+REASON = {"queue": "q", "text": "t", "exception": "E: e", "traceback": None}
+REASON |= {"worker": "w", "attempts": 1}
+
+
+@dataclass
+class InFlight:
+    """A worker, its queue, and a message of the queue."""
+
+    worker: Identity
+    queue: Any
+    target: Any
+    id: str
+
+
+def prepare_in_flight(name, *, receives=1, has_reason=False):
+    """
+    Prepare a message that a worker has in flight, with an earlier receive that began no call, and
+    with a run in quarantine of this receive. Other messages have records beside both queues.
+    """
+
+    def prepare(client, stored):
+        namespace = Namespace(stored.ns)
+        worker = Identity(namespace, f"worker-{name}", "token")
+        queue, target = namespace.queue(name), namespace.queue(f"{name}-dead")
+        client.run(register_worker(worker, {}, ttl=5, dead=""))
+        for each in (name, target.name):
+            client.create_queue(each)
+            client.send_message(each, "another")
+            client.receive_message(each, vt=1000)
+            stored.put_beside(each, "unbegun", {"another": 7})
+            stored.put_beside(each, "alone", {"another": "7:9"})
+            stored.put_beside(each, "reasons", {"another": "1:{}"})
+        id = client.send_message(name, name)
+        for vt_ms in [0] * (receives - 1) + [900_000]:
+            receive = receive_for_worker(worker, [ReceiveRequest(queue, vt_ms, 1, 0, 1)], 1)
+            if vt_ms or receives > 1:
+                (result,) = client.run(receive)
+                assert result.ids == [id]
+        stored.put_beside(name, "unbegun", {id: 1})
+        stored.put_beside(name, "alone", {id: f"2:{receives}"})
+        if has_reason:
+            reason = f"1:{json.dumps(REASON)}"
+            stored.put_beside(name, "reasons", {id: reason})
+        return InFlight(worker, queue, target, id)
+
+    return prepare
+
+
+def prepare_visible(name, **options):
+    """Prepare the same, but visible again."""
+
+    def prepare(client, stored):
+        state = prepare_in_flight(name, **options)(client, stored)
+        client.change_message_visibility(name, state.id, 0)
+        return state
+
+    return prepare
+
+
+def settle(action, *values, has_records=True):
+    def call(client, state):
+        items = [(state.id, *values)] if values else [state.id]
+        group = Group(state.queue, action, 2, items, has_records)
+        return client.run(settle_messages(state.worker, [group]))
+
+    return call
+
+
+def receive(client, state):
+    request = ReceiveRequest(state.queue, 900_000, 1, 0, 1)
+    return client.run(receive_for_worker(state.worker, [request], 1))
+
+
+def dead_letter(client, state):
+    message = (state.id, 2, REASON)
+    return client.run(
+        dead_letter_messages(state.worker, state.queue, state.target, [message], quarantined=True)
+    )
+
+
+def in_flight(stored, state):
+    return stored.raw.hget(f"{stored.ns}:x:held:{state.worker.name}", state.id)
+
+
+def check_others(stored, state):
+    for queue in (state.queue.name, state.target.name):
+        assert stored.beside(queue, "unbegun")["another"] == b"7"
+        assert stored.fields(f"{queue}:x:unbegun")[b""] == stored.field(queue, "created")
+        assert stored.beside(queue, "alone")["another"] == b"7:9"
+        assert stored.beside(queue, "reasons")["another"] == b"1:{}"
+
+
+def check_receive(state, result, stored):
+    (each,) = result
+    assert each.ids == [state.id]
+    count, first_ms, unbegun = each.redelivered[0]
+    assert (count, unbegun) == (2, 1)
+    assert first_ms is not None
+    assert in_flight(stored, state) == f"2:{state.queue.name}".encode()
+    check_others(stored, state)
+
+
+def check_release(records, unbegun):
+    def check(state, result, stored):
+        assert result == b"1"
+        assert stored.is_visible(state.queue.name, state.id)
+        assert in_flight(stored, state) is None
+        assert stored.beside(state.queue.name, "alone")[state.id] == records
+        assert stored.beside(state.queue.name, "unbegun")[state.id] == unbegun
+        check_others(stored, state)
+
+    return check
+
+
+def check_delete(state, result, stored):
+    assert result == b"1"
+    assert state.id not in stored.ids(state.queue.name)
+    assert state.id not in stored.beside(state.queue.name, "alone")
+    assert state.id not in stored.beside(state.queue.name, "unbegun")
+    check_others(stored, state)
+
+
+def check_hide(state, result, stored):
+    assert result == b"1"
+    assert state.id not in stored.beside(state.queue.name, "alone")
+    assert stored.beside(state.queue.name, "unbegun")[state.id] == b"1"
+    check_others(stored, state)
+
+
+def check_extend(state, result, stored):
+    assert result == b"1"
+    assert in_flight(stored, state) == f"2:{state.queue.name}".encode()
+    check_others(stored, state)
+
+
+def check_transfer(state, stored):
+    queue, target = state.queue.name, state.target.name
+    assert state.id not in stored.ids(queue)
+    assert state.id in stored.ids(target)
+    assert state.id not in stored.beside(queue, "unbegun")
+    assert stored.beside(target, "unbegun")[state.id] == b"1"
+    check_others(stored, state)
+
+
+def check_dead_letter(state, result, stored):
+    assert result == b"1"
+    check_transfer(state, stored)
+    assert state.id not in stored.beside(state.queue.name, "alone")
+    assert state.id in stored.beside(state.target.name, "reasons")
+    assert in_flight(stored, state) is None
+
+
+def check_move(state, result, stored):
+    assert result == [state.id]
+    check_transfer(state, stored)
+
+
+def check_redrive(state, result, stored):
+    assert len(result) == 1
+    assert state.id not in stored.ids(state.queue.name)
+    assert state.id not in stored.beside(state.queue.name, "reasons")
+
+
+def check_message(state, message, stored):
+    assert (message.id, message.reason.exception) == (state.id, "E: e")
+
+
+def check_peek(state, result, stored):
+    (message,) = [each for each in result if each.id == state.id]
+    check_message(state, message, stored)
+
+
+def check_name(state, result, stored):
+    assert result is None
+    token = stored.fields("x:workers")[state.worker.name.encode()].split(b":")[1]
+    assert token == b"token"
+
+
+def check_unregister(state, result, stored):
+    assert result == 1
+    assert state.worker.name.encode() not in stored.fields("x:workers")
+
+
+def prepare_name(name):
+    return prepare_in_flight(name, receives=2)
+
+
+STEPS = [
+    Step("worker: receive", prepare_visible("w-receive"), receive, check_receive),
+    Step(
+        "worker: release what began no call",
+        prepare_in_flight("w-unbegun", receives=2),
+        settle("unbegun", 2),
+        check_release(b"1:0", b"2"),
+    ),
+    Step(
+        "worker: release",
+        prepare_in_flight("w-release", receives=2),
+        settle("release"),
+        check_release(b"1:0", b"1"),
+    ),
+    Step(
+        "worker: delete", prepare_in_flight("w-delete", receives=2), settle("delete"), check_delete
+    ),
+    Step(
+        "worker: hide", prepare_in_flight("w-hide", receives=2), settle("hide", 900_000), check_hide
+    ),
+    Step(
+        "worker: extend",
+        prepare_in_flight("w-extend", receives=2),
+        settle("extend", 900_000, has_records=False),
+        check_extend,
+    ),
+    Step(
+        "worker: dead-letter",
+        prepare_in_flight("w-letter", receives=2),
+        dead_letter,
+        check_dead_letter,
+    ),
+    Step(
+        "worker: count receives that began no call",
+        prepare_in_flight("w-count"),
+        lambda c, s: c.run(count_unbegun(s.queue, [s.id, "another", "none"])),
+        lambda _state, result, _stored: _equal(result, [1, 7, 0]),
+    ),
+    Step(
+        "worker: record a run in quarantine",
+        prepare_in_flight("w-record"),
+        lambda c, s: c.run(record_quarantine_run(s.queue, s.id, 5)),
+        lambda state, result, stored: _equal(
+            (result, stored.beside(state.queue.name, "alone")[state.id]), (2, b"3:5")
+        ),
+    ),
+    Step(
+        "worker: register",
+        prepare_name("w-register"),
+        lambda c, s: c.run(register_worker(s.worker, {"a": 1}, ttl=60, dead="")),
+        check_name,
+    ),
+    Step(
+        "worker: heartbeat",
+        prepare_name("w-beat"),
+        lambda c, s: c.run(send_heartbeat(s.worker, {"a": 1}, ttl=60)),
+        check_name,
+    ),
+    Step(
+        "worker: claim the name",
+        prepare_name("w-claim"),
+        lambda c, s: c.run(claim_name(s.worker)),
+        lambda _state, result, _stored: _equal(result, 1),
+    ),
+    Step(
+        "worker: keep the name",
+        prepare_name("w-keep"),
+        lambda c, s: c.run(keep_name(s.worker)),
+        lambda _state, result, _stored: _equal(result, 1),
+    ),
+    Step(
+        "worker: messages in flight",
+        prepare_name("w-held"),
+        lambda c, s: c.run_steps(list_in_flight(s.worker.namespace, s.worker.name)),
+        lambda state, result, _stored: _equal(result, {"w-held": [(state.id, 2)]}),
+    ),
+    Step(
+        "worker: list workers",
+        prepare_name("w-list"),
+        lambda c, s: c.run(list_workers(s.worker.namespace)),
+        lambda state, result, _stored: _equal(state.worker.name in result[1], True),
+    ),
+    Step(
+        "worker: unregister",
+        prepare_name("w-leave"),
+        lambda c, s: c.run(unregister_worker(s.worker)),
+        check_unregister,
+    ),
+    Step(
+        "worker: forget a dead worker",
+        prepare_name("w-forget"),
+        lambda c, s: c.run(
+            forget_dead_worker(s.worker.namespace, s.worker.name, "another", delay_ms=0)
+        ),
+        lambda state, result, stored: _equal(
+            (result, in_flight(stored, state)), (0, b"2:w-forget")
+        ),
+    ),
+    Step(
+        "worker: move with records",
+        prepare_in_flight("w-move", receives=2),
+        lambda c, s: c.move_messages(s.queue.name, s.target.name, [s.id]),
+        check_move,
+    ),
+    Step(
+        "worker: redrive with a reason",
+        prepare_visible("w-redrive", has_reason=True),
+        lambda c, s: c.redrive_messages(s.queue.name, s.target.name),
+        check_redrive,
+    ),
+    Step(
+        "worker: get a message with its reason",
+        prepare_visible("w-get", has_reason=True),
+        lambda c, s: c.get_message(s.queue.name, s.id),
+        check_message,
+    ),
+    Step(
+        "worker: peek at a message with its reason",
+        prepare_visible("w-peek", has_reason=True),
+        lambda c, s: c.peek_messages(s.queue.name, count=10),
+        check_peek,
+    ),
+]
+
+
+def _equal(result, expected):
+    assert result == expected
