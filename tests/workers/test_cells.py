@@ -582,21 +582,119 @@ def test_a_worker_without_a_name_continues_while_its_home_is_down(of_test, down)
         server.start()
 
 
-def test_a_worker_with_a_name_begins_nothing_while_its_home_is_away(of_test, down, monkeypatch):
-    """Another worker could have its name by now, and only the home has the answer."""
+@pytest.fixture
+def short_sign_of_life(monkeypatch):
+    """The sign of life of a worker lasts for half a second."""
     monkeypatch.setattr(loop, "TTL", 0.5)
     monkeypatch.setattr(loop, "HEARTBEAT_SECONDS", 0.1)
+
+
+def visible(of_test, cell):
+    return of_test.cells.cells[cell].get_queue_attributes("q").visible_messages
+
+
+@pytest.mark.usefixtures("short_sign_of_life")
+def test_a_worker_with_a_name_receives_nothing_while_its_home_is_away(of_test, down):
+    """Another worker could have its name by now, and only the home has the answer."""
     handled = []
     worker = of_test.make_worker(name=name_with_home(1))
-    worker.listener("q")(handled.append)
+    worker.listener("q", vt=600)(handled.append)
     with worker:
         server = down(1)
         time.sleep(1.0)  # longer than the sign of life lasts
         of_test.send_to(0, "x")
         time.sleep(0.5)
         assert handled == []
+        assert visible(of_test, 0) == 1
+        assert of_test.in_flight(worker.name, 0) == []
+
+        other = of_test.make_worker(name=name_with_home(2))
+        seen = []
+        other.listener("q", vt=600)(
+            lambda body, message: seen.append((body, message.receive_count))
+        )
+        with other:
+            wait_until(lambda: seen == [("x", 1)])
+        of_test.send_to(0, "y")
+        time.sleep(0.3)
+        assert handled == []
         server.start()
-        wait_until(lambda: handled == ["x"])
+        wait_until(lambda: handled == ["y"])
+
+
+def start_blocked(of_test, worker):
+    """
+    Start a worker, and let a call block one of its slots. Return the list of handled bodies, and a
+    function that ends the call.
+    """
+    handled, release, begun = [], threading.Event(), threading.Event()
+
+    @worker.listener("q", vt=600, max_retries=9, drop=True)
+    def handle(body):
+        if body == "block":
+            begun.set()
+            release.wait(30)
+        handled.append(body)
+
+    of_test.send_to(0, *[f"quick {number}" for number in range(20)])
+    worker.start()
+    wait_until(lambda: len(handled) == 20)
+    handled.clear()
+    of_test.send_to(0, "block", *map(str, range(5)))
+    assert begun.wait(10)
+    return handled, release.set
+
+
+@pytest.mark.usefixtures("short_sign_of_life")
+def test_a_worker_whose_home_is_away_releases_the_messages_that_wait_for_a_slot(of_test, down):
+    worker = of_test.make_worker(name=name_with_home(1), concurrency=1)
+    handled, release = start_blocked(of_test, worker)
+    wait_until(lambda: len(of_test.in_flight(worker.name, 0)) == 6)
+    server = down(1)
+    wait_until(lambda: len(of_test.in_flight(worker.name, 0)) == 1)
+    assert visible(of_test, 0) == 5
+
+    other = of_test.make_worker(name=name_with_home(2))
+    seen = []
+    other.listener("q", vt=600)(lambda body, message: seen.append((body, message.attempt)))
+    with other:
+        wait_until(lambda: len(seen) == 5)
+    assert sorted(seen) == [(str(number), 1) for number in range(5)]
+    release()  # a call that has begun is settled
+    wait_until(lambda: of_test.in_flight(worker.name, 0) == [])
+    assert handled == ["block"]
+    server.start()
+    of_test.send_to_all()
+    wait_until(lambda: len(handled) == 1 + CELLS)
+    assert of_test.count() == 0
+    assert worker.numbers.lost == 0
+
+
+@pytest.mark.usefixtures("short_sign_of_life")
+def test_a_worker_whose_home_is_away_releases_messages_in_quarantine(of_test, down):
+    """It makes all calls again when the home is back, also those in quarantine."""
+    worker = of_test.make_worker(name=name_with_home(1), concurrency=2)
+    handled, release = start_blocked(of_test, worker)
+    wait_until(lambda: len(handled) == 5)
+    key = f"{of_test.namespace(0)}:q"
+    with of_test.raw(0) as raw:
+        (id,) = of_test.cells.cells[0].send_messages("q", ["suspect"], delay=0.2)
+        raw.hset(f"{key}:Q", mapping={f"{id}:rc": 11, f"{id}:fr": 1})
+        wait_until(lambda: len(of_test.in_flight(worker.name, 0)) == 2)
+        server = down(1)
+        wait_until(lambda: len(of_test.in_flight(worker.name, 0)) == 1)
+        assert visible(of_test, 0) == 1
+        assert raw.hget(f"{key}:x:unbegun", id) == "1"
+        assert raw.hgetall(f"{key}:x:alone") == {}
+        release()
+        wait_until(lambda: of_test.in_flight(worker.name, 0) == [])
+        assert "suspect" not in handled
+        server.start()
+        of_test.send_to_all()
+        wait_until(lambda: len(handled) == 5 + 1 + 1 + CELLS, 20)
+        assert handled.count("suspect") == 1
+        assert of_test.count() == 0
+        assert raw.hgetall(f"{key}:x:alone") == {}
 
 
 def test_a_server_that_hangs_does_not_stop_the_other_cells(of_test, frozen):

@@ -163,6 +163,10 @@ class CellAccess:
         """Whether a server fails."""
         return bool(self._failing)
 
+    def is_answering(self, cell: Cell) -> bool:
+        """Return whether calls in a cell succeed, as far as is known."""
+        return not self._failing or not self._failures_of(cell.number)
+
     def last_error(self, cell: Cell) -> str:
         """Return the last error of the server of a cell that fails, as text."""
         failures = self._failures_of(cell.number)

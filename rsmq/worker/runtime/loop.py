@@ -237,8 +237,10 @@ class WorkerLoop:
         self._prefetcher.release_unknown_messages()
         if self.is_stopping:
             self._release_waiting()
-        else:
+        elif self._may_begin(time.monotonic()):
             self._receive(now)
+        else:
+            self._release_unstarted()
         access.end_turn()
         if access.has_failed:
             self._heartbeat.lose_expired()
@@ -312,6 +314,24 @@ class WorkerLoop:
                 self.run_queue.add(jobs)
                 for executor in self._executors.values():
                     executor.wake(0)
+
+    def _may_begin(self, now: float) -> bool:
+        """Return whether calls may begin: the home has confirmed the name a short time ago."""
+        return now <= self.run_queue.start_deadline
+
+    def _release_unstarted(self) -> None:
+        """
+        Release the messages of calls that may not begin before the home answers.
+
+        Messages in cells that fail too are kept: their release could not be written.
+        """
+        for lane in self._lanes:
+            jobs = [
+                job for job in list(lane.ready) if self._access.is_answering(job.cell_queue.cell)
+            ]
+            if jobs:
+                self._heartbeat.release_waiting(jobs)
+        self._quarantine.release_unstarted()
 
     def limit_prefetch(self) -> None:
         """
@@ -425,8 +445,9 @@ class WorkerLoop:
             return 0.0, 1
         next_at = min(self._next_heartbeat_at, self._heartbeat.renew_at(), self._gates.due_at())
         pause = min(next_at, self._stop_deadline, self._access.retry_at()) - now
-        if self.is_stopping:
-            return min(pause, _SHUTDOWN_POLL_SECONDS), 1
+        if self.is_stopping or not self._may_begin(now):
+            return min(pause, _SHUTDOWN_POLL_SECONDS if self.is_stopping else pause), 1
+        pause = min(pause, self.run_queue.start_deadline - now)  # then messages are released
         if self._quarantine:
             pause = min(pause, self._quarantine.poll_seconds(now))
             if self.run_queue.is_exclusive:  # the end of the other calls sets no wake-up

@@ -179,6 +179,15 @@ class Quarantine:
         self._child_jobs.clear()
         self._withdraw(waiting)
 
+    def release_unstarted(self) -> None:
+        """
+        Release the messages of calls that have not started, in cells that answer.
+
+        ``run_next`` is called again later: it forgets these calls, and lets others start.
+        """
+        jobs = (*self._jobs, *self._child_jobs)
+        self._withdraw([job for job in jobs if self._access.is_answering(job.cell_queue.cell)])
+
     def _withdraw(self, jobs: Iterable[Job]) -> None:
         with self._run_queue.lock:
             withdrawn = [job for job in jobs if change_call(job, WITHDRAW_CALL)]
