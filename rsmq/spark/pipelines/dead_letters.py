@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from rsmq.spark.pipelines.queues import Queues
+from rsmq.spark.pipelines.queues import Queues, count_partitions
 from rsmq.spark.pipelines.tables import Rows, collect_rows
 
 #: The cause of a dead letter whose reason is not stored (any more), and its worker.
@@ -38,7 +38,11 @@ def count_dead_letters(spark: SparkSession, at: Queues, queues: Sequence[str]) -
     dead_letter_queues = [name for name in queues if name in found]
     if not dead_letter_queues:
         return {"dead_by_cause": (), "dead_by_worker": (), "dead_by_minute": ()}
-    options = at.options(subscribe=",".join(dead_letter_queues), columns=",".join(_COLUMNS))
+    options = at.options(
+        subscribe=",".join(dead_letter_queues),
+        columns=",".join(_COLUMNS),
+        numPartitions=count_partitions(spark),
+    )
     messages = spark.read.format("rsmq").options(**options).load()
     exception_type = functions.substring_index("exception", ":", 1)
     cause = functions.when(

@@ -115,6 +115,24 @@ def test_jobs_have_two_partitions_for_each_processor_of_the_executors(
     assert len(list(copy.rglob("*.parquet"))) == 10
 
 
+def test_both_reads_of_a_report_have_partitions_for_the_executors(
+    spark, rsmq, raw, ns, queues, monkeypatch
+):
+    monkeypatch.setattr(type(spark.sparkContext), "defaultParallelism", 5)
+    store_dead_letters(rsmq, raw, ns, "dead", [(1_767_225_600_000, {"worker": "w"})])
+    numbers = []
+    make_options = pipelines.Queues.options
+
+    def record(self, **more):
+        if "subscribe" in more:
+            numbers.append(more.get("numPartitions"))
+        return make_options(self, **more)
+
+    monkeypatch.setattr(pipelines.Queues, "options", record)
+    assert pipelines.report(spark, queues).dead_by_worker[0]["messages"] == 1
+    assert numbers == [10, 10]
+
+
 def test_lines_of_json_are_sent_as_they_are(spark, rsmq, raw, ns, queues, tmp_path):
     lines = tmp_path / "events.jsonl"
     lines.write_text('{"n": 1, "text": "ä"}\n{"n": 2, "text": null}\n')
