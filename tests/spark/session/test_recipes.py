@@ -99,6 +99,8 @@ for options in ({"checkpoint": "/data/other"}, {"keep": True}):
         pipelines.archive(spark, pipelines.Queues(url), "audit", "/data/audit", **options)
     except InvalidOption as error:
         print(error.summary)
+from tests.spark.session import connect_jobs
+connect_jobs.run(spark, url, "/data")
 spark.stop()
 """
     program = tmp_path / "connect_job.py"
@@ -122,6 +124,7 @@ spark.stop()
     assert [line for line in lines if line[:2] in {"2", "3 ", "0 "}] == ["2", "3 3", "0 3"]
     assert "Option checkpoint: " in text
     assert "Option path: " in text
+    assert "all jobs are done" in text.splitlines()
 
 
 def test_airflow_recipe_is_valid_python():

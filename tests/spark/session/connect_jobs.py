@@ -1,0 +1,67 @@
+"""All jobs and the listener over Spark Connect; run by test_recipes.py in a process of its own."""
+
+from __future__ import annotations
+
+import time
+
+from rsmq import RSMQ
+from rsmq.spark import AcknowledgeListener, pipelines
+
+QUEUES = ("jobs", "jobs-dead", "jobs-rest", "jobs-upper", "listened")
+
+
+def run(spark, url, folder):
+    """Run each job but archive, and a query with the listener, and check their results."""
+    here = pipelines.Queues(url)
+    with RSMQ.from_url(url) as rsmq, RSMQ.from_url(url, ns="copies") as copies:
+        for queue in QUEUES:
+            rsmq.create_queue(queue)
+        rsmq.send_messages("jobs", ["a", "b", "c"])
+        rsmq.send_messages("jobs-dead", ["timeout", "broken"])
+        rsmq.send_messages("listened", ["x", "y"])
+
+        def count(queue, client=rsmq):
+            return client.get_queue_attributes(queue).messages
+
+        done = pipelines.migrate(spark, here, pipelines.Queues(url, "copies"), list(QUEUES))
+        assert (done.messages, done.verified, count("jobs", copies)) == (7, True, 3)
+        for queue in QUEUES:
+            copies.delete_queue(queue)
+
+        report = pipelines.report(spark, here, QUEUES, path=f"{folder}/report")
+        counts = {row["queue"]: row["messages"] for row in report.queues}
+        assert counts == dict(zip(QUEUES, (3, 2, 0, 0, 2), strict=True))
+
+        done = pipelines.transform(
+            spark, here, "jobs", here, "jobs-upper",
+            lambda frame: frame.selectExpr("upper(message) AS message"),
+            checkpoint=f"{folder}/transform",
+        )  # fmt: skip
+        assert (done.messages, count("jobs")) == (3, 0)
+
+        to = "CASE WHEN message = 'timeout' THEN 'jobs' END"
+        checkpoint = f"{folder}/redrive"
+        done = pipelines.redrive(spark, here, "jobs-dead", to, "jobs-rest", checkpoint=checkpoint)
+        assert (done.messages, count("jobs"), count("jobs-rest")) == (2, 1, 1)
+
+        drained = f"{folder}/drained"
+        done = pipelines.drain(spark, here, ("jobs-upper", "jobs-rest"), drained, kind="parquet")
+        assert (done.messages, count("jobs-upper"), count("jobs-rest")) == (4, 0, 0)
+
+        where = "queue = 'jobs-upper'"
+        done = pipelines.replay(spark, drained, here, "jobs", where=where, write_id="w")
+        assert (done.messages, count("jobs")) == (3, 4)
+        again = pipelines.replay(spark, drained, here, "jobs", where=where, write_id="w")
+        assert (again.done_before, count("jobs")) == (True, 4)
+
+        listener = AcknowledgeListener(url=url)
+        spark.streams.addListener(listener)
+        stream = spark.readStream.format("rsmq").options(url=url, queue="listened").load()
+        writer = stream.writeStream.format("noop").option("checkpointLocation", f"{folder}/noop")
+        query = writer.trigger(processingTime="1 hour").start()
+        while count("listened"):  # the query itself would delete them in an hour
+            assert query.isActive, query.exception()
+            time.sleep(0.1)
+        query.stop()
+        spark.streams.removeListener(listener)
+    print("all jobs are done", flush=True)
