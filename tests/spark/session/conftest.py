@@ -13,7 +13,7 @@ from tests.scale import SOAK
 ROOT = Path(__file__).parents[3]
 
 #: scripts/test kills at chosen points only.
-collect_ignore = [] if SOAK else ["test_kills_at_random.py"]
+collect_ignore = [] if SOAK else ["test_kills_at_random.py", "test_soak.py"]
 
 #: The environment of every JVM of these tests: for short programs on few processors.
 ENVIRONMENT = {
