@@ -133,17 +133,39 @@ _set_queue, _set_id, _set_raw, _set_count, _set_first, _set_codec, _set_body = (
     _MessageFields.__dict__[each.name].__set__ for each in fields(_MessageFields)
 )
 
+#: The descriptor of the field ``id``, for subclasses that show another id than the stored one.
+STORED_ID: Any = _MessageFields.__dict__["id"]
 #: Returns the id of a message as it is stored, also of an object of a subclass with other ids.
-get_stored_id: Callable[[_MessageFields[Any]], str] = _MessageFields.__dict__["id"].__get__
+get_stored_id: Callable[[_MessageFields[Any]], str] = STORED_ID.__get__
+
+
+class _NewMessage(Message[B_co]):
+    """
+    A message whose fields are set one by one before it becomes a Message.
+
+    The methods that make Message immutable make its constructor slow. Without them, setting the
+    fields takes a third of the time.
+    """
+
+    __slots__ = ()
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
 
 
 def make_received_message(  # noqa: PLR0917 - the parameters of Message
     queue: str, id: str, raw: bytes, count: int, first_received_ms: int | None, codec: Codec
 ) -> Message:
-    """Return ``Message(...)``, in half of the time that the constructor of a frozen class takes."""
-    message = _new_object(Message)
-    fill_message(message, queue, id, raw, count, first_received_ms, codec)
-    return message
+    """Return ``Message(...)``, in a fraction of the time that its constructor takes."""
+    message: Any = _new_object(_NewMessage)
+    message.queue = queue
+    message.id = id
+    message.raw = raw
+    message.receive_count = count
+    message.first_received_ms = first_received_ms
+    message._codec = codec  # noqa: SLF001 - a field of this module
+    message._body = _NOT_DECODED  # noqa: SLF001
+    message.__class__ = Message
+    return message  # type: ignore[no-any-return]
 
 
 def fill_message(  # noqa: PLR0917 - as above
@@ -155,7 +177,7 @@ def fill_message(  # noqa: PLR0917 - as above
     first_received_ms: int | None,
     codec: Codec,
 ) -> None:
-    """Set the fields of a new message, or of a new object of a subclass."""
+    """Set the fields of a new object of a subclass."""
     _set_queue(message, queue)
     _set_id(message, id)
     _set_raw(message, raw)

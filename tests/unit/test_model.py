@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rsmq import JSON, BodyNotDecodable, Message, StoredMessage
+from rsmq import JSON, TEXT, BodyNotDecodable, Message, StoredMessage
+from rsmq.model import make_received_message
 from rsmq.worker.delivery import Delivery, make_delivery
 
 SENT_US = 1_700_000_000_000_001
@@ -78,6 +79,17 @@ def test_messages_are_frozen_and_equal_by_value():
     assert hash(one) == hash(message())
     assert one != dataclasses.replace(one, receive_count=3)
     assert not isinstance(message(kind=StoredMessage), Message)
+
+
+def test_received_messages_are_like_constructed_ones():
+    received = make_received_message("q", ID, b"body", 2, 5, TEXT)
+    constructed = Message("q", ID, b"body", 2, 5, TEXT)
+
+    assert type(received) is Message
+    assert (received, hash(received), received.body) == (constructed, hash(constructed), "body")
+    for change in (lambda: setattr(received, "id", "x"), lambda: delattr(received, "id")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            change()
 
 
 @pytest.mark.parametrize("decoded", [False, True])
