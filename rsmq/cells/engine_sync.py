@@ -166,7 +166,7 @@ class CellEngine(EveryCell):
                         raise
                     failures.append(error)
                 else:
-                    self._failures.forget(self.server_of(cell))
+                    self._forget_failure(cell)
                     return cell, result
             seconds = pause_seconds(passes)
             if all(map(is_out_of_memory, failures)) or monotonic() + seconds >= until:
@@ -271,13 +271,13 @@ class CellEngine(EveryCell):
         except (RedisError, OSError) as error:
             self._note_failure(cell, error)
             raise
-        self._failures.forget(self.server_of(cell))
+        self._forget_failure(cell)
         is_drained = len(found) < max_messages
         self.watchers.note_look(queues, cell, is_drained=is_drained)
 
     def recent_failure(self, cell: int) -> Exception | None:
         """Return the failure because of which a cell is left alone now; None if it is not."""
-        return self._failures.recent(self.server_of(cell))
+        return self._failures.recent(self.server_of(cell)) if self._failures else None
 
     def server_of(self, cell: int) -> Hashable:
         """Return a value that is the same for cells on the same server, as far as it is known."""

@@ -631,7 +631,7 @@ class Cells(OnlyWith):
         queues = self._engine.queues(qnames)
         return self._engine.receive(
             lambda client, number: client.receive_messages(
-                queues.names, number, vt=vt, codec=codec
+                queues.argument, number, vt=vt, codec=codec
             ),
             queues,
             max_messages,
@@ -761,7 +761,7 @@ class Cells(OnlyWith):
         check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
         queues = self._engine.queues(qnames)
         return self._engine.receive(
-            lambda client, number: client.pop_messages(queues.names, number, codec=codec),
+            lambda client, number: client.pop_messages(queues.argument, number, codec=codec),
             queues,
             max_messages,
             wait,

@@ -141,7 +141,7 @@ class AsyncWatcher:
     def note_look(self, queues: Iterable[bytes], *, is_drained: bool) -> None:
         """Note that a receive has looked at these queues; see ``Schedule.note_look``."""
         for queue in queues:
-            self._state.schedule.note_look(queue, is_drained=is_drained)
+            self._state.schedule.note_look(queue, now(), is_drained=is_drained)
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter; if it was woken and has not received, another one is woken instead."""

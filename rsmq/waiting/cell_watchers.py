@@ -110,12 +110,11 @@ class AnyCellWatchers(ABC, Generic[C, W]):
         Raises:
             ClientClosed: close() was called.
         """
-        self.groups()
-        return self._current().of_cell[cell]
+        return self._grouped().of_cell[cell]
 
     def note_look(self, queues: CellQueues, cell: int, *, is_drained: bool) -> None:
         """Note that a receive has looked at a cell; see ``Schedule.note_look``."""
-        self.of_cell(cell).note_look(queues.by_cell[cell], is_drained=is_drained)
+        self._grouped().of_cell[cell].note_look(queues.by_cell[cell], is_drained=is_drained)
 
     def note_failure(self) -> None:
         """Note that a call failed: the cells may be on other servers now."""
@@ -128,6 +127,10 @@ class AnyCellWatchers(ABC, Generic[C, W]):
         Raises:
             ClientClosed: close() was called.
         """
+        return self._grouped().groups
+
+    def _grouped(self) -> ServerWatchers[W]:
+        """Return the watchers, with cells that were grouped by their servers not long ago."""
         if self._closed:
             raise ClientClosed
         current = self._current()
@@ -137,7 +140,7 @@ class AnyCellWatchers(ABC, Generic[C, W]):
                 self._make_watcher,
             )
             current.grouped_until = now() + GROUPS_SECONDS
-        return current.groups
+        return current
 
 
 class AnyCellWaiter(Generic[W]):

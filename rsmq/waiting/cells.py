@@ -18,6 +18,7 @@ class CellQueues:
 
     Attributes:
         names: the names of the queues, by priority.
+        argument: the name of the only queue, or the names, as ``receive_messages`` takes them.
         by_cell: for each cell its sorted sets, by priority.
         places: the cell and the priority of each sorted set.
     """
@@ -31,6 +32,7 @@ class CellQueues:
             names: the names of the queues, which have been checked.
         """
         self.names: tuple[str, ...] = tuple(names)
+        self.argument: str | tuple[str, ...] = self.names[0] if len(names) == 1 else self.names
         suffixes = [b":" + encode_name(name) for name in names]
         self.by_cell: list[tuple[bytes, ...]] = [
             tuple(encode_name(namespace.name) + suffix for suffix in suffixes)

@@ -171,7 +171,7 @@ class Watcher:
         """Note that a receive has looked at these queues; see ``Schedule.note_look``."""
         with DeferredSignals(), self._lock:
             for queue in queues:
-                self._state.schedule.note_look(queue, is_drained=is_drained)
+                self._state.schedule.note_look(queue, now(), is_drained=is_drained)
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter; if it was woken and has not received, another one is woken instead."""

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -173,11 +174,67 @@ def test_looks_without_a_reason_reach_all_cells():
             now = schedule.next_wake_up()
             schedule.wake_due(now)
         schedule.remove(waiter)
-        schedule.note_look(waiter.reason, is_drained=True)
+        schedule.note_look(waiter.reason, now, is_drained=True)
         waiter.empty_receives += 1
         reasons.add(waiter.reason)
     assert reasons == set(waiter.queues)
     assert 15 * 200 <= now <= 30 * 200
+
+
+def read(schedule: Schedule, queue: bytes, now: float) -> None:
+    """Let a waiter come, and the server reply that the queue has a message that is due."""
+    waiter = Waiter((queue,), lambda: None)
+    schedule.add(waiter, now)
+    schedule.note_first_due(queue, 0.0, now)
+    schedule.to_read.clear()
+    schedule.remove(waiter)
+
+
+def look(schedule: Schedule, now: float, *, is_drained: bool = False) -> bool:
+    """Look at the first queue that is due, after a read if there is none; return whether it was."""
+    is_guess = bool(schedule.due)
+    if not is_guess:
+        read(schedule, b"q", now)
+    schedule.note_look(next(iter(schedule.due)), now, is_drained=is_drained)
+    return is_guess
+
+
+def tracking_schedule() -> Schedule:
+    schedule = Schedule(collects_due=True)
+    schedule.start_tracking(0)
+    return schedule
+
+
+def test_a_queue_that_was_full_is_looked_at_without_a_read():
+    """Reads are needed before that, and at times even if it is always full."""
+    schedule = tracking_schedule()
+    looks = [look(schedule, 0.0) for _ in range(100)]
+    assert not any(looks[:10])
+    assert all(looks[10:30])
+    assert not looks[30]  # so that it does not hide other queues
+    assert looks.count(False) == 13
+
+
+def test_a_queue_that_is_always_full_is_read_after_some_time():
+    schedule = tracking_schedule()
+    looks = [look(schedule, number * 0.03) for number in range(100)]
+    reads = [number for number, is_guess in enumerate(looks) if not is_guess]
+    assert {after - before for before, after in pairwise(reads[20:])} == {5}
+
+
+def test_few_looks_without_a_read_find_nothing():
+    """Each queue is empty just when a look without a read comes."""
+    schedule = tracking_schedule()
+    empty = full = 0
+    for number in range(2000):
+        queue = b"%d" % (number % 40)
+        if not schedule.due:
+            read(schedule, queue, 0.0)
+        is_guess = bool(schedule._guesses)
+        empty += is_guess
+        full += not is_guess
+        schedule.note_look(next(iter(schedule.due)), 0.0, is_drained=is_guess)
+    assert 0 < empty <= full / 10
 
 
 class WokenAtOnce:
