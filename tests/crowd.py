@@ -266,9 +266,10 @@ class Sending:
 
 class Traffic:
     """
-    Producers and consumers of the queue "q", who record their calls in a ledger.
+    Producers and consumers of a queue, who record their calls in a ledger.
 
     Attributes:
+        queue: the name of the queue, which nothing else uses.
         ledger: the ledger.
         calls: all calls, to see their errors.
         ids: the ids under which each body was received.
@@ -276,9 +277,11 @@ class Traffic:
             sends a reply before its replica has the change, so a kill may undo these calls.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queue: str = "q") -> None:
+        self.queue = queue
         self.ledger = Ledger()
         self.calls = Calls()
+        self._bodies: set[str] = set()
         self.ids: dict[str, set[str]] = {}
         self.unreplicated: Window | None = None
         self._acknowledged: list[tuple[float, str]] = []
@@ -302,8 +305,9 @@ class Traffic:
         for number in itertools.count():
             if self._stops:
                 break
-            body = f"{part}-{number}"
-            id = await self.calls.make(("send", body), client.send_message("q", body))
+            body = f"{self.queue}-{part}-{number}"
+            self._bodies.add(body)
+            id = await self.calls.make(("send", body), client.send_message(self.queue, body))
             with self._lock:
                 if id is None:
                     self.ledger.unknown += 1
@@ -319,11 +323,13 @@ class Traffic:
             label = f"{part}-{number}"
             is_ended = self._producing == 0
             begin = time.monotonic()
-            call = client.receive_message("q", vt=VT)
+            call = client.receive_message(self.queue, vt=VT)
             message = await self.calls.make(("receive", label), call)
             if message is None:
                 if is_ended and ("receive", label) in self.calls.returned:
-                    left = await self.calls.make(("count", label), client.count_messages("q"))
+                    left = await self.calls.make(
+                        ("count", label), client.count_messages(self.queue)
+                    )
                     if left is not None and not left.visible + left.in_flight:
                         return
                 await client.sleep(0.05)
@@ -355,10 +361,12 @@ class Traffic:
         assert ledger.lost <= undone, ledger.lost - undone
         doubled = {body: ids for body, ids in self.ids.items() if len(ids) > 1}
         assert doubled == {}, doubled
+        assert self.ids.keys() <= self._bodies, "messages of other producers"
+        assert ledger.unexpected <= ledger.unknown, ledger.unexpected
         for ns in namespaces:
-            assert raw.zcard(f"{ns}:q") == 0
-            assert [name for name in raw.hkeys(f"{ns}:q:Q") if len(name) >= 32] == []
-        stored = sum(int(raw.hget(f"{ns}:q:Q", "totalsent")) for ns in namespaces)
+            assert raw.zcard(f"{ns}:{self.queue}") == 0
+            assert [name for name in raw.hkeys(f"{ns}:{self.queue}:Q") if len(name) >= 32] == []
+        stored = sum(int(raw.hget(f"{ns}:{self.queue}:Q", "totalsent")) for ns in namespaces)
         least, most = len(ledger.sent) - len(undone), len(ledger.sent) + ledger.unknown
         assert least <= stored <= most, (least, stored, most)
         # Only sends and receives are not repeated without end.

@@ -327,6 +327,29 @@ def test_a_hung_server_stores_nothing_twice(spread, cells, servers):
     assert sorted(found) == [*map(str, range(6)), *["warm"] * 6]
 
 
+def test_a_send_that_has_timed_out_runs_before_later_calls_or_never(spread, cells, servers):
+    """It is not stored in a queue that is created after it."""
+    key = next(key for key in map(str, range(99)) if cell_of_key(key, 6) == 4)
+    cells.send_message("q", "warm", key=key)
+    with servers.of_cell(4).raw() as raw:
+        pid = raw.info("server")["process_id"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for number in range(3):
+            with pytest.raises(redis_errors.TimeoutError):
+                cells.send_message("q", str(number), key=key)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    cells.delete_queue("q")
+    cells.create_queue("q")
+    cells.send_message("q", "last", key=key)
+    time.sleep(0.3)
+    with servers.of_cell(4).raw() as raw:
+        fields = raw.hgetall(f"{spread.cell(4)}:q:Q")
+        (id,) = raw.zrange(f"{spread.cell(4)}:q", 0, -1)
+        assert (fields[b"totalsent"], fields[id]) == (b"1", b"last")
+
+
 def test_a_pop_whose_reply_is_lost_raises(spread, cells, servers):
     """Another cell may have messages, but the lost ones exist nowhere else."""
     for _ in range(6):
@@ -411,14 +434,14 @@ def test_a_cluster_has_the_cells_evenly(on_cluster, cluster):
 @pytest.mark.timeout(scaled(90, 3600))
 def test_nothing_is_lost_or_doubled_while_a_master_is_killed(on_cluster, cluster):
     cells = on_cluster.open()
-    for _ in range(scaled(1, 25)):
-        cells.create_queue("q")
-        run_traffic_through_a_kill(on_cluster, cluster)
-        cells.delete_queue("q")
+    for number in range(scaled(1, 25)):
+        cells.create_queue(f"q{number}")
+        run_traffic_through_a_kill(on_cluster, cluster, f"q{number}")
+        cells.delete_queue(f"q{number}")
 
 
-def run_traffic_through_a_kill(place, cluster):
-    traffic = Traffic()
+def run_traffic_through_a_kill(place, cluster, queue):
+    traffic = Traffic(queue)
     crowd = Crowd(place.make_client(), tuple(traffic.works(producers=3, consumers=3)))
     wait_until(lambda: len(traffic.ledger.deleted) >= 50)
     node = cluster.node_of(place.cell(0))
