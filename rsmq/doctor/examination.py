@@ -103,7 +103,7 @@ class _Examination:
                 raise QueueNotFound(name, self._namespace.name)
         findings += self._examine_queues(names)
         if names:
-            findings += find_missing_rights(self._rsmq, self._namespace, names[0])
+            findings += find_missing_rights(self._rsmq, self._namespace, names[0], index)
         return Report(self._ns, tuple(findings), len(names), self._message_count)
 
     def _find_names(self, index: IndexFacts) -> tuple[list[str], list[str]]:

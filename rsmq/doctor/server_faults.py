@@ -36,6 +36,7 @@ REQUIRED_COMMANDS = {
     },
     "workers": {"hgetall", "hlen", "hscan", "pttl", "pexpire"},
     "Spark": {"hkeys", "hlen", "hgetall", "pttl", "pexpire"},
+    "Redis Cluster": {"asking", "exists"},
 }  # fmt: skip
 
 #: The code of a fault, and arguments of ``make_finding``.
@@ -170,24 +171,35 @@ _UNKNOWN_SETTING = Script(
 )
 
 
-def find_missing_rights(rsmq: RSMQ, namespace: Namespace, qname: str) -> list[Finding]:
+def find_missing_rights(
+    rsmq: RSMQ, namespace: Namespace, qname: str, index: IndexFacts
+) -> list[Finding]:
     """
     Return the finding about commands that this user may not send, if there are any.
 
     The commands are tried on the keys of one queue, in forms that change nothing.
+
+    Args:
+        rsmq: a client of the namespace.
+        namespace: the namespace.
+        qname: the queue.
+        index: its ``info`` is the server's reply to INFO.
     """
     ns = namespace.name
     try:
         refused = rsmq.run(examine_rights(namespace, qname))
     except ResponseError:
         return [_make_unexamined(ns, "which commands this user may send")]
-    missing = {part: sorted(needs & refused) for part, needs in REQUIRED_COMMANDS.items()}
+    required = dict(REQUIRED_COMMANDS)
+    if index.info is not None and "cluster_enabled:1" not in index.info:
+        del required["Redis Cluster"]
+    missing = {part: sorted(needs & refused) for part, needs in required.items()}
     texts = [f"{part} (+{' +'.join(names)})" for part, names in missing.items() if names]
     if not texts:
         return []
+    commands = sorted({name for names in missing.values() for name in names})
     return [
         make_finding(
-            "rights", ns, number=len(refused), detail=", ".join(texts),
-            examples=sorted(refused),
+            "rights", ns, number=len(commands), detail=", ".join(texts), examples=commands
         )
     ]  # fmt: skip

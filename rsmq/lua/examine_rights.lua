@@ -18,16 +18,19 @@ local absent = nothing
 local refused = {}
 local function try(command, ...)
   local answer = redis.pcall(command, ...)
-  if type(answer) == 'table' and answer.err and string.find(answer.err, "can't run", 1, true) then
+  local failure = type(answer) == 'table' and answer.err or ''
+  -- The texts of Redis 7.0, and of later versions and Valkey.
+  if string.find(failure, "can't run", 1, true) or string.find(failure, 'permissions to run', 1, true) then
     refused[#refused + 1] = command
   end
   return answer
 end
 
-for _, command in ipairs({'HGETALL', 'HLEN', 'HKEYS', 'PTTL', 'UNLINK'}) do
+for _, command in ipairs({'HGETALL', 'HLEN', 'HKEYS', 'PTTL', 'UNLINK', 'EXISTS'}) do
   try(command, nothing)
 end
 try('TIME')
+try('ASKING') -- concerns only the next command; fails without a cluster
 try('HSCAN', nothing, '0')
 try('PEXPIRE', nothing, '1')
 for _, command in ipairs({'HMGET', 'HGET', 'HDEL', 'HEXISTS'}) do

@@ -191,7 +191,7 @@ class Watcher:
             thread, self._thread = self._thread, None
             if self._connection is not None:
                 with suppress(RedisError, OSError):  # the reply wakes the thread
-                    self._connection.send_command("PING")
+                    self._connection.send_command("TIME")
             self._lock.notify()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1)

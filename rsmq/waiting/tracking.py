@@ -32,7 +32,6 @@ MAX_LOOKUPS_PER_SECOND = 10_000
 MOVING_SECONDS = 0.3
 # Encoded commands, because they are sent for thousands of queues at once.
 _TIME = b"*1\r\n$4\r\nTIME\r\n"
-_PING = b"*1\r\n$4\r\nPING\r\n"
 _READ_FIRST = (
     b"*8\r\n$13\r\nZRANGEBYSCORE\r\n$%d\r\n%b\r\n$4\r\n-inf\r\n$4\r\n+inf\r\n$10\r\nWITHSCORES\r\n"
     b"$5\r\nLIMIT\r\n$1\r\n0\r\n$1\r\n1\r\n"
@@ -117,11 +116,15 @@ class Tracking:
         return b"".join(commands)
 
     def ping(self, now: float) -> bytes:
-        """Return a command whose reply wakes the thread that reads from the connection."""
+        """
+        Return a command whose reply wakes the thread that reads from the connection.
+
+        It is one that each user of a queue may send.
+        """
         request = _Request(now)
         request.handlers.append(lambda _reply, _now: None)
         self._pending.append(request)
-        return _PING
+        return _TIME
 
     @property
     def expects_reply(self) -> bool:

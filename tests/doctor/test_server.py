@@ -14,6 +14,8 @@ from redis.cluster import RedisCluster
 from rsmq import RSMQ
 from rsmq.doctor import examine, repair
 from rsmq.doctor.server_faults import REQUIRED_COMMANDS
+from rsmq.operations.doctor import examine_rights
+from tests.engines import engine_path
 from tests.servers import Server, redis_7
 
 
@@ -190,6 +192,26 @@ def test_missing_rights_are_reported_by_part(log_in):
     assert "rights" not in find_server_faults(log_in("+@all"))
 
 
+@pytest.mark.parametrize("engine", ["redis-8.2", "valkey-8.1", "valkey-9.1"])
+def test_missing_rights_are_found_on_later_servers(engine):
+    """Their text for a missing right is another one."""
+    binary = engine_path(engine)
+    if binary is None:
+        pytest.skip(f"{engine} is not installed: run scripts/setup")
+    server = Server(binary)
+    try:
+        with server.raw() as raw:
+            raw.acl_setuser("u", True, passwords="+secret", keys="*", categories=["+@all"],
+                            commands=["-hsetnx", "-exists"])  # fmt: skip
+        url = f"redis://u:secret@127.0.0.1:{server.port}/0"
+        with RSMQ.from_url(server.url) as admin, RSMQ.from_url(url) as rsmq:
+            admin.create_queue("q")
+            refused = rsmq.run(examine_rights(rsmq.namespace, "q"))
+    finally:
+        server.stop()
+    assert refused == {"hsetnx", "exists"}
+
+
 def test_required_commands_agree_with_the_documentation():
     text = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
     rows = dict(re.findall(r"^\| ([\w ,*:`~]+) \| (.*\+.*) \|$", text, re.MULTILINE))
@@ -202,6 +224,8 @@ def test_required_commands_agree_with_the_documentation():
     assert admin == REQUIRED_COMMANDS["administration"]
     assert rules["workers, on `~rsmq:*`"] == REQUIRED_COMMANDS["workers"]
     assert rules["Spark, on `~rsmq:*`"] >= REQUIRED_COMMANDS["Spark"]
+    (on_cluster,) = re.findall(r"^On \[Redis Cluster\].*$", text, re.MULTILINE)
+    assert set(re.findall(r"\+(asking|exists)", on_cluster)) == REQUIRED_COMMANDS["Redis Cluster"]
 
 
 def test_administrator_with_additional_rights_can_examine_and_repair(log_in, raw, ns):

@@ -31,7 +31,7 @@ local function store_unbegun(zset, hash, records)
   local key = zset .. ':x:unbegun'
   local created = redis.call('HGET', hash, 'created') or ''
   if redis.call('HGET', key, '') ~= created then
-    redis.call('DEL', key)
+    redis.call('UNLINK', key)
     redis.call('HSET', key, '', created)
   end
   if redis.call('HLEN', key) + #records / 2 > 100000 then
