@@ -70,8 +70,14 @@ class RetryingCaller(ABC):
 
     async def run(self, operation: Operation[T]) -> T:
         guard = CancellationGuard()
+        check = needs_check(operation)
         try:
-            return await self._attempt(operation, operation.parse, guard)
+            # As _attempt does, without a coroutine more in each call.
+            reply = await self.exchange(operation, guard, check=check)
+            if cancellation := guard.detect_cancellation():
+                await self._undo(operation, reply)
+                raise cancellation
+            return operation.parse(reply)
         except (RedisError, OSError) as error:
             failure = error
         try:
@@ -118,11 +124,10 @@ class RetryingCaller(ABC):
     ) -> T:
         check = needs_check(operation)
         reply = await self.exchange(operation, guard, check=check, redirect=redirect)
-        guard.detect_swallowed_cancellation()
-        if guard.cancellation is not None:
-            # The cancellation came after the reply, while the connection was released.
+        if cancellation := guard.detect_cancellation():
+            # It came after the reply, while the connection was released.
             await self._undo(operation, reply)
-            raise guard.cancellation
+            raise cancellation
         return parse(reply)
 
     async def _undo(self, operation: Operation[T], reply: Any) -> None:

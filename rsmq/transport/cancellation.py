@@ -44,9 +44,9 @@ class CancellationGuard:
             self._deadline = asyncio.get_running_loop().time() + INTERRUPTION_GRACE_SECONDS
         self.cancellation = cancellation
 
-    def detect_swallowed_cancellation(self) -> None:
+    def detect_cancellation(self) -> asyncio.CancelledError | None:
         """
-        Store a cancellation that was requested during the call and was not raised.
+        Return the last cancellation, also one that was requested during the call and not raised.
 
         redis-py sends with asyncio.wait_for. On Python 3.11, wait_for returns instead of raising
         CancelledError if the awaited future becomes done at the same moment.
@@ -57,6 +57,7 @@ class CancellationGuard:
             and self._task.cancelling() > self._initial_cancel_requests
         ):
             self.note_cancellation(asyncio.CancelledError())
+        return self.cancellation
 
     async def send(self, connection: Any, *command: Any) -> None:
         # If the send itself were cancelled, redis-py would close the connection, although the
@@ -67,6 +68,11 @@ class CancellationGuard:
         return await self.finish(lambda: read_reply(connection))
 
     async def wait(self, request: Request) -> list[Any]:
+        if self.cancellation is None:  # nearly always; the other path takes longer
+            try:
+                return await request.wait()
+            except asyncio.CancelledError as cancellation:
+                self.note_cancellation(cancellation)
         return await self.finish(request.wait)
 
     async def finish_task(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -119,7 +125,7 @@ async def call_or_undo(
     """
     try:
         reply = await call(operation)
-        guard.detect_swallowed_cancellation()
+        guard.detect_cancellation()
         if guard.cancellation is None:
             return reply
         undo = operation.undo and operation.undo(operation.parse(reply))

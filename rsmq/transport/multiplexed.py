@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -108,6 +108,7 @@ class MultiplexedConnection(asyncio.Protocol):
         self._timeout = connection.socket_timeout
         self.calls = 0
         self._pending: deque[Request] = deque()
+        self._unpacked: list[tuple[bytes, ...]] = []  # the commands of this iteration of the loop
         self._unsent: list[bytes | memoryview] = []
         self._is_flush_scheduled = False
         self._is_write_paused = False  # the buffer of the transport is full
@@ -122,11 +123,12 @@ class MultiplexedConnection(asyncio.Protocol):
         self._transport = self._writer.transport
         self._transport.set_protocol(self)
         self._transport.set_write_buffer_limits(high=_WRITE_BYTES)
+        self._has_data = make_data_check(self.socket)
 
     @property
-    def is_idle(self) -> bool:
-        """Return whether all requests have been answered."""
-        return not self._pending
+    def is_broken(self) -> bool:
+        """Whether the peer has closed the idle connection, or has sent unexpected data."""
+        return not self._pending and self._has_data()
 
     @property
     def socket(self) -> Any:
@@ -143,8 +145,7 @@ class MultiplexedConnection(asyncio.Protocol):
         if self.state is State.CLOSED:
             raise NotSent("Connection is closed.")
         request = Request(self._loop, len(commands))
-        with DeferredSignals():  # see signals.py
-            self._unsent += [piece for command in commands for piece in pack(command)]
+        self._unpacked += commands
         if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -178,11 +179,12 @@ class MultiplexedConnection(asyncio.Protocol):
         for timer in (self._timeout_timer, self._send_check_timer):
             if timer is not None:
                 timer.cancel()
-        if error is None and not self._unsent:
+        if error is None and not self._unsent and not self._unpacked:
             self._writer.close()
         else:  # close() would first wait until all data is sent
             self._transport.abort()
         self._unsent.clear()
+        self._unpacked.clear()
         pending, self._pending = self._pending, deque()
         for request in pending:
             request.fail(error or RedisConnectionError("Connection closed by this client."))
@@ -217,14 +219,21 @@ class MultiplexedConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._progress_at = self._loop.time()
-        if self._unsent:
+        if self._unsent or self._unpacked:
             self._flush()
 
     def _flush(self) -> None:
         self._is_flush_scheduled = False
         if self._is_write_paused or self.state is State.CLOSED:
             return  # resume_writing calls this again
+        with DeferredSignals():  # see signals.py
+            self._write()
+
+    def _write(self) -> None:
+        """Pack and write the commands that wait, as far as the buffer of the transport allows."""
+        unpacked, self._unpacked = self._unpacked, []
         unsent, self._unsent = self._unsent, []
+        unsent += [piece for command in unpacked for piece in pack(command)]
         size = sum(map(len, unsent))
         self._written_bytes += size
         if size > LARGE_SEND_BYTES and self._timeout and self._send_check_timer is None:
@@ -294,6 +303,16 @@ class ReconnectingConnection:
         self._opening: asyncio.Task[None] | None = None
         self._is_closing = False
 
+    def get_open(self, *, check: bool) -> MultiplexedConnection | None:
+        """Return the open connection as ``get`` does; None if it must be opened."""
+        connection = self._current
+        if connection is None or connection.state is not State.OPEN:
+            return None
+        if check and connection.is_broken:
+            connection.close()
+            return None
+        return connection
+
     async def get(self, *, check: bool) -> MultiplexedConnection:
         """
         Return the open connection; open it if necessary.
@@ -306,11 +325,9 @@ class ReconnectingConnection:
             RedisError, OSError: the connection can't be opened.
         """
         while not self._is_closing:
-            connection = self._current
-            if connection is not None and connection.state is State.OPEN:
-                if not (check and connection.is_idle and is_readable(connection.socket)):
-                    return connection
-                connection.close()
+            connection = self.get_open(check=check)
+            if connection is not None:
+                return connection
             opening = self._opening
             if opening is None:
                 opening = self._opening = asyncio.ensure_future(self._open())
@@ -371,15 +388,19 @@ class ReconnectingConnection:
             await connection.wait_closed(2 * INTERRUPTION_GRACE_SECONDS)
 
 
-def is_readable(socket: Any) -> bool:
-    """Return whether a socket has data to read or was closed by the peer; False for None."""
+def make_data_check(socket: Any) -> Callable[[], bool]:
+    """
+    Return a function that returns whether a socket has data to read or was closed by the peer.
+
+    For None it always returns False.
+    """
     if socket is None:
-        return False
+        return lambda: False
     if not hasattr(select, "poll"):
-        return bool(select.select([socket], [], [], 0)[0])
+        return lambda: bool(select.select([socket], [], [], 0)[0])
     poll = select.poll()
     poll.register(socket, select.POLLIN)
-    return bool(poll.poll(0))
+    return lambda: bool(poll.poll(0))
 
 
 def retrieve_exception(task: asyncio.Task[Any]) -> None:

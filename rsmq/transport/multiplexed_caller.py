@@ -110,8 +110,10 @@ class AsyncMultiplexedCaller(RetryingCaller):
     ) -> Any:
         if operation.confirmation is not None:
             return await self._commit(operation, operation.confirmation, guard, redirect)
-        loop_connection = self._loop_connections.get(asyncio.get_running_loop())
-        connection = await (loop_connection or self._create_loop_connection()).get(check=check)
+        reconnecting = (
+            self._loop_connections.get(asyncio.get_running_loop()) or self._create_loop_connection()
+        )
+        connection = reconnecting.get_open(check=check) or await reconnecting.get(check=check)
         connection.calls += 1
         guard.is_sent = True
         try:

@@ -31,7 +31,7 @@ from rsmq.transport.commands import (
 from rsmq.transport.confirmed import CONNECTION_BROKE, longest_wait
 from rsmq.transport.failure_texts import describe_address
 from rsmq.transport.multiplexed import (
-    is_readable,
+    make_data_check,
 )
 from rsmq.transport.origin import Origin
 from rsmq.transport.redis_py import socket_of_asyncio
@@ -133,7 +133,7 @@ def _is_unusable(connection: Any) -> bool:
 
     The pool checks only data that the event loop has read already; this checks the socket.
     """
-    return is_readable(socket_of_asyncio(connection))
+    return make_data_check(socket_of_asyncio(connection))()
 
 
 async def _send(connection: Any, *command: Any) -> None:

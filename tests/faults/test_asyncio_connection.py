@@ -354,6 +354,23 @@ def test_a_request_on_a_closed_connection_is_not_sent(server):
     asyncio.run(main())
 
 
+def test_commands_that_were_not_written_when_it_was_closed_fail_and_are_dropped(server):
+    async def main():
+        client = AsyncRSMQ.from_url(server.url)
+        await client.list_queues()
+        connection = client._caller._loop_connections[asyncio.get_running_loop()]._current
+        sent = connection.send([(b"SET", b"never", b"1")])
+        connection.close()
+        (reply,) = await sent.wait()
+        assert isinstance(reply, redis_errors.ConnectionError)
+        await connection.wait_closed(5)
+        await client.close()
+
+    asyncio.run(main())
+    with redis.Redis.from_url(server.url) as raw:
+        assert not raw.exists("never")
+
+
 @pytest.fixture
 def unhandled():
     """A function that runs a coroutine, and returns the loop's reports of unhandled exceptions."""
