@@ -8,11 +8,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.connections import Server, get_servers
 from rsmq.wire.keys import DEFAULT_NS
+
+#: The most processors that are counted over Spark Connect.
+_MAX_PARALLELISM = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +127,20 @@ class Queues:
                     server.require(name)
 
 
-def count_partitions(spark: SparkSession) -> int | None:
+def count_partitions(spark: SparkSession) -> int:
     """
     Return the option ``numPartitions`` for a session: two for each processor that its tasks have.
 
-    The source itself knows only the processors of the driver's machine. None over Spark Connect,
-    whose client can't find out.
+    The source itself knows only the processors of the driver's machine. Over Spark Connect, a small
+    job of Spark counts them.
     """
-    if getattr(spark, "_jsparkSession", None) is None:
-        return None
-    return 2 * spark.sparkContext.defaultParallelism
+    if getattr(spark, "_jsparkSession", None) is not None:
+        return 2 * spark.sparkContext.defaultParallelism
+    # The client of Spark Connect has no context. By default a range has a partition for each
+    # processor; with this many rows, none is empty.
+    number = functions.spark_partition_id().alias("number")
+    last = spark.range(_MAX_PARALLELISM).select(number).agg(functions.max("number")).collect()
+    return 2 * (int(last[0][0]) + 1)
 
 
 def join_names(queues: str | Sequence[str]) -> str:

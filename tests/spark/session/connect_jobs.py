@@ -6,12 +6,14 @@ import time
 
 from rsmq import RSMQ
 from rsmq.spark import AcknowledgeListener, pipelines
+from rsmq.spark.pipelines.queues import count_partitions
 
 QUEUES = ("jobs", "jobs-dead", "jobs-rest", "jobs-upper", "listened")
 
 
 def run(spark, url, folder):
     """Run each job but archive, and a query with the listener, and check their results."""
+    assert count_partitions(spark) == 6  # the session is local[3]
     here = pipelines.Queues(url)
     with RSMQ.from_url(url) as rsmq, RSMQ.from_url(url, ns="copies") as copies:
         for queue in QUEUES:

@@ -88,10 +88,11 @@ def test_executors_of_a_cluster_get_python_by_archive(empty_server, tmp_path):
     assert sorted(json.loads(line)["message"] for line in lines) == ["ONE", "TWO"]
 
 
+@pytest.mark.timeout(420)
 def test_job_runs_over_spark_connect(empty_server, tmp_path):
     """In a process of its own, because a process has one kind of session."""
     (block,) = [each for each in BLOCKS if each.file == "connect_job.py"]
-    code = adapt(block.code, empty_server, tmp_path).replace("sc://127.0.0.1:15002", "local[2]")
+    code = adapt(block.code, empty_server, tmp_path).replace("sc://127.0.0.1:15002", "local[3]")
     refused = """
 from rsmq.spark import InvalidOption
 for options in ({"checkpoint": "/data/other"}, {"keep": True}):
@@ -103,17 +104,20 @@ from tests.spark.session import connect_jobs
 connect_jobs.run(spark, url, "/data")
 spark.stop()
 """
+    settings = ENVIRONMENT["PYSPARK_SUBMIT_ARGS"]
+    settings = f"--conf spark.sql.shuffle.partitions=2 {settings}"
+    environment = {**os.environ, **ENVIRONMENT, "PYSPARK_SUBMIT_ARGS": settings}
     program = tmp_path / "connect_job.py"
     program.write_text(code + adapt(refused, empty_server, tmp_path))
     with RSMQ.from_url(empty_server.url) as queues, (tmp_path / "out").open("w") as out:
         queues.create_queue("audit")
         queues.send_messages("audit", ["a", "b", "A"])
         process = subprocess.Popen(
-            [sys.executable, program], env={**os.environ, **ENVIRONMENT}, stdout=out,
-            stderr=subprocess.STDOUT, cwd=tmp_path, start_new_session=True,
+            [sys.executable, program], env=environment, stdout=out, stderr=subprocess.STDOUT,
+            cwd=tmp_path, start_new_session=True,
         )  # fmt: skip
         try:
-            code = process.wait(220)
+            code = process.wait(400)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
