@@ -33,7 +33,7 @@ JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {MARK}"
 BATCH = 2000
 ATTRIBUTES = {b"vt", b"delay", b"maxsize", b"created", b"modified", b"totalsent", b"totalrecv"}
 #: The number of kills of each kind, on each kind of cluster.
-KILLS = {"driver": 10, "executor": 20, "Python worker": 13, "streaming source": 4, "Redis": 12}
+KILLS = {"driver": 8, "executor": 20, "Python worker": 13, "streaming source": 3, "Redis": 10}
 #: RSMQ_SOAK_DIVISOR divides the numbers of kills, for a short trial.
 DIVISOR = int(os.environ.get("RSMQ_SOAK_DIVISOR", "1"))
 #: A kill comes at a random moment of this many seconds after a batch of each query...
@@ -68,6 +68,11 @@ class Application:
         self._process = None
         self._variable = f"RSMQ_SOAK_FOLDER={folder}"
         self.log = folder / "job.log"
+        # Executors on local-cluster run in its folder "work".
+        self._home = folder / "spark"
+        self._home.mkdir()
+        for each in SPARK_HOME.iterdir():
+            (self._home / each.name).symlink_to(each)
 
     def start(self, master):
         command = [
@@ -75,7 +80,7 @@ class Application:
             "--ns", NS, "--master", master, "--folder", str(self._folder),
             "--batch", str(BATCH), f"--java-options={JAVA_OPTIONS}",
         ]  # fmt: skip
-        environment = {**os.environ, **ENVIRONMENT, "SPARK_HOME": str(SPARK_HOME)}
+        environment = {**os.environ, **ENVIRONMENT, "SPARK_HOME": str(self._home)}
         name, _, value = self._variable.partition("=")
         environment[name] = value
         with self.log.open("ab") as log:
@@ -132,6 +137,7 @@ class Application:
                     return
             assert self._process.poll() is None, self.read_log()
             assert time.monotonic() < deadline, (kind, self.read_log())
+            self.top_up()  # without messages Spark starts no Python worker
             time.sleep(0.05)
 
     def _find(self, kind):
