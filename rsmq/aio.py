@@ -242,7 +242,9 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 slow link may take longer). ``max_connections`` has no effect. With several
                 servers also
                 ``address_remap``, a function that changes the ``(host, port)`` that a server
-                reports to the one that this process can reach.
+                reports to the one that this process can reach; with Sentinels also
+                ``sentinel_username`` and ``sentinel_password``, their own user and password.
+                Options of the URL have precedence.
 
         Raises:
             MissingParameter: the namespace is empty.

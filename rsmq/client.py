@@ -240,7 +240,9 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 slow link may take longer). With ``max_connections`` the threads share a pool of
                 that size for each server. With several servers also
                 ``address_remap``, a function that changes the ``(host, port)`` that a server
-                reports to the one that this process can reach.
+                reports to the one that this process can reach; with Sentinels also
+                ``sentinel_username`` and ``sentinel_password``, their own user and password.
+                Options of the URL have precedence.
 
         Raises:
             MissingParameter: the namespace is empty.

@@ -6,7 +6,7 @@ Spark may send them to other processes, so they never contain a password, only i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rsmq.errors import InvalidOption, RSMQError
@@ -17,7 +17,7 @@ from rsmq.wire.keys import DEFAULT_NS, Namespace
 
 CONNECTION_OPTIONS = (
     "url", "host", "port", "db", "username", "ssl", "passwordEnv", "passwordFile",
-    "ns", "cells", "strictNames", "retryDeadline",
+    "sentinelPasswordEnv", "sentinelPasswordFile", "ns", "cells", "strictNames", "retryDeadline",
 )  # fmt: skip
 
 
@@ -33,6 +33,8 @@ class ConnectionOptions:
         cells: the number of cells; None for one ordinary namespace.
         password_env: the environment variable that holds the password, in every process.
         password_file: the file that holds the password, on every machine.
+        sentinel_password_env: the environment variable that holds the password of the Sentinels.
+        sentinel_password_file: the file that holds the password of the Sentinels.
         retry_deadline: how long commands are retried while Redis is away, seconds.
     """
 
@@ -41,6 +43,8 @@ class ConnectionOptions:
     cells: int | None
     password_env: str | None
     password_file: str | None
+    sentinel_password_env: str | None
+    sentinel_password_file: str | None
     retry_deadline: float
 
 
@@ -76,8 +80,7 @@ def read_connection_options(reader: OptionReader) -> ConnectionOptions:
     query = reader.read_redis_options()
     if reader.read_text("username"):
         query["username"] = reader.read_text("username") or ""
-    if reader.read_text("passwordEnv") and reader.read_text("passwordFile"):
-        raise InvalidOption("passwordEnv", "give it or passwordFile, not both.")
+    _check_password_options(reader, urls)
     ns = reader.read_text("ns") or DEFAULT_NS
     try:
         if cells is not None:
@@ -91,8 +94,24 @@ def read_connection_options(reader: OptionReader) -> ConnectionOptions:
         cells=cells,
         password_env=reader.read_text("passwordEnv"),
         password_file=reader.read_text("passwordFile"),
+        sentinel_password_env=reader.read_text("sentinelPasswordEnv"),
+        sentinel_password_file=reader.read_text("sentinelPasswordFile"),
         retry_deadline=reader.read_seconds("retryDeadline", 60, 0, 86_400),
     )
+
+
+def _check_password_options(reader: OptionReader, urls: Sequence[str]) -> None:
+    for env, file in (
+        ("passwordEnv", "passwordFile"),
+        ("sentinelPasswordEnv", "sentinelPasswordFile"),
+    ):
+        if reader.read_text(env) and reader.read_text(file):
+            raise InvalidOption(env, f"give it or {file}, not both.")
+    for name in ("sentinelPasswordEnv", "sentinelPasswordFile"):
+        if reader.read_text(name) and not all("+sentinel://" in url for url in urls):
+            raise InvalidOption(
+                name, "is for a url that begins with redis+sentinel://. Remove the option."
+            )
 
 
 def _split_urls(text: str, cells: int | None) -> list[str]:
@@ -128,5 +147,6 @@ def _check_url(url: str) -> None:
             "url",
             "has a password, which would be stored in plans and checkpoints. Remove it, and set "
             "passwordEnv to the name of an environment variable, or passwordFile to the path of "
-            "a file, that every process of the job can read.",
+            "a file, that every process of the job can read. For that of Sentinels it is "
+            "sentinelPasswordEnv or sentinelPasswordFile.",
         )

@@ -299,10 +299,7 @@ class _Pools:
 
 
 def _make_server(options: ConnectionOptions, cell: int) -> Server:
-    credentials: dict[str, Any] = {}
-    password = _read_password(options)
-    if password is not None:
-        credentials["password"] = password
+    credentials = _read_credentials(options)
     deadline = options.retry_deadline
     attempts = 6 + round(deadline / _MAX_RETRY_PAUSE_SECONDS) if deadline else 0
     url = options.urls[cell if len(options.urls) > 1 else 0]
@@ -378,23 +375,45 @@ def _open_pool(
     return redis.Redis.from_url(url, retry=retry, **settings).connection_pool
 
 
-def _read_password(options: ConnectionOptions) -> str | None:
-    if options.password_env is not None:
-        password = os.environ.get(options.password_env)
+def _read_credentials(options: ConnectionOptions) -> dict[str, str]:
+    """Return the passwords that the options name, as options of a client."""
+    passwords = {
+        "password": _read_password("password", options.password_env, options.password_file),
+        "sentinel_password": _read_password(
+            "sentinelPassword", options.sentinel_password_env, options.sentinel_password_file
+        ),
+    }
+    return {name: password for name, password in passwords.items() if password is not None}
+
+
+def _read_password(option: str, variable: str | None, file: str | None) -> str | None:
+    """
+    Return a password.
+
+    Args:
+        option: the beginning of the names of its two options.
+        variable: the environment variable that holds it; None if there is none.
+        file: the file that holds it; None if there is none.
+
+    Raises:
+        InvalidOption: the variable is missing, or the file can't be read.
+    """
+    if variable is not None:
+        password = os.environ.get(variable)
         if password is None:
             raise InvalidOption(
-                "passwordEnv",
-                f"there is no environment variable {options.password_env} in this process. "
-                "Executors get one by spark.executorEnv.NAME, or take passwordFile.",
+                f"{option}Env",
+                f"there is no environment variable {variable} in this process. "
+                f"Executors get one by spark.executorEnv.NAME, or take {option}File.",
             )
         return password
-    if options.password_file is not None:
+    if file is not None:
         try:
-            return Path(options.password_file).read_text("utf-8").rstrip("\r\n")
+            return Path(file).read_text("utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidOption(
-                "passwordFile",
-                f"{options.password_file} can't be read on this machine: "
+                f"{option}File",
+                f"{file} can't be read on this machine: "
                 f"{getattr(error, 'strerror', None) or 'no UTF-8'}.",
             ) from None
     return None

@@ -50,11 +50,14 @@ class OptionReader:
             elif option.lower().startswith("redis.") and "password" not in option.lower():
                 self._texts[option.lower()] = text
             elif "password" in option.lower():
+                env, file = "passwordEnv", "passwordFile"
+                if "sentinel" in option.lower():
+                    env, file = "sentinelPasswordEnv", "sentinelPasswordFile"
                 raise InvalidOption(
                     option,
                     "a password in an option would be stored in plans and checkpoints. Set "
-                    "passwordEnv to the name of an environment variable, or passwordFile to the "
-                    "path of a file, that every process of the job can read.",
+                    f"{env} to the name of an environment variable, or {file} to the path of a "
+                    "file, that every process of the job can read.",
                 )
             elif option.lower() not in map(str.lower, _SPARK_OPTIONS):
                 near = difflib.get_close_matches(option.lower(), names, 1)

@@ -167,7 +167,7 @@ def async_caller_from_url(
         url: the URL of the server, of a Redis Cluster or of Sentinels.
         namespace: the namespace of the queues.
         retry_deadline: seconds for retries; None is the default.
-        options: options of connections for redis-py, and ``address_remap`` for several servers.
+        options: options of connections for redis-py, and those of ``GroupUrl.take_options``.
 
     Raises:
         InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
@@ -177,15 +177,14 @@ def async_caller_from_url(
     origin = Origin(url, options, retry_deadline=deadline)
     pool_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
     if is_group_url(url):
-        parts = parse_group_url(url)
+        parts = parse_group_url(url).take_options(pool_options)
         if parts.service is None:
             require_hash_tag(namespace)
-        remap = pool_options.pop("address_remap", None)
         pool = create_pool(
             url,
             lambda: redis.asyncio.Redis.from_url(parts.server_url, **pool_options).connection_pool,
         )
-        return AsyncRoutedCaller(group_from_pool(parts, pool, remap), origin)
+        return AsyncRoutedCaller(group_from_pool(parts, pool), origin)
     pool = create_pool(
         url, lambda: redis.asyncio.Redis.from_url(url, **pool_options).connection_pool
     )

@@ -15,6 +15,7 @@ from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from rsmq.transport.topology.address import AddressRemap
 from rsmq.transport.url import GroupUrl, is_group_url, parse_group_url
 
 
@@ -32,7 +33,7 @@ def open_redis(url: str, retry: Retry, **options: Any) -> Any:
     """
     if not is_group_url(url):
         return redis.Redis.from_url(url, retry=retry, **options)
-    parts = parse_group_url(url)
+    parts = parse_group_url(url).take_options(options)
     options |= parse_url(parts.server_url)  # type: ignore[no-untyped-call]
     for name in ("host", "port"):
         options.pop(name, None)
@@ -43,7 +44,9 @@ def open_redis(url: str, retry: Retry, **options: Any) -> Any:
     options.pop("db", None)
     nodes = [ClusterNode(*address) for address in parts.seeds]  # type: ignore[no-untyped-call]
     try:
-        return RedisCluster(startup_nodes=nodes, retry=retry, **options)
+        return RedisCluster(
+            startup_nodes=nodes, retry=retry, address_remap=parts.address_remap, **options
+        )
     except RedisClusterException as error:  # no RedisError
         raise redis.ConnectionError(str(error)) from error
 
@@ -54,6 +57,17 @@ def _open_primary(parts: GroupUrl, retry: Retry, options: dict[str, Any]) -> red
         **{name: value for name, value in options.items() if name.startswith(("ssl", "socket"))},
         **{name: value for name, value in credentials.items() if value is not None},
     }
-    sentinel: Any = Sentinel(list(parts.seeds), sentinel_kwargs=sentinel_options, **options)  # type: ignore[no-untyped-call]
+    kind: Any = Sentinel if parts.address_remap is None else _remapped(parts.address_remap)
+    sentinel = kind(list(parts.seeds), sentinel_kwargs=sentinel_options, **options)
     client: redis.Redis = sentinel.master_for(parts.service, retry=retry)
     return client
+
+
+def _remapped(remap: AddressRemap) -> type[Sentinel]:
+    class RemappedSentinel(Sentinel):
+        """Changes the addresses that Sentinels report."""
+
+        def discover_master(self, service_name: str) -> tuple[str, int]:
+            return remap(super().discover_master(service_name))  # type: ignore[no-untyped-call]
+
+    return RemappedSentinel

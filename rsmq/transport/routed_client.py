@@ -37,16 +37,17 @@ def open_routed_pool(url: str, key: bytes, retry: Retry, **options: Any) -> redi
         url: the URL of a Redis Cluster or of a Sentinel group.
         key: the key; the connections are for all keys of its slot.
         retry: the rule by which redis-py repeats commands.
-        options: options of redis-py; those of the URL have precedence.
+        options: options of redis-py, and those of ``GroupUrl.take_options``; those of the URL have
+            precedence.
 
     Raises:
         InvalidFormat: redis-py rejects the URL or an option.
     """
-    parts = parse_group_url(url)
+    parts = parse_group_url(url).take_options(options)
     template = create_pool(
         url, lambda: redis.Redis.from_url(parts.server_url, **options).connection_pool
     )
-    group = group_from_pool(parts, template, None)
+    group = group_from_pool(parts, template)
     router = Router(group, ThreadConnections)  # it only names the server, and opens nothing
     base: Any = group.connection_class
 

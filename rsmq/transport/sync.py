@@ -395,7 +395,7 @@ def caller_from_url(
         url: the URL of the server, of a Redis Cluster or of Sentinels.
         namespace: the namespace of the queues.
         retry_deadline: seconds for retries; None is the default.
-        options: options of connections for redis-py, and ``address_remap`` for several servers.
+        options: options of connections for redis-py, and those of ``GroupUrl.take_options``.
 
     Raises:
         InvalidFormat: redis-py rejects the URL or an option, or it is that of a Redis Cluster and
@@ -416,18 +416,17 @@ def caller_from_url(
 def _routed_caller_from_url(
     url: str, namespace: Namespace, retry_deadline: float | None, options: dict[str, Any]
 ) -> Caller:
-    parts = parse_group_url(url)
+    server_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
+    parts = parse_group_url(url).take_options(server_options)
     if parts.service is None:
         require_hash_tag(namespace)
-    server_options = add_default_options(options, RedisRetry(NoBackoff(), 0))
-    remap = server_options.pop("address_remap", None)
     pool = create_pool(
         url, lambda: redis.Redis.from_url(parts.server_url, **server_options).connection_pool
     )
     has_limit = "max_connections" in options or "max_connections=" in url
     return RoutedCaller(
         Router(
-            group_from_pool(parts, pool, remap),
+            group_from_pool(parts, pool),
             _limited_connections(pool.max_connections) if has_limit else _thread_connections,
         ),
         Origin(url, options, retry_deadline=choose_deadline(retry_deadline, is_group=True)),

@@ -7,11 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from rsmq.errors import InvalidFormat, show_type
-from rsmq.transport.topology.address import Address
+from rsmq.transport.topology.address import Address, AddressRemap
 
 #: The scheme of a server inside this process.
 MEMORY_SCHEME = "memory://"
@@ -37,6 +38,13 @@ _SEED = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:,]+)(?::(?P<port>[0-9]{1
 _SEED_RULE = "The scheme is followed by hosts and ports, separated by commas. "
 _DEFAULT_PORTS = {"cluster": 6379, "sentinel": 26379}
 _MAX_PORT = 65_535
+_REMAP_RULE = (
+    "It is HOST:PORT=HOST:PORT, the reported address and the one to use, or HOST=HOST for all "
+    "ports. Commas separate several pairs."
+)
+#: The options of a group that redis-py does not have.
+_SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password")
+_REMAP_OPTION = "address_remap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,7 @@ class GroupUrl:
         server_url: the URL of one server with the same user, password, database and options.
         sentinel_username: the user of the Sentinels; None without one.
         sentinel_password: the password of the Sentinels; None without one.
+        address_remap: changes the addresses that servers report; None without a change.
     """
 
     seeds: tuple[Address, ...]
@@ -57,6 +66,32 @@ class GroupUrl:
     server_url: str = field(repr=False)
     sentinel_username: str | None = None
     sentinel_password: str | None = field(repr=False, default=None)
+    address_remap: AddressRemap | None = None
+
+    def take_options(self, options: dict[str, Any]) -> GroupUrl:
+        """
+        Return the parts with the options of a call; those of the URL have precedence.
+
+        Args:
+            options: options for redis-py. Those that belong to the group are removed:
+                ``address_remap``, and with Sentinels ``sentinel_username`` and
+                ``sentinel_password``.
+
+        Raises:
+            InvalidFormat: address_remap is not a function.
+        """
+        names = (_REMAP_OPTION, *(_SENTINEL_OPTIONS if self.service is not None else ()))
+        taken = {name: options.pop(name) for name in names if name in options}
+        remap = taken.get(_REMAP_OPTION)
+        if remap is not None and not callable(remap):
+            raise InvalidFormat(
+                _REMAP_OPTION,
+                value=show_type(remap),
+                hint="Pass a function of a tuple (host, port) that returns such a tuple. In a URL "
+                "it is ?address_remap=HOST:PORT=HOST:PORT.",
+            )
+        missing = {name: value for name, value in taken.items() if getattr(self, name) is None}
+        return replace(self, **missing)
 
 
 def check_url(url: object) -> str:
@@ -102,7 +137,8 @@ def parse_group_url(url: str) -> GroupUrl:
     Return the parts of the URL of a Redis Cluster or of a Sentinel group.
 
     Raises:
-        InvalidFormat: a host, a port, the name of the primary or the database is invalid.
+        InvalidFormat: a host, a port, the name of the primary, the database or address_remap is
+            invalid.
     """
     parts = _GROUP_URL.fullmatch(url)
     if parts is None:
@@ -126,10 +162,9 @@ def parse_group_url(url: str) -> GroupUrl:
     if kind == "cluster" and path.strip("0"):
         raise invalid_url_error(url, "A Redis Cluster has the database 0 only.")
     options = parse_qsl(parts["query"] or "", keep_blank_values=True)
-    sentinel = dict(options)
-    query = urlencode(
-        [each for each in options if each[0] not in ("sentinel_username", "sentinel_password")]
-    )
+    names = (_REMAP_OPTION, *(_SENTINEL_OPTIONS if kind == "sentinel" else ()))
+    own_options = {name: value for name, value in options if name in names}
+    query = urlencode([each for each in options if each[0] not in names])
     user = "" if parts["user"] is None else f"{parts['user']}@"
     # redis-py needs a host; the address of each server replaces it.
     server_url = f"{parts['scheme']}://{user}localhost/{path or 0}" + (query and f"?{query}")
@@ -137,8 +172,9 @@ def parse_group_url(url: str) -> GroupUrl:
         tuple(seed for seed in seeds if seed is not None),
         service,
         server_url,
-        sentinel.get("sentinel_username"),
-        sentinel.get("sentinel_password"),
+        own_options.get("sentinel_username"),
+        own_options.get("sentinel_password"),
+        _parse_remap(own_options[_REMAP_OPTION]) if _REMAP_OPTION in own_options else None,
     )
 
 
@@ -148,6 +184,34 @@ def _parse_seed(text: str, kind: str) -> Address | None:
     if seed is None or not 0 < port <= _MAX_PORT:
         return None
     return Address(seed["host"].strip("[]"), port)
+
+
+def _parse_remap(text: str) -> AddressRemap:
+    """Return the function that the option ``address_remap`` of a URL describes."""
+    targets: dict[tuple[str, int | None], tuple[str, int | None]] = {}
+    for pair in text.split(","):
+        sides = pair.split("=")
+        reported, target = (
+            map(_parse_remap_side, sides) if len(sides) == 2 else (None, None)  # noqa: PLR2004
+        )
+        if reported is None or target is None:
+            raise InvalidFormat(_REMAP_OPTION, value=pair, hint=_REMAP_RULE)
+        targets[reported] = target
+
+    def remap(address: tuple[str, int]) -> tuple[str, int]:
+        host, port = targets.get(address) or targets.get((address[0], None)) or address
+        return host, port or address[1]
+
+    return remap
+
+
+def _parse_remap_side(text: str) -> tuple[str, int | None] | None:
+    side = _SEED.fullmatch(text)
+    if side is None:
+        return None
+    port = None if side["port"] is None else int(side["port"])
+    is_valid = port is None or 0 < port <= _MAX_PORT
+    return (side["host"].strip("[]"), port) if is_valid else None
 
 
 def invalid_url_error(url: str, rule: str) -> InvalidFormat:
@@ -209,6 +273,14 @@ def split_password(url: str) -> tuple[str, str | None]:
         return url, None
     netloc = f"{user}@{host}" if user else host
     return f"{scheme}://{netloc}{slash}{path}", unquote(password)
+
+
+def split_sentinel_password(url: str) -> tuple[str, str | None]:
+    """Return a URL without the password of its Sentinels, and that password; None without one."""
+    if not is_group_url(url):
+        return url, None
+    password = parse_group_url(url).sentinel_password
+    return url if password is None else without_options(url, ("sentinel_password",)), password
 
 
 def has_password(url: str) -> bool | None:

@@ -6,9 +6,13 @@ import itertools
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from rsmq import RSMQ
+from rsmq.transport.plain_clients import open_redis
 from rsmq.worker import Worker
+from tests.proxy import Proxy
 
 _numbers = itertools.count()
 
@@ -74,6 +78,45 @@ def test_export_is_imported_into_another_group(on_group, group, cli, tmp_path, s
 
 def test_rfq_version_shows_the_release_of_redis(on_group):
     assert on_group("rfq", "version").lines[1].startswith("redis 7.")
+
+
+@pytest.fixture
+def mapped(request, group):
+    """A proxy in front of the server of the namespace, and a URL that names it."""
+    url, ns = group
+    started = request.getfixturevalue(request.node.callspec.params["group"])
+    owner = started.node_of(ns) if hasattr(started, "node_of") else started.primary
+    proxy = Proxy(owner.port)
+    yield proxy, f"{url}?address_remap=127.0.0.1:{owner.port}=127.0.0.1:{proxy.port}"
+    proxy.close()
+
+
+def test_addresses_are_changed_by_the_url(cli, group, mapped):
+    proxy, url = mapped
+    assert cli("--url", url, "--ns", group[1], "create", "q").code == 0
+    before = proxy.scripts
+    assert cli("--url", url, "--ns", group[1], "send", "q", "hello").code == 0
+    assert proxy.scripts > before
+
+
+def test_plain_clients_change_addresses_as_the_url_says(mapped):
+    proxy, url = mapped
+    with open_redis(url, Retry(NoBackoff(), 0)) as client:
+        if isinstance(client, redis.RedisCluster):
+            ports = {node.port for node in client.get_nodes()}
+        else:
+            client.ping()
+            ports = {each.port for each in client.connection_pool._available_connections}
+    assert proxy.port in ports
+
+
+def test_wrong_address_remap_is_refused(cli):
+    result = cli("--url", "redis+cluster://h?address_remap=10.0.0.1:6379", "--ns", "{t}", "list")
+
+    assert result.code == 2
+    assert "Invalid address_remap format: '10.0.0.1:6379'. It is HOST:PORT=HOST:PORT" in (
+        result.stderr
+    )
 
 
 def test_namespace_without_a_hash_tag_is_refused(cli, cluster):

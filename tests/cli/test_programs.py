@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -62,8 +63,6 @@ def test_pipeline_gets_the_location_without_its_password(cli, spark, monkeypatch
     url = "redis://user:ge%3Aheim@127.0.0.1:6379/3?protocol=3"
     assert cli("--url", url, "--json", "--any-names", "pipeline", "report", "q").code == 0
 
-    import os
-
     assert passed["url"] == "redis://user@127.0.0.1:6379/3?protocol=3"
     assert os.environ.pop(passed["password_env"]) == "ge:heim"
     assert (passed["json"], passed["any_names"], passed["queues"]) == (True, True, ["q"])
@@ -71,9 +70,26 @@ def test_pipeline_gets_the_location_without_its_password(cli, spark, monkeypatch
     assert passed["ns"] == "given"
 
 
-def test_pipeline_gets_the_location_of_a_set_of_cells(cli, spark, monkeypatch):
-    import os
+def test_pipeline_gets_the_password_of_sentinels_by_the_environment(cli, spark, monkeypatch):
+    passed = {}
 
+    def run(_call, args):
+        passed.update(vars(args))
+        return 0
+
+    monkeypatch.setattr("rsmq.cli.commands.pipeline.run", run)
+    url = "redis+sentinel://:x@h:1,h:2/my/0?sentinel_password=y%40&protocol=3"
+    assert cli("--url", url, "pipeline", "report", "q").code == 0
+
+    assert passed["url"] == "redis+sentinel://h:1,h:2/my/0?protocol=3"
+    assert os.environ.pop(passed["password_env"]) == "x"
+    assert os.environ.pop(passed["sentinel_password_env"]) == "y@"
+    cli("--url", url, "pipeline", "report", "--sentinel-password-file", "f")
+    assert os.environ.pop(passed["password_env"]) == "x"
+    assert (passed["sentinel_password_env"], passed["sentinel_password_file"]) == (None, "f")
+
+
+def test_pipeline_gets_the_location_of_a_set_of_cells(cli, spark, monkeypatch):
     passed = {}
 
     def run(_call, args):

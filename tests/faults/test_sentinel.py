@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 import redis.exceptions as redis_errors
 
+from rsmq import RSMQ, AsyncCells, Cells, InvalidFormat
+from rsmq.worker import Worker
 from tests.crowd import (
     LOST,
     Namespace,
@@ -231,8 +234,10 @@ def check_passwords(place, group):
         id = client.send_message(f"q{number}", "m")
         with group.raw() as raw:
             assert list(bodies(raw, place.ns, f"q{number}")) == [id]
+    group.heal()  # the replica may not have the queues yet
     group.failover()
     assert sorted(client.list_queues()) == ["q0", "q1", "q2"]
+    check_passwords_as_arguments(place, group)
 
     without = group.url.partition("?")[0]
     for url in (
@@ -252,6 +257,61 @@ def check_passwords(place, group):
         assert "other" not in str(caught.value)
         assert time.monotonic() - begin < 15  # it is not repeated until the deadline
     place.close()
+
+
+def check_passwords_as_arguments(place, group):
+    without = group.url.partition("?")[0].replace(":word@", "")
+    arguments = {"password": "word", "sentinel_password": "other"}
+    client = place.open_client(url=without, **arguments)
+    assert sorted(client.list_queues()) == ["q0", "q1", "q2"]
+    third = {**arguments, "sentinel_username": "asker", "sentinel_password": "third"}
+    assert len(place.open_client(url=without, **third).list_queues()) == 3
+    # As with redis-py's options, that of the URL has precedence.
+    wrong = {**arguments, "sentinel_password": "wrong-word"}
+    client = place.open_client(url=f"{without}?sentinel_password=other", **wrong)
+    assert len(client.list_queues()) == 3
+    assert "other" not in repr(client)
+    with pytest.raises(redis_errors.AuthenticationError) as caught:
+        place.open_client(url=without, **wrong).list_queues()
+    assert "wrong-word" not in str(caught.value)
+    for name in ("sentinel_username", "sentinel_password"):
+        with pytest.raises(InvalidFormat, match=name) as caught:
+            place.open_client(url="redis://127.0.0.1:1/0", **{name: "other"})
+        assert "other" not in str(caught.value)
+
+
+def test_cells_behind_sentinels_with_a_password():
+    group = SentinelGroup(redis_7(), password="word", sentinel_password="other")
+    group.start()
+    try:
+        without = group.url.partition("?")[0].replace(":word@", "")
+        options = {"cells": 2, "ns": "set", "password": "word", "sentinel_password": "other"}
+        with Cells.from_url(without, **options) as cells:
+            cells.create_queue("q")
+            cells.send_message("q", "m")
+            assert cells.receive_message("q").body == "m"
+
+        async def count():
+            async with AsyncCells.from_url(without, **options) as cells:
+                return (await cells.get_queue_attributes("q")).messages
+
+        assert asyncio.run(count()) == 1
+        # A worker on it, also its asyncio client.
+        worker = Worker(RSMQ.from_url(group.url, ns="w"))
+        bodies = []
+
+        @worker.listener("jobs", drop=True, max_retries=0)
+        async def handle(body):
+            bodies.append(body)
+            await worker.aio.send_message("done", body)
+
+        for queue in ("jobs", "done"):
+            worker.rsmq.create_queue(queue)
+        worker.rsmq.send_message("jobs", "job")
+        worker.run(until_empty=True, raise_errors=True, timeout=30)
+        assert (bodies, worker.rsmq.count_messages("done").visible) == (["job"], 1)
+    finally:
+        group.stop()
 
 
 def test_a_wrong_name_of_the_primary(place, sentinels):

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import pickle
+import traceback
 
 import pytest
+from redis.exceptions import AuthenticationError
 
-from rsmq import RSMQ
+from rsmq import RSMQ, Cells
 from rsmq.spark import InvalidOption
 from rsmq.wire.keys import Namespace
+from tests.sentinels import SentinelGroup
+from tests.servers import redis_7
 from tests.spark.conftest import Env, columns
+
+SECRET = "s3cr3t-w0rd"
+OTHER_SECRET = "0ther-w0rd"
 
 _numbers = itertools.count()
 
@@ -83,6 +91,76 @@ def test_stream_has_each_message_once_through_a_failover(env):
     assert [row["id"] for rows in batches for row in rows] == sent[3:]
     assert query.ids() == sent
     assert env.rsmq.get_queue_attributes("q").messages == 0
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """A group whose servers and Sentinels have passwords."""
+    group = SentinelGroup(redis_7(), password=SECRET, sentinel_password=OTHER_SECRET)
+    group.start()
+    yield group
+    group.stop()
+
+
+@pytest.mark.parametrize("place", ["Env", "File"])
+@pytest.mark.parametrize("cells", [None, 2])
+def test_passwords_of_servers_and_sentinels_are_never_pickled(
+    guarded, tmp_path, monkeypatch, place, cells
+):
+    options = {"url": guarded.url.partition("?")[0].replace(f":{SECRET}@", "")}
+    for option, secret in (("password", SECRET), ("sentinelPassword", OTHER_SECRET)):
+        if place == "Env":
+            monkeypatch.setenv(f"SPARK_{option}", secret)
+            options[f"{option}Env"] = f"SPARK_{option}"
+        else:
+            (tmp_path / option).write_text(f"{secret}\n")
+            options[f"{option}File"] = str(tmp_path / option)
+    ns = f"{place}{cells}"
+    if cells is None:
+        queues = RSMQ.from_url(guarded.url, ns=ns)
+    else:
+        queues = Cells.from_url(guarded.url, ns=ns, cells=cells)
+        options["cells"] = cells
+    queues.create_queue("q")
+    env = GroupEnv(guarded, ns, guarded.raw())
+
+    writer = env.write(columns(message="string"), **options)
+    writer.commit(writer.task([{"message": "a"}]))
+    source = env.source(queue="q", **options)
+    reader = source.reader(source.schema())
+    read = env.plan_read(queue="q", **options)
+
+    assert [row["message"] for partition in read() for row in partition] == ["a"]
+    for each in (source, reader):
+        for secret in (SECRET, OTHER_SECRET):
+            assert secret.encode() not in pickle.dumps(each)
+            assert secret not in repr(vars(each))
+    queues.close()
+    env.close()
+
+
+def test_wrong_password_of_sentinels_is_reported_and_not_shown(guarded, monkeypatch):
+    env = GroupEnv(guarded, "wrong", guarded.raw())
+    url = guarded.url.partition("?")[0].replace(f":{SECRET}@", "")
+    monkeypatch.setenv("RIGHT", SECRET)
+    monkeypatch.setenv("WRONG", "wrong-word")
+    options = {"url": url, "queue": "q", "passwordEnv": "RIGHT", "retryDeadline": 0}
+    with pytest.raises(AuthenticationError) as caught:
+        env.plan_read(**options, sentinelPasswordEnv="WRONG")
+    assert "wrong-word" not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(InvalidOption, match="sentinelPasswordEnv: there is no environment var"):
+        env.plan_read(**options, sentinelPasswordEnv="NOT_SET")
+    with pytest.raises(InvalidOption, match=r"sentinelPasswordFile: .* can't be read"):
+        env.plan_read(**options, sentinelPasswordFile="/none")
+    for refused in (
+        {"redis.sentinel_password": OTHER_SECRET},
+        {"url": f"{url}?sentinel_password={OTHER_SECRET}"},
+        {"sentinelPassword": OTHER_SECRET},
+    ):
+        with pytest.raises(InvalidOption, match="sentinelPasswordEnv") as caught:
+            env.plan_read(**{**options, **refused})
+        assert OTHER_SECRET not in "".join(traceback.format_exception(caught.value))
+    env.close()
 
 
 def test_namespace_of_a_cluster_needs_a_hash_tag(cluster):

@@ -213,6 +213,17 @@ def test_invalid_value_is_refused_with_name_rule_and_value(read, options, rule):
             "Option passwordEnv: give it or passwordFile, not both.",
         ),
         (
+            source, {
+                "queue": "q", "url": "redis+sentinel://h/m", "sentinelPasswordEnv": "A",
+                "sentinelPasswordFile": "b",
+            },
+            "Option sentinelPasswordEnv: give it or sentinelPasswordFile, not both.",
+        ),
+        (
+            source, {"queue": "q", "sentinelPasswordFile": "b"},
+            "Option sentinelPasswordFile: is for a url that begins with redis+sentinel://.",
+        ),
+        (
             stream,
             {"queue": "q", "maxMessagesPerTrigger": "1", "maxOffsetsPerTrigger": "1"},
             "Option maxOffsetsPerTrigger: is another name of maxMessagesPerTrigger.",

@@ -11,6 +11,7 @@ from rsmq.transport.url import (
     parse_group_url,
     redact,
     split_password,
+    split_sentinel_password,
     with_options,
     without_options,
 )
@@ -95,6 +96,52 @@ def test_parts_of_the_url_of_several_servers(url, seeds, service, server_url):
     assert (parts.service, parts.server_url) == (service, server_url)
     assert parts.sentinel_password == ("x" if service else None)
     assert "p%40" not in repr(parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "reachable"),
+    [
+        ("10.0.0.1:6379=127.0.0.1:7001", ("10.0.0.1", 6379), ("127.0.0.1", 7001)),
+        ("10.0.0.1:6379=127.0.0.1:7001", ("10.0.0.1", 6380), ("10.0.0.1", 6380)),
+        ("a:1=b:2,c=d", ("c", 5), ("d", 5)),
+        ("a:1=b:2,a=c", ("a", 1), ("b", 2)),
+        ("[::1]:1=[::2]:2", ("::1", 1), ("::2", 2)),
+        ("%5B%3A%3A1%5D%3A1=h%3A2", ("::1", 1), ("h", 2)),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["redis+cluster://h", "redis+sentinel://h/my"])
+def test_addresses_are_changed_by_the_url(scheme, text, address, reachable):
+    parts = parse_group_url(f"{scheme}?address_remap={text}&protocol=3")
+
+    assert parts.address_remap(address) == reachable
+    assert parts.server_url == "redis://localhost/0?protocol=3"
+
+
+@pytest.mark.parametrize("pair", ["", "a:1", "a:1=", "=b:1", "a:x=b:1", "a:1=b:70000", "a=b=c"])
+def test_wrong_address_remap_of_a_url_is_refused(pair):
+    with pytest.raises(InvalidFormat, match="HOST:PORT=HOST:PORT") as caught:
+        parse_group_url(f"redis+cluster://h?address_remap=x:1=y:2,{pair}")
+
+    assert caught.value.value == pair
+
+
+def test_options_of_a_call_belong_to_the_group():
+    parts = parse_group_url("redis+sentinel://h/my?sentinel_password=x")
+    options = {"sentinel_username": "u", "sentinel_password": "y", "protocol": 3}
+
+    taken = parts.take_options(options)
+
+    assert (taken.sentinel_username, taken.sentinel_password) == ("u", "x")
+    assert options == {"protocol": 3}
+    with pytest.raises(InvalidFormat, match="Pass a function"):
+        parts.take_options({"address_remap": "a=b"})
+
+
+def test_password_of_sentinels_is_removed_from_a_url():
+    url = "redis+sentinel://h/my/0?sentinel_password=s%40cret&protocol=3"
+    assert split_sentinel_password(url) == ("redis+sentinel://h/my/0?protocol=3", "s@cret")
+    for other in ("redis+sentinel://h/my/0", "redis://h?sentinel_password=x"):
+        assert split_sentinel_password(other) == (other, None)
 
 
 @pytest.mark.parametrize(

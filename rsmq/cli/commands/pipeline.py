@@ -20,7 +20,7 @@ from rsmq.cli.app.output import Output, format_cell, format_table
 from rsmq.cli.app.run import run_program
 from rsmq.cli.commands.pipeline_arguments import make_parser
 from rsmq.printable import escape_unprintable
-from rsmq.transport.url import split_password
+from rsmq.transport.url import split_password, split_sentinel_password
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: The environment variable that passes the password of a URL to the processes of Spark.
 PASSWORD_VARIABLE = "RSMQ_PIPELINE_PASSWORD"  # noqa: S105 - a name
+#: The same for the password of the Sentinels.
+SENTINEL_PASSWORD_VARIABLE = "RSMQ_PIPELINE_SENTINEL_PASSWORD"  # noqa: S105 - a name
 
 _SHARED_HINT = "Pass URLs without one, and --password-env or --password-file: one password for all."
 
@@ -191,13 +193,19 @@ def _add_location(call: Call, args: argparse.Namespace) -> None:
     args.ns = args.ns or configured.ns
     if args.url is None and configured.urls is not None:
         urls, passwords = zip(*map(split_password, configured.urls), strict=True)
+        urls, sentinel_passwords = zip(*map(split_sentinel_password, urls), strict=True)
         args.url = " ".join(urls)
-        if len(set(passwords)) > 1:
+        if len(set(passwords)) > 1 or len(set(sentinel_passwords)) > 1:
             raise Failed("The URLs of cells have different passwords", hint=_SHARED_HINT)
+        # Not as options, because Spark shows options in its query plans.
         if passwords[0] is not None and not (args.password_env or args.password_file):
-            # Not as an option, because Spark shows options in its query plans.
             os.environ[PASSWORD_VARIABLE] = passwords[0]
             args.password_env = PASSWORD_VARIABLE
+        if sentinel_passwords[0] is not None and not (
+            args.sentinel_password_env or args.sentinel_password_file
+        ):
+            os.environ[SENTINEL_PASSWORD_VARIABLE] = sentinel_passwords[0]
+            args.sentinel_password_env = SENTINEL_PASSWORD_VARIABLE
 
 
 def _make_queues(
@@ -207,7 +215,15 @@ def _make_queues(
 
     options = {
         name: getattr(args, f"{prefix}{name}")
-        for name in ("url", "ns", "cells", "password_env", "password_file")
+        for name in (
+            "url",
+            "ns",
+            "cells",
+            "password_env",
+            "password_file",
+            "sentinel_password_env",
+            "sentinel_password_file",
+        )
     }
     present = {name: value for name, value in options.items() if value is not None}
     if default is not None and "url" not in present:

@@ -171,6 +171,8 @@ def _add_location_options(command: argparse.ArgumentParser, prefix: str, title: 
     )
     group.add_argument(f"{prefix}password-env", metavar="VARIABLE")
     group.add_argument(f"{prefix}password-file", metavar="FILE")
+    group.add_argument(f"{prefix}sentinel-password-env", metavar="VARIABLE")
+    group.add_argument(f"{prefix}sentinel-password-file", metavar="FILE")
     group.add_argument(
         f"{prefix}any-names",
         action="store_true",

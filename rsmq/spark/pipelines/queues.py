@@ -31,6 +31,8 @@ class Queues:
         password_file: the file that holds the password, on every machine.
         strict_names: whether names must be valid for the Node client; False allows any name.
         cells: the number of cells; None for one ordinary namespace.
+        sentinel_password_env: the environment variable that holds the password of the Sentinels.
+        sentinel_password_file: the file that holds the password of the Sentinels.
     """
 
     url: str = "redis://127.0.0.1:6379/0"
@@ -39,6 +41,8 @@ class Queues:
     password_file: str | None = None
     strict_names: bool = True
     cells: int | None = None
+    sentinel_password_env: str | None = None
+    sentinel_password_file: str | None = None
 
     def options(self, **more: Any) -> dict[str, str]:
         """
@@ -52,6 +56,8 @@ class Queues:
             "ns": self.ns,
             "passwordEnv": self.password_env,
             "passwordFile": self.password_file,
+            "sentinelPasswordEnv": self.sentinel_password_env,
+            "sentinelPasswordFile": self.sentinel_password_file,
             "strictNames": str(self.strict_names).lower(),
             "cells": self.cells,
             **more,

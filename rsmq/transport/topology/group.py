@@ -70,14 +70,13 @@ class ServerGroup:
         return options | {"protocol": 2, "decode_responses": False, "health_check_interval": 0}
 
 
-def group_from_pool(url: GroupUrl, pool: Any, remap: AddressRemap | None) -> ServerGroup:
+def group_from_pool(url: GroupUrl, pool: Any) -> ServerGroup:
     """
     Return the group of a URL.
 
     Args:
         url: the URL.
         pool: a pool of redis-py that was made from the part of the URL for one server.
-        remap: changes the addresses that servers report.
     """
     sentinel_options = {
         name: value
@@ -93,7 +92,7 @@ def group_from_pool(url: GroupUrl, pool: Any, remap: AddressRemap | None) -> Ser
         copied_options(pool.connection_kwargs),
         url.service,
         sentinel_options,
-        remap,
+        url.address_remap,
     )
 
 
