@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -150,13 +151,14 @@ def test_processor_time_of_the_jvm_and_of_its_children(monkeypatch):
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         process.stdout.readline()
-        client = type("Client", (), {"info": lambda *_: dict.fromkeys(
-            ("used_cpu_user", "used_cpu_sys"), 1.5
-        )})()  # fmt: skip
+        client = Mock(info=lambda _: {"used_cpu_user": 1.0, "used_cpu_sys": 2.0})
         monkeypatch.setattr(processor_time.time, "process_time", lambda: 10.0)
-        measured = processor_time.read_processor_time(client)
+        clock = processor_time.ProcessorClock(client)
+        measured = clock.read()
         process.stdin.close()
+    later = clock.read()
 
     assert measured.redis == 3.0
     assert measured.jvm >= 0.28  # in ticks of 10 ms
     assert measured.python >= 10.0 + 2 * 0.28
+    assert later.python >= 10.0 + 0.28  # that of the child which was seen

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .environment import Environment
-from .processor_time import ProcessorTime, read_processor_time
+from .processor_time import ProcessorTime
 
 READ, WRITE, STREAM = "read", "write", "stream"
 #: The durations that Spark reports for a batch, in ms.
@@ -180,16 +180,19 @@ def _make_streams(env: Environment) -> list[Case]:
 def measure_once(env: Environment, case: Case) -> None:
     """Run a case, and keep its result."""
     env.fill(case.messages, case.received)
+    if not case.is_plain:
+        env.wake_workers()
     env.reset_slow_commands()
     env.progress = []
-    before, begin = read_processor_time(env.raw), time.perf_counter()
+    before, begin = env.clock.read(), time.perf_counter()
     messages = case.run()
     seconds = time.perf_counter() - begin
-    processor = read_processor_time(env.raw) - before
+    processor = env.clock.read() - before
     case.runs.append(
         Run(messages, seconds, processor, env.find_longest_command(), _durations(env.progress))
     )
-    print(f"{messages / seconds:>12,.0f}/s  {case.name}", file=sys.stderr)
+    total_us = 1e6 * processor.total / messages
+    print(f"{messages / seconds:>12,.0f}/s {total_us:>6.2f} us  {case.name}", file=sys.stderr)
 
 
 def _durations(progress: list[dict[str, Any]]) -> dict[str, float]:

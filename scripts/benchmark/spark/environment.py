@@ -12,12 +12,16 @@ from rsmq import BYTES, RSMQ
 from rsmq.spark import pipelines
 
 from .floors import MemorySource
+from .processor_time import ProcessorClock
 
 BODY_BYTES = 200
 #: Commands that take less time are not in the log of slow commands.
 SLOW_MS = 10.0
 _SLOW_LOG_ENTRIES = 1024
 _MICROSECONDS_PER_MS = 1000
+#: A queue for a small job; with so many messages it has a task for each processor.
+_SMALL_QUEUE = "small"
+_SMALL_QUEUE_MESSAGES = 5000
 
 
 class Environment:
@@ -29,6 +33,7 @@ class Environment:
         folder: a folder for checkpoints.
         raw: a redis-py client.
         rsmq: a client of the library.
+        clock: the processor time of all processes.
         spark: the session.
         options: the options of the connection in Spark.
         progress: the reports of the progress of the last stream.
@@ -41,6 +46,9 @@ class Environment:
         self.raw.config_set("slowlog-log-slower-than", round(SLOW_MS * _MICROSECONDS_PER_MS))
         self.raw.config_set("slowlog-max-len", _SLOW_LOG_ENTRIES)
         self.rsmq = RSMQ.from_url(url, codec=BYTES)
+        self.rsmq.create_queue(_SMALL_QUEUE)
+        self.rsmq.send_messages(_SMALL_QUEUE, [b"x"] * _SMALL_QUEUE_MESSAGES)
+        self.clock = ProcessorClock(self.raw)
         self.options = {"url": url}
         self.spark = pipelines.session("bench", "local[2,4]")
         self.spark.dataSource.register(MemorySource)
@@ -67,6 +75,15 @@ class Environment:
         while remaining:
             remaining -= len(self.rsmq.receive_messages("q", min(1000, remaining), vt=3600))
         self._filled = messages, received
+
+    def wake_workers(self) -> None:
+        """
+        Run a small job: Spark ends Python workers that have been idle for a minute.
+
+        Each new one imports its modules again, which takes half a second of processor time.
+        """
+        reader = self.spark.read.format("rsmq").options(**self.options, queue=_SMALL_QUEUE)
+        reader.load().write.format("noop").mode("overwrite").save()
 
     def plain_read(self) -> int:
         """Read all messages with both counters, which the frame has too; return their number."""

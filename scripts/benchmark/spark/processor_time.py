@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _PROCESSES = Path("/proc")
-#: Of the fields of /proc/PID/stat after the name: the parent, and utime, stime, cutime and cstime.
-_PARENT, _OWN_TIMES, _CHILDREN_TIMES = 1, slice(11, 13), slice(13, 15)
+#: Of the fields of /proc/PID/stat after the name: the parent, utime and stime, cutime and cstime,
+#: and the time of the start.
+_PARENT, _OWN_TIMES, _CHILDREN_TIMES, _START = 1, slice(11, 13), slice(13, 15), 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,45 +41,74 @@ class ProcessorTime:
         )
 
 
-def read_processor_time(client: Any) -> ProcessorTime:
-    """Return the processor time so far; ``client`` is connected to the server."""
-    cpu = client.info("cpu")
-    jvm, python = _read_processes()
-    return ProcessorTime(
-        jvm, python + time.process_time(), cpu["used_cpu_user"] + cpu["used_cpu_sys"]
-    )
-
-
-def _read_processes() -> tuple[float, float]:
+class ProcessorClock:
     """
-    Return the processor time of the JVM below this process, and of the processes below the JVM.
+    The processor time of this process, of the JVM below it with its Python processes, and of Redis.
 
-    The time of a process that has ended is that of its parent's children.
+    Some of Spark's processes end without a trace in the times of their parents, so the clock keeps
+    the time of every process that it has seen.
     """
-    jvm = python = 0.0
-    children: dict[int, list[int]] = {}
-    names: dict[int, str] = {}
-    times: dict[int, tuple[float, float]] = {}
+
+    def __init__(self, client: Any) -> None:
+        """Use a client that is connected to the server."""
+        self._client = client
+        self._seen: dict[tuple[int, str], float] = {}
+
+    def read(self) -> ProcessorTime:
+        """Return the processor time so far."""
+        cpu = self._client.info("cpu")
+        jvm = ended = 0.0
+        present = set()
+        for process in _find_processes_below_jvm():
+            ended += process.children_seconds
+            if process.is_jvm:
+                jvm += process.seconds
+            else:
+                present.add(process.key)
+                self._seen[process.key] = process.seconds
+        # The part of the ended children's time that is of processes which were never seen.
+        gone = sum(seconds for key, seconds in self._seen.items() if key not in present)
+        python = sum(self._seen.values()) + max(0.0, ended - gone)
+        return ProcessorTime(
+            jvm, python + time.process_time(), cpu["used_cpu_user"] + cpu["used_cpu_sys"]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """
+    A process, with the time of its ended children.
+
+    Attributes:
+        key: its number, and the time of its start: numbers are used again.
+        seconds: its processor time.
+        children_seconds: that of its children that have ended.
+        is_jvm: whether it is a JVM.
+    """
+
+    key: tuple[int, str]
+    seconds: float
+    children_seconds: float
+    is_jvm: bool
+
+
+def _find_processes_below_jvm() -> Iterator[_Process]:
+    """Yield the JVMs below this process, and the processes below them."""
+    children: dict[int, list[_Process]] = {}
     tick = os.sysconf("SC_CLK_TCK")
     for path in _PROCESSES.glob("[0-9]*/stat"):
         try:
             name, _, text = path.read_text().partition("(")[2].rpartition(") ")
         except OSError:  # it has ended
             continue
-        process, fields = int(path.parent.name), text.split()
-        names[process] = name
-        children.setdefault(int(fields[_PARENT]), []).append(process)
+        fields = text.split()
         own, ended = (sum(map(int, fields[part])) / tick for part in (_OWN_TIMES, _CHILDREN_TIMES))
-        times[process] = own, ended
+        process = _Process((int(path.parent.name), fields[_START]), own, ended, name == "java")
+        children.setdefault(int(fields[_PARENT]), []).append(process)
     pending = [(child, False) for child in children.get(os.getpid(), ())]
     while pending:
         process, is_below_jvm = pending.pop()
-        is_jvm = names[process] == "java"
-        own, ended = times[process]
-        if is_jvm:
-            jvm += own
-            python += ended
-        elif is_below_jvm:
-            python += own + ended
-        pending += [(child, is_jvm or is_below_jvm) for child in children.get(process, ())]
-    return jvm, python
+        if process.is_jvm or is_below_jvm:
+            yield process
+        is_below_jvm = is_below_jvm or process.is_jvm
+        pending += [(child, is_below_jvm) for child in children.get(process.key[0], ())]

@@ -63,17 +63,18 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 def _rate_rows(cases: list[Case]) -> list[list[str]]:
     by_name = {case.name: case for case in cases}
-    rows, plain = [], cases[0]
+    rows: list[list[str]] = []
+    plain: Case | None = None  # as with --only
     for case in cases:
         ratio = best = target = ""
         if case.is_plain:
             plain = case
-        else:
+        elif plain is not None:
             ratio = f"{case.rate / plain.rate:.2f}x"
-        if case.floor is not None:
-            best = f"{find_best_rate(case, by_name[case.floor]) / plain.rate:.2f}x"
-        if case.target is not None:
-            target = _judge(f"{case.target:g}x", is_met=case.rate / plain.rate >= case.target)
+            if case.floor in by_name:
+                best = f"{find_best_rate(case, by_name[case.floor]) / plain.rate:.2f}x"
+            if case.target is not None:
+                target = _judge(f"{case.target:g}x", is_met=case.rate / plain.rate >= case.target)
         if case.target_rate is not None:
             target = _judge(f"{case.target_rate:,.0f}/s", is_met=case.rate >= case.target_rate)
         rows.append([case.name, f"{case.rate:,.0f}", ratio, best, target])
