@@ -55,8 +55,8 @@ _QUEUES_OF_DOUBLE_COST = 1000
 #: After so many looks in a row that found as many messages as they could, the next look may come
 #: without a read: a guess.
 FULL_LOOKS = 5
-#: A guess that finds nothing uses up so many full looks: at most one look of eleven finds nothing.
-FULL_LOOKS_PER_GUESS = 10
+#: A guess that finds nothing uses up so many full looks: at most one look of 21 finds nothing.
+FULL_LOOKS_PER_GUESS = 20
 _MAX_SPARE_LOOKS = 10 * FULL_LOOKS_PER_GUESS
 #: A queue that always has messages is read after so many looks, or after this time. A read concerns
 #: all queues: otherwise such a queue would hide the others.
