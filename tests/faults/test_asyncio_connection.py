@@ -18,6 +18,7 @@ from rsmq import RSMQ, AsyncRSMQ, ClientClosed
 from rsmq.transport import cancellation, multiplexed
 from rsmq.transport.multiplexed import NotSent
 from tests.servers import Server, redis_7
+from tests.workers.polling import wait_until
 
 READONLY = b"-READONLY You can't write against a read only replica.\r\n"
 NOSCRIPT = b"-NOSCRIPT No matching script.\r\n"
@@ -359,9 +360,10 @@ def test_commands_that_were_not_written_when_it_was_closed_fail_and_are_dropped(
         client = AsyncRSMQ.from_url(server.url)
         await client.list_queues()
         connection = client._caller._loop_connections[asyncio.get_running_loop()]._current
-        sent = connection.send([(b"SET", b"never", b"1")])
+        connection.send([(b"PING",)])
+        dropped = connection.send([(b"SET", b"never", b"1")])
         connection.close()
-        (reply,) = await sent.wait()
+        (reply,) = await dropped.wait()
         assert isinstance(reply, redis_errors.ConnectionError)
         await connection.wait_closed(5)
         await client.close()
@@ -369,6 +371,24 @@ def test_commands_that_were_not_written_when_it_was_closed_fail_and_are_dropped(
     asyncio.run(main())
     with redis.Redis.from_url(server.url) as raw:
         assert not raw.exists("never")
+
+
+def test_calls_one_after_another_are_written_at_once(server):
+    """Only concurrent calls wait for each other, until the end of an iteration."""
+
+    async def main():
+        client = AsyncRSMQ.from_url(server.url)
+        await client.list_queues()
+        connection = client._caller._loop_connections[asyncio.get_running_loop()]._current
+        written = [connection.send([(b"SET", b"%d" % number, b"1")]) for number in range(2)]
+        with redis.Redis.from_url(server.url) as raw:
+            assert wait_until(lambda: raw.exists("0"))  # without an iteration of the loop
+            assert not raw.exists("1")
+            await asyncio.gather(*(each.wait() for each in written))
+            assert raw.delete("0", "1") == 2
+        await client.close()
+
+    asyncio.run(main())
 
 
 @pytest.fixture
