@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from redis.exceptions import RedisError
+
 from rsmq.aio import AsyncRSMQ
 from rsmq.codecs import Codec
 from rsmq.operations.batches import LeasedMessages, ReceiveInSteps
@@ -19,7 +21,12 @@ T = TypeVar("T")
 
 
 class AsyncCellClient(AsyncRSMQ[Any]):
-    """The client of one cell, on connections that it shares with other cells."""
+    """
+    The client of one cell, on connections that it shares with other cells.
+
+    Attributes:
+        has_failed: whether a call has failed since the cell was checked.
+    """
 
     def __init__(
         self,
@@ -48,6 +55,7 @@ class AsyncCellClient(AsyncRSMQ[Any]):
         )
         self._use_caller(caller)
         self._own_deadline = retry_deadline
+        self.has_failed = False
 
     def codec_for(self, codec: Codec | None) -> Codec:
         """Return the codec of a call, or that of the client."""
@@ -60,7 +68,11 @@ class AsyncCellClient(AsyncRSMQ[Any]):
     async def run(self, operation: Operation[T]) -> T:
         """See ``AsyncRSMQ.run``."""
         operation.retry_deadline = self._own_deadline
-        return await super().run(operation)
+        try:
+            return await super().run(operation)
+        except (RedisError, OSError):
+            self.has_failed = True
+            raise
 
     @property
     def address(self) -> Address | None:

@@ -6,6 +6,7 @@ The set to which cells belong: each has the id of its set, its number and the nu
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Sequence
 from time import monotonic
@@ -20,13 +21,21 @@ from rsmq.operations.cells import CellRecord, claim_cell
 from rsmq.transport.aio import AsyncCaller
 from rsmq.waiting.cells_aio import pause
 
+_log = logging.getLogger("rsmq.cells")
+
+#: Seconds after which the record of a cell is read again before its next use.
+RECHECK_SECONDS = 60.0
+
 
 class AsyncMembership:
     """
     The checks that cells belong to one set.
 
+    A cell is checked before its first use, again after a call in it has failed, since another
+    server may be there now, and each minute.
+
     Attributes:
-        checked: the cells that were checked.
+        checked: the cells that were checked at least once.
         is_closed: whether all later checks raise ClientClosed.
     """
 
@@ -56,10 +65,12 @@ class AsyncMembership:
         self._retry_deadline = retry_deadline
         self._set_id = ""
         self._checked_callers: set[int] = set()
+        #: The monotonic seconds until which each cell needs no check.
+        self._valid_until: dict[int, float] = {}
 
     async def check(self, cell: int, clients: Sequence[AsyncCellClient]) -> None:
         """
-        Check before the first use of a cell that it belongs to this set; store it if it is new.
+        Check before a use of a cell that it belongs to this set; store its record if it has none.
 
         Args:
             cell: the cell.
@@ -72,11 +83,36 @@ class AsyncMembership:
         """
         if self.is_closed:
             raise ClientClosed
-        if cell in self.checked:
+        now, client = monotonic(), clients[cell]
+        if now < self._valid_until.get(cell, 0.0) and not client.has_failed:
             return
         await self.learn_set(clients)
-        await self._claim(cell, clients, self._set_id)
+        client.has_failed = False  # unless the check fails
+        if cell not in self.checked or not await self._has_record(cell, clients):
+            await self._claim(cell, clients, self._set_id)
         self.checked.add(cell)
+        self._valid_until[cell] = now + RECHECK_SECONDS
+
+    async def _has_record(self, cell: int, clients: Sequence[AsyncCellClient]) -> bool:
+        """
+        Check the record of a cell that was checked before. Return whether it has one.
+
+        Raises:
+            CellsMismatch: it belongs to another set.
+            RedisError, OSError: it can't be reached.
+        """
+        record = await self._record_of(cell, clients[cell])
+        if record is not None:
+            self._require(cell, record, self._set_id)
+            return True
+        _log.warning(
+            "Cell %d (%s) has lost its record: its server has lost data, or is another one. The "
+            "record is stored again. Compare the cells with rsmq doctor.",
+            cell,
+            self._namespaces[cell].name,
+        )
+        self._checked_callers.discard(id(self._callers[cell]))
+        return False
 
     async def learn_set(self, clients: Sequence[AsyncCellClient]) -> None:
         """
@@ -135,12 +171,14 @@ class AsyncMembership:
             await self._check_server(cell, clients)
         record = await clients[cell].run(claim_cell(namespace, set_id, cell, self._number))
         if record is not None:
-            expected = CellRecord(set_id or record.set_id, cell, self._number)
-            if record != expected:
-                raise CellsMismatch(
-                    namespace.name, describe_record(record), describe_record(expected)
-                )
+            self._require(cell, record, set_id or record.set_id)
         return record
+
+    def _require(self, cell: int, record: CellRecord, set_id: str) -> None:
+        expected = CellRecord(set_id, cell, self._number)
+        if record != expected:
+            name = self._namespaces[cell].name
+            raise CellsMismatch(name, describe_record(record), describe_record(expected))
 
     async def _check_server(self, cell: int, clients: Sequence[AsyncCellClient]) -> None:
         """

@@ -6,6 +6,7 @@ Generated from ``membership_aio.py`` by ``scripts/generate-sync``: change it the
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Sequence
 from time import monotonic
@@ -20,13 +21,21 @@ from rsmq.operations.cells import CellRecord, claim_cell
 from rsmq.transport.sync import Caller
 from rsmq.waiting.cells_sync import pause
 
+_log = logging.getLogger("rsmq.cells")
+
+#: Seconds after which the record of a cell is read again before its next use.
+RECHECK_SECONDS = 60.0
+
 
 class Membership:
     """
     The checks that cells belong to one set.
 
+    A cell is checked before its first use, again after a call in it has failed, since another
+    server may be there now, and each minute.
+
     Attributes:
-        checked: the cells that were checked.
+        checked: the cells that were checked at least once.
         is_closed: whether all later checks raise ClientClosed.
     """
 
@@ -56,10 +65,12 @@ class Membership:
         self._retry_deadline = retry_deadline
         self._set_id = ""
         self._checked_callers: set[int] = set()
+        #: The monotonic seconds until which each cell needs no check.
+        self._valid_until: dict[int, float] = {}
 
     def check(self, cell: int, clients: Sequence[CellClient]) -> None:
         """
-        Check before the first use of a cell that it belongs to this set; store it if it is new.
+        Check before a use of a cell that it belongs to this set; store its record if it has none.
 
         Args:
             cell: the cell.
@@ -72,11 +83,36 @@ class Membership:
         """
         if self.is_closed:
             raise ClientClosed
-        if cell in self.checked:
+        now, client = monotonic(), clients[cell]
+        if now < self._valid_until.get(cell, 0.0) and not client.has_failed:
             return
         self.learn_set(clients)
-        self._claim(cell, clients, self._set_id)
+        client.has_failed = False  # unless the check fails
+        if cell not in self.checked or not self._has_record(cell, clients):
+            self._claim(cell, clients, self._set_id)
         self.checked.add(cell)
+        self._valid_until[cell] = now + RECHECK_SECONDS
+
+    def _has_record(self, cell: int, clients: Sequence[CellClient]) -> bool:
+        """
+        Check the record of a cell that was checked before. Return whether it has one.
+
+        Raises:
+            CellsMismatch: it belongs to another set.
+            RedisError, OSError: it can't be reached.
+        """
+        record = self._record_of(cell, clients[cell])
+        if record is not None:
+            self._require(cell, record, self._set_id)
+            return True
+        _log.warning(
+            "Cell %d (%s) has lost its record: its server has lost data, or is another one. The "
+            "record is stored again. Compare the cells with rsmq doctor.",
+            cell,
+            self._namespaces[cell].name,
+        )
+        self._checked_callers.discard(id(self._callers[cell]))
+        return False
 
     def learn_set(self, clients: Sequence[CellClient]) -> None:
         """
@@ -133,12 +169,14 @@ class Membership:
             self._check_server(cell, clients)
         record = clients[cell].run(claim_cell(namespace, set_id, cell, self._number))
         if record is not None:
-            expected = CellRecord(set_id or record.set_id, cell, self._number)
-            if record != expected:
-                raise CellsMismatch(
-                    namespace.name, describe_record(record), describe_record(expected)
-                )
+            self._require(cell, record, set_id or record.set_id)
         return record
+
+    def _require(self, cell: int, record: CellRecord, set_id: str) -> None:
+        expected = CellRecord(set_id, cell, self._number)
+        if record != expected:
+            name = self._namespaces[cell].name
+            raise CellsMismatch(name, describe_record(record), describe_record(expected))
 
     def _check_server(self, cell: int, clients: Sequence[CellClient]) -> None:
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -20,6 +21,7 @@ from rsmq import (
     QueueExists,
     QueueNotFound,
 )
+from rsmq.cells.membership_sync import RECHECK_SECONDS
 from rsmq.wire.cells import cell_of_key, join_id
 
 
@@ -376,6 +378,55 @@ def test_a_lost_record_of_the_first_cell_is_restored(place, cells):
     place.raw.delete(f"{place.cell(0)}:x:cell")
     place.open().count_messages("q")
     assert place.raw.hget(f"{place.cell(0)}:x:cell", "set") == stored
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of the checks of records; a test adds seconds to its only element."""
+    added = [0.0]
+    for kind in ("aio", "sync"):
+        name = f"rsmq.cells.membership_{kind}.monotonic"
+        monkeypatch.setattr(name, lambda: time.monotonic() + added[0])
+    return added
+
+
+def send_to(cells, cell):
+    key = next(key for key in map(str, range(99)) if cell_of_key(key, 6) == cell)
+    return cells.send_message("q", "x", key=key)
+
+
+def test_a_running_client_refuses_a_cell_that_belongs_to_another_set_by_now(place, cells, clock):
+    """Its server was replaced by that of another set, for example."""
+    send_to(cells, 3)
+    place.raw.hset(f"{place.cell(3)}:x:cell", "set", "other")
+    clock[0] += RECHECK_SECONDS + 1
+    with pytest.raises(CellsMismatch, match="cell 3 of 6 of the set other"):
+        send_to(cells, 3)
+    assert place.raw.zcard(f"{place.cell(3)}:q") == 1
+    with pytest.raises(CellsMismatch):
+        cells.receive_message("q", wait=0.1)
+    assert send_to(cells, 2)
+
+
+def test_a_running_client_restores_a_lost_record_and_reports_it(place, cells, clock, caplog):
+    stored = place.raw.hgetall(f"{place.cell(3)}:x:cell")
+    place.raw.unlink(f"{place.cell(3)}:x:cell")
+    send_to(cells, 3)
+    assert not place.raw.exists(f"{place.cell(3)}:x:cell")
+    clock[0] += RECHECK_SECONDS + 1
+    send_to(cells, 3)
+    assert place.raw.hgetall(f"{place.cell(3)}:x:cell") == stored
+    (text,) = [each for each in caplog.messages if "record" in each]
+    assert text.startswith(f"Cell 3 ({place.cell(3)}) has lost its record")
+
+
+def test_a_record_is_read_once_in_a_while(place, cells, clock):
+    for _ in range(3):
+        send_to(cells, 3)
+    place.raw.hset(f"{place.cell(3)}:x:cell", "set", "other")
+    send_to(cells, 3)
+    clock[0] += RECHECK_SECONDS - 5
+    send_to(cells, 3)
 
 
 @pytest.fixture

@@ -350,6 +350,24 @@ def test_a_send_that_has_timed_out_runs_before_later_calls_or_never(spread, cell
         assert (fields[b"totalsent"], fields[id]) == (b"1", b"last")
 
 
+def test_a_server_that_was_replaced_is_noticed_at_the_first_call(spread, cells, servers):
+    """The new one has the cells of another set."""
+    key = next(key for key in map(str, range(99)) if cell_of_key(key, 6) == 4)
+    cells.send_message("q", "x", key=key)
+    server = servers.of_cell(4)
+    record = f"{spread.cell(4)}:x:cell"
+    with server.raw() as raw:
+        raw.hset(record, "set", "other")
+        raw.save()
+    server.kill()
+    with pytest.raises(redis_errors.ConnectionError):
+        cells.send_message("q", "x", key=key)
+    server.start()
+    with pytest.raises(CellsMismatch, match="cell 4 of 6 of the set other"):
+        cells.send_message("q", "x", key=key)
+    assert spread.count(4) == 1
+
+
 def test_a_pop_whose_reply_is_lost_raises(spread, cells, servers):
     """Another cell may have messages, but the lost ones exist nowhere else."""
     for _ in range(6):

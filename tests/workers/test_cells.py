@@ -12,10 +12,11 @@ from contextlib import closing, contextmanager
 import pytest
 
 from rsmq import Cells, CellsMismatch, InvalidFormat, WorkerExists, WorkerReplaced
+from rsmq.cells import membership_sync
 from rsmq.errors import show_type
 from rsmq.wire.cells import cell_of_key, name_of_cell, split_id
 from rsmq.worker import Middleware, Worker, held_by, list_workers
-from rsmq.worker.runtime import cell_access, loop
+from rsmq.worker.runtime import cell_access, cell_opener, loop
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
@@ -821,6 +822,54 @@ def test_a_cell_of_another_set_ends_the_start(of_test, of_servers):
     with pytest.raises(CellsMismatch):
         worker.start()
     other.close()
+
+
+@pytest.mark.parametrize("is_home", [True, False])
+def test_a_worker_ends_if_a_cell_belongs_to_another_set_by_now(of_test, monkeypatch, is_home):
+    monkeypatch.setattr(membership_sync, "RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr(cell_opener, "ROUND_SECONDS", 1.0)
+    monkeypatch.setattr(loop, "HEARTBEAT_SECONDS", 0.1)
+    handled = []
+    worker = of_test.make_worker(name=name_with_home(2))
+    worker.listener("q")(handled.append)
+    cell = 2 if is_home else 5
+
+    def replace():
+        wait_until(lambda: of_test.keys("x:workers"))
+        with of_test.raw(cell) as raw:
+            raw.hset(f"{of_test.namespace(cell)}:x:cell", "set", "other")
+
+    threading.Thread(target=replace).start()
+    with pytest.raises(CellsMismatch, match=f"cell {cell} of 6 of the set other"):
+        worker.run()
+    of_test.send_to(cell, "x")
+    time.sleep(0.3)
+    assert handled == []
+
+
+def test_a_worker_ends_if_the_server_of_a_cell_was_replaced(of_test, down):
+    """It notices that at its first call there, and not only a minute later."""
+    handled = []
+    worker = of_test.make_worker(name=name_with_home(0))
+    worker.listener("q")(handled.append)
+
+    def replace():
+        wait_until(lambda: of_test.keys("x:workers"))
+        of_test.send_to(2, "warm")
+        wait_until(lambda: handled == ["warm"])
+        with of_test.raw(2) as raw:  # the server keeps its data
+            raw.hset(f"{of_test.namespace(2)}:x:cell", "set", "other")
+        server = down(2)
+        wait_until(lambda: worker._access.has_failed)
+        of_test.send_to(1, "other cell")
+        wait_until(lambda: handled == ["warm", "other cell"])
+        server.start()
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    with pytest.raises(CellsMismatch, match="of the set other"):
+        worker.run()
+    thread.join()
 
 
 def test_a_worker_refuses_other_objects():

@@ -114,6 +114,16 @@ class CellAccess:
         )
         return cell
 
+    def check(self, index: int) -> None:
+        """
+        Check that an open cell still belongs to the set, if the last check was some time ago.
+
+        Raises:
+            CellsMismatch: it belongs to another set.
+            RedisError, OSError: it can't be reached.
+        """
+        self._namespaces.open(index)
+
     def make_arrivals(self, lane: Lane, wake_up: Callable[[], object]) -> Arrivals:
         """Return the arrivals of messages in the queues of a lane."""
         return self._namespaces.make_arrivals(lane, wake_up)
@@ -197,6 +207,8 @@ class CellAccess:
             return None
         began = time.monotonic()
         try:
+            if self._failing and self._failures_of(index):
+                self.check(index)
             result = call()
         except (ClientClosed, CellsMismatch):
             raise

@@ -4,11 +4,16 @@ The first use of a cell by a worker: its queues, and what a predecessor had in f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
+from rsmq.worker.registry import HEARTBEAT_SECONDS
 from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.lane import Cell, Lane
+
+#: Each open cell is checked again once in this time.
+ROUND_SECONDS = 60.0
 
 
 class CellOpener:
@@ -26,6 +31,7 @@ class CellOpener:
         self._access = access
         self._lanes = lanes
         self._has_predecessor = has_predecessor
+        self._next_check = 0
 
     def open_all(self) -> bool:
         """
@@ -44,6 +50,23 @@ class CellOpener:
     def open_missing(self) -> bool:
         """Open the cells that are not open, and can be reached. Return as ``open_all`` does."""
         return sum(self.open(number) for number in self._access.missing) > 0
+
+    def check_some(self) -> None:
+        """
+        Check some of the open cells again, which may be on other servers by now.
+
+        Called at each heartbeat, it checks each cell once in ROUND_SECONDS.
+
+        Raises:
+            CellsMismatch: a cell belongs to another set.
+        """
+        numbers = sorted(self._access.open_cells)
+        count = math.ceil(len(numbers) * HEARTBEAT_SECONDS / ROUND_SECONDS)
+        if self._next_check >= len(numbers):
+            self._next_check = 0
+        for number in numbers[self._next_check : self._next_check + count]:
+            self._access.attempt(number, partial(self._access.check, number))
+        self._next_check += count
 
     def open(self, number: int) -> bool:
         """

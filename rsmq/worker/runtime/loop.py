@@ -233,6 +233,7 @@ class WorkerLoop:
             elif retry_at := access.home.retry_at():
                 self._next_heartbeat_at = retry_at
             self._keep_names(now)
+            self._opener.check_some()
             self._queue_refresh.run()
         self._prefetcher.release_unknown_messages()
         if self.is_stopping:

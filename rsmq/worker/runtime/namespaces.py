@@ -30,7 +30,11 @@ class Namespaces(Protocol):
     home: int
 
     def open(self, index: int) -> RSMQ[Any]:
-        """Return the client of a namespace for the worker's loop; check a cell at its first use."""
+        """
+        Return the client of a namespace for the worker's loop.
+
+        A cell is checked at its first use, after a call in it has failed, and each minute.
+        """
 
     def starting_client(self) -> RSMQ[Any]:
         """Return the client of the home for the start of the worker, which may retry calls."""
