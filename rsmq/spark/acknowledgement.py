@@ -88,27 +88,30 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
         CellFailed: the server of a cell can't be reached.
     """
     check_version(offset)
-    batch = Batch(offset["lease"], offset["batch"])
     deleted = lost = 0
     if offset.get("cells") != connection.cells:
         return 0, 0
+    last = Batch(offset["lease"], offset["batch"])
+    # The query acknowledges a batch while it processes the next one, and may have been killed.
+    batches = last._replace(number=last.number - 1), last
     for label in offset["queues"]:
         queue = find_placed_queue(connection, label)
         with queue.server.naming_cell():
-            packed = queue.server.raw.hget(queue.keys.leases, str(batch))
+            found = queue.server.raw.hmget(queue.keys.leases, *map(str, batches))
             now_ms = queue.server.now_ms()
-        if packed is None:
-            continue
-        expires_ms = unpack_record(packed)[0]
-        counts = acknowledge_parts(
-            queue,
-            batch,
-            len(parse_part_sizes(packed)),
-            query=offset.get("query", batch.lease),
-            # Receipts are stored for leaseRetention after the last heartbeat.
-            lifetime=max(_RETENTION_SECONDS, (expires_ms - now_ms) / 1000),
-        )
-        deleted, lost = deleted + counts[0], lost + counts[1]
+        for batch, packed in zip(batches, found, strict=True):
+            if packed is None:
+                continue
+            expires_ms = unpack_record(packed)[0]
+            counts = acknowledge_parts(
+                queue,
+                batch,
+                len(parse_part_sizes(packed)),
+                query=offset.get("query", batch.lease),
+                # Receipts are stored for leaseRetention after the last heartbeat.
+                lifetime=max(_RETENTION_SECONDS, (expires_ms - now_ms) / 1000),
+            )
+            deleted, lost = deleted + counts[0], lost + counts[1]
     return deleted, lost
 
 

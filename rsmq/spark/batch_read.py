@@ -40,6 +40,7 @@ from rsmq.spark.record_batch import (
 )
 from rsmq.spark.scan import Shard, count_shards, scan_shard
 from rsmq.spark.source_options import SnapshotOptions, SourceOptions
+from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.wire.cells import join_id
 from rsmq.wire.ids import has_reserved_ids, is_reserved_id, parse_sent_us
 from rsmq.wire.keys import QueueKeys
@@ -261,6 +262,7 @@ class SnapshotReader(DataSourceReader):
         # Spark calls this with a partition of its own if the reader returned none.
         if not isinstance(partition, SnapshotPartition | ScanPartition):
             return
+        spare_loaded_modules()
         server = get_server(self._source.connection, partition.cell)
         with server.naming_cell():
             yield from self._read(server, partition)

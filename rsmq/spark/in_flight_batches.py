@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgpack
 from redis.exceptions import RedisError, ResponseError
 
-from rsmq.errors import BatchLost, CellFailed, QueueNotFound, RSMQError
+from rsmq.errors import BatchLost, CellFailed, LeaseTakenOver, QueueNotFound, RSMQError
 from rsmq.operations.spark.in_flight_batches import (
     MAX_PART_MESSAGES,
     Batch,
@@ -35,11 +35,13 @@ from rsmq.operations.spark.in_flight_batches import (
 from rsmq.spark import lease_holder
 from rsmq.spark.acknowledgement import acknowledge_parts
 from rsmq.spark.backlog import read_backlog
+from rsmq.spark.batch_fill import BatchFill, BatchLimits
 from rsmq.spark.connections import PlacedQueue, Server, find_placed_queue, get_servers
 from rsmq.spark.idle_wait import IdleWait
 from rsmq.spark.lease_holder import LeaseHolder
 from rsmq.spark.offsets import make_offset
 from rsmq.spark.source_options import SourceOptions, StreamOptions
+from rsmq.spark.successive_threads import SuccessiveThreads
 from rsmq.wire.refusals import make_batch_acknowledged
 
 log = logging.getLogger(__name__)
@@ -62,26 +64,6 @@ class Tally:
     lost: int = 0
 
 
-class BatchLimits(NamedTuple):
-    """
-    The limits of a batch, or of the rest of it.
-
-    Attributes:
-        messages: the most messages.
-        size: the most bytes of bodies, except that the first body of each queue may be larger.
-        latest_ms: only messages that became visible until this Unix time in ms are received; None
-            is the present.
-    """
-
-    messages: int = 2**53
-    size: int = 2**53
-    latest_ms: int | None = None
-
-    def without(self, messages: int, size: int) -> BatchLimits:
-        """Return the rest of the limits."""
-        return self._replace(messages=self.messages - messages, size=self.size - size)
-
-
 class Lease:
     """
     The lease of a stream: receives, extends and acknowledges its batches.
@@ -91,6 +73,7 @@ class Lease:
         tally: counts of messages since this process began.
         holder: this process as the holder of the lease.
         idle_wait: the wait for messages between polls.
+        background: the threads of ``acknowledge_soon`` and ``receive_soon``.
     """
 
     def __init__(
@@ -132,6 +115,11 @@ class Lease:
         self._in_flight: dict[int, list[tuple[PlacedQueue, int]]] = {}
         self._acknowledged: int | None = None
         self._searched_batch: int | None = None
+        self._full: tuple[int, BatchLimits] | None = None
+        self._pending: tuple[int, list[str]] | None = None
+        self._ahead: BatchFill | None = None
+        self._ahead_number: int | None = None
+        self.background = SuccessiveThreads("rsmq-ahead")
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self.holder = LeaseHolder(
@@ -186,7 +174,7 @@ class Lease:
             batch in flight, whichever is higher; 0 if there is none. And, by the label of each
             queue, how many messages of this batch an interrupted acknowledgement has left.
         """
-        last = max(self._read_acknowledged(server) for server in self._servers)
+        last = max(self._read_acknowledged(server)[0] for server in self._servers)
         in_flight: set[int] = set()
         for queue in self.get_queues():
             with queue.server.naming_cell():
@@ -200,11 +188,12 @@ class Lease:
         remaining = self._read_part_sizes(last, self.get_queues())
         return last, {queue: sum(sizes) for queue, sizes in remaining.items()}
 
-    def _read_acknowledged(self, server: Server) -> int:
-        """Return the number of the last batch that was acknowledged; 0 if there is none."""
+    def _read_acknowledged(self, server: Server) -> tuple[int, bytes | None]:
+        """Return the number of the last batch that was acknowledged, or 0; and the holder."""
         with server.naming_cell():
             stored = server.raw.hget(server.namespace.acknowledged, self._query)
-        return 0 if stored is None else int(msgpack.unpackb(stored, raw=True)[0])
+        record: list[Any] = [0] if stored is None else msgpack.unpackb(stored, raw=True)
+        return int(record[0]), dict(enumerate(record)).get(3)  # without a holder it has three items
 
     def make_offset(self, number: int, queues: dict[str, int]) -> dict[str, Any]:
         """Return the offset of a batch; see ``offsets.make_offset``."""
@@ -223,49 +212,158 @@ class Lease:
         Raises:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
         """
+        self.background.finish()
         self.holder.check()
-        if self._searched_batch != number:
-            # An earlier process, or an earlier call, may have received the batch.
-            found = self._read_part_sizes(number, self.get_queues())
-            if found:
-                self._track_batch(number, found)
-                self._extend()
-                return {queue: sum(sizes) for queue, sizes in found.items()}
-            if number <= self.holder.last_acknowledged:
-                # A cell that had no messages of the batch has not stored that it is acknowledged.
-                raise make_batch_acknowledged(self.name, number, self.holder.last_acknowledged)
-            self._searched_batch = number
+        ahead, self._ahead, self._ahead_number = self._ahead, None, None
+        self._full = None
+        if ahead is not None and ahead.number == number:
+            if self._is_still_received(ahead):
+                if not ahead.is_full:
+                    self._fill(ahead)
+                self._note_full(number, limits, is_full=ahead.is_full)
+                return ahead.counts
+            self._untrack_batch(number)
         return self._receive(number, limits)
 
+    def _is_still_received(self, batch: BatchFill) -> bool:
+        """
+        Return whether a batch that was received some time ago is complete in Redis.
+
+        Raises:
+            LeaseTakenOver: another process has taken over the lease.
+        """
+        for server in self._servers:
+            _, holder = self._read_acknowledged(server)
+            if holder not in (None, self.holder.id.encode()):
+                raise LeaseTakenOver(self.name)
+        sizes = self._read_part_sizes(batch.number, self.get_queues())
+        return batch.counts == {label: sum(each) for label, each in sizes.items()}
+
     def _receive(self, number: int, limits: BatchLimits) -> dict[str, int]:
-        queues = self.get_queues()
-        left, room = limits.messages, limits.size
-        parts = dict.fromkeys(queues, 0)
-        counts = dict.fromkeys(queues, 0)
-        remaining = list(queues)
-        while remaining and left > 0 and room > 0:
-            # Each queue gets an equal share; the next round divides what a queue did not use.
-            share, room_share = -(-left // len(remaining)), -(-room // len(remaining))
-            for queue in list(remaining):
-                wanted = BatchLimits(min(share, left), min(room_share, room), limits.latest_ms)
-                while wanted.messages > 0 and wanted.size > 0:
-                    part = self._receive_part(number, queue, parts[queue], wanted)
-                    size = wanted.size if part.size is None else part.size
-                    if part.messages:
-                        parts[queue] += 1
-                        counts[queue] += part.messages
-                        left, room = left - part.messages, room - size
-                    # Without a message, its next body does not fit into this batch.
-                    if not part.may_have_more or (size and not part.messages):
-                        remaining.remove(queue)
-                        break
-                    wanted = wanted.without(part.messages, size)
-        found = {queue.label: count for queue, count in counts.items() if count}
-        if found:
+        if self._searched_batch != number:
+            # An earlier process, or an earlier call, may have received the batch.
+            found = self._find_received(number)
+            if found:
+                self._note_full(number, limits, is_full=sum(found.values()) >= limits.messages)
+                return found
+            self._searched_batch = number
+        batch = BatchFill(number, limits)
+        self._fill(batch)
+        self._note_full(number, limits, is_full=batch.is_full)
+        if batch.counts:
             self._searched_batch = None
         else:
             self._untrack_batch(number)
-        return found
+        return batch.counts
+
+    def _note_full(self, number: int, limits: BatchLimits, *, is_full: bool) -> None:
+        self._full = (number, limits) if is_full else None
+
+    def _find_received(self, number: int) -> dict[str, int]:
+        """
+        Return how many messages of a batch are in Redis, by label, and extend them from now on.
+
+        Raises:
+            CheckpointSetBack: there are none, because the batch was acknowledged.
+        """
+        found = self._read_part_sizes(number, self.get_queues())
+        if found:
+            self._track_batch(number, found)
+            self._extend()
+        elif number <= self.holder.last_acknowledged:
+            # A cell that had no messages of the batch has not stored that it is acknowledged.
+            raise make_batch_acknowledged(self.name, number, self.holder.last_acknowledged)
+        return {queue: sum(sizes) for queue, sizes in found.items()}
+
+    def _fill(self, batch: BatchFill) -> None:
+        """Receive messages for a batch, until it is full or there are no more."""
+        batch.fill(
+            self.get_queues(),
+            lambda queue, part, limits: self._receive_part(batch.number, queue, part, limits),
+            self._stopped.is_set,
+        )
+
+    def acknowledge_soon(self, number: int, labels: Iterable[str]) -> None:
+        """
+        Acknowledge a batch in a thread; the arguments are those of ``acknowledge``.
+
+        The next call of ``acknowledge`` or ``receive_soon`` acknowledges it again if that fails.
+        """
+        self._pending = number, list(labels)
+        self.background.start(self._acknowledge_pending)
+
+    def is_acknowledged(self, number: int) -> bool:
+        """Return whether this process has acknowledged a batch last, or does it now."""
+        pending = self._pending  # read first: the thread clears it last
+        return (pending is not None and pending[0] == number) or self._acknowledged == number
+
+    def receive_soon(self, number: int) -> None:
+        """
+        Receive a batch in a thread, if the batch before was full.
+
+        Spark's log does not name the batch yet, as if an earlier process had received it, and
+        ``receive`` finds it under its number. ``stop`` releases it. Nothing is received for a batch
+        that may have to wait for more messages.
+
+        Args:
+            number: the number of the batch.
+        """
+        full, self._full = self._full, None
+        if full is not None and full[0] == number - 1 and self._options.min_messages <= 1:
+            self.get_queues()  # lists new queues in this thread
+            self.background.start(self._receive_ahead, number, full[1])
+
+    def has_ahead(self, number: int) -> bool:
+        """Return whether a batch was received by ``receive_soon``; wait until that has ended."""
+        self.background.finish()
+        return self._ahead is not None and self._ahead.number == number
+
+    def _receive_ahead(self, number: int, limits: BatchLimits) -> None:
+        # Without the earlier acknowledgement, a successor might find three batches in flight.
+        if self._pending is not None or self._stopped.is_set():
+            return
+        self._ahead_number = number
+        if self._find_received(number):
+            return
+        batch = BatchFill(number, limits)
+        self._fill(batch)
+        if batch.counts:
+            self._ahead = batch
+        else:
+            self._untrack_batch(number)
+
+    def _acknowledge_pending(self) -> None:
+        if self._pending is not None:
+            self._acknowledge(*self._pending)
+            self._pending = None
+
+    def _release_ahead(self) -> None:
+        """Release the batch that was received ahead, unless a successor has the lease."""
+        number, self._ahead, self._ahead_number = self._ahead_number, None, None
+        if number is None:
+            return
+        with self._lock:
+            parts = list(self._in_flight.get(number, ()))
+        for queue, part in reversed(parts):
+            try:
+                self._release_part(queue, number, part)
+            except (RedisError, RSMQError) as error:
+                # A successor finds the batch; or it becomes visible after its timeout.
+                log.info("Batch %s of lease %s was not released: %s", number, self.name, error)
+                return
+
+    def _release_part(self, queue: PlacedQueue, number: int, part: int) -> None:
+        queue.server.run(
+            release_leased(
+                queue.server.namespace,
+                queue.keys,
+                Batch(self.name, number),
+                part,
+                query=self._query,
+                holder=self.holder.id,
+                has_policy=self._options.dead_letters is not None,
+            )
+        )
 
     def _receive_part(
         self, number: int, queue: PlacedQueue, part: int, limits: BatchLimits
@@ -377,9 +475,9 @@ class Lease:
 
     def _release_parts(self, number: int, label: str, sizes: list[int], kept: int) -> None:
         """Release the parts of a batch behind the first ``kept`` ones; remove their sizes."""
-        queue, batch = self._find_queue(label), Batch(self.name, number)
+        queue = self._find_queue(label)
         while len(sizes) > kept:
-            queue.server.run(release_leased(queue.keys, batch, len(sizes) - 1))
+            self._release_part(queue, number, len(sizes) - 1)
             del sizes[-1]
 
     def _report_lost_batch(self, label: str, number: int) -> None:
@@ -411,38 +509,54 @@ class Lease:
         Raises:
             LeaseTakenOver: another query took over the lease.
         """
+        self.background.finish()
+        self._acknowledge_pending()
+        self._acknowledge(number, labels)
+
+    def _acknowledge(self, number: int, labels: Iterable[str]) -> None:
         if self._acknowledged == number:
             return
         self.holder.check()
-        batch = Batch(self.name, number)
         queues = [self._find_queue(label) for label in labels]
+        if self._acknowledged is None and number > 1:
+            # An earlier process may have stopped while it acknowledged the batch before.
+            for queue in dict.fromkeys([*queues, *self.get_queues()]):
+                self._acknowledge_parts(queue, number - 1, len(self._read_sizes(number - 1, queue)))
+        batch = Batch(self.name, number)
         # A listener on the driver may have acknowledged the batch.
         servers = dict.fromkeys(queue.server for queue in queues)
-        is_new = {server: self._read_acknowledged(server) < number for server in servers}
+        is_new = {server: self._read_acknowledged(server)[0] < number for server in servers}
         for queue in queues:
             sizes = self._read_sizes(number, queue)
             if is_new[queue.server] and not sizes and number in self._in_flight:
                 log.warning("Batch %s of queue %s is not in Redis any more.", batch, queue.label)
+            self._acknowledge_parts(queue, number, max(1, len(sizes)))
+        self._untrack_batch(number)
+        self._acknowledged = number
+
+    def _acknowledge_parts(self, queue: PlacedQueue, number: int, parts: int) -> None:
+        if parts:
             deleted, lost = acknowledge_parts(
                 queue,
-                batch,
-                len(sizes),
+                Batch(self.name, number),
+                parts,
                 query=self._query,
                 lifetime=self._options.lease_retention,
             )
             self.tally.acknowledged += deleted
             self.tally.lost += lost
-        self._untrack_batch(number)
-        self._acknowledged = number
 
     def stop(self) -> None:
         """
         Stop the heartbeat, and release a named lease, so that a successor need not wait for it.
 
-        Messages in flight stay hidden until their visibility timeout.
+        A batch that was received ahead is released. Other messages in flight stay hidden until
+        their visibility timeout.
         """
         self.idle_wait.end()
         self._stopped.set()
+        self.background.finish()
+        self._release_ahead()
         if self._thread is not None and self._options.consumer_group is not None:
             self._thread.join(
                 lease_holder.HOLDER_TIMEOUT_SECONDS / 3

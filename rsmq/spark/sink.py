@@ -49,6 +49,7 @@ from rsmq.spark.connections import (
 )
 from rsmq.spark.frame_rows import Destination, build_messages, check_columns, measure_largest
 from rsmq.spark.sink_options import SinkOptions
+from rsmq.spark.task_process import spare_loaded_modules
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,7 @@ class _TaskWriter:
         self._result = TaskCommitMessage(write, batch, self._parts, 0)
 
     def write(self, batches: Iterator[Any]) -> TaskCommitMessage:
+        spare_loaded_modules()
         buffers: dict[Destination, _Buffer] = {}
         for batch in batches:
             for destination, messages in build_messages(self._options, batch):

@@ -29,12 +29,14 @@ from rsmq.errors import BatchLost, InvalidOption
 from rsmq.operations.spark.in_flight_batches import Batch
 from rsmq.spark.backlog import Backlog, read_backlog
 from rsmq.spark.batch_delay import BatchDelay
+from rsmq.spark.batch_fill import BatchLimits
 from rsmq.spark.connections import find_placed_queue, get_servers
-from rsmq.spark.in_flight_batches import BatchLimits, Lease
+from rsmq.spark.in_flight_batches import Lease
 from rsmq.spark.leased_messages import read_leased_messages
 from rsmq.spark.offsets import check_offset, make_offset
 from rsmq.spark.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.source_options import SourceOptions, StreamOptions
+from rsmq.spark.task_process import spare_loaded_modules
 
 #: How long the backlog of each queue is reported without reading it again, while no batch is
 #: received: reading one queue takes five commands.
@@ -154,8 +156,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         check_offset(start, self._source.connection.cells)
         lease = self._get_lease(start["lease"])
-        lease.acknowledge(start["batch"], start["queues"])
         number = start["batch"] + 1
+        if lease.has_ahead(number):
+            lease.acknowledge_soon(start["batch"], start["queues"])
+        else:
+            lease.acknowledge(start["batch"], start["queues"])
         limits = BatchLimits(latest_ms=self._latest_ms)
         if isinstance(limit, ReadMaxRows):
             limits = limits._replace(messages=limit.max_rows)
@@ -220,6 +225,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         share = -(-total // self._source.num_partitions)
         max_messages = max(1, min(self._source.max_ids_per_partition, share))
         batch = Batch(lease.name, end["batch"])
+        if not lease.is_acknowledged(start["batch"]):
+            # Spark has logged ``end``, so it has committed ``start``. An earlier process has
+            # stopped before it had acknowledged this batch.
+            lease.acknowledge_soon(start["batch"], start["queues"])
+        lease.receive_soon(end["batch"] + 1)
         return [
             StreamPartition(queue, batch, parts)
             for queue, sizes in part_sizes.items()
@@ -252,6 +262,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark calls this with a partition of its own if the reader returned none.
         if not isinstance(partition, StreamPartition):
             return
+        spare_loaded_modules()
         queue = find_placed_queue(self._source.connection, partition.queue)
         server, keys = queue.server, queue.keys
         schema = build_arrow_schema(self._schema)

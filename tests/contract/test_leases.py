@@ -97,6 +97,12 @@ def acknowledge(env, keys, batch=FIRST, part=0, lifetime=DAY):
     )
 
 
+def release(env, keys, batch=FIRST, part=0, *, holder="me", has_policy=False):
+    namespace = Namespace(env.ns)
+    options = {"query": batch.lease, "holder": holder, "has_policy": has_policy}
+    return env.rsmq.run(release_leased(namespace, keys, batch, part, **options))
+
+
 def make_visible(env, keys):
     """Make all messages visible again."""
     for id, _ in env.raw.zscan_iter(keys.zset):
@@ -319,19 +325,49 @@ def test_the_last_part_of_a_batch_is_released(env, keys):
     env.raw.hset(keys.hash, f"{ids[3]}:rc", 2)  # another consumer has received it
     before = env.state()
     for part in (0, 2):
-        assert env.rsmq.run(release_leased(keys, FIRST, part)) == 0
-    assert env.rsmq.run(release_leased(keys, Batch("other", 1), 0)) == 0
+        assert release(env, keys, FIRST, part) == 0
+    assert release(env, keys, Batch("other", 1), 0) == 0
     assert env.state() == before
 
-    release = release_leased(keys, FIRST, 1)
     received_ms = msgpack.unpackb(env.raw.hget(keys.leases, "lease:1:1"), raw=True)[0]
-    assert [env.rsmq.run(release), env.rsmq.run(release)] == [1, 0]
+    assert [release(env, keys, FIRST, 1), release(env, keys, FIRST, 1)] == [1, 0]
     scores = env.scores("q")
     assert scores[ids[2]] == received_ms
     assert all(scores[id] > env.now_ms() for id in (ids[0], ids[1], ids[3]))
     assert env.fields("q")[f"{ids[2]}:rc"] == "1"
     assert parse_part_sizes(env.raw.hget(keys.leases, "lease:1")) == [2]
     assert {field.decode() for field in env.raw.hkeys(keys.leases)} == {"lease:1", "lease:1:0"}
+
+
+@pytest.mark.parametrize("by", ["queue", "stream", None])
+def test_a_released_receive_does_not_count_for_a_policy(env, keys, by):
+    env.rsmq.create_queue("dead")
+    if by == "queue":
+        env.rsmq.set_dead_letter_policy("q", "dead", 2)
+    (id,) = env.rsmq.send_messages("q", ["a"])
+    for number in (1, 2):
+        batch = Batch("lease", number)
+        assert lease(env, keys, batch) == 1
+        assert release(env, keys, batch, has_policy=by == "stream") == 1
+        assert env.raw.exists(keys.leases) == 0
+        stored = env.raw.hget(keys.unbegun, id)
+        assert stored == (str(number).encode() if by else None)
+    policy = None if by == "queue" else DeadLetterPolicy("dead", 2)
+    received = lease(env, keys, Batch("lease", 3), dead_letters=policy)
+    assert received == (1 if by else 0)
+    assert env.rsmq.get_queue_attributes("dead").messages == (0 if by else 1)
+
+
+def test_a_process_whose_lease_was_taken_over_releases_nothing(env, keys):
+    env.rsmq.send_messages("q", ["a"])
+    lease(env, keys)
+    namespace = Namespace(env.ns)
+    env.rsmq.run(take_over_lease(namespace, "lease", "successor", lifetime=DAY))
+    before = env.state()
+    with pytest.raises(LeaseTakenOver, match="lease lease was taken over"):
+        release(env, keys)
+    assert env.state() == before
+    assert release(env, keys, holder="successor") == 1
 
 
 def test_a_part_of_a_partly_acknowledged_batch_is_returned_again(env, keys):

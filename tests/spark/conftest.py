@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
+import redis
 from pyspark import cloudpickle
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -52,7 +53,7 @@ class Crashed(Exception):
 
 
 @contextmanager
-def crash_at_call(server, calls, *, answered=False):
+def crash_at_call(server, calls, *, answered=False, thread=None):
     """
     Raise Crashed at a call of operations; calls of the heartbeat do not count.
 
@@ -60,14 +61,18 @@ def crash_at_call(server, calls, *, answered=False):
         server: the server that is called.
         calls: how many calls succeed before.
         answered: whether the server runs the operation of the crash.
+        thread: the name of the only thread whose calls count; None is any thread.
     """
     run, left = server.rsmq.run, itertools.count(calls, -1)
 
     def run_or_crash(operation):
-        if threading.current_thread().name == "rsmq-lease" or next(left) > 0:
+        caller = threading.current_thread().name
+        if caller == "rsmq-lease" or thread not in (None, caller) or next(left) > 0:
             return run(operation)
         if answered:
             run(operation)
+        if caller == "rsmq-ahead":  # ends, as the process does, without a warning of pytest
+            raise redis.exceptions.ConnectionError
         raise Crashed
 
     server.rsmq.run = run_or_crash
@@ -261,6 +266,7 @@ class Query:
         start = self.offsets[-1] if self.offsets else json_round_trip(self.reader.initialOffset())
         limit = self._limit or self.reader.getDefaultReadLimit()
         end = json_round_trip(self.reader.latestOffset(json_round_trip(start), limit))
+        self.reader._lease.background.finish()
         self.progress = json_round_trip(self.reader.reportLatestOffset())
         return None if json.dumps(start) == json.dumps(end) else end
 
@@ -291,6 +297,7 @@ class Query:
     def finish(self):
         """Read the last batch in the log into the sink; replace rows of an earlier attempt."""
         rows = [row for task in self.tasks(self.plan()) for row in task]
+        self.reader._lease.background.finish()
         self.sink[len(self.offsets)] = rows
         self.done = len(self.offsets)
         return rows
@@ -303,10 +310,18 @@ class Query:
         """Run batches until there are no messages; return the rows of each batch."""
         return list(iter(self.run, None))
 
-    def crash(self):
-        """Stop the reader and wait for its heartbeat, so that the process does nothing more."""
-        self.reader.stop()
+    def crash(self, *, is_stopped=False):
+        """
+        End the process of the reader, and wait for its threads, so that it does nothing more.
+
+        Unless it is stopped, it does not release the batch that it received ahead.
+        """
         lease = self.reader._lease
+        if lease is not None and not is_stopped:
+            lease._stopped.set()
+            lease.background.finish()
+            lease._ahead_number = None
+        self.reader.stop()
         if lease is not None and lease._thread is not None:
             lease._thread.join()
 

@@ -50,6 +50,19 @@ class StreamMachine(RuleBasedStateMachine):
         self.query.restart()
 
     @rule()
+    def stop(self):
+        self.query.crash(is_stopped=True)
+        self.query.start()
+        if self.query.done < len(self.query.offsets):
+            self.query.finish()
+
+    @rule(calls=st.integers(0, 4), answered=st.booleans())
+    def crash_while_working_ahead(self, calls, answered):
+        with crash_at_call(self.env.server(), calls, answered=answered, thread="rsmq-ahead"):
+            self.query.run()
+        self.query.restart()
+
+    @rule()
     def crash_before_the_log(self):
         self.query.request_offset()
         self.query.restart()

@@ -255,17 +255,48 @@ def take_over_lease(
     )
 
 
-def release_leased(keys: QueueKeys, batch: Batch, part: int) -> Operation[int]:
+def release_leased(
+    namespace: Namespace,
+    keys: QueueKeys,
+    batch: Batch,
+    part: int,
+    *,
+    query: str,
+    holder: str,
+    has_policy: bool,
+) -> Operation[int]:
     """
     Remove the last part of a batch, and make its messages visible whose receipts are still valid.
 
-    Changes nothing if ``part`` is not the last part. The operation returns the number of released
-    messages.
+    Changes nothing if ``part`` is not the last part. If there is a dead-letter policy, this receive
+    of the messages does not count for it, as they were not processed.
+
+    Args:
+        namespace: the queue's namespace.
+        keys: the queue's keys.
+        batch: the batch.
+        part: the number of the part, from 0.
+        query: the query's name, as in ``acknowledge_leased``.
+        holder: the id of the process that releases.
+        has_policy: whether the stream has a dead-letter policy, beside those of queues.
+
+    Returns:
+        The number of released messages.
+
+    Raises:
+        LeaseTakenOver: another process has taken over the lease of the query.
     """
     return Operation(
         load("release_leased"),
-        (keys.hash, keys.zset, keys.leases),
-        (str(batch).encode(), digits(part)),
+        (keys.hash, keys.zset, keys.leases, namespace.acknowledged),
+        (
+            batch.lease.encode(),
+            digits(batch.number),
+            digits(part),
+            encode_name(query),
+            holder.encode(),
+            b"1" if has_policy else b"",
+        ),
         int,
         Retry.ALWAYS,
         (keys.name,),

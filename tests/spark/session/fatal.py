@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def reach(point, batch):
 
 
 def run(self, operation):
-    """Run an operation, with points in the middle of an acknowledgement or a publishing."""
+    """Run an operation, with points between operations, while tasks run or not."""
     script = operation.script.name
     if script in ("acknowledge_leased", "publish_staged"):
         if script == "acknowledge_leased":
@@ -43,6 +44,8 @@ def run(self, operation):
             reach("acknowledge", batch)
         elif script == "publish_staged" and before < 2:
             reach(("adopted", "publish")[before], batch)
+    elif script == "lease_messages" and threading.current_thread().name == "rsmq-ahead":
+        reach("ahead", int(operation.args[1]))
     elif script == "finish_write":
         reach("published", int(operation.args[1]) + 1)
     return _run(self, operation)

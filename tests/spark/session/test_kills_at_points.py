@@ -12,15 +12,15 @@ from tests.spark.session.killed import Job, assert_nothing_left, fill, read_parq
 
 pytestmark = pytest.mark.timeout(scaled(280, 3600))
 
-SOURCE_POINTS = [("after claim", 2), ("acknowledge", 3)]
+SOURCE_POINTS = [("after claim", 2), ("acknowledge", 3), ("ahead", 5)]
 SINK_POINTS = [("partitions", 2), ("publish", 3)]
 if SOAK:
-    SOURCE_POINTS += [("before claim", 5), ("read", 6), ("partitions", 7)]
+    SOURCE_POINTS += [("before claim", 6), ("read", 7), ("partitions", 8)]
     SINK_POINTS += [("adopted", 4), ("published", 5), ("committed", 6), ("staged", 7)]
 
 
 def test_queue_to_parquet_survives_kills_at_every_point(server, ns, rsmq, raw, spark, tmp_path):
-    bodies = fill(rsmq, scaled(8000, 20_000))
+    bodies = fill(rsmq, scaled(12_000, 20_000))
     sink = tmp_path / "parquet"
     job = Job(server, ns, tmp_path, "--parquet", str(sink))
     for point, batch in SOURCE_POINTS:

@@ -1,0 +1,291 @@
+"""The work of a stream while tasks run: acknowledging the batch before, receiving the next."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import msgpack
+import pytest
+import redis
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from rsmq.errors import LeaseTakenOver
+from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
+from rsmq.spark import AcknowledgeListener, in_flight_batches, lease_holder, task_process
+from tests.spark.conftest import crash_at_call, json_round_trip
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+def send(env, number, queue="q", **options):
+    return env.rsmq.send_messages(queue, [f"m{n}" for n in range(number)], **options)
+
+
+def batches(env, queue="q"):
+    """Return the numbers of the batches that are in flight, and their sizes."""
+    stored = env.raw.hgetall(env.keys(queue).leases)
+    return {
+        int(field.split(b":")[1]): sum(msgpack.unpackb(packed)[1:])
+        for field, packed in stored.items()
+        if field.count(b":") == 1
+    }
+
+
+def hidden(env, queue="q"):
+    now = env.now_ms()
+    return {id for id, score in env.scores(queue).items() if score > now}
+
+
+def test_a_batch_is_received_while_tasks_read_the_full_one_before_it(env, queue):
+    sent = send(env, 5)
+    query = env.query(limit=ReadMaxRows(2))
+    query.poll()
+    assert batches(env) == {1: 2}
+    query.plan()
+    query.reader._lease.background.finish()
+    assert batches(env) == {1: 2, 2: 2}
+    assert hidden(env) == set(sent[:4])
+
+    assert ids(query.finish()) == sent[:2]
+    assert list(env.scores()) == [sent[4], *sent[:4]]
+    assert ids(query.run()) == sent[2:4]
+    assert list(env.scores()) == sent[2:]
+    assert batches(env) == {2: 2, 3: 1}
+    assert [ids(rows) for rows in query.run_until_empty()] == [sent[4:]]
+    assert env.fields()["totalrecv"] == b"5"
+    assert env.scores() == {}
+    assert env.raw.exists(env.keys().leases) == 0
+    assert query.progress["acknowledged"] == 5
+
+
+def test_nothing_is_received_ahead_of_a_batch_that_was_not_full(env, queue):
+    query = env.query(limit=ReadMaxRows(10))
+    send(env, 3)
+    query.run()
+    send(env, 2)
+    assert query.reader._lease.background._last is None
+    assert batches(env) == {1: 3}
+    assert len(hidden(env)) == 3
+
+
+def test_a_batch_that_was_received_ahead_is_filled_up(env, queue):
+    sent = send(env, 3)
+    query = env.query(limit=ReadMaxRows(2))
+    query.run()
+    assert batches(env) == {1: 2, 2: 1}
+    sent += send(env, 2)
+    assert ids(query.run()) == sent[2:4]
+    assert ids(query.run()) == sent[4:]
+
+
+def test_nothing_is_received_ahead_if_batches_wait_for_enough_messages(env, queue):
+    send(env, 5)
+    query = env.query(limit=ReadMaxRows(2), minMessagesPerTrigger=2)
+    query.run()
+    assert batches(env) == {1: 2}
+
+
+def test_available_now_receives_nothing_ahead_that_is_visible_later(env, queue):
+    sent = send(env, 3)
+    query = env.query(limit=ReadMaxRows(2), available_now=True)
+    env.elapse(1)
+    query.poll()
+    late = send(env, 2)
+    for id in late:
+        env.raw.zadd(env.keys().zset, {id: query.reader._latest_ms + 1})
+    query.finish()
+    assert batches(env) == {1: 2, 2: 1}
+    assert [ids(rows) for rows in query.run_until_empty()] == [sent[2:]]
+    assert list(env.scores()) == late
+
+
+@pytest.mark.parametrize("by", ["queue", "option", None])
+def test_a_stopped_query_releases_the_batch_ahead(env, queue, by):
+    options = {}
+    if by is not None:
+        env.rsmq.create_queue("dead")
+    if by == "queue":
+        env.rsmq.set_dead_letter_policy("q", "dead", 2)
+    elif by == "option":
+        options = {"maxReceiveCount": 2, "deadLetterQueue": "dead"}
+    sent = send(env, 4)
+    query = env.query(limit=ReadMaxRows(2), **options)
+    query.run()
+    assert hidden(env) == set(sent)
+    query.crash(is_stopped=True)
+    assert hidden(env) == set(sent[:2])
+    assert batches(env) == {1: 2}
+    assert len(env.raw.hkeys(env.keys().leases)) == 2
+    stored = env.raw.hgetall(env.keys().unbegun)
+    assert {id.decode() for id in stored if id} == (set(sent[2:]) if by else set())
+
+    # The receive that was taken back is not an attempt: no message becomes a dead letter.
+    query.start()
+    rows = query.run()
+    assert ids(rows) == sent[2:]
+    assert [row["receive_count"] for row in rows] == [2, 2]
+    assert query.run() is None
+    assert env.scores() == {}
+
+
+def test_a_stop_releases_nothing_after_a_takeover(env, queue):
+    sent = send(env, 4)
+    query = env.query(limit=ReadMaxRows(2))
+    query.run()
+    stopped = query.reader
+    query.start()
+    assert query.poll()
+    assert query.offsets[-1]["batch"] == 2
+    stopped.stop()
+    assert hidden(env) == set(sent[2:])
+    assert ids(query.finish()) == sent[2:]
+    with pytest.raises(LeaseTakenOver, match="another process"):
+        stopped._lease._release_part(env.placed(), 2, 0)
+
+
+def test_a_suspended_process_does_not_return_its_batch_ahead(env, queue):
+    send(env, 4)
+    query = env.query(limit=ReadMaxRows(2))
+    query.run()
+    suspended = query.reader
+    query.start()
+    assert query.poll()
+    with pytest.raises(LeaseTakenOver, match="another process"):
+        suspended.latestOffset(json_round_trip(query.offsets[0]), ReadMaxRows(2))
+
+
+@pytest.mark.parametrize("group", [{}, {"consumerGroup": "nightly"}])
+@pytest.mark.parametrize("point", ["logged", "planned", "done"])
+def test_a_kill_with_a_batch_ahead_loses_and_doubles_nothing(env, queue, monkeypatch, group, point):
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.05)
+    sent = send(env, 7)
+    query = env.query(limit=ReadMaxRows(2), **group)
+    query.run()
+    query.poll()
+    if point != "logged":
+        query.plan()
+        query.reader._lease.background.finish()
+        assert batches(env) == {2: 2, 3: 2}
+    if point == "done":
+        query.finish()
+    query.restart()
+    query.run_until_empty()
+    assert query.ids() == sent
+    assert env.fields()["totalrecv"] == b"7"
+    assert env.scores() == batches(env) == {}
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("calls", [0, 1])
+def test_an_acknowledgement_that_a_kill_interrupts_is_completed(
+    env, queue, monkeypatch, is_done, answered, calls
+):
+    """The batch after it may be in the commit log: then only its own number is in the offset."""
+    monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 2)
+    sent = send(env, 12)
+    query = env.query(limit=ReadMaxRows(4))
+    query.run()
+    with crash_at_call(env.server(), calls, answered=answered, thread="rsmq-ahead"):
+        assert query.poll()
+        if is_done:
+            query.finish()
+    if calls + answered < 2:
+        assert not set(sent[:4]).isdisjoint(env.scores())
+    assert batches(env) == {1: 4, 2: 4}
+    query.restart()
+    query.run_until_empty()
+    assert query.ids() == sent
+    assert env.fields()["totalrecv"] == b"12"
+    assert env.scores() == {}
+    assert env.raw.exists(env.keys().leases) == 0
+
+
+def test_the_listener_completes_an_interrupted_acknowledgement(env, queue):
+    send(env, 4)
+    query = env.query(limit=ReadMaxRows(2))
+    query.run()
+    with crash_at_call(env.server(), 0, thread="rsmq-ahead"):
+        query.run()
+    query.crash()
+    assert batches(env) == {1: 2, 2: 2}
+    listener = AcknowledgeListener(url=env.redis.url, ns=env.ns)
+    listener._acknowledge([query.offsets[-1]])
+    assert env.scores() == {}
+    assert env.raw.exists(env.keys().leases) == 0
+
+
+def test_work_ahead_that_fails_is_repeated(env, queue, monkeypatch):
+    sent = send(env, 6)
+    query = env.query(limit=ReadMaxRows(2))
+    query.run()
+    lease, server = query.reader._lease, env.server()
+    run = server.rsmq.run
+
+    def fail_in_threads(operation):
+        if threading.current_thread().name == "rsmq-ahead":
+            raise redis.exceptions.ConnectionError("no route")
+        return run(operation)
+
+    server.rsmq.run = fail_in_threads
+    try:
+        assert ids(query.run()) == sent[2:4]
+        assert lease._pending == (1, ["q"])
+        assert batches(env) == {1: 2, 2: 2}
+        assert ids(query.run()) == sent[4:]
+    finally:
+        del server.rsmq.run
+    assert batches(env) == {3: 2}
+    assert query.run() is None
+    assert env.scores() == {}
+
+
+@pytest.mark.parametrize("remove", ["purge_queue", "delete_queue"])
+def test_a_batch_that_is_purged_before_it_is_logged_is_not_missed(env, queue, remove):
+    send(env, 4)
+    query = env.query(limit=ReadMaxRows(2))
+    query.run()
+    assert batches(env) == {1: 2, 2: 2}
+    getattr(env.rsmq, remove)("q")
+    env.rsmq.create_queue("q", exist_ok=True)
+    sent = send(env, 1)
+    assert ids(query.run()) == sent
+
+
+def test_parts_of_several_queues_are_released(env, monkeypatch):
+    monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 2)
+    for name in ("a", "b"):
+        env.rsmq.create_queue(name)
+        send(env, 10, name)
+    query = env.query(queue="", subscribe="a,b", limit=ReadMaxRows(10))
+    query.run()
+    assert batches(env, "a") == batches(env, "b") == {1: 5, 2: 5}
+    query.crash(is_stopped=True)
+    for name in ("a", "b"):
+        assert batches(env, name) == {1: 5}
+        assert len(hidden(env, name)) == 5
+
+
+def test_a_batch_has_parts_of_at_most_a_thousand_messages(env, queue):
+    send(env, 2 * MAX_PART_MESSAGES + 1)
+    query = env.query(limit=ReadMaxRows(MAX_PART_MESSAGES + 1))
+    assert len(query.run()) == MAX_PART_MESSAGES + 1
+    assert batches(env) == {1: MAX_PART_MESSAGES + 1, 2: MAX_PART_MESSAGES}
+    assert len(query.run()) == MAX_PART_MESSAGES
+    assert query.run() is None
+    assert env.scores() == {}
+
+
+def test_a_task_process_excludes_modules_from_its_collections(monkeypatch):
+    calls = []
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append(None))
+    monkeypatch.setattr(task_process, "_modules_seen", 0)
+    task_process.spare_loaded_modules()
+    task_process.spare_loaded_modules()
+    assert len(calls) == 1
+    monkeypatch.setitem(task_process.sys.modules, "a module that a task has loaded", task_process)
+    task_process.spare_loaded_modules()
+    assert len(calls) == 2
