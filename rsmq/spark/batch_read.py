@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from rsmq.errors import ScanBroken
 from rsmq.spark.connections import Server, get_server
-from rsmq.spark.message_fetch import MessageFetch, Wanted
+from rsmq.spark.message_fetch import MessageFetch, PendingMessages, Wanted
 from rsmq.spark.reasons import REASON_COLUMNS, parse_reason_columns
 from rsmq.spark.record_batch import (
     build_arrow_schema,
@@ -271,26 +271,60 @@ class SnapshotReader(DataSourceReader):
         keys = server.namespace.queue(partition.queue)
         schema = build_arrow_schema(self._schema)
         fetch = self._make_fetch(server, keys, is_mixed=isinstance(partition, ScanPartition))
-        has_reasons = not set(self._schema.fieldNames()).isdisjoint(REASON_COLUMNS)
         if isinstance(partition, ScanPartition):
             parts = self._scan(server, keys, partition)
         else:
             parts = iter([(partition.ids, partition.visible_at_ms)])
-        for ids, scores in parts:
-            begin = 0
-            while begin < len(ids):
-                part = ids[begin : begin + self._source.fetch_size]
-                count = fetch.count_next(part)
-                part = part[:count]
-                columns: dict[str, Any] = {"id": part, **fetch.read(part)}
-                if has_reasons:
-                    columns |= parse_reason_columns(server.read_reasons(keys, part))
-                if scores is not None:
-                    columns["visible_at"] = scores[begin : begin + count]
-                begin += count
-                columns = self._drop_unselected(columns)
-                if columns["id"]:
-                    yield build_record_batch(schema, keys.name, columns, server.id_prefix)
+        for columns in self._fetch_columns(server, keys, fetch, parts):
+            selected = self._drop_unselected(columns)
+            if selected["id"]:
+                yield build_record_batch(schema, keys.name, selected, server.id_prefix)
+
+    def _fetch_columns(
+        self,
+        server: Server,
+        keys: QueueKeys,
+        fetch: MessageFetch,
+        parts: Iterator[tuple[list[bytes], array[float] | None]],
+    ) -> Iterator[dict[str, Any]]:
+        """
+        Yield the columns of messages, of ``fetch_size`` at most.
+
+        The next messages are requested before those before them are yielded, if their bodies are
+        small: then Redis works while the caller does.
+        """
+        has_reasons = not set(self._schema.fieldNames()).isdisjoint(REASON_COLUMNS)
+
+        def finish(pending: PendingMessages, scores: array[float] | None) -> dict[str, Any]:
+            columns: dict[str, Any] = {"id": pending.ids, **fetch.finish(pending)}
+            if has_reasons:
+                columns |= parse_reason_columns(server.read_reasons(keys, list(pending.ids)))
+            if scores is not None:
+                columns["visible_at"] = scores
+            return columns
+
+        ahead: tuple[PendingMessages, array[float] | None] | None = None
+        try:
+            for ids, scores in parts:
+                begin = 0
+                while begin < len(ids):
+                    part = ids[begin : begin + self._source.fetch_size]
+                    if ahead is not None and not fetch.is_small(part):
+                        columns, ahead = finish(*ahead), None
+                        yield columns
+                    count = fetch.count_next(part)
+                    end = begin + count
+                    started = fetch.begin(part[:count])
+                    previous = ahead
+                    ahead = started, None if scores is None else scores[begin:end]
+                    begin = end
+                    if previous is not None:
+                        yield finish(*previous)
+            if ahead is not None:
+                yield finish(*ahead)
+        finally:
+            if ahead is not None:
+                ahead[0].abandon()
 
     def _scan(
         self, server: Server, keys: QueueKeys, partition: ScanPartition

@@ -25,7 +25,8 @@ from rsmq.errors import CellFailed, InvalidOption, QueueNotFound, RSMQError
 from rsmq.operations.operation import Operation
 from rsmq.spark.connection_options import ConnectionOptions
 from rsmq.spark.field_request import pack_fields
-from rsmq.spark.scan import ScanStep
+from rsmq.spark.pending_request import PendingRequest, read_replies
+from rsmq.spark.scan import PendingStep
 from rsmq.spark.source_options import SourceOptions
 from rsmq.transport.routed_client import open_routed_pool
 from rsmq.transport.socket import pack
@@ -145,19 +146,9 @@ class Server:
         pool = self.raw.connection_pool
         connection = pool.get_connection()
 
-        def read() -> Any:
-            try:
-                return connection.read_response(disable_decoding=True)
-            except ResponseError as error:
-                return error  # the replies after it must be read, too
-
         def send() -> list[Any]:
             connection.send_packed_command(packed)
-            replies = [read() for _ in range(number)]
-            for reply in replies:
-                if isinstance(reply, ResponseError):
-                    raise reply
-            return replies
+            return read_replies(connection, number)
 
         try:
             replies: list[Any] = connection.retry.call_with_retry(
@@ -166,6 +157,11 @@ class Server:
             return replies
         finally:
             pool.release(connection)
+
+    def begin_request(self, packed: list[Any], number: int) -> PendingRequest:
+        """Send commands as ``request`` does, and read their replies later."""
+        pool = self.raw.connection_pool
+        return PendingRequest(pool, packed, number, lambda: self.request(packed, number))
 
     def find_queues_with_reasons(self, names: Iterable[str]) -> list[str]:
         """
@@ -197,16 +193,15 @@ class Server:
             return None
         return run.encode() if isinstance(run, str) else run
 
-    def make_scanner(self, keys: QueueKeys) -> Callable[[int, int], ScanStep]:
-        """Return a function that reads a step of the scan of a queue's ids."""
+    def make_scanner(self, keys: QueueKeys) -> Callable[[int, int], PendingStep]:
+        """Return a function that begins a step of the scan of a queue's ids."""
 
-        def read_step(cursor: int, count: int) -> ScanStep:
+        def begin_step(cursor: int, count: int) -> PendingStep:
             scan = b"ZSCAN", keys.zset, b"%d" % cursor, b"COUNT", b"%d" % count
             packed = [*pack(scan), *pack((b"ZCARD", keys.zset))]
-            (following, members), messages = self.request(packed, 2)
-            return ScanStep(int(following), members, messages)
+            return PendingStep(self.begin_request(packed, 2))
 
-        return read_step
+        return begin_step
 
     def now_ms(self) -> int:
         """Return the time of the server's clock, Unix milliseconds."""

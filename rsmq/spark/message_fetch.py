@@ -10,6 +10,8 @@ from typing import Any
 
 from rsmq.operations.reading import count_fitting
 from rsmq.spark.connections import Server
+from rsmq.spark.field_request import pack_fields
+from rsmq.spark.pending_request import PendingRequest
 from rsmq.wire.fields import FIRST_RECEIVED_SUFFIX, RECEIVE_COUNT_SUFFIX
 from rsmq.wire.keys import QueueKeys
 from rsmq.wire.stored import parse_integer
@@ -38,9 +40,32 @@ class Wanted:
     first_received: bool
 
 
+@dataclass(frozen=True, slots=True)
+class PendingMessages:
+    """
+    Messages whose fields are on their way.
+
+    Attributes:
+        ids: their ids.
+        suffixes: the ends of the names of the fields of each message.
+        request: the request of the fields; None if none is needed.
+    """
+
+    ids: Sequence[bytes]
+    suffixes: list[bytes]
+    request: PendingRequest | None
+
+    def abandon(self) -> None:
+        """Discard the fields; without an effect if they were read."""
+        if self.request is not None:
+            self.request.abandon()
+
+
 class MessageFetch:
     """
     A reader of the messages of a queue by their ids, one call after another.
+
+    The fields of the next messages can be on their way while those of the last ones are used.
 
     Most messages of most queues have no counters, because they were never received. So it reads
     the time of the first receive only of messages that have a receive count.
@@ -72,25 +97,42 @@ class MessageFetch:
         """Return how many of the ids to read next, at least one, so that the bodies fit."""
         if not self._wanted.bodies:
             return len(ids)
-        if self._is_mixed and self._largest is not None:
-            likely_bytes = self._largest * _SIZE_MARGIN * len(ids)
-            if likely_bytes <= self._max_bytes:
-                return len(ids)
+        if self.is_small(ids):
+            return len(ids)
         return self._server.rsmq.run(count_fitting(self._keys, ids, self._max_bytes))
 
-    def read(self, ids: Sequence[bytes]) -> dict[str, list[Any]]:
-        """
-        Return the columns ``raw``, ``receive_count`` and ``first_received``, as far as wanted.
+    def is_small(self, ids: Sequence[bytes]) -> bool:
+        """Return whether the bodies of messages are small, by those that were read before."""
+        if not self._wanted.bodies:
+            return True
+        if not self._is_mixed or self._largest is None:
+            return False
+        return self._largest * _SIZE_MARGIN * len(ids) <= self._max_bytes
 
-        The values of a message are those of one moment. A missing value is None.
-        """
+    def begin(self, ids: Sequence[bytes]) -> PendingMessages:
+        """Request the fields of messages; ``finish`` reads them."""
         wanted = self._wanted
         suffixes = [b""] if wanted.bodies else []
         if wanted.receive_counts or wanted.first_received:
             suffixes.append(RECEIVE_COUNT_SUFFIX)
         if self._reads_both_counters:
             suffixes.append(FIRST_RECEIVED_SUFFIX)
-        fields = self._read_fields(ids, suffixes)
+        request = None
+        if suffixes:
+            packed = pack_fields(self._keys.hash, ids, suffixes)
+            request = self._server.begin_request(packed, 1)
+        return PendingMessages(ids, suffixes, request)
+
+    def finish(self, pending: PendingMessages) -> dict[str, list[Any]]:
+        """
+        Return the columns ``raw``, ``receive_count`` and ``first_received``, as far as wanted.
+
+        The values of a message are those of one moment. A missing value is None.
+        """
+        wanted, ids = self._wanted, pending.ids
+        fields: dict[bytes, list[bytes | None]] = {}
+        if pending.request is not None:
+            fields = _divide(pending.request.finish()[0], pending.suffixes)
         if wanted.first_received:
             self._complete(ids, fields)
         columns: dict[str, list[Any]] = {}
@@ -103,14 +145,6 @@ class MessageFetch:
             columns["first_received"] = _parse(fields[FIRST_RECEIVED_SUFFIX], unreadable=None)
         return columns
 
-    def _read_fields(
-        self, ids: Sequence[bytes], suffixes: list[bytes]
-    ) -> dict[bytes, list[bytes | None]]:
-        if not suffixes:
-            return {}
-        values = self._server.hmget(self._keys.hash, ids, suffixes)
-        return {suffix: values[place :: len(suffixes)] for place, suffix in enumerate(suffixes)}
-
     def _complete(self, ids: Sequence[bytes], fields: dict[bytes, list[bytes | None]]) -> None:
         """
         Add the times of the first receive; read received messages again, with all their fields.
@@ -119,7 +153,7 @@ class MessageFetch:
         """
         counts = fields[RECEIVE_COUNT_SUFFIX]
         number = len(counts) - counts.count(None)
-        if self._reads_both_counters:
+        if FIRST_RECEIVED_SUFFIX in fields:
             # Without a receive count the time means nothing: the next receive overwrites it.
             fields[FIRST_RECEIVED_SUFFIX] = [
                 None if count is None else first
@@ -129,12 +163,18 @@ class MessageFetch:
             fields[FIRST_RECEIVED_SUFFIX] = [None] * len(ids)
             if number:
                 places = [place for place, count in enumerate(counts) if count is not None]
-                again = self._read_fields([ids[place] for place in places], list(fields))
-                for suffix, values in again.items():
+                received, suffixes = [ids[place] for place in places], list(fields)
+                again = self._server.hmget(self._keys.hash, received, suffixes)
+                for suffix, values in _divide(again, suffixes).items():
                     column = fields[suffix]
                     for place, value in zip(places, values, strict=True):
                         column[place] = value
         self._reads_both_counters = number > _RECEIVED_SHARE * len(ids)
+
+
+def _divide(values: list[bytes | None], suffixes: list[bytes]) -> dict[bytes, list[bytes | None]]:
+    """Return the values of each suffix, in the order of the ids."""
+    return {suffix: values[place :: len(suffixes)] for place, suffix in enumerate(suffixes)}
 
 
 def _length(raw: bytes | None) -> int:

@@ -4,7 +4,8 @@ A scan of the ids of a queue in shards, which several tasks read at the same tim
 ZSCAN goes through the buckets of Redis's hash table in the order of their reversed numbers. In this
 order an id has the same position however large the table is. A shard is a range of positions, so
 each id belongs to one shard, and a step needs no snapshot. A step may go beyond the end of its
-shard: then it is made again with a smaller COUNT, until it covers a single bucket at the end.
+shard: then it is made again with a smaller COUNT, until it covers a single bucket at the end. Each
+step begins before the ids of the one before are used.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rsmq.errors import ScanBroken
+from rsmq.spark.pending_request import PendingRequest
 
 _POSITIONS = 2**64
 
@@ -68,6 +70,23 @@ class ScanStep:
     messages: int
 
 
+class PendingStep:
+    """A step whose reply is read later."""
+
+    def __init__(self, request: PendingRequest) -> None:
+        """Use the request of ZSCAN and ZCARD."""
+        self._request = request
+
+    def finish(self) -> ScanStep:
+        """Return the reply; the errors are those of ``PendingRequest``."""
+        (cursor, members), messages = self._request.finish()
+        return ScanStep(int(cursor), members, messages)
+
+    def abandon(self) -> None:
+        """Discard the reply; without an effect after ``finish``."""
+        self._request.abandon()
+
+
 def count_shards(messages: int, wanted: int) -> int:
     """Return the number of shards for a queue: ``wanted`` or more, if it has enough messages."""
     most = messages // MIN_PLANNED_SHARD_IDS
@@ -78,7 +97,7 @@ def count_shards(messages: int, wanted: int) -> int:
 
 
 def scan_shard(
-    queue: str, shard: Shard, read_step: Callable[[int, int], ScanStep]
+    queue: str, shard: Shard, begin_step: Callable[[int, int], PendingStep]
 ) -> Iterator[list[bytes]]:
     """
     Yield ids and scores in turn, of all messages of a shard; some of them may come twice.
@@ -86,39 +105,55 @@ def scan_shard(
     Args:
         queue: the queue's name, for errors.
         shard: the shard.
-        read_step: reads a step, from a cursor and a COUNT.
+        begin_step: begins a step, from a cursor and a COUNT.
 
     Raises:
         ScanBroken: consumers have almost emptied the queue.
     """
     if shard.total == 1:
-        yield from _scan_all(read_step)
+        yield from _scan_all(begin_step)
         return
     position, count = shard.begin, STEP_IDS
-    while position < shard.end:
-        step = read_step(_reverse(position), count)
-        if step.messages < MIN_SHARD_IDS * shard.total:
-            raise ScanBroken(queue, "consumers have almost emptied it since the read was planned")
-        following = _reverse(step.cursor) if step.cursor else _POSITIONS
-        if following > shard.end:
-            if count == 1:  # the ids are those of the last bucket, which is in the next shard
+    pending = begin_step(_reverse(position), count)
+    try:
+        while True:
+            step = pending.finish()
+            if step.messages < MIN_SHARD_IDS * shard.total:
+                reason = "consumers have almost emptied it since the read was planned"
+                raise ScanBroken(queue, reason)
+            following = _reverse(step.cursor) if step.cursor else _POSITIONS
+            if following > shard.end:
+                if count == 1:  # the ids are those of the last bucket, which is in the next shard
+                    return
+                count = max(1, count // 4)
+                pending = begin_step(_reverse(position), count)
+                continue
+            if following <= position:
+                raise ScanBroken(queue, "the server does not scan it in the order of Redis")
+            position = following
+            if position == shard.end:
+                yield step.members
                 return
-            count = max(1, count // 4)
-            continue
-        if following <= position:
-            raise ScanBroken(queue, "the server does not scan it in the order of Redis")
-        yield step.members
-        position = following
-        ids_left = (shard.end - position) * step.messages // _POSITIONS
-        count = 1 if ids_left < _LAST_IDS else min(STEP_IDS, ids_left // 2)
+            ids_left = (shard.end - position) * step.messages // _POSITIONS
+            count = 1 if ids_left < _LAST_IDS else min(STEP_IDS, ids_left // 2)
+            pending = begin_step(_reverse(position), count)
+            yield step.members
+    finally:
+        pending.abandon()
 
 
-def _scan_all(read_step: Callable[[int, int], ScanStep]) -> Iterator[list[bytes]]:
-    cursor = None
-    while cursor != 0:
-        step = read_step(cursor or 0, STEP_IDS)
-        cursor = step.cursor
-        yield step.members
+def _scan_all(begin_step: Callable[[int, int], PendingStep]) -> Iterator[list[bytes]]:
+    pending = begin_step(0, STEP_IDS)
+    try:
+        while True:
+            step = pending.finish()
+            if not step.cursor:
+                yield step.members
+                return
+            pending = begin_step(step.cursor, STEP_IDS)
+            yield step.members
+    finally:
+        pending.abandon()
 
 
 def _reverse(number: int) -> int:

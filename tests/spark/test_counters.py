@@ -133,15 +133,15 @@ def test_received_messages_are_read_with_all_fields(env):
     wanted = Wanted(bodies=True, receive_counts=True, first_received=True)
     fetch = MessageFetch(env.server(), env.keys(), wanted, 10**6, is_mixed=True)
     with env.commands() as commands:
-        columns = fetch.read(sent)
+        columns = fetch.finish(fetch.begin(sent))
     assert [len(each.split()) - 2 for each in commands] == [200, 30]
     assert columns["receive_count"].count(1) == 10
     assert columns["receive_count"][10:] == columns["first_received"][10:] == [None] * 90
 
     env.rsmq.receive_messages("q", 30, vt=100)
-    fetch.read(sent)  # more than a quarter are received now
+    fetch.finish(fetch.begin(sent))  # more than a quarter are received now
     with env.commands() as commands:
-        columns = fetch.read(sent)
+        columns = fetch.finish(fetch.begin(sent))
     assert [len(each.split()) - 2 for each in commands] == [300]
     fields = env.fields()
     for number, id in enumerate(sent):
@@ -162,9 +162,9 @@ def test_small_bodies_of_a_scan_are_measured_once(env, body, is_mixed, measured)
     with env.commands() as commands:
         for _ in range(3):
             assert fetch.count_next(sent) == 10
-            fetch.read(sent)
+            fetch.finish(fetch.begin(sent))
         env.raw.hset(env.keys().hash, sent[0], "x" * 9_990)
-        fetch.read(sent)
+        fetch.finish(fetch.begin(sent))
         assert fetch.count_next(sent) == 1
     measures = [each for each in commands if each.startswith("EVALSHA")]
     assert len(measures) == {1: 2, 2: 4}[measured]
