@@ -55,7 +55,13 @@ class AsyncWatcher:
         self._caller = caller
         self._index = namespaces[0].queues
         self._address = address
-        self._state = WatcherState(namespaces, now(), can_track=True, collects_due=collects_due)
+        self._state = WatcherState(
+            namespaces,
+            now(),
+            can_track=True,
+            address_of=caller.address_of,
+            collects_due=collects_due,
+        )
         self._connection: Any = None
         self._connector: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -208,7 +214,7 @@ class AsyncWatcher:
             self._caller.note_lost(self._index, error)
         else:
             self._connection = connection
-            self._state.note_connected(now())
+            self._state.note_connected(now(), connection)
             self._reader = asyncio.ensure_future(self._read(connection))
         self._connector = None
         self._state_changed.set()

@@ -69,7 +69,13 @@ class Watcher:
         self._address = address
         self._pid = os.getpid()
         self._lock = threading.Condition()
-        self._state = WatcherState(namespaces, now(), can_track=True, collects_due=collects_due)
+        self._state = WatcherState(
+            namespaces,
+            now(),
+            can_track=True,
+            address_of=caller.address_of,
+            collects_due=collects_due,
+        )
         self._connection: Any = None
         self._wakes_at = -math.inf
         self._is_resting = False
@@ -269,7 +275,7 @@ class Watcher:
                 self._state.note_disconnected(now())
             else:
                 self._connection, connection = connection, None
-                self._state.note_connected(now())
+                self._state.note_connected(now(), self._connection.connection)
                 self._send_due_request()
             self._lock.notify()
         if connection is not None:

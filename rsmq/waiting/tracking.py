@@ -26,6 +26,8 @@ RECONNECT_SECONDS = 0.5
 RECONNECT_AFTER_ERROR_SECONDS = 60.0
 #: A connection that does not reply for this time is closed.
 REPLY_TIMEOUT_SECONDS = 5.0
+#: After this time without an answer, a server whose keys another one may get is asked for one.
+GROUP_CHECK_SECONDS = 3.0
 #: The largest number of queue names to look up in a second, after queues were created or deleted.
 MAX_LOOKUPS_PER_SECOND = 10_000
 #: The pause before the next look-up while the keys are moving to another node of a cluster.
@@ -72,8 +74,11 @@ class Tracking:
             None for cells.
     """
 
-    def __init__(self, schedule: Schedule, namespaces: Sequence[Namespace]) -> None:
+    def __init__(
+        self, schedule: Schedule, namespaces: Sequence[Namespace], *, is_of_group: bool = False
+    ) -> None:
         self._schedule = schedule
+        self._check_seconds = GROUP_CHECK_SECONDS if is_of_group else SAFETY_SECONDS
         #: The index of queues of each namespace, by the prefix of its keys.
         self._indexes = {
             encode_name(namespace.name) + b":": namespace.queues for namespace in namespaces
@@ -92,11 +97,11 @@ class Tracking:
             return now
         if self._can_look_up and self._schedule.to_look_up:
             return min(self._look_up_at, self._check_at)
-        return self._check_at
+        return math.inf if self._pending else self._check_at  # a reply that is due checks, too
 
     def next_request(self, now: float) -> bytes:
         """Return the encoded commands that read queues and look up names."""
-        self._check_at = now + SAFETY_SECONDS
+        self._check_at = now + self._check_seconds
         request = _Request(now)
         commands = [_TIME]
         request.handlers.append(partial(self._handle_time, request))
@@ -137,7 +142,7 @@ class Tracking:
 
     def handle(self, answer: Any, now: float) -> None:
         """Process a reply, or a report of a change."""
-        self._check_at = now + SAFETY_SECONDS
+        self._check_at = now + self._check_seconds
         changes = changes_of(answer)
         if changes is None:
             self._handle_reply(answer, now)

@@ -7,18 +7,22 @@ Without I/O or clock. ``sync.py`` and ``aio.py`` carry the decisions out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from rsmq.transport.topology.address import Address
 from rsmq.waiting.schedule import Schedule
 from rsmq.waiting.tracking import RECONNECT_SECONDS, Tracking, reconnect_pause
 from rsmq.wire.keys import Namespace
 
 #: A watcher without waiters ends after this time.
 IDLE_SECONDS = 10.0
+#: The pause between two looks at the topology, which calls of the same client may have changed.
+TOPOLOGY_CHECK_SECONDS = 1.0
 
 
 class Link(Enum):
@@ -76,6 +80,7 @@ class WatcherState:
         now: float,
         *,
         can_track: bool,
+        address_of: Callable[[bytes], Address | None],
         collects_due: bool = False,
     ) -> None:
         """
@@ -85,6 +90,7 @@ class WatcherState:
             namespaces: the namespaces of the queues: one, or several cells.
             now: the time.
             can_track: False if there is no connection on which the server could report changes.
+            address_of: returns the server that has a key, as far as it is known.
             collects_due: whether the schedule collects the queues that have messages. Receives
                 then need no waiter for a while, and each changes a queue: without rests the
                 watcher would wake for every report.
@@ -92,6 +98,9 @@ class WatcherState:
         self.schedule = Schedule(is_connecting=can_track, collects_due=collects_due)
         self.tracking = Tracking(self.schedule, namespaces)
         self._namespaces = namespaces
+        self._address_of = address_of
+        #: The server of the connection; None if no other one can have the keys.
+        self._address: Address | None = None
         self._may_rest = collects_due
         self._link = Link.ABSENT
         self._connect_at = now if can_track else math.inf
@@ -115,7 +124,7 @@ class WatcherState:
                 return Step(Action.CONNECT)
             until = min(until, self._connect_at)
         elif self._link is Link.OPEN:
-            if self.tracking.moved is not None:
+            if self.tracking.moved is not None or self._is_elsewhere():
                 return Step(Action.DISCONNECT, error=self.tracking.moved)
             request = self.next_request(now)
             if request:
@@ -124,7 +133,7 @@ class WatcherState:
             if overdue_in <= 0:
                 error = RedisTimeoutError("The server does not reply.")
                 return Step(Action.DISCONNECT, error=error)
-            until = min(until, now + overdue_in, self.tracking.next_request_at(now))
+            until = min(until, now + overdue_in, self._next_check_at(now))
             if self._may_rest and not self.schedule and not self.tracking.expects_reply:
                 action = Action.REST
         return Step(action, max(0.0, until - now))
@@ -135,11 +144,33 @@ class WatcherState:
             return self.tracking.next_request(now)
         return b""
 
-    def note_connected(self, now: float) -> None:
-        """Note that the tracking connection is open."""
+    def _next_check_at(self, now: float) -> float:
+        """Return when to send the next request, or to look at the topology again."""
+        look_at = math.inf if self._address is None else now + TOPOLOGY_CHECK_SECONDS
+        return min(look_at, self.tracking.next_request_at(now))
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether a call has learned that other servers have the keys of all waiters."""
+        if self._address is None or not self.schedule:
+            return False
+        return not any(
+            self._address_of(namespace.queues) in (self._address, None)
+            for namespace in self._namespaces
+        )
+
+    def note_connected(self, now: float, connection: Any) -> None:
+        """
+        Note that the tracking connection is open.
+
+        Args:
+            now: the time.
+            connection: the connection of redis-py.
+        """
+        is_of_group = self._address_of(self._namespaces[0].queues) is not None
+        self._address = Address(connection.host, connection.port) if is_of_group else None
         self._link = Link.OPEN
         self._connect_at = now + RECONNECT_SECONDS  # if it breaks
-        self.tracking = Tracking(self.schedule, self._namespaces)
+        self.tracking = Tracking(self.schedule, self._namespaces, is_of_group=is_of_group)
         self.schedule.start_tracking(now)
 
     def note_connect_failed(self, error: BaseException, now: float) -> None:

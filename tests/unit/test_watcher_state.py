@@ -14,29 +14,55 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from rsmq.transport.topology.address import Address
 from rsmq.waiting.schedule import MISS_PAUSE_SECONDS, SAFETY_SECONDS, Waiter
 from rsmq.waiting.tracking import (
+    GROUP_CHECK_SECONDS,
     RECONNECT_AFTER_ERROR_SECONDS,
     RECONNECT_SECONDS,
     REPLY_TIMEOUT_SECONDS,
 )
-from rsmq.waiting.watcher_state import IDLE_SECONDS, Action, WatcherState
+from rsmq.waiting.watcher_state import (
+    IDLE_SECONDS,
+    TOPOLOGY_CHECK_SECONDS,
+    Action,
+    WatcherState,
+)
 from rsmq.wire.keys import Namespace
 
 QUEUE = b"rsmq:q"
 
 
-def watcher(*, can_track=True, waiters=1):
-    state = WatcherState((Namespace("rsmq"),), 0, can_track=can_track)
+class Server:
+    """A connection to a server, which also says who has the keys."""
+
+    host = "h"
+    port = 1
+
+    def __init__(self, address=None):
+        self.address = address
+
+    def address_of(self, key):
+        assert key == b"rsmq:QUEUES"
+        return self.address
+
+
+ALONE = Server()
+
+
+def watcher(*, can_track=True, waiters=1, server=ALONE, **options):
+    state = WatcherState(
+        (Namespace("rsmq"),), 0, can_track=can_track, address_of=server.address_of, **options
+    )
     for _ in range(waiters):
         state.schedule.add(Waiter((QUEUE,), lambda: None), 0)
     return state
 
 
-def connected():
-    state = watcher()
+def connected(server=ALONE):
+    state = watcher(server=server)
     assert state.next_step(0).action is Action.CONNECT
-    state.note_connected(0)
+    state.note_connected(0, server)
     return state
 
 
@@ -152,6 +178,49 @@ def test_silent_connection_is_checked():
     assert b"TIME" in state.next_request(SAFETY_SECONDS)
 
 
+def test_silent_server_of_a_group_is_noticed_within_eight_seconds():
+    state = connected(Server(Address("h", 1)))
+    assert state.next_step(0).action is Action.SEND
+    answer(state, 0)
+
+    assert state.next_request(GROUP_CHECK_SECONDS - 0.1) == b""
+    assert b"TIME" in state.next_request(GROUP_CHECK_SECONDS)
+    step = state.next_step(GROUP_CHECK_SECONDS + REPLY_TIMEOUT_SECONDS)
+    assert step.action is Action.DISCONNECT
+    assert GROUP_CHECK_SECONDS + REPLY_TIMEOUT_SECONDS <= 8
+
+
+def test_watcher_leaves_a_server_when_a_call_learns_that_another_one_has_the_keys():
+    server = Server(Address("h", 1))
+    state = connected(server)
+    assert state.next_step(0).action is Action.SEND
+    answer(state, 0)
+    assert 0 < state.next_step(0).seconds <= TOPOLOGY_CHECK_SECONDS
+
+    server.address = None  # unknown for now
+    assert state.next_step(1).action is Action.SLEEP
+    server.address = Address("h", 2)
+    step = state.next_step(1)
+
+    assert (step.action, step.error) == (Action.DISCONNECT, None)
+    state.note_disconnected(1)
+    assert state.next_step(1).action is Action.CONNECT
+    server.port = 2
+    state.note_connected(1, server)
+    assert state.next_step(1).action is Action.SEND
+
+
+def test_watcher_without_waiters_stays_where_it_is():
+    server = Server(Address("h", 1))
+    state = connected(server)
+    assert state.next_step(0).action is Action.SEND
+    answer(state, 0)
+    state.schedule.wake_all()
+    server.address = Address("h", 2)
+
+    assert state.next_step(1).action is Action.SLEEP
+
+
 def test_watcher_ends_when_no_receive_has_waited_for_a_time():
     state = watcher(waiters=0)
 
@@ -164,10 +233,10 @@ def test_watcher_ends_when_no_receive_has_waited_for_a_time():
 
 def test_watcher_of_cells_rests_while_nothing_waits_and_no_reply_is_expected():
     waiter = Waiter((QUEUE,), lambda: None)
-    state = WatcherState((Namespace("rsmq"),), 0, can_track=True, collects_due=True)
+    state = watcher(waiters=0, collects_due=True)
     state.schedule.add(waiter, 0)
     assert state.next_step(0).action is Action.CONNECT
-    state.note_connected(0)
+    state.note_connected(0, ALONE)
     assert state.next_step(0).action is Action.SEND
 
     state.schedule.remove(waiter)
@@ -188,9 +257,9 @@ def test_watcher_of_one_namespace_never_rests():
 
 
 def test_resting_watcher_checks_a_silent_connection_and_ends():
-    state = WatcherState((Namespace("rsmq"),), 0, can_track=True, collects_due=True)
+    state = watcher(waiters=0, collects_due=True)
     assert state.next_step(0).action is Action.CONNECT
-    state.note_connected(0)
+    state.note_connected(0, ALONE)
     step = state.next_step(0)
     assert step.action is Action.SEND  # a new connection is checked once
     state.tracking.handle([b"0", b"0"], 0)
