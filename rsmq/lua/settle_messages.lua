@@ -31,17 +31,18 @@
 -- @include workers.lua
 -- @include in_flight.lua
 
-local in_flight = KEYS[1]
+local in_flight, token = KEYS[1], ARGV[1]
 local queues = KEYS
-local token = ARGV[1]
 local messages = ARGV
 
-local stride_of = {delete = 1, hide = 2, extend = 2, release = 2, unbegun = 3} -- values of a message
+local function stride_of(action) -- the number of values of a message
+  return action == 'delete' and 1 or action == 'unbegun' and 3 or 2
+end
 local from = 2
 for at = 2, #queues, 2 do
   allow_removal(queues[at + 1], queues[at]) -- also fails on a key of another type
   require_local_records(queues[at + 1], messages[from], messages[from + 1])
-  from = from + 5 + messages[from + 3] * stride_of[messages[from]]
+  from = from + 5 + messages[from + 3] * stride_of(messages[from])
 end
 local has_own_name = has_name(in_flight, token)
 if not has_own_name and messages[2] == 'extend' then
@@ -53,7 +54,7 @@ from = 2
 for at = 2, #queues, 2 do
   local hash, zset = queues[at], queues[at + 1]
   local action, has_records, name = messages[from], messages[from + 1], messages[from + 2]
-  local number, count, stride = tonumber(messages[from + 3]), messages[from + 4], stride_of[action]
+  local number, count, stride = tonumber(messages[from + 3]), messages[from + 4], stride_of(action)
   local ids, results = {}, {}
   for each = 1, number do
     ids[each] = messages[from + 5 + (each - 1) * stride]

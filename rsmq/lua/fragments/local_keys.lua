@@ -21,6 +21,8 @@ end
 -- Fails if a hash beside a queue, with this ending, is on another node than the queue's sorted set. A script must
 -- call it before its first change that may not be repeated.
 local function require_local_beside(zset, ending)
-  require_local('EXISTS', zset, zset .. ending)
-  require_local('HGET', zset .. ending, '') -- for users without the right to EXISTS
+  if type(redis.pcall('EXISTS', zset, zset .. ending)) == 'table' then
+    require_local('EXISTS', zset, zset .. ending)
+    require_local('HGET', zset .. ending, '') -- for users without the right to EXISTS
+  end
 end
