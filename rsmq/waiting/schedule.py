@@ -52,11 +52,11 @@ LONGEST_POLL_SECONDS = 1 / 3
 #: The shortest pause between polls while the first tracking connection is being opened.
 CONNECTING_POLL_SECONDS = 0.1
 _QUEUES_OF_DOUBLE_COST = 1000
-#: After so many looks in a row that found as many messages as they could, the next look may come
-#: without a read: a guess.
+#: After so many looks that found as many messages as they could, the next look may come without a
+#: read: a guess. When a queue is found empty, half of these looks are forgotten.
 FULL_LOOKS = 5
-#: A guess that finds nothing uses up so many full looks: at most one look of 21 finds nothing.
-FULL_LOOKS_PER_GUESS = 20
+#: A guess that finds nothing uses up so many full looks: at most one look of nine finds nothing.
+FULL_LOOKS_PER_GUESS = 8
 _MAX_SPARE_LOOKS = 10 * FULL_LOOKS_PER_GUESS
 #: A queue that always has messages is read after so many looks, or after this time. A read concerns
 #: all queues: otherwise such a queue would hide the others.
@@ -160,7 +160,7 @@ class Schedule:
         self.is_connecting = is_connecting
         self.due: dict[bytes, float] = {}
         self._collects_due = collects_due
-        #: By queue: the number of looks in a row that found as many messages as they could.
+        #: By queue: the number of looks that found as many messages as they could.
         self._full_looks: dict[bytes, int] = {}
         #: The queues of ``due`` that were not read since the last look.
         self._guesses: set[bytes] = set()
@@ -273,7 +273,7 @@ class Schedule:
             self.due[queue] = now
         else:
             self.due.pop(queue, None)
-            self._full_looks.pop(queue, None)
+            self._halve_full_looks(queue)
         self._wake_if_due(queue, state, now)
 
     def note_look(self, queue: bytes, now: float, *, is_drained: bool) -> None:
@@ -293,7 +293,7 @@ class Schedule:
         is_guess = queue in self._guesses
         self._guesses.discard(queue)
         if is_drained:
-            self._full_looks.pop(queue, None)
+            self._halve_full_looks(queue)
         else:
             looks = self._full_looks[queue] = self._full_looks.get(queue, 0) + 1
             spare = self._spare_looks + (FULL_LOOKS_PER_GUESS if is_guess else 0) + 1
@@ -312,6 +312,12 @@ class Schedule:
         if state is not None and not state.waiters:
             state.reset()
             self.to_read.discard(queue)
+
+    def _halve_full_looks(self, queue: bytes) -> None:
+        """Expect fewer full looks of a queue that was just found empty."""
+        looks = self._full_looks.pop(queue, 0) // 2
+        if looks:
+            self._full_looks[queue] = looks
 
     def note_listed(self, queue: bytes, now: float, *, is_listed: bool) -> None:
         """Note whether the name of a queue is in the index of queues."""

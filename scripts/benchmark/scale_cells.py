@@ -57,7 +57,7 @@ def compare_cells(cluster: Cluster, rounds: int) -> None:
         for number in CELLS:
             with Cells.from_url(cluster.url, ns=f"cells{number}", cells=number) as cells:
                 cells.create_queue("q", exist_ok=True)
-                _compare(cluster, one, cells, max(2, rounds // 4), number)
+                _compare(cluster, one, cells, max(2, rounds // 2), number)
 
 
 def _compare(cluster: Cluster, one: RSMQ, cells: Cells, rounds: int, number: int) -> None:

@@ -209,17 +209,17 @@ def test_a_queue_that_was_full_is_looked_at_without_a_read():
     """Reads are needed before that, and at times even if it is always full."""
     schedule = tracking_schedule()
     looks = [look(schedule, 0.0) for _ in range(100)]
-    assert not any(looks[:20])
-    assert all(looks[20:30])
+    assert not any(looks[:8])
+    assert all(looks[8:30])
     assert not looks[30]  # so that it does not hide other queues
-    assert looks.count(False) == 23
+    assert looks.count(False) == 11
 
 
 def test_a_queue_that_is_always_full_is_read_after_some_time():
     schedule = tracking_schedule()
     looks = [look(schedule, number * 0.03) for number in range(100)]
     reads = [number for number, is_guess in enumerate(looks) if not is_guess]
-    assert {after - before for before, after in pairwise(reads[25:])} == {5}
+    assert {after - before for before, after in pairwise(reads[15:])} == {5}
 
 
 def test_few_looks_without_a_read_find_nothing():
@@ -234,7 +234,7 @@ def test_few_looks_without_a_read_find_nothing():
         empty += is_guess
         full += not is_guess
         schedule.note_look(next(iter(schedule.due)), 0.0, is_drained=is_guess)
-    assert 0 < empty <= full / 20
+    assert 0 < empty <= full / 8
 
 
 class WokenAtOnce:
