@@ -53,6 +53,9 @@ class ProcessorClock:
         """Use a client that is connected to the server."""
         self._client = client
         self._seen: dict[tuple[int, str], float] = {}
+        self._present: set[tuple[int, str]] = set()
+        self._ended_seconds = 0.0
+        self._unseen_seconds = 0.0
 
     def read(self) -> ProcessorTime:
         """Return the processor time so far."""
@@ -66,9 +69,11 @@ class ProcessorClock:
             else:
                 present.add(process.key)
                 self._seen[process.key] = process.seconds
-        # The part of the ended children's time that is of processes which were never seen.
-        gone = sum(seconds for key, seconds in self._seen.items() if key not in present)
-        python = sum(self._seen.values()) + max(0.0, ended - gone)
+        # The times of children that have ended include those of processes which were never seen.
+        gone = sum(self._seen[key] for key in self._present - present)
+        self._unseen_seconds += max(0.0, ended - self._ended_seconds - gone)
+        self._ended_seconds, self._present = ended, present
+        python = sum(self._seen.values()) + self._unseen_seconds
         return ProcessorTime(
             jvm, python + time.process_time(), cpu["used_cpu_user"] + cpu["used_cpu_sys"]
         )
