@@ -672,6 +672,9 @@ def make_each_call(place, cluster, stage, keys_to_move):
     assert faults_found(place) == []
     for name in client.list_queues():
         client.delete_queue(name)
+    left = cluster.raw.keys(f"{place.ns}*")
+    assert all(key.startswith(f"{place.ns}:x:".encode()) for key in left), left
+    cluster.raw.unlink(*left)  # the workers
     return calls
 
 
