@@ -222,8 +222,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease = self._get_lease(end["lease"])
         part_sizes = lease.plan(end["batch"], end["queues"])
         total = sum(map(sum, part_sizes.values()))
-        share = -(-total // self._source.num_partitions)
-        max_messages = max(1, min(self._source.max_ids_per_partition, share))
+        share = max(1, -(-total // self._source.num_partitions))
         batch = Batch(lease.name, end["batch"])
         if not lease.is_acknowledged(start["batch"]):
             # Spark has logged ``end``, so it has committed ``start``. An earlier process has
@@ -233,7 +232,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [
             StreamPartition(queue, batch, parts)
             for queue, sizes in part_sizes.items()
-            for parts in group_parts(sizes, max_messages)
+            for parts in group_parts(sizes, share, self._source.max_ids_per_partition)
         ]
 
     def _refuse_async_progress(self, start: int) -> None:
@@ -301,13 +300,21 @@ def _let_sigterm_stop_the_reader() -> None:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
-def group_parts(sizes: list[int], max_messages: int) -> Iterator[range]:
-    """Yield ranges of consecutive parts of at most ``max_messages``, or of one larger part."""
-    begin, size = 0, 0
+def group_parts(sizes: list[int], share: int, max_messages: int) -> Iterator[range]:
+    """
+    Yield ranges of consecutive parts: of those that begin within one share of the messages.
+
+    Args:
+        sizes: the number of messages of each part.
+        share: the number of messages of a share.
+        max_messages: the most messages of a range, unless it is one larger part.
+    """
+    begin, size, before = 0, 0, 0
     for part, part_size in enumerate(sizes):
-        if part > begin and size + part_size > max_messages:
+        is_next_share = before // share > (before - size) // share
+        if part > begin and (is_next_share or size + part_size > max_messages):
             yield range(begin, part)
             begin, size = part, 0
-        size += part_size
+        size, before = size + part_size, before + part_size
     if begin < len(sizes):
         yield range(begin, len(sizes))

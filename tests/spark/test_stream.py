@@ -28,6 +28,7 @@ from rsmq.spark import (
     lease_holder,
 )
 from rsmq.spark.batch_fill import BatchLimits
+from rsmq.spark.stream import group_parts
 from tests.servers import Server, redis_7
 from tests.spark.conftest import Crashed, Env, crash_at_call, json_round_trip
 
@@ -172,10 +173,27 @@ def test_thousands_of_messages_make_several_parts_and_tasks(env, queue):
 
     again = env.query(numPartitions=4)
     again.offsets = query.offsets
-    assert [len(each.parts) for each in again.plan()] == [1] * 5
+    assert [len(each.parts) for each in again.plan()] == [2, 1, 1, 1]
     assert again.run() is None
     assert env.scores() == {}
     assert again.progress["acknowledged"] == 5000
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks", "most", "expected"),
+    [
+        ([1000] * 5, 4, 250_000, [2, 1, 1, 1]),
+        ([1000] * 5, 1, 2000, [2, 2, 1]),
+        ([1000] * 5, 8, 250_000, [1] * 5),
+        ([100] * 8, 4, 250_000, [2] * 4),
+        ([3000, 10, 10], 2, 2000, [1, 2]),
+        ([], 4, 250_000, []),
+    ],
+)
+def test_a_batch_has_at_most_as_many_tasks_as_configured(sizes, tasks, most, expected):
+    ranges = list(group_parts(sizes, max(1, -(-sum(sizes) // tasks)), most))
+    assert [part for each in ranges for part in each] == list(range(len(sizes)))
+    assert [len(each) for each in ranges] == expected
 
 
 def test_huge_bodies_are_read_completely(env):
