@@ -33,17 +33,12 @@ from rsmq.operations.spark.staged_writes import (
     stage_messages,
 )
 from rsmq.wire.keys import Namespace
-from tests.contract.conftest import Env
+from tests.contract.conftest import CLUSTERS, Env
 
 DAY = 86_400
 
 
-@pytest.fixture
-def mode():
-    return "sync"
-
-
-@pytest.fixture(params=["redis", "redis-6.2", "cluster", "redis-py, RESP3"])
+@pytest.fixture(params=["redis", "redis-6.2", *CLUSTERS, "redis-py, RESP3"])
 def env(request, mode):
     env = Env(request.param, mode, request)
     yield env

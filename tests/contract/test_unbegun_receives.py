@@ -15,17 +15,12 @@ from rsmq.operations.worker import (
     settle_messages,
 )
 from rsmq.wire.keys import Namespace
-from tests.contract.conftest import Env
+from tests.contract.conftest import CLUSTERS, Env
 
 DAY = 86_400_000
 
 
-@pytest.fixture
-def mode():
-    return "sync"
-
-
-@pytest.fixture(params=["redis", "redis-6.2", "cluster", "redis-py, RESP3", "memory"])
+@pytest.fixture(params=["redis", "redis-6.2", *CLUSTERS, "redis-py, RESP3", "memory"])
 def env(request, mode):
     env = Env(request.param, mode, request)
     env.keys = Namespace(env.ns).queue("q")
