@@ -208,3 +208,57 @@ def test_doctor_on_a_cluster_reports_rights_that_only_clusters_need(cluster, log
             (finding,) = [each for each in examine(rsmq).findings if each.code == "rights"]
         assert "Redis Cluster (+asking)" in finding.text
         admin.delete_queue("q")
+
+
+@pytest.mark.parametrize("kind", ["cluster", "sentinels"])
+def test_consumers_that_wait_need_no_more_than_their_documented_rights(request, log_in, kind):
+    group = request.getfixturevalue(kind)
+    group.heal()
+    ns = "{rights.wait}"
+    is_cluster = kind == "cluster"
+    nodes = group.nodes if is_cluster else [group.primary]
+    rules = [*documented("consumer"), *PRODUCER.split()]
+    rules += [*CLUSTER_RULES, "+exists"] if is_cluster else ["+role"]
+    with RSMQ.from_url(group.url, ns=ns) as admin:
+        admin.create_queue("q", exist_ok=True)
+        # Its two keys, and the set of names.
+        url = log_in(nodes, group.url, ns, " ".join(rules), f"{ns}:[qQ]*")
+        with RSMQ.from_url(url, ns=ns) as rsmq:
+            sent = threading.Timer(0.5, lambda: admin.send_message("q", "a"))
+            sent.start()
+            message = rsmq.receive_message("q", wait=20)
+            assert message.body == "a"
+            assert rsmq.watcher.is_tracking
+            assert rsmq.change_message_visibility(message, 0)
+            assert rsmq.delete_message(rsmq.receive_message("q"))
+            assert rsmq.receive_messages("q", 5, wait=0.1) == []
+        assert denied(nodes) == set()
+        admin.delete_queue("q")
+
+
+def test_workers_with_sentinels_need_no_more_than_their_documented_rights(sentinels, log_in):
+    sentinels.heal()
+    ns = "rights-w"
+    nodes = [sentinels.primary]
+    rules = [*documented("producer", "consumer", "administrator", "workers"), "+role"]
+    url = log_in(nodes, sentinels.url, ns, " ".join(rules))
+    with RSMQ.from_url(url, ns=ns) as rsmq:
+        worker = Worker(rsmq, name="w")
+        handled = []
+
+        @worker.listener("q", max_retries=0, dead_letter_queue="dead", create=True)
+        def handle(body):
+            if body == "bad":
+                raise ValueError(body)
+            handled.append(body)
+
+        with worker:
+            rsmq.send_messages("q", ["good", "bad"])
+            wait_until(lambda: worker.numbers.handled + worker.numbers.dead == 2)
+            assert [each.name for each in list_workers(rsmq)] == ["w"]
+        assert handled == ["good"]
+        assert rsmq.peek_messages("dead")[0].reason.exception == "ValueError: bad"
+        # Only a cluster needs it; here the scripts ignore the refusal.
+        assert denied(nodes) <= {("command", "exists")}
+        rsmq.delete_queue("q")
+        rsmq.delete_queue("dead")
