@@ -45,6 +45,13 @@ def engine_path(name: str, folder: Path = WHEELS) -> str | None:
     return None
 
 
+def installed_engine_path(name: str) -> str:
+    """Return the path of the server program of an engine that must be installed."""
+    path = engine_path(name)
+    assert path, f"{name} is not installed: run scripts/setup"
+    return path
+
+
 def engine_version(name: str) -> str:
     """
     Return the exact version of an engine, such as ``7.0.15``, as its program reports it.

@@ -6,6 +6,11 @@ import os
 
 SOAK = os.environ.get("RSMQ_SOAK") == "1"
 
+#: The engines of groups of servers, and the part of the rounds that each of them gets.
+ENGINE_SHARES = {"redis-7.0": 1.0}
+if SOAK:
+    ENGINE_SHARES |= {"valkey-9.1": 1.0, "redis-8.2": 0.1, "valkey-8.1": 0.1}
+
 
 def scaled(usual: int, soak: int) -> int:
     """Return the count for this kind of run."""

@@ -36,19 +36,14 @@ from tests.crowd import (
     wait_until_tracked,
     window_of_stop,
 )
-from tests.engines import engine_path
+from tests.engines import installed_engine_path
 from tests.faults import worker_steps
 from tests.faults.slot_steps import Step, Stored
 from tests.nodes import wait_until, wait_until_in_step
 from tests.proxy import Proxy
-from tests.scale import SOAK, scaled
+from tests.scale import ENGINE_SHARES, SOAK, scaled
 
 _numbers = itertools.count()
-
-#: The engines, and the part of the rounds that each of them gets.
-ENGINE_SHARES = {"redis-7.0": 1.0}
-if SOAK:
-    ENGINE_SHARES |= {"valkey-9.1": 1.0, "redis-8.2": 0.1, "valkey-8.1": 0.1}
 
 
 @pytest.fixture(scope="module", params=ENGINE_SHARES)
@@ -60,9 +55,7 @@ def engine(request):
 @pytest.fixture(scope="module")
 def cluster(engine):
     """A Redis Cluster whose nodes are replaced sooner than those of the shared one."""
-    binary = engine_path(engine)
-    assert binary, f"{engine} is not installed: run scripts/setup"
-    started = Cluster(binary, node_timeout=2000 if SOAK else 1000)
+    started = Cluster(installed_engine_path(engine), node_timeout=2000 if SOAK else 1000)
     started.start()
     yield started
     started.stop()

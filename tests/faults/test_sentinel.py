@@ -23,10 +23,36 @@ from tests.crowd import (
     wait_until_tracked,
     window_of_stop,
 )
+from tests.engines import installed_engine_path
 from tests.nodes import wait_until, wait_until_in_step
-from tests.scale import SOAK, scaled
+from tests.scale import ENGINE_SHARES, SOAK, scaled
 from tests.sentinels import NAME, SentinelGroup
-from tests.servers import redis_7
+
+
+@pytest.fixture(scope="module", params=ENGINE_SHARES)
+def engine(request):
+    """The name of an engine."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def sentinels(engine):
+    """A primary, a replica and three Sentinels of the engine. A test that breaks them heals."""
+    started = SentinelGroup(installed_engine_path(engine))
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def rounds(engine, place):
+    """Return the numbers of rounds; the asyncio client runs a quarter of them."""
+
+    def numbers(usual, soak):
+        count = int(scaled(usual, soak) * ENGINE_SHARES[engine])
+        return range(count if place.mode == "sync" else max(1, count // 4))
+
+    return numbers
 
 
 @pytest.fixture(params=["sync", "asyncio"])
@@ -40,12 +66,6 @@ def place(request, sentinels):
         keys = raw.keys(f"{place.ns}*")
         if keys:
             raw.unlink(*keys)
-
-
-def rounds(place, usual, soak):
-    """Return the numbers of rounds: those of the asyncio client are a quarter."""
-    count = scaled(usual, soak)
-    return range(count if place.mode == "sync" else max(1, count // 4))
 
 
 def wait_for_replica(sentinels):
@@ -81,9 +101,9 @@ def fail_over(sentinels):
 
 
 @pytest.mark.timeout(scaled(60, 3600))
-def test_no_message_is_lost_or_doubled_after_a_kill(place, sentinels):
+def test_no_message_is_lost_or_doubled_after_a_kill(place, sentinels, rounds):
     client = place.open_client()
-    for _ in rounds(place, 1, 100):
+    for _ in rounds(1, 100):
         client.create_queue("q")
         traffic = run_traffic(place, sentinels)
         traffic.calls.log()
@@ -140,9 +160,9 @@ def send_to_frozen_primary(place, sentinels):
 
 
 @pytest.mark.timeout(scaled(60, 3600))
-def test_sends_to_a_frozen_primary_are_stored_once(place, sentinels):
+def test_sends_to_a_frozen_primary_are_stored_once(place, sentinels, rounds):
     client = place.open_client()
-    for _ in rounds(place, 1, 100):
+    for _ in rounds(1, 100):
         client.create_queue("q")
         sending = send_to_frozen_primary(place, sentinels)
         sending.calls.log()
@@ -177,9 +197,9 @@ def test_a_failover_that_sentinels_are_asked_for(place, sentinels):
 
 
 @pytest.mark.timeout(scaled(60, 3600))
-def test_waiting_receives_are_woken_by_each_primary(place, sentinels):
+def test_waiting_receives_are_woken_by_each_primary(place, sentinels, rounds):
     client = place.open_client()
-    for _ in rounds(place, 1, 40):
+    for _ in rounds(1, 40):
         client.create_queue("q")
         waiters = Waiters()
         crowd = place.start(*waiters.works())
@@ -223,8 +243,8 @@ def test_a_former_primary_gets_no_call_when_it_returns(place, sentinels):
         sending.assert_stored_once(raw, place.ns)
 
 
-def test_users_and_passwords_of_servers_and_sentinels():
-    group = SentinelGroup(redis_7(), password="word", sentinel_password="other")
+def test_users_and_passwords_of_servers_and_sentinels(engine):
+    group = SentinelGroup(installed_engine_path(engine), password="word", sentinel_password="other")
     group.start()
     try:
         for mode in ("sync", "asyncio"):
@@ -290,8 +310,8 @@ def check_passwords_as_arguments(place, group):
         assert "other" not in str(caught.value)
 
 
-def test_cells_behind_sentinels_with_a_password():
-    group = SentinelGroup(redis_7(), password="word", sentinel_password="other")
+def test_cells_behind_sentinels_with_a_password(engine):
+    group = SentinelGroup(installed_engine_path(engine), password="word", sentinel_password="other")
     group.start()
     try:
         without = group.url.partition("?")[0].replace(":word@", "")
