@@ -14,11 +14,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Self, overload
 
 from redis.exceptions import RedisError
 
@@ -26,40 +26,26 @@ from rsmq.aio import AsyncRSMQ
 from rsmq.cells.aio import AsyncCells
 from rsmq.cells.sync import Cells
 from rsmq.client import RSMQ
-from rsmq.codecs import Codec
 from rsmq.errors import (
     InvalidFormat,
     NotEmptyInTime,
-    QueueNotFound,
     RSMQError,
-    show,
-    show_type,
 )
-from rsmq.model import QueueAttributes
 from rsmq.operations.worker import unregister_worker
 from rsmq.transport.process_identity import describe_process
-from rsmq.type_variables import B_co, D, E
+from rsmq.type_variables import B_co
 from rsmq.wire.limits import check_duration, check_whole_number
 from rsmq.worker.async_client import AsyncClient
 from rsmq.worker.burst import POLL_SECONDS, Burst
-from rsmq.worker.client_place import clients_of
+from rsmq.worker.configuration import Configuration
 from rsmq.worker.health import Health
 from rsmq.worker.listener import (
     MAX_CONCURRENCY,
-    HandlerDecorator,
-    Handlers,
-    Listener,
-    ListenerOptions,
-    Options,
-    check_vt,
-    make_listener,
 )
-from rsmq.worker.logging import Logging
 from rsmq.worker.middleware import Hooks, Middleware
 from rsmq.worker.numbers import Numbers
+from rsmq.worker.open_lane import open_lane
 from rsmq.worker.registry import register
-from rsmq.worker.router import Router
-from rsmq.worker.routing import Route
 from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.cell_opener import CellOpener
 from rsmq.worker.runtime.child_state import is_child
@@ -77,13 +63,8 @@ from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
 from rsmq.worker.runtime.tasks import Tasks
 from rsmq.worker.runtime.threads import Threads
 
-if TYPE_CHECKING:
-    from rsmq.worker.webhook import Webhook, WebhookOptions
-
 _log = logging.getLogger("rsmq.worker")
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-M = TypeVar("M", bound=Middleware)
 #: How long the end of a program waits for a worker that was not stopped.
 _AT_EXIT_SECONDS = 2.0
 #: Seconds between two checks whether the worker has ended.
@@ -92,13 +73,9 @@ _POLL_SECONDS = 1.0
 _LOG_INTERVAL_SECONDS = 60.0
 _INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_HOST_CHARACTERS = 100
-_MISSING_CHOICE = (
-    "a message that always fails is retried forever. Choose dead_letter_queue=, drop=True or "
-    "retry_forever=True for its listener"
-)
 
 
-class Worker(Generic[B_co]):
+class Worker(Configuration[B_co]):
     """
     Calls functions with the messages of queues.
 
@@ -185,24 +162,13 @@ class Worker(Generic[B_co]):
             MissingParameter, InvalidFormat: name, client or middleware is invalid.
             InvalidValue: concurrency or grace is out of range.
         """
-        if not isinstance(rsmq, RSMQ | Cells):
-            raise InvalidFormat(
-                "client",
-                value=show_type(rsmq),
-                hint="Pass an RSMQ, as in Worker(RSMQ.from_url('redis://127.0.0.1:6379/0')), or a "
-                "Cells. It also runs async handlers.",
-            )
-        self.rsmq: RSMQ[B_co] | Cells = rsmq
-        self.name = name
+        self._worker_loop: WorkerLoop | None = None
+        super().__init__(rsmq, name, middleware)
         self.concurrency = concurrency
         self.grace = grace
         self.strict = strict
         self.mixed = mixed
         self.child_settings: ChildSettings | None = None
-        self._middleware: list[Middleware] = [Logging()]
-        middlewares = [middleware] if isinstance(middleware, Middleware) else middleware
-        self._listeners: dict[str, Listener] = {}
-        self._worker_loop: WorkerLoop | None = None
         self._thread: threading.Thread | None = None
         self._starter: threading.Thread | None = None
         self._signals: Signals | None = None  # while run() starts the worker
@@ -212,345 +178,19 @@ class Worker(Generic[B_co]):
         self._generated_name: str | None = None
         self._burst: Burst | None = None  # while run(until_empty=True) runs
         self._async_client: AsyncClient[B_co] | None = None
-        self._webhooks: list[Webhook] = []
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        for each in middlewares:
-            self.use(each)
         self._check()
 
     @property
-    def _first_client(self) -> RSMQ[Any]:
-        """The client, or that of the first cell: for its settings."""
-        return clients_of(self.rsmq)[0]
+    def _is_running(self) -> bool:
+        return self._worker_loop is not None and not self._worker_loop.finished.is_set()
 
     def _check(self) -> None:
         check_whole_number("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
         check_duration("grace", self.grace)
         if self.name is not None:
             self._first_client.namespace.held(self.name)
-
-    def use(self, middleware: Middleware) -> None:
-        """
-        Add a middleware after the existing ones; only while the worker does not run.
-
-        Args:
-            middleware: hooks.
-
-        Raises:
-            InvalidFormat: it is not an object of a subclass of Middleware, or the worker runs.
-        """
-        if not isinstance(middleware, Middleware):
-            raise InvalidFormat(
-                "middleware",
-                value=show(middleware),
-                hint="It is an object of a subclass of Middleware, created with parentheses: "
-                "middleware=[Counting()].",
-            )
-        self._refuse_while_running()
-        self._middleware.append(middleware)
-
-    def find(self, kind: type[M]) -> M | None:
-        """
-        Return the worker's first middleware of a class; None if there is none.
-
-        Args:
-            kind: a class.
-        """
-        return next((each for each in self._middleware if isinstance(each, kind)), None)
-
-    def has(self, kind: type[Middleware]) -> bool:
-        """
-        Return whether the worker has a middleware of a class.
-
-        Args:
-            kind: a class.
-        """
-        return self.find(kind) is not None
-
-    @overload
-    def listener(
-        self,
-        queue: str,
-        *,
-        codec: None = None,
-        batch: None = None,
-        **options: Unpack[ListenerOptions],
-    ) -> HandlerDecorator[B_co]: ...
-    @overload
-    def listener(
-        self,
-        queue: str,
-        *,
-        codec: Codec[E, D],
-        batch: None = None,
-        **options: Unpack[ListenerOptions],
-    ) -> HandlerDecorator[D]: ...
-    @overload
-    def listener(
-        self,
-        queue: str,
-        *,
-        codec: Codec[E, D] | None,
-        batch: None = None,
-        **options: Unpack[ListenerOptions],
-    ) -> HandlerDecorator[B_co | D]: ...
-    @overload
-    def listener(
-        self,
-        queue: str,
-        *,
-        codec: None = None,
-        batch: int,
-        **options: Unpack[ListenerOptions],
-    ) -> HandlerDecorator[list[B_co]]: ...
-    @overload
-    def listener(
-        self,
-        queue: str,
-        *,
-        codec: Codec[E, D],
-        batch: int,
-        **options: Unpack[ListenerOptions],
-    ) -> HandlerDecorator[list[D]]: ...
-    @overload
-    def listener(
-        self,
-        queue: str,
-        *,
-        codec: Codec[E, D] | None,
-        batch: int,
-        **options: Unpack[ListenerOptions],
-    ) -> HandlerDecorator[list[B_co | D]]: ...
-    def listener(
-        self,
-        queue: str,
-        *,
-        codec: Codec | None = None,
-        batch: int | None = None,
-        **options: Unpack[ListenerOptions],
-    ) -> Callable[[Function], Function]:
-        """
-        Return a decorator: the function is called with the messages of a queue.
-
-        The function takes the decoded body, or the body and the message (a ``Delivery``); with
-        ``batch`` lists of both.
-
-        Args:
-            queue: the queue's name; each queue has one listener.
-            codec: decodes bodies; None is the client's.
-            batch: 1 to 10,000: the function takes lists of up to so many messages. If it returns,
-                all count as handled, except those for which ``message.fail(error)`` was called. If
-                it raises, the others have failed too. None is one message for each call.
-            **options: the following.
-
-        Options:
-            vt: the visibility timeout, seconds from 0.1: after a crash the message becomes visible
-                again when it ends. None is the queue's own.
-            concurrency: maximum number of concurrent calls of this function; None is the worker's.
-            priority: messages of queues with a higher number always go first. But a queue that has
-                waited for ten seconds gets one call in between.
-            max_retries: how often a message is tried again, from 0: the maximum number of attempts
-                is one more. None is 5 with a dead_letter_queue or drop; else the limit of the
-                queue's own dead-letter policy; else forever.
-            backoff: the pause before the next attempt: ``exponential(first, cap)``,
-                ``fixed(seconds)``, seconds, a list of seconds by attempt (the last one repeats),
-                or a function of the attempt, from 1. None is exponential(1, 300).
-            no_retry: exceptions after which a message is not tried again.
-            dead_letter_queue: the queue that a message is moved to after the last attempt, with the
-                reason. It must exist, or be created. None is that of the queue's own policy.
-            drop: True deletes the message instead.
-            retry_forever: True retries a message forever if nothing else is set; then the worker
-                does not warn at its start that nothing is set.
-            max_runtime: the longest time a call may take, seconds, checked once a second. After
-                that the message counts as failed, and the worker no longer waits for the function:
-                a thread runs until it ends by itself, a task is cancelled.
-            create: True creates the queue, and the dead-letter queue, if they are missing.
-            process: True calls the function in a child process: for CPU work, and for code that may
-                crash or hang. The children are new interpreters that import the worker, so it must
-                be a global of a module. A call that exceeds max_runtime gets HandlerTimedOut, and
-                its process is killed five seconds later.
-
-        Raises:
-            MissingParameter: the queue's name is empty.
-            InvalidFormat: a name, the function or another option is invalid; or the queue has a
-                listener already; or max_retries is set without dead_letter_queue or drop; or two of
-                dead_letter_queue, drop and retry_forever are set.
-            InvalidValue: a number is out of range.
-        """
-        self._check_queue(queue)
-
-        settings = Options(**options)
-
-        def register(function: Function) -> Function:
-            handlers = Handlers(process=settings.process)
-            handlers.add("", function)
-            self._add_listener(make_listener(queue, handlers, settings, codec=codec, batch=batch))
-            return function
-
-        return register
-
-    @overload
-    def router(
-        self,
-        queue: str,
-        *,
-        by: Callable[[B_co], tuple[str | None, Any]],
-        unroutable: str | None = None,
-        codec: None = None,
-        **options: Unpack[ListenerOptions],
-    ) -> Router: ...
-    @overload
-    def router(
-        self,
-        queue: str,
-        *,
-        by: Callable[[D], tuple[str | None, Any]],
-        unroutable: str | None = None,
-        codec: Codec[E, D],
-        **options: Unpack[ListenerOptions],
-    ) -> Router: ...
-    @overload
-    def router(
-        self,
-        queue: str,
-        *,
-        by: Callable[[B_co | D], tuple[str | None, Any]],
-        unroutable: str | None = None,
-        codec: Codec[E, D] | None,
-        **options: Unpack[ListenerOptions],
-    ) -> Router: ...
-    def router(
-        self,
-        queue: str,
-        *,
-        by: Route,
-        unroutable: str | None = None,
-        codec: Codec | None = None,
-        **options: Unpack[ListenerOptions],
-    ) -> Router:
-        """
-        Add a listener with a handler for each type of message; ``router.on("created")`` decorates.
-
-        Args:
-            queue: see ``listener``.
-            by: the route: returns the type of a decoded body and the argument of its handler.
-                ``event_payload``, ``json_field("type")``, or a function of the body that returns
-                (type, payload), with None for no type.
-            unroutable: the queue for messages that have no handler, with the reason. It must exist,
-                or be created. None is the dead-letter queue.
-            codec: see ``listener``.
-            **options: see ``listener``; ``drop`` also deletes unroutable messages, unless
-                ``unroutable`` is set.
-
-        Raises:
-            The errors of ``listener``.
-            InvalidFormat: by is not callable.
-        """
-        if not callable(by):
-            raise InvalidFormat(
-                "by",
-                value=show(by),
-                hint="It is event_payload, json_field(name), or a function of the body that "
-                "returns (type, payload).",
-            )
-        self._check_queue(queue)
-        settings = Options(**options)
-        handlers = Handlers(by, process=settings.process)
-        self._add_listener(
-            make_listener(queue, handlers, settings, codec=codec, unroutable=unroutable)
-        )
-        return Router(handlers)
-
-    def _check_queue(self, queue: object) -> None:
-        """
-        Raise an error if a queue's name is invalid, or is a function.
-
-        It is a function if the brackets after ``listener`` were left out. Then no decorator is ever
-        called that could raise this error.
-        """
-        if callable(queue):
-            raise InvalidFormat(
-                "queue",
-                value=show(queue),
-                hint="Pass the name of the queue: @worker.listener('orders').",
-            )
-        self._first_client.namespace.queue(queue)  # type: ignore[arg-type]
-
-    def _refuse_while_running(self) -> None:
-        if self._worker_loop is not None and not self._worker_loop.finished.is_set():
-            raise InvalidFormat(
-                "worker", value=self.name, hint="It is running: stop it before you change it."
-            )
-
-    def _add_listener(self, new: Listener) -> None:
-        self._refuse_while_running()
-        for name in (new.queue, *new.target_queues):
-            self._first_client.namespace.queue(name)
-        if new.queue in self._listeners:
-            raise InvalidFormat(
-                "queue",
-                value=new.queue,
-                hint="This queue already has a listener. router() calls several functions, by the "
-                "type of the message.",
-            )
-        self._listeners[new.queue] = new
-
-    def webhook(
-        self,
-        queue: str,
-        url: str,
-        *,
-        secret: str | bytes | Sequence[str | bytes] | None = None,
-        content_type: str | None = None,
-        allow: str | Iterable[str] = (),
-        allow_http: bool = False,
-        **options: Unpack[WebhookOptions],
-    ) -> None:
-        """
-        Push the messages of a queue to a URL, each with a POST; needs the extra ``push``.
-
-        - 2xx deletes the message. Every other answer, none within 10 seconds, and a connection
-          that breaks is an attempt that failed: the message is pushed again after a pause, and is
-          a dead letter after the last attempt.
-        - 429 and 503 with Retry-After pause the target, for at most 24 hours. 410 ends the
-          subscription. Neither is an attempt.
-        - After ten failures in a row, over all processes, the circuit breaker of the target opens:
-          nothing is received or pushed. After a pause, which grows from 1 to 300 seconds, one
-          process pushes one message.
-        - Only public addresses are connected to, and those in the ranges of ``allow``.
-
-        Args:
-            queue: the queue's name; each queue has one listener or webhook.
-            url: the target, with https. Its path is shown in logs, its query is not.
-            secret: signs the requests as Standard Webhooks: base64 of 24 to 64 bytes, with or
-                without ``whsec_``; bytes are the key itself. A list of two signs with both, while
-                one replaces the other. None does not sign.
-            content_type: the media type of the bodies. None is application/json if the client's
-                codec is ``rsmq.JSON``, otherwise application/octet-stream. Bodies are not changed.
-            allow: ranges of addresses that are not public and may be connected to, as in
-                ``10.0.0.0/8``.
-            allow_http: whether the URL may have http instead of https.
-            **options: vt, concurrency, priority, max_retries, backoff, dead_letter_queue and
-                create, see ``listener``. If neither dead_letter_queue nor the queue's own policy
-                names a dead-letter queue, the worker creates and uses the queue's name with
-                ``-dead``.
-
-        Raises:
-            The errors of ``listener``.
-            MissingExtra: the extra ``push`` is not installed.
-            MissingParameter: the URL is empty.
-            InvalidFormat: the URL, a secret, content_type or a range of addresses is invalid; or
-                the URL's host is an address that is not allowed.
-        """
-        from rsmq.worker.webhook import make_webhook  # noqa: PLC0415 - needs an extra
-
-        self._check_queue(queue)
-        webhook, listener = make_webhook(
-            queue, url, secret, content_type, allow, allow_http, self._first_client.codec, options
-        )
-        self._add_listener(listener)
-        self._webhooks.append(webhook)
 
     @property
     def numbers(self) -> Numbers:
@@ -593,11 +233,6 @@ class Worker(Generic[B_co]):
             heartbeat_age_seconds=now - worker_loop.heartbeat_at,
             turn_age_seconds=now - worker_loop.turn_at,
         )
-
-    @property
-    def queues(self) -> list[str]:
-        """The names of the queues that have listeners."""
-        return list(self._listeners)
 
     def start(self, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """
@@ -701,7 +336,10 @@ class Worker(Generic[B_co]):
         namespaces = make_namespaces(self.rsmq, str(self.name))
         access = CellAccess(namespaces, str(self.name), secrets.token_hex(8))
         client = namespaces.starting_client()
-        lanes = [self._make_lane(each, client) for each in self._listeners.values()]
+        lanes = [
+            open_lane(each, client, self.concurrency, is_strict=self.strict)
+            for each in self._listeners.values()
+        ]
         process_facts = describe_process()
         self._access = access
         info = {**process_facts, "queues": dict.fromkeys(self.queues, 0)}
@@ -793,43 +431,6 @@ class Worker(Generic[B_co]):
             _log.warning("worker %s was not stopped before the end of its program", self.name)
             worker_loop.stop(0)
             worker_loop.finished.wait(_AT_EXIT_SECONDS)
-
-    @staticmethod
-    def _require_queue(client: RSMQ[Any], name: str) -> QueueAttributes:
-        try:
-            return client.get_queue_attributes(name)
-        except QueueNotFound as error:
-            error.hint = f"{error.hint}, or pass create=True to the listener"
-            raise
-
-    def _make_lane(self, each: Listener, client: RSMQ[Any]) -> Lane:
-        """Return the lane of a listener, with the attributes that its queue has in the home."""
-        if each.create:
-            client.create_queue(each.queue, exist_ok=True)
-        attributes = self._require_queue(client, each.queue)
-        if each.default_dead_letter_queue is not None and attributes.dead_letter_queue is None:
-            each = each.with_default_dead_letter_queue()
-        for name in each.queues_to_create:
-            client.create_queue(name, exist_ok=True)
-        for name in each.target_queues:
-            self._require_queue(client, name)
-        lane = Lane(
-            each,
-            check_vt(attributes.vt) if each.vt is None else each.vt,
-            client.codec if each.codec is None else each.codec,
-            min(each.concurrency or self.concurrency, self.concurrency),
-            each.policy,
-        )
-        lane.apply_queue_attributes(attributes)
-        if not (lane.policy.dead_letter_queue or lane.policy.drop or each.retry_forever):
-            self._report_missing_choice(each.queue)
-        return lane
-
-    def _report_missing_choice(self, queue: str) -> None:
-        """Report that messages of a queue are retried forever, and the user has not said so."""
-        if self.strict:
-            raise InvalidFormat("listener", value=queue, hint=f"{_MISSING_CHOICE}.")
-        _log.warning("queue %s: %s", queue, _MISSING_CHOICE)
 
     def stop(self, grace: float | None = None) -> None:
         """

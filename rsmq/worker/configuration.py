@@ -1,0 +1,411 @@
+"""
+The listeners, webhooks and middleware of a worker, which its program adds before it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+
+from rsmq.cells.sync import Cells
+from rsmq.client import RSMQ
+from rsmq.codecs import Codec
+from rsmq.errors import InvalidFormat, show, show_type
+from rsmq.type_variables import B_co, D, E
+from rsmq.worker.client_place import clients_of
+from rsmq.worker.listener import (
+    HandlerDecorator,
+    Handlers,
+    Listener,
+    ListenerOptions,
+    Options,
+    make_listener,
+)
+from rsmq.worker.logging import Logging
+from rsmq.worker.middleware import Middleware
+from rsmq.worker.router import Router
+from rsmq.worker.routing import Route
+
+if TYPE_CHECKING:
+    from rsmq.worker.webhook import Webhook, WebhookOptions
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+M = TypeVar("M", bound=Middleware)
+
+
+class Configuration(Generic[B_co]):
+    """
+    The part of a worker that its program chooses; ``Worker`` is its subclass, and runs it.
+
+    Attributes:
+        rsmq: the client.
+        name: the worker's name; None until it starts if it was made without one.
+    """
+
+    def __init__(
+        self,
+        rsmq: RSMQ[B_co] | Cells,
+        name: str | None,
+        middleware: Iterable[Middleware] | Middleware,
+    ) -> None:
+        """
+        Make a configuration without listeners.
+
+        Args:
+            rsmq: a synchronous client, or a set of cells.
+            name: the worker's name.
+            middleware: hooks; ``Logging`` is added before them.
+
+        Raises:
+            InvalidFormat: client or middleware is invalid.
+        """
+        if not isinstance(rsmq, RSMQ | Cells):
+            raise InvalidFormat(
+                "client",
+                value=show_type(rsmq),
+                hint="Pass an RSMQ, as in Worker(RSMQ.from_url('redis://127.0.0.1:6379/0')), or a "
+                "Cells. It also runs async handlers.",
+            )
+        self.rsmq: RSMQ[B_co] | Cells = rsmq
+        self.name = name
+        self._middleware: list[Middleware] = [Logging()]
+        self._listeners: dict[str, Listener] = {}
+        self._webhooks: list[Webhook] = []
+        for each in [middleware] if isinstance(middleware, Middleware) else middleware:
+            self.use(each)
+
+    @property
+    def _is_running(self) -> bool:
+        return False
+
+    @property
+    def queues(self) -> list[str]:
+        """The names of the queues that have listeners."""
+        return list(self._listeners)
+
+    @property
+    def _first_client(self) -> RSMQ[Any]:
+        """The client, or that of the first cell: for its settings."""
+        return clients_of(self.rsmq)[0]
+
+    def use(self, middleware: Middleware) -> None:
+        """
+        Add a middleware after the existing ones; only while the worker does not run.
+
+        Args:
+            middleware: hooks.
+
+        Raises:
+            InvalidFormat: it is not an object of a subclass of Middleware, or the worker runs.
+        """
+        if not isinstance(middleware, Middleware):
+            raise InvalidFormat(
+                "middleware",
+                value=show(middleware),
+                hint="It is an object of a subclass of Middleware, created with parentheses: "
+                "middleware=[Counting()].",
+            )
+        self._refuse_while_running()
+        self._middleware.append(middleware)
+
+    def find(self, kind: type[M]) -> M | None:
+        """
+        Return the worker's first middleware of a class; None if there is none.
+
+        Args:
+            kind: a class.
+        """
+        return next((each for each in self._middleware if isinstance(each, kind)), None)
+
+    def has(self, kind: type[Middleware]) -> bool:
+        """
+        Return whether the worker has a middleware of a class.
+
+        Args:
+            kind: a class.
+        """
+        return self.find(kind) is not None
+
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: None = None,
+        batch: None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[B_co]: ...
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: Codec[E, D],
+        batch: None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[D]: ...
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: Codec[E, D] | None,
+        batch: None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[B_co | D]: ...
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: None = None,
+        batch: int,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[list[B_co]]: ...
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: Codec[E, D],
+        batch: int,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[list[D]]: ...
+    @overload
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: Codec[E, D] | None,
+        batch: int,
+        **options: Unpack[ListenerOptions],
+    ) -> HandlerDecorator[list[B_co | D]]: ...
+    def listener(
+        self,
+        queue: str,
+        *,
+        codec: Codec | None = None,
+        batch: int | None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> Callable[[Function], Function]:
+        """
+        Return a decorator: the function is called with the messages of a queue.
+
+        The function takes the decoded body, or the body and the message (a ``Delivery``); with
+        ``batch`` lists of both.
+
+        Args:
+            queue: the queue's name; each queue has one listener.
+            codec: decodes bodies; None is the client's.
+            batch: 1 to 10,000: the function takes lists of up to so many messages. If it returns,
+                all count as handled, except those for which ``message.fail(error)`` was called. If
+                it raises, the others have failed too. None is one message for each call.
+            **options: the following.
+
+        Options:
+            vt: the visibility timeout, seconds from 0.1: after a crash the message becomes visible
+                again when it ends. None is the queue's own.
+            concurrency: maximum number of concurrent calls of this function; None is the worker's.
+            priority: messages of queues with a higher number always go first. But a queue that has
+                waited for ten seconds gets one call in between.
+            max_retries: how often a message is tried again, from 0: the maximum number of attempts
+                is one more. None is 5 with a dead_letter_queue or drop; else the limit of the
+                queue's own dead-letter policy; else forever.
+            backoff: the pause before the next attempt: ``exponential(first, cap)``,
+                ``fixed(seconds)``, seconds, a list of seconds by attempt (the last one repeats),
+                or a function of the attempt, from 1. None is exponential(1, 300).
+            no_retry: exceptions after which a message is not tried again.
+            dead_letter_queue: the queue that a message is moved to after the last attempt, with the
+                reason. It must exist, or be created. None is that of the queue's own policy.
+            drop: True deletes the message instead.
+            retry_forever: True retries a message forever if nothing else is set; then the worker
+                does not warn at its start that nothing is set.
+            max_runtime: the longest time a call may take, seconds, checked once a second. After
+                that the message counts as failed, and the worker no longer waits for the function:
+                a thread runs until it ends by itself, a task is cancelled.
+            create: True creates the queue, and the dead-letter queue, if they are missing.
+            process: True calls the function in a child process: for CPU work, and for code that may
+                crash or hang. The children are new interpreters that import the worker, so it must
+                be a global of a module. A call that exceeds max_runtime gets HandlerTimedOut, and
+                its process is killed five seconds later.
+
+        Raises:
+            MissingParameter: the queue's name is empty.
+            InvalidFormat: a name, the function or another option is invalid; or the queue has a
+                listener already; or max_retries is set without dead_letter_queue or drop; or two of
+                dead_letter_queue, drop and retry_forever are set.
+            InvalidValue: a number is out of range.
+        """
+        self._check_queue(queue)
+
+        settings = Options(**options)
+
+        def register(function: Function) -> Function:
+            handlers = Handlers(process=settings.process)
+            handlers.add("", function)
+            self._add_listener(make_listener(queue, handlers, settings, codec=codec, batch=batch))
+            return function
+
+        return register
+
+    @overload
+    def router(
+        self,
+        queue: str,
+        *,
+        by: Callable[[B_co], tuple[str | None, Any]],
+        unroutable: str | None = None,
+        codec: None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> Router: ...
+    @overload
+    def router(
+        self,
+        queue: str,
+        *,
+        by: Callable[[D], tuple[str | None, Any]],
+        unroutable: str | None = None,
+        codec: Codec[E, D],
+        **options: Unpack[ListenerOptions],
+    ) -> Router: ...
+    @overload
+    def router(
+        self,
+        queue: str,
+        *,
+        by: Callable[[B_co | D], tuple[str | None, Any]],
+        unroutable: str | None = None,
+        codec: Codec[E, D] | None,
+        **options: Unpack[ListenerOptions],
+    ) -> Router: ...
+    def router(
+        self,
+        queue: str,
+        *,
+        by: Route,
+        unroutable: str | None = None,
+        codec: Codec | None = None,
+        **options: Unpack[ListenerOptions],
+    ) -> Router:
+        """
+        Add a listener with a handler for each type of message; ``router.on("created")`` decorates.
+
+        Args:
+            queue: see ``listener``.
+            by: the route: returns the type of a decoded body and the argument of its handler.
+                ``event_payload``, ``json_field("type")``, or a function of the body that returns
+                (type, payload), with None for no type.
+            unroutable: the queue for messages that have no handler, with the reason. It must exist,
+                or be created. None is the dead-letter queue.
+            codec: see ``listener``.
+            **options: see ``listener``; ``drop`` also deletes unroutable messages, unless
+                ``unroutable`` is set.
+
+        Raises:
+            The errors of ``listener``.
+            InvalidFormat: by is not callable.
+        """
+        if not callable(by):
+            raise InvalidFormat(
+                "by",
+                value=show(by),
+                hint="It is event_payload, json_field(name), or a function of the body that "
+                "returns (type, payload).",
+            )
+        self._check_queue(queue)
+        settings = Options(**options)
+        handlers = Handlers(by, process=settings.process)
+        self._add_listener(
+            make_listener(queue, handlers, settings, codec=codec, unroutable=unroutable)
+        )
+        return Router(handlers)
+
+    def _check_queue(self, queue: object) -> None:
+        """
+        Raise an error if a queue's name is invalid, or is a function.
+
+        It is a function if the brackets after ``listener`` were left out. Then no decorator is ever
+        called that could raise this error.
+        """
+        if callable(queue):
+            raise InvalidFormat(
+                "queue",
+                value=show(queue),
+                hint="Pass the name of the queue: @worker.listener('orders').",
+            )
+        self._first_client.namespace.queue(queue)  # type: ignore[arg-type]
+
+    def _refuse_while_running(self) -> None:
+        if self._is_running:
+            raise InvalidFormat(
+                "worker", value=self.name, hint="It is running: stop it before you change it."
+            )
+
+    def _add_listener(self, new: Listener) -> None:
+        self._refuse_while_running()
+        for name in (new.queue, *new.target_queues):
+            self._first_client.namespace.queue(name)
+        if new.queue in self._listeners:
+            raise InvalidFormat(
+                "queue",
+                value=new.queue,
+                hint="This queue already has a listener. router() calls several functions, by the "
+                "type of the message.",
+            )
+        self._listeners[new.queue] = new
+
+    def webhook(
+        self,
+        queue: str,
+        url: str,
+        *,
+        secret: str | bytes | Sequence[str | bytes] | None = None,
+        content_type: str | None = None,
+        allow: str | Iterable[str] = (),
+        allow_http: bool = False,
+        **options: Unpack[WebhookOptions],
+    ) -> None:
+        """
+        Push the messages of a queue to a URL, each with a POST; needs the extra ``push``.
+
+        - 2xx deletes the message. Every other answer, none within 10 seconds, and a connection
+          that breaks is an attempt that failed: the message is pushed again after a pause, and is
+          a dead letter after the last attempt.
+        - 429 and 503 with Retry-After pause the target, for at most 24 hours. 410 ends the
+          subscription. Neither is an attempt.
+        - After ten failures in a row, over all processes, the circuit breaker of the target opens:
+          nothing is received or pushed. After a pause, which grows from 1 to 300 seconds, one
+          process pushes one message.
+        - Only public addresses are connected to, and those in the ranges of ``allow``.
+
+        Args:
+            queue: the queue's name; each queue has one listener or webhook.
+            url: the target, with https. Its path is shown in logs, its query is not.
+            secret: signs the requests as Standard Webhooks: base64 of 24 to 64 bytes, with or
+                without ``whsec_``; bytes are the key itself. A list of two signs with both, while
+                one replaces the other. None does not sign.
+            content_type: the media type of the bodies. None is application/json if the client's
+                codec is ``rsmq.JSON``, otherwise application/octet-stream. Bodies are not changed.
+            allow: ranges of addresses that are not public and may be connected to, as in
+                ``10.0.0.0/8``.
+            allow_http: whether the URL may have http instead of https.
+            **options: vt, concurrency, priority, max_retries, backoff, dead_letter_queue and
+                create, see ``listener``. If neither dead_letter_queue nor the queue's own policy
+                names a dead-letter queue, the worker creates and uses the queue's name with
+                ``-dead``.
+
+        Raises:
+            The errors of ``listener``.
+            MissingExtra: the extra ``push`` is not installed.
+            MissingParameter: the URL is empty.
+            InvalidFormat: the URL, a secret, content_type or a range of addresses is invalid; or
+                the URL's host is an address that is not allowed.
+        """
+        from rsmq.worker.webhook import make_webhook  # noqa: PLC0415 - needs an extra
+
+        self._check_queue(queue)
+        webhook, listener = make_webhook(
+            queue, url, secret, content_type, allow, allow_http, self._first_client.codec, options
+        )
+        self._add_listener(listener)
+        self._webhooks.append(webhook)
