@@ -1,5 +1,5 @@
 """
-The program of a child process, which calls handlers for a worker; see ``runtime/processes.py``.
+The program of a child process, which calls handlers for a worker; see ``runtime/child_process.py``.
 """
 
 from __future__ import annotations

@@ -48,17 +48,14 @@ from rsmq.worker.open_lane import open_lane
 from rsmq.worker.registry import register
 from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.cell_opener import CellOpener
+from rsmq.worker.runtime.child_process import ChildSettings
 from rsmq.worker.runtime.child_state import is_child
 from rsmq.worker.runtime.import_name import find_import_name
 from rsmq.worker.runtime.invoke import Invoker, current_job
 from rsmq.worker.runtime.lane import Lane
 from rsmq.worker.runtime.loop import WorkerLoop
 from rsmq.worker.runtime.namespaces import make_cells_of_child, make_namespaces
-from rsmq.worker.runtime.processes import (
-    ChildProcesses,
-    ChildSettings,
-    ThreadsWithChildren,
-)
+from rsmq.worker.runtime.processes import ChildProcesses, ThreadsWithChildren
 from rsmq.worker.runtime.shutdown import Signals, StoppedAtStart
 from rsmq.worker.runtime.tasks import Tasks
 from rsmq.worker.runtime.threads import Threads

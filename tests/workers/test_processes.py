@@ -30,7 +30,7 @@ from rsmq.worker import (
     Unroutable,
     Worker,
 )
-from rsmq.worker.runtime import heartbeat, processes
+from rsmq.worker.runtime import child_process, heartbeat, process_starter, processes
 from tests.workers import process_app
 from tests.workers.polling import wait_until
 
@@ -191,7 +191,7 @@ def test_max_runtime_raises_an_error_in_the_handler(env, app):
 
 @pytest.mark.parametrize("body", ["stubborn", "gil"])
 def test_a_handler_that_goes_on_is_killed_with_its_processes(env, app, body, monkeypatch):
-    monkeypatch.setattr(processes, "KILL_SECONDS", 0.5)
+    monkeypatch.setattr(child_process, "KILL_SECONDS", 0.5)
     app.module.rsmq.send_messages("short", [body])
     app.worker.run(until_empty=True, timeout=60)
     reason, error = app.dead_letters()[body]
@@ -293,7 +293,7 @@ def test_call_that_waits_for_a_child_takes_one_that_becomes_idle(env, app, monke
 
 
 def test_child_that_does_not_receive_a_call_is_replaced(env, app, monkeypatch):
-    monkeypatch.setattr(processes, "_SEND_SECONDS", 0.5, raising=False)
+    monkeypatch.setattr(child_process, "_SEND_SECONDS", 0.5)
     env.rsmq.set_queue_attributes("q", maxsize=-1)
     app.worker.start()
     [(pid, *_)] = wait_until(lambda: app.events("child_start"))
@@ -314,7 +314,7 @@ def test_child_that_does_not_receive_a_call_is_replaced(env, app, monkeypatch):
 def test_call_that_no_child_receives_fails(env, app, monkeypatch):
     """The process is killed before each call, as by the system when memory is short."""
     app.worker.start()
-    describe = processes._describe_call
+    describe = child_process._describe_call
 
     def kill_children(*arguments):
         for pid, *_ in app.events("child_start"):
@@ -323,7 +323,7 @@ def test_call_that_no_child_receives_fails(env, app, monkeypatch):
             wait_until(lambda: not is_alive(pid))  # noqa: B023
         return describe(*arguments)
 
-    monkeypatch.setattr(processes, "_describe_call", kill_children)
+    monkeypatch.setattr(child_process, "_describe_call", kill_children)
     app.module.rsmq.send_message("q", "fine")
     wait_until(app.dead_letters, 30)
     reason, error = app.dead_letters()["fine"]
@@ -335,7 +335,7 @@ def test_call_that_no_child_receives_fails(env, app, monkeypatch):
 
 def test_a_child_that_does_not_read_is_killed_after_max_runtime(env, app, monkeypatch):
     """The changes of 10,000 leases don't fit in the buffer of a socket."""
-    monkeypatch.setattr(processes, "KILL_SECONDS", 0.5)
+    monkeypatch.setattr(child_process, "KILL_SECONDS", 0.5)
     program = (
         "import signal, socket, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -347,7 +347,7 @@ def test_a_child_that_does_not_read_is_killed_after_max_runtime(env, app, monkey
         "time.sleep(60)\n"
     )
     monkeypatch.setattr(
-        processes,
+        process_starter,
         "_start_process",
         lambda number: subprocess.Popen(
             [sys.executable, "-c", program, str(number)],
@@ -356,7 +356,7 @@ def test_a_child_that_does_not_read_is_killed_after_max_runtime(env, app, monkey
             cwd=ROOT,
         ),
     )
-    children = processes.ChildProcesses(processes.ChildSettings("m:w", []))
+    children = processes.ChildProcesses(child_process.ChildSettings("m:w", []))
     try:
         children.start()
         error = call_with_changing_leases(children)
@@ -401,8 +401,8 @@ def call_with_changing_leases(children):
 
 def test_handler_of_a_process_that_has_ended_is_interrupted(app):
     """Only ``kill`` may reap a process: until then, its number names its process group."""
-    settings = processes.ChildSettings("m:w", [])
-    child = processes._Child(
+    settings = child_process.ChildSettings("m:w", [])
+    child = child_process.Child(
         settings, lambda _: subprocess.Popen([sys.executable, "-c", ""], process_group=0)
     )
     wait_until(lambda: child.has_ended)

@@ -34,7 +34,7 @@ from rsmq.client import RSMQ
 from rsmq.worker.client_place import ClientPlace, clients_of, open_client, place_of
 from rsmq.worker.importing import NotImportable, import_worker
 from rsmq.worker.logging import DetailedLogging, log_to_standard_error
-from rsmq.worker.runtime.processes import ChildSettings
+from rsmq.worker.runtime.child_process import ChildSettings
 from rsmq.worker.worker import Worker
 
 _log = logging.getLogger("rsmq.worker")

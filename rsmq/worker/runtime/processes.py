@@ -1,5 +1,5 @@
 """
-Child processes that make the calls of listeners with ``process=True``.
+The child processes of a worker, which make the calls of listeners with ``process=True``.
 
 A thread of the worker waits for each call. So a call that fails, hangs or crashes its process
 affects only its own messages.
@@ -8,284 +8,26 @@ affects only its own messages.
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from queue import SimpleQueue
-from typing import Any
 
 from rsmq.errors import InvalidFormat
 from rsmq.transport.backoff import exponential_seconds, with_jitter
-from rsmq.worker.client_place import ClientPlace
-from rsmq.worker.outcome import HandlerProcessDied, HandlerTimedOut
-from rsmq.worker.runtime.channel import Channel
-from rsmq.worker.runtime.exit_code import describe_exit_code
+from rsmq.worker.outcome import HandlerProcessDied
+from rsmq.worker.runtime.child_process import CallNotSent, Child, ChildNotStarted, ChildSettings
 from rsmq.worker.runtime.invoke import Invoker
-from rsmq.worker.runtime.lane import Job, Lease
-from rsmq.worker.runtime.remote_results import restore_error
+from rsmq.worker.runtime.lane import Job
+from rsmq.worker.runtime.process_starter import ProcessStarter
 from rsmq.worker.runtime.run_queue import RunQueue
 from rsmq.worker.runtime.threads import Threads
 
 _log = logging.getLogger("rsmq.worker")
 
-#: How long a handler may still run after SIGTERM has raised HandlerTimedOut in it.
-KILL_SECONDS = 5.0
-#: Seconds between two checks of a running call: leases, max_runtime, the end of the process.
-_POLL_SECONDS = 0.2
-#: How long a child process may need to receive a call.
-_SEND_SECONDS = 10.0
 #: How many child processes may fail to receive a call, before the call fails.
 _MAX_UNSENT = 2
-#: Maximum number of leases in one message: it fits in the socket's buffer.
-_MAX_REPORTED_LEASES = 500
-#: How long a child process may need to import the worker's module.
-_START_SECONDS = 60.0
-#: How long an idle child process has to end by itself.
-_CLOSE_SECONDS = 1.0
-_CLOSE_POLL_SECONDS = 0.005
 _MAX_START_PAUSE_SECONDS = 30.0
 #: How long a call waits for a child process before it checks again whether enough are starting.
 _MAX_WAIT_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ChildSettings:
-    """
-    The settings of a child process, sent as its first message.
-
-    Attributes:
-        app: MODULE:NAME of the worker.
-        path: the directories of modules, ``sys.path``.
-        place: the servers and the namespace that replace those of the worker's client; None keeps
-            the client.
-        log_level: the level of the log on the standard error; None leaves logging alone.
-        log_as_json: whether log lines are JSON.
-        name: the worker's name, for its log lines.
-    """
-
-    app: str
-    path: list[str]
-    place: ClientPlace | None = None
-    log_level: str | None = None
-    log_as_json: bool = False
-    name: str | None = None
-
-
-class ChildNotStarted(Exception):
-    """A child process can't import the worker, or ends before it has."""
-
-
-class _CallNotSent(Exception):
-    """A child process has not received a call, so it has not called the handler."""
-
-
-class _Child:
-    """A child process. One call is made at a time."""
-
-    def __init__(
-        self, settings: ChildSettings, start_process: Callable[[int], subprocess.Popen[bytes]]
-    ) -> None:
-        """Start a process; ``wait_until_ready`` is to be called after that."""
-        own, other = socket.socketpair()
-        self._settings = settings
-        self._channel = Channel(own)
-        self._is_reaped = False
-        self._lock = threading.Lock()
-        with other:
-            try:
-                self.process = start_process(other.fileno())
-            except BaseException:
-                own.close()
-                raise
-
-    def wait_until_ready(self) -> None:
-        """
-        Wait until the process has imported the worker.
-
-        Raises:
-            ChildNotStarted: it can't. The process has ended.
-        """
-        deadline = time.monotonic() + _START_SECONDS
-        try:
-            self._channel.send(asdict(self._settings), deadline)
-            is_answered = self._channel.has_message(deadline - time.monotonic())
-            answer = self._channel.receive() if is_answered else {}
-        except TimeoutError:
-            is_answered = False
-        except (OSError, EOFError):
-            self.kill()
-            raise ChildNotStarted(self.describe_end()) from None
-        if not is_answered:
-            self.kill()
-            raise ChildNotStarted(
-                f"it has not imported {self._settings.app} in {_START_SECONDS:g} s"
-            )
-        if "error" in answer:
-            self.request_end()
-            self.end()
-            raise ChildNotStarted(answer["error"])
-
-    def call(self, job: Job) -> None:
-        """
-        Call the handler of a job, and set the errors of its messages.
-
-        Raises:
-            _CallNotSent: the process has not received the call. It has ended.
-            The error of the call. After HandlerTimedOut and HandlerProcessDied the process has
-            ended.
-        """
-        leases = [lease for lease in job.leases if lease.error is None and not lease.is_over]
-        if not leases:
-            return
-        max_runtime = job.lane.listener.max_runtime
-        started_at = time.monotonic()
-        deadline = started_at + max_runtime
-        try:
-            self._channel.send(_describe_call(job, leases, deadline), started_at + _SEND_SECONDS)
-        except OSError as error:
-            self.kill()
-            is_late = isinstance(error, TimeoutError)
-            raise _CallNotSent(
-                f"its process did not receive the call in {_SEND_SECONDS:g} s"
-                if is_late
-                else self.describe_end()
-            ) from None
-        job.started_at = started_at
-        try:
-            answer = self._wait(leases, deadline)
-        except TimeoutError:
-            self.kill()
-            raise HandlerTimedOut(
-                f"its handler ran for more than {max_runtime:g} s, and was killed "
-                f"{KILL_SECONDS:g} s later"
-            ) from None
-        except (OSError, EOFError):
-            self.kill()
-            raise HandlerProcessDied(self.describe_end()) from None
-        if time.monotonic() > deadline:
-            self.kill()  # the exception may have interrupted any code of the handler
-        for lease in leases:
-            if lease.id in answer["errors"]:
-                lease.error = restore_error(answer["errors"][lease.id], job.lane.name, lease)
-        if answer["error"] is not None:
-            raise restore_error(answer["error"], job.lane.name, leases[0])
-
-    def _wait(self, leases: list[Lease], deadline: float) -> Any:
-        """
-        Return the answer of the process.
-
-        Raises:
-            TimeoutError: there is none KILL_SECONDS after the deadline.
-            EOFError, OSError: the process has ended.
-        """
-        expiries = {lease.id: lease.expires_at for lease in leases}
-        is_signalled = False
-        while not self._channel.has_message(_POLL_SECONDS):
-            if self.has_ended:  # a process that it forked may hold the socket
-                raise EOFError
-            now = time.monotonic()
-            if now > deadline + KILL_SECONDS:
-                raise TimeoutError
-            if now > deadline and not is_signalled:
-                is_signalled = True
-                self.interrupt_handler()
-            self._report_leases(leases, expiries, deadline + KILL_SECONDS)
-        return self._channel.receive()
-
-    def _report_leases(
-        self, leases: list[Lease], expiries: dict[str, float], deadline: float
-    ) -> None:
-        """Send the child the changes of the leases since the last time."""
-        changes: list[tuple[str, float]] = []
-        for lease in leases:
-            expires_at = 0.0 if lease.is_over else lease.expires_at
-            if expires_at != expiries[lease.id]:
-                changes.append((lease.id, expires_at))
-        for at in range(0, len(changes), _MAX_REPORTED_LEASES):
-            # A child that does not read, because its handler holds the GIL, must not stop this
-            # thread.
-            if not self._channel.has_room():
-                return
-            part = dict(changes[at : at + _MAX_REPORTED_LEASES])
-            self._channel.send({"leases": part}, deadline)
-            expiries |= part
-
-    def interrupt_handler(self) -> None:
-        """Raise HandlerTimedOut in the handler, whose max_runtime is over."""
-        # Popen.send_signal would reap a process that has ended; see ``interrupt``.
-        with self._lock, suppress(OSError):
-            if not self._is_reaped:
-                os.kill(self.process.pid, signal.SIGTERM)
-
-    def request_end(self) -> None:
-        """Let an idle process end by itself; ``end`` is to be called after that."""
-        self._channel.close()
-
-    def end(self) -> None:
-        """
-        Wait for a moment until an idle process has ended; kill what is left of its process group.
-        """
-        deadline = time.monotonic() + _CLOSE_SECONDS
-        while not self.has_ended and time.monotonic() < deadline:
-            time.sleep(_CLOSE_POLL_SECONDS)
-        self.kill()
-
-    def interrupt(self) -> None:
-        """Kill the process group; the thread that waits for the process then calls ``kill``."""
-        with self._lock, suppress(OSError):
-            if not self._is_reaped:  # else the number may belong to another group
-                os.killpg(self.process.pid, signal.SIGKILL)
-
-    def kill(self) -> None:
-        """Kill the process, and those that it has started in its process group; close."""
-        self.interrupt()
-        with self._lock:
-            self.process.wait()
-            self._is_reaped = True
-        self._channel.close()
-
-    @property
-    def has_ended(self) -> bool:
-        """Return whether the process has ended. It stays a zombie until ``kill``."""
-        with self._lock:
-            if self._is_reaped:
-                return True
-            if not hasattr(os, "waitid"):  # macOS before Python 3.13
-                return self.process.poll() is not None
-            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            return os.waitid(os.P_PID, self.process.pid, flags) is not None
-
-    def describe_end(self) -> str:
-        """Return how the process ended, for an error; ``kill`` was called before."""
-        return f"its process {describe_exit_code(self.process.returncode)}"
-
-
-def _describe_call(job: Job, leases: list[Lease], deadline: float) -> dict[str, Any]:
-    return {
-        "queue": job.lane.name,
-        "cell": job.cell_queue.cell.number,
-        "deadline": deadline,
-        "received_at": job.received_at,
-        "messages": [
-            {
-                "id": lease.id,
-                "raw": lease.raw,
-                "count": lease.count,
-                "unbegun": lease.unbegun,
-                "first_received_ms": lease.first_received_ms,
-                "expires_at": lease.expires_at,
-            }
-            for lease in leases
-        ],
-    }
 
 
 class ChildProcesses:
@@ -295,11 +37,11 @@ class ChildProcesses:
         self._settings = settings
         #: Notified when a child becomes idle, and at the end.
         self._changed = threading.Condition()
-        self._idle: list[_Child] = []
-        self._all: set[_Child] = set()
+        self._idle: list[Child] = []
+        self._all: set[Child] = set()
         self._waiting_count = self._starting_count = 0
         self._closed = threading.Event()
-        self._starter = _Starter()
+        self._starter = ProcessStarter()
 
     def start(self) -> None:
         """
@@ -322,8 +64,8 @@ class ChildProcesses:
             self.close()
             raise
 
-    def _start_child(self) -> _Child:
-        child = _Child(self._settings, self._starter.start_process)
+    def _start_child(self) -> Child:
+        child = Child(self._settings, self._starter.start_process)
         with self._changed:
             self._all.add(child)
             if self._closed.is_set():
@@ -348,7 +90,7 @@ class ChildProcesses:
             child = self._take()
             try:
                 child.call(job)
-            except _CallNotSent as error:
+            except CallNotSent as error:
                 unsent_count += 1
                 if unsent_count == _MAX_UNSENT:
                     raise HandlerProcessDied(str(error)) from None
@@ -358,7 +100,7 @@ class ChildProcesses:
             finally:
                 self._put_back(child)
 
-    def _put_back(self, child: _Child) -> None:
+    def _put_back(self, child: Child) -> None:
         with self._changed:
             is_over = child.has_ended or self._closed.is_set()
             if is_over:
@@ -369,7 +111,7 @@ class ChildProcesses:
         if is_over:
             child.kill()
 
-    def _take(self) -> _Child:
+    def _take(self) -> Child:
         """Return an idle child; wait for one, and start one for each call that waits."""
         with self._changed:
             self._waiting_count += 1
@@ -382,7 +124,7 @@ class ChildProcesses:
                 self._waiting_count -= 1
         return child
 
-    def _pop_idle(self) -> _Child | None:
+    def _pop_idle(self) -> Child | None:
         if self._closed.is_set():
             raise HandlerProcessDied("the worker stops")
         while self._idle:
@@ -438,66 +180,6 @@ class ChildProcesses:
         for child in idle:
             child.end()
         self._starter.stop()
-
-
-class _Starter:
-    """
-    A thread that starts processes.
-
-    Linux ends a child with the thread that has started it, not only with the process. This thread
-    is a daemon, not one of ``concurrent.futures``: those end with the main thread, while other
-    threads may keep the program alive.
-    """
-
-    def __init__(self) -> None:
-        self._requests: SimpleQueue[tuple[int, Future[subprocess.Popen[bytes]]] | None] = (
-            SimpleQueue()
-        )
-        self._lock = threading.Lock()
-        self._is_stopped = False
-        threading.Thread(target=self._run, name="rsmq-children", daemon=True).start()
-
-    def start_process(self, number: int) -> subprocess.Popen[bytes]:
-        """
-        Start a child process.
-
-        Args:
-            number: the file descriptor of its end of the channel.
-
-        Raises:
-            ChildNotStarted: this thread is stopped.
-            OSError: the system can't start it.
-        """
-        future: Future[subprocess.Popen[bytes]] = Future()
-        with self._lock:
-            if self._is_stopped:
-                raise ChildNotStarted("the worker stops")
-            self._requests.put((number, future))
-        return future.result()
-
-    def _run(self) -> None:
-        while (request := self._requests.get()) is not None:
-            number, future = request
-            try:
-                future.set_result(_start_process(number))
-            except Exception as error:  # noqa: BLE001 - raised by ``start_process``
-                future.set_exception(error)
-
-    def stop(self) -> None:
-        """End the thread when it has started the processes that were requested."""
-        with self._lock:
-            self._is_stopped = True
-            self._requests.put(None)
-
-
-def _start_process(number: int) -> subprocess.Popen[bytes]:
-    program = f"from rsmq.worker.child import main; main({number}, {os.getpid()})"
-    return subprocess.Popen(  # noqa: S603 - our own program
-        [sys.executable, "-c", program],
-        stdin=subprocess.DEVNULL,
-        pass_fds=(number,),
-        process_group=0,
-    )
 
 
 class ThreadsWithChildren(Threads):
