@@ -1678,7 +1678,8 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             For each message its old and its new id, in order; an empty list if there are none.
 
         Raises:
-            NotReplicated: it has run, and too few replicas have confirmed it in time.
+            NotReplicated: too few replicas have confirmed a step in time. ``result`` has the
+                messages up to this step; the others are left in the dead-letter queue.
             NotPossible: fsync is set, and the server can't say what is on disk.
             MissingParameter: a name is empty, or dead_letter_queue is None; or destination is None,
                 and no queue or more than one has such a policy.

@@ -65,7 +65,7 @@ _SLOW_FILES = {
     "push/test_servers.py",
     "spark/test_stream_states.py",
     "transfer/test_kills.py",
-    "workers/test_cells_on_cluster.py",
+    "workers/test_kills_on_cluster.py",
 }
 _FOREIGN_FIXTURES = {"answering_rfq"}
 _FOREIGN_FILES = {

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 
 from rsmq.cells.client_aio import AsyncCellClient
-from rsmq.cells.failures import first_error
+from rsmq.cells.failures import first_error, raise_unconfirmed
 from rsmq.errors import CellsMismatch, ClientClosed, NotReplicated, PartlyDone, RSMQError
 from rsmq.wire.cells import join_ids
 
@@ -97,27 +97,33 @@ class AsyncEveryCell(ABC):
             RedisError, OSError, RSMQError: the error of the only cell.
             RSMQError: the error of the call, if it has the same one in all of these cells.
             PartlyDone: some of several cells can't be reached, or have errors.
+            NotReplicated: it ran in all of these cells, and some have not confirmed it in time.
         """
         await self._learn_set()
         done: list[str] = []
         errors: dict[int, Exception] = {}
+        unconfirmed: dict[int, NotReplicated] = {}
         for cell, argument in of_cells.items():
             try:
                 ids = await call(await self.client(cell), argument)
             except (CellsMismatch, ClientClosed):
                 raise
+            except NotReplicated as error:
+                unconfirmed[cell] = error
+                ids = error.result
             except (RedisError, OSError, RSMQError) as error:
                 if len(of_cells) == 1:
                     raise
                 errors[cell] = error
-                ids = error.result if isinstance(error, NotReplicated) else []
+                continue
             done += join_ids(cell, ids)
         if errors:
             first = first_error(errors)
             is_same = len(errors) == len(of_cells) and len({type(e) for e in errors.values()}) == 1
-            if is_same and not done and isinstance(first, RSMQError):
+            if is_same and isinstance(first, RSMQError):
                 raise first
-            self.raise_partly_done(errors, done)
+            self.raise_partly_done(errors, done, unconfirmed)
+        raise_unconfirmed(unconfirmed, done)
         return done
 
     async def up_to(
@@ -127,7 +133,7 @@ class AsyncEveryCell(ABC):
         add_cell: Callable[[int, T], T],
     ) -> list[T]:
         """
-        Make a call in each cell until there are so many results.
+        Make a call in each cell until there are so many results, or one is not confirmed in time.
 
         Args:
             number: the number of results at most; None is all.
@@ -137,29 +143,40 @@ class AsyncEveryCell(ABC):
         Raises:
             RSMQError: the error of the call, if it has the same one in all cells.
             PartlyDone: some cells can't be reached, or have errors.
+            NotReplicated: a cell has not confirmed the call in time; later cells were not called.
         """
         await self._learn_set()
         found: list[T] = []
         errors: dict[int, Exception] = {}
+        unconfirmed: dict[int, NotReplicated] = {}
         for cell in range(self.number):
             left = None if number is None else number - len(found)
-            if left == 0:
+            if left == 0 or unconfirmed:
                 break
             try:
                 results = await call(await self.client(cell), left)
             except (CellsMismatch, ClientClosed):
                 raise
+            except NotReplicated as error:
+                unconfirmed[cell] = error
+                results = error.result
             except (RedisError, OSError, RSMQError) as error:
                 errors[cell] = error
-                results = error.result if isinstance(error, NotReplicated) else []
+                continue
             found += [add_cell(cell, each) for each in results]
         if len(errors) == self.number and len({type(each) for each in errors.values()}) == 1:
             raise errors[0]
         if errors:
-            self.raise_partly_done(errors, found)
+            self.raise_partly_done(errors, found, unconfirmed)
+        raise_unconfirmed(unconfirmed, found)
         return found
 
-    def raise_partly_done(self, errors: Mapping[int, Exception], result: Any) -> None:
+    def raise_partly_done(
+        self,
+        errors: Mapping[int, Exception],
+        result: Any,
+        unconfirmed: Mapping[int, NotReplicated] | None = None,
+    ) -> None:
         """
         Raise PartlyDone.
 
@@ -168,5 +185,10 @@ class AsyncEveryCell(ABC):
         Args:
             errors: the errors by cell.
             result: the result of the call in the other cells.
+            unconfirmed: the errors of cells that have not confirmed the call in time.
         """
-        raise PartlyDone(errors, self.number, result) from first_error(errors)
+        error = PartlyDone(errors, self.number, result)
+        if unconfirmed:
+            cells = ", ".join(map(str, unconfirmed))
+            error.add_note(f"Stored, but not confirmed by replicas, in these cells: {cells}")
+        raise error from first_error(errors)

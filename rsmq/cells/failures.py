@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from time import monotonic
+from typing import Any
 
+from rsmq.errors import NotReplicated
 from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.retry import Failure, classify, code_of, has_not_run
 
@@ -67,6 +69,19 @@ def may_have_run(error: Exception) -> bool:
 def is_final(error: Exception) -> bool:
     """Return whether a call that is repeated would get the same error."""
     return not has_not_run(error) and classify(error, is_sent=True) is Failure.FINAL
+
+
+def raise_unconfirmed(errors: Mapping[int, NotReplicated], result: Any) -> None:
+    """
+    Raise the first error of cells that have not confirmed a call in time, if there is one.
+
+    Args:
+        errors: the errors by cell.
+        result: the result of the call in all cells.
+    """
+    for error in errors.values():
+        error.result = result
+        raise error
 
 
 def first_error(errors: Mapping[int, Exception]) -> Exception:

@@ -911,7 +911,8 @@ class Cells(OnlyWith):
             The ids that were moved, with the numbers of their cells.
 
         Raises:
-            PartlyDone: some cells can't be reached, or have not confirmed it in time.
+            PartlyDone: some cells can't be reached.
+            NotReplicated: the messages are moved, and some cells have not confirmed it in time.
         """
         return self._change(
             messages,
@@ -1186,8 +1187,9 @@ class Cells(OnlyWith):
 
         Raises:
             QueueNotFound: one of the queues does not exist.
-            PartlyDone: some cells can't be reached, have not confirmed it in time, or don't have
-                the queues.
+            PartlyDone: some cells can't be reached, or don't have the queues.
+            NotReplicated: as for ``RSMQ.redrive_messages``; the cells after the one that was
+                not confirmed in time were not called.
         """
         if max_messages is not None:
             check_whole_number("max_messages", max_messages, 1, 10**9)

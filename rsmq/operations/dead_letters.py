@@ -14,6 +14,7 @@ from rsmq.errors import (
     MissingParameter,
     NotReplicated,
     RSMQError,
+    add_remedy,
     show,
 )
 from rsmq.lua.load import load
@@ -151,6 +152,10 @@ def _redrive(
             redriven += pairs
     except NotReplicated as error:
         error.result = [*redriven, *error.result[1]]
+        number = len(error.result)
+        add_remedy(
+            error, f"{number} messages were redriven; redrive again for those that are left."
+        )
         raise
     except Exception as error:
         if redriven:

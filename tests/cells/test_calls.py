@@ -524,3 +524,43 @@ def test_a_dedup_id_counts_within_the_cell_of_the_key(place, cells):
     stored = place.bodies("q")
     assert list(stored[cell_of_key(first, 6)].values()) == [b"first"]
     assert list(stored[cell_of_key(other, 6)].values()) == [b"other"]
+
+
+@pytest.mark.parametrize("number", [1, 6])
+def test_moves_that_are_not_confirmed(place, cells, number):
+    """The server has no replica: the messages are moved in all cells, and it is said so."""
+    cells.create_queue("other")
+    sent = [cells.send_message("q", "x") for _ in range(number)]
+    messages = cells.receive_messages("q", 10)
+    with pytest.raises(NotReplicated) as caught:
+        cells.move_messages(messages, "other", min_replicas=1, replica_timeout=0.01)
+    assert sorted(caught.value.result) == sorted(sent)
+    stored = {join_id(cell, id) for cell, ids in enumerate(place.bodies("other")) for id in ids}
+    assert stored == set(sent)
+
+
+def test_a_move_that_is_not_confirmed_while_a_cell_has_no_queue(place, cells):
+    cells.create_queue("other")
+    sent = [cells.send_message("q", "x") for _ in range(6)]
+    messages = cells.receive_messages("q", 10)
+    place.raw.delete(f"{place.cell(4)}:other:Q")
+    with pytest.raises(PartlyDone, match="not in 4 of 6") as caught:
+        cells.move_messages(messages, "other", min_replicas=1, replica_timeout=0.01)
+    assert sorted(caught.value.result) == sorted(id for id in sent if cell_of(id) != 4)
+    assert caught.value.__notes__ == [
+        "Stored, but not confirmed by replicas, in these cells: "
+        + ", ".join(str(cell_of(message.id)) for message in messages if message.cell != 4)
+    ]
+
+
+def test_a_redrive_stops_at_the_first_cell_that_is_not_confirmed(place, cells):
+    cells.create_queue("dead")
+    for _ in range(12):
+        cells.send_message("dead", "x")
+    with pytest.raises(NotReplicated, match="2 messages were redriven; redrive again") as caught:
+        cells.redrive_messages("dead", "q", min_replicas=1, replica_timeout=0.01)
+    assert [len(of_cell) for of_cell in place.bodies("q")] == [2, 0, 0, 0, 0, 0]
+    assert [len(of_cell) for of_cell in place.bodies("dead")] == [0, 2, 2, 2, 2, 2]
+    stored = {join_id(0, id) for id in place.bodies("q")[0]}
+    assert {new for _, new in caught.value.result} == stored
+    assert {cell_of(old) for old, _ in caught.value.result} == {0}

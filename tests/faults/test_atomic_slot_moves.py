@@ -37,7 +37,7 @@ def test_no_message_is_lost_or_doubled_while_a_slot_moves(place, valkey_cluster)
     client = place.open_client()
     client.create_queue("long")
     client.send_messages("long", ["x" * 100] * 10_000)
-    count = scaled(1, 100)
+    count = scaled(5, 100)
     for _ in range(count if place.mode == "sync" else max(1, count // 4)):
         client.create_queue("q")
         traffic = run_traffic(place, valkey_cluster, move_slot)

@@ -103,7 +103,7 @@ def fail_over(sentinels):
 @pytest.mark.timeout(scaled(60, 3600))
 def test_no_message_is_lost_or_doubled_after_a_kill(place, sentinels, rounds):
     client = place.open_client()
-    for _ in rounds(1, 100):
+    for _ in rounds(5, 100):
         client.create_queue("q")
         traffic = run_traffic(place, sentinels)
         traffic.calls.log()
@@ -162,7 +162,7 @@ def send_to_frozen_primary(place, sentinels):
 @pytest.mark.timeout(scaled(60, 3600))
 def test_sends_to_a_frozen_primary_are_stored_once(place, sentinels, rounds):
     client = place.open_client()
-    for _ in rounds(1, 100):
+    for _ in rounds(5, 100):
         client.create_queue("q")
         sending = send_to_frozen_primary(place, sentinels)
         sending.calls.log()

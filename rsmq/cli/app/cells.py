@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rsmq.cells.engine_sync import CellEngine
 from rsmq.cells.sync import Cells
 from rsmq.cli.app.errors import ErrorReport, describe_partly_done
-from rsmq.errors import PartlyDone
+from rsmq.errors import NotReplicated, PartlyDone
 from rsmq.wire.cells import split_id
 
 if TYPE_CHECKING:
@@ -28,10 +28,15 @@ class _Engine(CellEngine):
 
     failures: list[PartlyDone]
 
-    def raise_partly_done(self, errors: Mapping[int, Exception], result: Any) -> None:
+    def raise_partly_done(
+        self,
+        errors: Mapping[int, Exception],
+        result: Any,
+        unconfirmed: Mapping[int, NotReplicated] | None = None,
+    ) -> None:
         """Note the errors of a call that ran in some cells; raise those of one that ran in none."""
         try:
-            super().raise_partly_done(errors, result)
+            super().raise_partly_done(errors, result, unconfirmed)
         except PartlyDone as error:
             if len(errors) == self.number:
                 raise

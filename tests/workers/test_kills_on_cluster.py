@@ -1,4 +1,4 @@
-"""A worker on cells of a Redis Cluster whose primaries are killed."""
+"""A worker on a Redis Cluster whose primaries are killed: on one namespace, and on cells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rsmq import Cells
+from rsmq import RSMQ, Cells
 from rsmq.wire.cells import name_of_cell
 from rsmq.worker import Middleware, Worker
 from tests.crowd import Crowd, Traffic
@@ -16,6 +16,7 @@ from tests.nodes import wait_until
 from tests.scale import scaled
 
 CELLS = 12
+ONE_NAMESPACE = 1
 KILLS = scaled(2, 50)
 _numbers = itertools.count()
 
@@ -43,25 +44,28 @@ class LedgerOfWorker(Middleware):
 
 
 class PlaceOnCluster:
-    """The set of a test."""
+    """The set or the namespace of a test."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, number):
         self.url = cluster.url
+        self.number = number
         self.ns = f"wcc{next(_numbers)}-{os.getpid()}"
 
     def cell(self, index):
-        return name_of_cell(self.ns, index)
+        return f"{{{self.ns}}}" if self.number == ONE_NAMESPACE else name_of_cell(self.ns, index)
 
     def make_client(self, **options):
-        return Cells.from_url(self.url, cells=CELLS, ns=self.ns, **options)
+        if self.number == ONE_NAMESPACE:
+            return RSMQ.from_url(self.url, ns=self.cell(0), **options)
+        return Cells.from_url(self.url, cells=self.number, ns=self.ns, **options)
 
 
-@pytest.fixture
-def place(cluster):
-    made = PlaceOnCluster(cluster)
+@pytest.fixture(params=[ONE_NAMESPACE, CELLS])
+def place(request, cluster):
+    made = PlaceOnCluster(cluster, request.param)
     yield made
     cluster.heal()
-    keys = cluster.raw.keys(f"{{{made.ns}.*")
+    keys = cluster.raw.keys(f"{{{made.ns}*")
     if keys:
         cluster.raw.unlink(*keys)
 
@@ -71,7 +75,7 @@ def place(cluster):
 def test_nothing_is_lost_or_doubled_while_primaries_are_killed(place, cluster, name):
     """With a name its home may be one of the killed ones: then it begins no calls for a while."""
     for kill in range(KILLS):
-        run_through_a_kill(place, cluster, name, kill % CELLS)
+        run_through_a_kill(place, cluster, name, kill % place.number)
 
 
 def describe(place, raw, worker):
@@ -83,7 +87,7 @@ def describe(place, raw, worker):
             (id.decode(), round(score / 1000 - now))
             for id, score in raw.zrange(f"{place.cell(index)}:q", 0, -1, withscores=True)
         ]
-        for index in range(CELLS)
+        for index in range(place.number)
     }
     left = {index: ids[:1] for index, ids in left.items() if ids}
     arrivals = lane.arrivals
@@ -146,15 +150,16 @@ def run_through_a_kill(place, cluster, name, cell):
         crowd.join()
         raw = cluster.raw
         wait_until(
-            lambda: not sum(raw.zcard(f"{place.cell(index)}:q") for index in range(CELLS)),
+            lambda: not sum(raw.zcard(f"{place.cell(index)}:q") for index in range(place.number)),
             40,
             lambda: describe(place, raw, worker),
         )
     client.close()
-    # The only worker has released it, because its home was away.
-    problems = traffic.ledger.problems
-    traffic.ledger.problems = [text for text in problems if "held by two" not in text]
-    traffic.assert_exact(raw, *(place.cell(index) for index in range(CELLS)))
-    for index in range(CELLS):
+    if name is not None:
+        # The only worker has released it, because its home was away.
+        problems = traffic.ledger.problems
+        traffic.ledger.problems = [text for text in problems if "held by two" not in text]
+    traffic.assert_exact(raw, *(place.cell(index) for index in range(place.number)))
+    for index in range(place.number):
         assert raw.keys(f"{place.cell(index)}:x:held:*") == []
         raw.unlink(f"{place.cell(index)}:q:Q")
