@@ -701,7 +701,9 @@ def test_a_dead_letter_waits_for_a_key_on_the_other_node(place, cluster, part, i
     target = other_master(cluster, source)
     cluster.begin_slot_move(slot, target)
     key = f"{place.ns}:{part}".encode()
-    moved = [key] if is_first else [each for each in source.ask("KEYS", f"{place.ns}*") if each != key]
+    moved = (
+        [key] if is_first else [each for each in source.ask("KEYS", f"{place.ns}*") if each != key]
+    )
     command = ("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *moved)
     assert source.ask(*command) == b"OK"
     calls = Calls()
