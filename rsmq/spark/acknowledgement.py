@@ -22,7 +22,6 @@ from rsmq.operations.spark.in_flight_batches import (
     Batch,
     acknowledge_leased,
     parse_part_sizes,
-    unpack_record,
 )
 from rsmq.spark.connection_options import ConnectionOptions, parse_connection_options
 from rsmq.spark.connections import PlacedQueue, find_placed_queue
@@ -33,12 +32,9 @@ log = logging.getLogger(__name__)
 #: How long the listener waits for the next batch, whose request acknowledges the one before.
 ACKNOWLEDGE_DELAY_SECONDS = 2.0
 
-#: How long the number of an acknowledged batch is stored at least.
-_RETENTION_SECONDS = 7 * 86_400.0
-
 
 def acknowledge_parts(
-    queue: PlacedQueue, batch: Batch, number: int, *, query: str, lifetime: float
+    queue: PlacedQueue, batch: Batch, number: int, *, query: str
 ) -> tuple[int, int]:
     """
     Delete the messages of the first ``number`` parts of a batch, at least one, and its receipts.
@@ -50,7 +46,6 @@ def acknowledge_parts(
         batch: the batch.
         number: the number of its parts.
         query: the name of the query, under which the number of the batch is stored.
-        lifetime: how long that number is stored, seconds.
 
     Returns:
         How many messages were deleted, and how many another consumer has received since.
@@ -62,9 +57,7 @@ def acknowledge_parts(
     deleted = lost = 0
     with server.naming_cell():
         for part in range(max(1, number)):
-            operation = acknowledge_leased(
-                server.namespace, keys, batch, part, lifetime=lifetime, query=query
-            )
+            operation = acknowledge_leased(server.namespace, keys, batch, part, query=query)
             counts = server.rsmq.run(operation)
             deleted, lost = deleted + counts[0], lost + counts[1]
         server.raw.hdel(keys.leases, str(batch))
@@ -98,18 +91,14 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
         queue = find_placed_queue(connection, label)
         with queue.server.naming_cell():
             found = queue.server.raw.hmget(queue.keys.leases, *map(str, batches))
-            now_ms = queue.server.now_ms()
         for batch, packed in zip(batches, found, strict=True):
             if packed is None:
                 continue
-            expires_ms = unpack_record(packed)[0]
             counts = acknowledge_parts(
                 queue,
                 batch,
                 len(parse_part_sizes(packed)),
                 query=offset.get("query", batch.lease),
-                # Receipts are stored for leaseRetention after the last heartbeat.
-                lifetime=max(_RETENTION_SECONDS, (expires_ms - now_ms) / 1000),
             )
             deleted, lost = deleted + counts[0], lost + counts[1]
     return deleted, lost

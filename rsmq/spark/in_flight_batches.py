@@ -541,7 +541,6 @@ class Lease:
                 Batch(self.name, number),
                 parts,
                 query=self._query,
-                lifetime=self._options.lease_retention,
             )
             self.tally.acknowledged += deleted
             self.tally.lost += lost
@@ -611,11 +610,7 @@ class Lease:
 
     def _keep_acknowledged(self) -> None:
         for server in self._servers:
-            server.run(
-                keep_acknowledged(
-                    server.namespace, self._query, lifetime=self._options.lease_retention
-                )
-            )
+            server.run(keep_acknowledged(server.namespace, self._query))
 
     def _extend(self) -> None:
         """Extend the visibility timeouts and the receipts of all batches in flight."""

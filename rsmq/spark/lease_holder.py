@@ -65,9 +65,7 @@ class LeaseHolder:
     def take_over(self) -> None:
         """Refuse the receives of every other process from now on."""
         for server in self._servers:
-            operation = take_over_lease(
-                server.namespace, self._query, self.id, lifetime=self._lifetime
-            )
+            operation = take_over_lease(server.namespace, self._query, self.id)
             self.last_acknowledged = max(self.last_acknowledged, server.run(operation))
 
     def acquire(self, queues: Iterable[PlacedQueue]) -> None:

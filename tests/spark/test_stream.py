@@ -16,6 +16,7 @@ from redis.exceptions import ResponseError
 
 from rsmq import BYTES, RSMQ, QueueNotFound
 from rsmq.errors import LeaseTakenOver
+from rsmq.operations.spark import in_flight_batches as operations
 from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
 from rsmq.spark import (
     AcknowledgeListener,
@@ -870,7 +871,8 @@ def test_new_checkpoint_completes_an_interrupted_acknowledgement(env, queue, cal
     assert env.raw.hgetall(env.keys().leases).keys() <= {b"g"}
 
 
-def test_the_heartbeat_keeps_the_number_of_the_last_batch(env, queue):
+def test_the_heartbeat_keeps_the_number_of_the_last_batch(env, queue, monkeypatch):
+    monkeypatch.setattr(operations, "ACKNOWLEDGED_SECONDS", 2)
     send(env, 1)
     query = env.query(visibilityTimeout=1, leaseRetention=2)
     query.run_until_empty()
@@ -897,7 +899,7 @@ def test_listener_acknowledges_the_last_batch(env, queue, monkeypatch, group):
     monkeypatch.setattr(acknowledgement, "ACKNOWLEDGE_DELAY_SECONDS", 0.01)
     env.rsmq.create_queue("r")
     listener = AcknowledgeListener(url=env.redis.url, ns=env.ns)
-    query = env.query(queue="", subscribe="q,r", leaseRetention=30 * 86_400, **group)
+    query = env.query(queue="", subscribe="q,r", **group)
     send(env, 2)
     send(env, MAX_PART_MESSAGES + 1, "r")
     query.run()
@@ -906,7 +908,9 @@ def test_listener_acknowledges_the_last_batch(env, queue, monkeypatch, group):
     wait_until(lambda: env.raw.hlen(env.keys("r").leases) == len(group))
     name = "g:q,r" if group else query.offsets[-1]["lease"]
     assert acknowledged(env) == {name.encode(): 1}
-    assert env.raw.pttl(f"{env.ns}:x:acked") > 29 * 86_400_000
+    assert env.raw.pttl(f"{env.ns}:x:acked") > 365 * 86_400_000
+    [stored] = env.raw.hvals(f"{env.ns}:x:acked")
+    assert msgpack.unpackb(stored, raw=True)[2] / 1000 > time.time() + 365 * 86_400
 
     sent = send(env, 1)
     assert [ids(rows) for rows in query.run_until_empty()] == [sent]

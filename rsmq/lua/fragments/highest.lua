@@ -2,23 +2,24 @@
 -- was not carried out, else '', ms when it is deleted, the holder of the name if it has one}. The field '' has the
 -- cursor of the next scan for expired names.
 
--- Returns the highest number of a name, and its holder; nil if none is stored.
+-- Returns the highest number of a name, its holder, and the ms when it is deleted; nil if none is stored.
 local function highest_of(key, name)
   local stored = redis.call('HGET', key, name)
   stored = stored and cmsgpack.unpack(stored) or {}
-  return stored[1], stored[4]
+  return stored[1], stored[4], stored[3]
 end
 
--- Stores a number without a decision unless a higher one is stored; returns whether it did. Without a new holder,
--- the name has the same one as before. If there are more than 100 names, scans about 20 of them and deletes those
+-- Stores a number without a decision unless a higher one is stored; returns whether it did. It is stored for the
+-- lifetime, or longer if it was before. Without a new holder, the name has the same one as before. If there are more than 100 names, scans about 20 of them and deletes those
 -- that are expired.
 local function raise_to(key, name, number, lifetime, new_holder)
-  local last, holder = highest_of(key, name)
+  local last, holder, expires = highest_of(key, name)
   local now = server_time_ms()
   if last and last > number then
     return false
   end
-  redis.call('HSET', key, name, cmsgpack.pack({number, '', now + lifetime, new_holder or holder}))
+  local until_ms = math.max(now + lifetime, expires or 0)
+  redis.call('HSET', key, name, cmsgpack.pack({number, '', until_ms, new_holder or holder}))
   keep_for(key, lifetime)
   if redis.call('HLEN', key) > 100 then
     local scan = redis.pcall('HSCAN', key, redis.call('HGET', key, '') or '0', 'COUNT', '20')

@@ -24,6 +24,9 @@ from rsmq.wire.stored import parse_integer
 
 #: The most messages of a part.
 MAX_PART_MESSAGES = 1000
+#: How long the number of a query's last acknowledged batch is stored after its last start or
+#: heartbeat: so long, a checkpoint that is older than that number is refused.
+ACKNOWLEDGED_SECONDS = 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,6 @@ def acknowledge_leased(
     batch: Batch,
     part: int,
     *,
-    lifetime: float,
     query: str,
 ) -> Operation[tuple[int, int]]:
     """
@@ -209,7 +211,6 @@ def acknowledge_leased(
         keys: the queue's keys.
         batch: the batch.
         part: the number of the part; if it does not exist, only the number of the batch is stored.
-        lifetime: how long that number is stored, seconds.
         query: the name under which it is stored, for all queues of the query.
 
     Returns:
@@ -222,7 +223,7 @@ def acknowledge_leased(
             batch.lease.encode(),
             digits(batch.number),
             digits(part),
-            digits(round(lifetime * 1000)),
+            digits(ACKNOWLEDGED_SECONDS * 1000),
             encode_name(query),
         ),
         tuple,
@@ -231,9 +232,7 @@ def acknowledge_leased(
     )
 
 
-def take_over_lease(
-    namespace: Namespace, query: str, holder: str, *, lifetime: float
-) -> Operation[int]:
+def take_over_lease(namespace: Namespace, query: str, holder: str) -> Operation[int]:
     """
     Take over the lease of a query: ``lease_messages`` refuses every other process from now on.
 
@@ -241,7 +240,6 @@ def take_over_lease(
         namespace: the namespace of the queues.
         query: the query's name, as in ``acknowledge_leased``.
         holder: the id of the process.
-        lifetime: how long that is stored, seconds.
 
     Returns:
         The number of the last batch that the query acknowledged; 0 if there is none.
@@ -249,7 +247,7 @@ def take_over_lease(
     return Operation(
         load("take_over_lease"),
         (namespace.acknowledged,),
-        (encode_name(query), holder.encode(), digits(round(lifetime * 1000))),
+        (encode_name(query), holder.encode(), digits(ACKNOWLEDGED_SECONDS * 1000)),
         int,
         Retry.ALWAYS,
     )
@@ -303,18 +301,16 @@ def release_leased(
     )
 
 
-def keep_acknowledged(
-    namespace: Namespace, query: str, *, lifetime: float
-) -> Operation[int | None]:
+def keep_acknowledged(namespace: Namespace, query: str) -> Operation[int | None]:
     """
-    Store the number of the last batch that a query acknowledged for ``lifetime`` seconds from now.
+    Store the number of the last batch that a query acknowledged for ``ACKNOWLEDGED_SECONDS`` more.
 
     The operation returns that number; None if no number is stored.
     """
     return Operation(
         load("keep_acknowledged"),
         (namespace.acknowledged,),
-        (encode_name(query), digits(round(lifetime * 1000))),
+        (encode_name(query), digits(ACKNOWLEDGED_SECONDS * 1000)),
         lambda reply: reply,
         Retry.ALWAYS,
     )
