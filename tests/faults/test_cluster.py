@@ -48,6 +48,7 @@ _numbers = itertools.count()
 #: The client of a cluster is tested on two engines by scripts/test, too.
 ENGINES = ENGINE_SHARES | {"valkey-9.1": 1.0}
 
+
 @pytest.fixture(scope="module", params=ENGINES)
 def engine(request):
     """The name of an engine."""
