@@ -27,9 +27,15 @@ from rsmq.errors import InvalidFormat, NotReplicated, PartlyDone, QueueExists, Q
 from rsmq.misuse import OnlyAsyncWith, explain_arguments
 from rsmq.model import Message
 from rsmq.operations.arguments import check_batch
-from rsmq.operations.batches import LeasedMessages, receive_leased
+from rsmq.operations.batches import (
+    LeasedMessages,
+    pop_messages,
+    receive_leased,
+    receive_messages,
+)
 from rsmq.operations.confirmation import DEFAULT_REPLICA_TIMEOUT
 from rsmq.operations.messages import delete_processed
+from rsmq.operations.replies import ReceivedMessages
 from rsmq.transport.retry import check_deadline
 from rsmq.wire.cells import check_set, join_id, join_ids, name_of_cell, split_id
 from rsmq.wire.keys import DEFAULT_NS
@@ -593,13 +599,7 @@ class AsyncCells(OnlyAsyncWith):
                 reached.
             QueueNotFound: a cell does not have the queue.
         """
-        queues = self._engine.queues(qname)
-
-        async def receive(client: AsyncCellClient, _: int) -> Sequence[Message]:
-            message = await client.receive_message(qname, vt=vt, codec=codec)
-            return () if message is None else (message,)
-
-        found = await self._engine.receive(receive, queues, 1, wait)
+        found = await self.receive_messages(qname, 1, vt=vt, wait=wait, codec=codec)
         return found[0] if found else None
 
     async def receive_messages(
@@ -634,8 +634,14 @@ class AsyncCells(OnlyAsyncWith):
         check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
         queues = self._engine.queues(qnames)
         return await self._engine.receive(
-            lambda client, number: client.receive_messages(
-                queues.argument, number, vt=vt, codec=codec
+            lambda client, number: client.receive(
+                receive_messages(
+                    client.namespace,
+                    queues.argument,
+                    number,
+                    vt=vt,
+                    codec=client.codec_for(codec),
+                )
             ),
             queues,
             max_messages,
@@ -675,11 +681,11 @@ class AsyncCells(OnlyAsyncWith):
         async def receive() -> LeasedMessages:
             lease_ends: dict[str, float] = {}
 
-            async def receive_from_cell(client: AsyncCellClient, number: int) -> Sequence[Message]:
+            async def receive_from_cell(client: AsyncCellClient, number: int) -> LeasedMessages:
                 leased = receive_leased(
                     client.namespace, queues.names, number, vt=vt, codec=client.codec_for(codec)
                 )
-                found: LeasedMessages = await client.receive_leased(leased)
+                found: LeasedMessages = await client.receive(leased)
                 for name in {message.queue for message in found}:
                     end = found.lease_ends[name]
                     lease_ends[name] = min(end, lease_ends.get(name, end))
@@ -729,13 +735,7 @@ class AsyncCells(OnlyAsyncWith):
             PartlyDone: as of ``receive_message``.
             QueueNotFound: a cell does not have the queue.
         """
-        queues = self._engine.queues(qname)
-
-        async def pop(client: AsyncCellClient, _: int) -> Sequence[Message]:
-            message = await client.pop_message(qname, codec=codec)
-            return () if message is None else (message,)
-
-        found = await self._engine.receive(pop, queues, 1, wait, one_cell=True)
+        found = await self.pop_messages(qname, 1, wait=wait, codec=codec)
         return found[0] if found else None
 
     async def pop_messages(
@@ -765,7 +765,11 @@ class AsyncCells(OnlyAsyncWith):
         check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
         queues = self._engine.queues(qnames)
         return await self._engine.receive(
-            lambda client, number: client.pop_messages(queues.argument, number, codec=codec),
+            lambda client, number: client.receive(
+                pop_messages(
+                    client.namespace, queues.argument, number, codec=client.codec_for(codec)
+                )
+            ),
             queues,
             max_messages,
             wait,
@@ -1016,12 +1020,13 @@ class AsyncCells(OnlyAsyncWith):
             QueueNotFound: a cell does not have the queue.
         """
         check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
+
+        async def recover(client: AsyncCellClient, number: int) -> ReceivedMessages:
+            found = await client.recover_messages(qname, number, idle=idle, vt=vt, codec=codec)
+            return ReceivedMessages(found, has_more=True)  # it has not looked for visible messages
+
         return await self._engine.receive_from_all(
-            lambda client, number: client.recover_messages(
-                qname, number, idle=idle, vt=vt, codec=codec
-            ),
-            self._engine.queues(qname),
-            max_messages,
+            recover, self._engine.queues(qname), max_messages
         )
 
     async def get_message(

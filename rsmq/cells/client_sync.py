@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
-from rsmq.operations.batches import LeasedMessages, ReceiveInSteps
+from rsmq.operations.batches import ReceiveInSteps
 from rsmq.operations.operation import Operation
 from rsmq.transport.sync import Caller
 from rsmq.transport.topology.address import Address
@@ -61,9 +61,9 @@ class CellClient(RSMQ[Any]):
         """Return the codec of a call, or that of the client."""
         return self._codec_for(codec)
 
-    def receive_leased(self, receive: ReceiveInSteps) -> LeasedMessages:
-        """Receive messages with the ends of their leases, without waiting."""
-        return self._receive_leased(receive, 0)
+    def receive(self, receive: Operation[T] | ReceiveInSteps) -> T:
+        """Receive or pop messages, without waiting."""
+        return self._receive(receive, 0)
 
     def run(self, operation: Operation[T]) -> T:
         """See ``RSMQ.run``."""

@@ -267,13 +267,13 @@ class CellEngine(EveryCell):
         left = max_messages - len(found)
         try:
             with deferred_signals():  # until the messages are in found
-                found += add_cell_to_all(cell, receive(client, left))
+                received = receive(client, left)
+                found += add_cell_to_all(cell, received)
         except (RedisError, OSError) as error:
             self._note_failure(cell, error)
             raise
         self._forget_failure(cell)
-        is_drained = len(found) < max_messages
-        self.watchers.note_look(queues, cell, is_drained=is_drained)
+        self.watchers.note_look(queues, cell, is_drained=not received.has_more)
 
     def recent_failure(self, cell: int) -> Exception | None:
         """Return the failure because of which a cell is left alone now; None if it is not."""

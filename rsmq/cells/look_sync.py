@@ -17,11 +17,12 @@ from rsmq.cells.failures import first_error, is_final, is_out_of_memory, may_hav
 from rsmq.cells.messages import CellMessage
 from rsmq.errors import PartlyDone
 from rsmq.model import Message
+from rsmq.operations.replies import ReceivedMessages
 from rsmq.waiting.cells import CellQueues
 from rsmq.waiting.cells_sync import pause
 
 #: A function that receives at most so many messages from one cell.
-Receive: TypeAlias = Callable[[CellClient, int], Sequence[Message]]
+Receive: TypeAlias = Callable[[CellClient, int], ReceivedMessages]
 
 
 class LookedAt(Protocol):

@@ -27,9 +27,15 @@ from rsmq.errors import InvalidFormat, NotReplicated, PartlyDone, QueueExists, Q
 from rsmq.misuse import OnlyWith, explain_arguments
 from rsmq.model import Message
 from rsmq.operations.arguments import check_batch
-from rsmq.operations.batches import LeasedMessages, receive_leased
+from rsmq.operations.batches import (
+    LeasedMessages,
+    pop_messages,
+    receive_leased,
+    receive_messages,
+)
 from rsmq.operations.confirmation import DEFAULT_REPLICA_TIMEOUT
 from rsmq.operations.messages import delete_processed
+from rsmq.operations.replies import ReceivedMessages
 from rsmq.transport.retry import check_deadline
 from rsmq.wire.cells import check_set, join_id, join_ids, name_of_cell, split_id
 from rsmq.wire.keys import DEFAULT_NS
@@ -589,13 +595,7 @@ class Cells(OnlyWith):
                 reached.
             QueueNotFound: a cell does not have the queue.
         """
-        queues = self._engine.queues(qname)
-
-        def receive(client: CellClient, _: int) -> Sequence[Message]:
-            message = client.receive_message(qname, vt=vt, codec=codec)
-            return () if message is None else (message,)
-
-        found = self._engine.receive(receive, queues, 1, wait)
+        found = self.receive_messages(qname, 1, vt=vt, wait=wait, codec=codec)
         return found[0] if found else None
 
     def receive_messages(
@@ -630,8 +630,14 @@ class Cells(OnlyWith):
         check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
         queues = self._engine.queues(qnames)
         return self._engine.receive(
-            lambda client, number: client.receive_messages(
-                queues.argument, number, vt=vt, codec=codec
+            lambda client, number: client.receive(
+                receive_messages(
+                    client.namespace,
+                    queues.argument,
+                    number,
+                    vt=vt,
+                    codec=client.codec_for(codec),
+                )
             ),
             queues,
             max_messages,
@@ -671,11 +677,11 @@ class Cells(OnlyWith):
         def receive() -> LeasedMessages:
             lease_ends: dict[str, float] = {}
 
-            def receive_from_cell(client: CellClient, number: int) -> Sequence[Message]:
+            def receive_from_cell(client: CellClient, number: int) -> LeasedMessages:
                 leased = receive_leased(
                     client.namespace, queues.names, number, vt=vt, codec=client.codec_for(codec)
                 )
-                found: LeasedMessages = client.receive_leased(leased)
+                found: LeasedMessages = client.receive(leased)
                 for name in {message.queue for message in found}:
                     end = found.lease_ends[name]
                     lease_ends[name] = min(end, lease_ends.get(name, end))
@@ -725,13 +731,7 @@ class Cells(OnlyWith):
             PartlyDone: as of ``receive_message``.
             QueueNotFound: a cell does not have the queue.
         """
-        queues = self._engine.queues(qname)
-
-        def pop(client: CellClient, _: int) -> Sequence[Message]:
-            message = client.pop_message(qname, codec=codec)
-            return () if message is None else (message,)
-
-        found = self._engine.receive(pop, queues, 1, wait, one_cell=True)
+        found = self.pop_messages(qname, 1, wait=wait, codec=codec)
         return found[0] if found else None
 
     def pop_messages(
@@ -761,7 +761,11 @@ class Cells(OnlyWith):
         check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
         queues = self._engine.queues(qnames)
         return self._engine.receive(
-            lambda client, number: client.pop_messages(queues.argument, number, codec=codec),
+            lambda client, number: client.receive(
+                pop_messages(
+                    client.namespace, queues.argument, number, codec=client.codec_for(codec)
+                )
+            ),
             queues,
             max_messages,
             wait,
@@ -1010,13 +1014,12 @@ class Cells(OnlyWith):
             QueueNotFound: a cell does not have the queue.
         """
         check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
-        return self._engine.receive_from_all(
-            lambda client, number: client.recover_messages(
-                qname, number, idle=idle, vt=vt, codec=codec
-            ),
-            self._engine.queues(qname),
-            max_messages,
-        )
+
+        def recover(client: CellClient, number: int) -> ReceivedMessages:
+            found = client.recover_messages(qname, number, idle=idle, vt=vt, codec=codec)
+            return ReceivedMessages(found, has_more=True)  # it has not looked for visible messages
+
+        return self._engine.receive_from_all(recover, self._engine.queues(qname), max_messages)
 
     def get_message(
         self, qname: str, id: str, *, codec: Codec | None = None

@@ -7,7 +7,7 @@
 -- ARGV[3] namespace    string            first part of the keys of a dead-letter queue
 -- ARGV[4] first        integer           '1' = the first body may be larger than that, else ''
 --
--- returns {ms now, for each queue {id, body, id ...} and {index, receive count,
+-- returns {ms now, 1 if a queue still has a visible message, else 0, for each queue {id, body, id ...} and {index, receive count,
 --         first-received ms, index ...} of those that were received before}
 -- errors  QUEUENOTFOUND; then nothing is received from any queue
 -- source  none in Node; it leaves what npm rsmq 0.12.4 popMessage leaves of each
@@ -35,7 +35,7 @@ if not found then
   return refusal
 end
 
-local answer = {digits(now)}
+local answer = {digits(now), 0}
 for at, of in ipairs(found) do
   local due, ids = of.due, {}
   for each = 1, due.number do
@@ -49,6 +49,7 @@ for at, of in ipairs(found) do
     variadic('ZREM', of.zset, ids)
     variadic('HDEL', of.hash, fields_of(ids))
   end
-  answer[2 * at], answer[2 * at + 1] = due.told, due.again
+  answer[2 * at + 1], answer[2 * at + 2] = due.told, due.again
 end
+answer[2] = more_due(found, now)
 return answer

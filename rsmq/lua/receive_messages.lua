@@ -8,7 +8,8 @@
 -- ARGV[4] namespace    string            first part of the keys of a dead-letter queue
 -- ARGV[5] first        integer           '1' = the first body may be larger than that, else ''
 --
--- returns {ms now, {for each queue the ms for which its messages are hidden, 0 without messages},
+-- returns {ms now, 1 if a queue still has a visible message, else 0,
+--         {for each queue the ms for which its messages are hidden, 0 without messages},
 --         for each queue {id, body, id ...} and {index, receive count, first-received ms,
 --         index ...} of those that were received before}
 -- errors  QUEUENOTFOUND, INVALIDVALUE; then nothing is received from any queue
@@ -39,13 +40,14 @@ end
 
 local this_time = digits(now)
 local hidden = {}
-local answer = {this_time, hidden}
+local answer = {this_time, 0, hidden}
 for at, of in ipairs(found) do
   hidden[at] = 0
   if of.due.number > 0 then
     hidden[at] = vt ~= '' and tonumber(vt) or stored_ms(of.vt)
     deliver(of.hash, of.zset, of.due, this_time, digits(now + hidden[at]))
   end
-  answer[2 * at + 1], answer[2 * at + 2] = of.due.told, of.due.again
+  answer[2 * at + 2], answer[2 * at + 3] = of.due.told, of.due.again
 end
+answer[2] = more_due(found, now)
 return answer

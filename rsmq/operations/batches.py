@@ -20,7 +20,12 @@ from rsmq.operations.arguments import (
     resolve_queues,
 )
 from rsmq.operations.operation import Operation, Retry, Steps
-from rsmq.operations.replies import parse_leases, parse_messages, parse_received
+from rsmq.operations.replies import (
+    ReceivedMessages,
+    parse_leases,
+    parse_messages,
+    parse_received,
+)
 from rsmq.wire.keys import Namespace, QueueKeys
 from rsmq.wire.limits import (
     MAX_BATCH,
@@ -53,7 +58,7 @@ class ReceiveInSteps:
     queues: tuple[str, ...]
 
 
-class LeasedMessages(list[Message]):
+class LeasedMessages(ReceivedMessages):
     """
     Received messages, with the ends of their leases.
 
@@ -61,8 +66,10 @@ class LeasedMessages(list[Message]):
         lease_ends: by queue, the ``time.monotonic()`` from which the leases may have ended.
     """
 
-    def __init__(self, messages: list[Message], lease_ends: dict[str, float]) -> None:
-        super().__init__(messages)
+    def __init__(
+        self, messages: list[Message], lease_ends: dict[str, float], *, has_more: bool = False
+    ) -> None:
+        super().__init__(messages, has_more=has_more)
         self.lease_ends = lease_ends
 
 
@@ -92,7 +99,7 @@ def receive_messages(
     *,
     vt: Seconds | None,
     codec: Codec,
-) -> Operation[list[Message]] | ReceiveInSteps:
+) -> Operation[ReceivedMessages] | ReceiveInSteps:
     """Receive visible messages and hide them, with the queues' order as priority."""
     queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
@@ -125,14 +132,14 @@ def receive_leased(
     limits = _Limits(check_whole_number("batch", batch, 1, MAX_BATCH))
     receive = _Receive(namespace, encode_vt(vt), codec)
 
-    def attempt() -> Steps[list[Message]]:
+    def attempt() -> Steps[ReceivedMessages]:
         lease_ends: dict[str, float] = {}
 
-        def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
+        def step(queues: list[QueueKeys], limits: _Limits) -> Operation[ReceivedMessages]:
             operation = receive.step(queues, limits)
             parse, started = operation.parse, monotonic()
 
-            def parse_with_leases(reply: Any) -> list[Message]:
+            def parse_with_leases(reply: Any) -> ReceivedMessages:
                 leases = parse_leases(operation.queues, reply)
                 lease_ends.update((name, started + seconds) for name, seconds in leases.items())
                 return parse(reply)
@@ -144,7 +151,7 @@ def receive_leased(
             messages = yield step(queues, limits)
         else:
             messages = yield from _receive_in_steps(queues, limits, receive.vt, step, receive.undo)
-        return LeasedMessages(messages, lease_ends)
+        return LeasedMessages(messages, lease_ends, has_more=messages.has_more)
 
     return ReceiveInSteps(attempt, _hash_and_zset_keys(queues), receive.undo, _names(queues))
 
@@ -164,7 +171,7 @@ class _Receive:
     vt: bytes
     codec: Codec
 
-    def step(self, queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
+    def step(self, queues: list[QueueKeys], limits: _Limits) -> Operation[ReceivedMessages]:
         """Return one atomic receive."""
         max_messages, max_bytes, may_exceed = limits.args()
         names = _names(queues)
@@ -184,12 +191,12 @@ class _Receive:
 
 def pop_messages(
     namespace: Namespace, qnames: str | Iterable[str], max_messages: int, *, codec: Codec
-) -> Operation[list[Message]] | ReceiveInSteps:
+) -> Operation[ReceivedMessages] | ReceiveInSteps:
     """Receive visible messages and delete them, with the queues' order as priority."""
     queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
 
-    def step(queues: list[QueueKeys], limits: _Limits) -> Operation[list[Message]]:
+    def step(queues: list[QueueKeys], limits: _Limits) -> Operation[ReceivedMessages]:
         max_messages, max_bytes, may_exceed = limits.args()
         names = _names(queues)
         return Operation(
@@ -215,9 +222,9 @@ def _receive_in_steps(
     queues: list[QueueKeys],
     limits: _Limits,
     vt: bytes,
-    step: Callable[[list[QueueKeys], _Limits], Operation[list[Message]]],
+    step: Callable[[list[QueueKeys], _Limits], Operation[ReceivedMessages]],
     undo: Callable[[list[Message]], Operation[list[str]] | None] | None,
-) -> Steps[list[Message]]:
+) -> Steps[ReceivedMessages]:
     chunks = [queues[at : at + QUEUES_PER_STEP] for at in range(0, len(queues), QUEUES_PER_STEP)]
     for chunk in chunks:
         yield Operation(
@@ -228,17 +235,19 @@ def _receive_in_steps(
             Retry.ALWAYS,
             _names(chunk),
         )
-    received: list[Message] = []
+    received = ReceivedMessages([], has_more=False)
     try:
         for chunk in chunks:
-            messages: list[Message] = yield step(chunk, limits)
+            messages: ReceivedMessages = yield step(chunk, limits)
             received += messages
+            received.has_more |= messages.has_more
             limits = _Limits(
                 limits.max_messages - len(messages),
                 limits.max_bytes - sum(len(message.raw) for message in messages),
                 may_exceed=not received,
             )
             if limits.max_messages == 0 or limits.max_bytes <= 0:
+                received.has_more |= chunk is not chunks[-1]  # the others may have some
                 break
     except GeneratorExit:
         raise

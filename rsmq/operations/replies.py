@@ -31,10 +31,23 @@ def _sent_ms(id: str, seen_ms: int | None) -> float | None:
     return None if us is None else us / 1000
 
 
-def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message]:
+class ReceivedMessages(list[Message]):
+    """
+    The messages of a receive or a pop of many.
+
+    Attributes:
+        has_more: whether one of the queues still had a visible message.
+    """
+
+    def __init__(self, messages: list[Message], *, has_more: bool) -> None:
+        super().__init__(messages)
+        self.has_more = has_more
+
+
+def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedMessages:
     """Return the messages in the reply of a pop of many, queue by queue."""
     values = iter(reply)
-    now = int(next(values))
+    now, has_more = int(next(values)), bool(next(values))
     messages: list[Message] = []
     for qname, bodies, repeated in zip(queues, values, values, strict=True):
         ids = decode_names(bodies[::2])
@@ -50,18 +63,18 @@ def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> list[Mess
                 qname, message.id, message.raw, count, parse_integer(first), codec
             )
         messages += of_queue
-    return messages
+    return ReceivedMessages(messages, has_more=has_more)
 
 
-def parse_received(queues: Iterable[str], codec: Codec, reply: Any) -> list[Message]:
+def parse_received(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedMessages:
     """Return the messages in the reply of a receive of many, queue by queue."""
-    now, _, *messages = reply
-    return parse_messages(queues, codec, (now, *messages))
+    now, has_more, _, *messages = reply
+    return parse_messages(queues, codec, (now, has_more, *messages))
 
 
 def parse_leases(queues: Iterable[str], reply: Any) -> dict[str, float]:
     """Return the seconds for which a receive of many hid the messages of each queue."""
-    return {queue: ms / 1000 for queue, ms in zip(queues, reply[1], strict=True)}
+    return {queue: ms / 1000 for queue, ms in zip(queues, reply[2], strict=True)}
 
 
 def parse_message(qname: str, codec: Codec, reply: Any) -> Message | None:

@@ -52,16 +52,10 @@ LONGEST_POLL_SECONDS = 1 / 3
 #: The shortest pause between polls while the first tracking connection is being opened.
 CONNECTING_POLL_SECONDS = 0.1
 _QUEUES_OF_DOUBLE_COST = 1000
-#: After so many looks that found as many messages as they could, the next look may come without a
-#: read: a guess. When a queue is found empty, half of these looks are forgotten.
-FULL_LOOKS = 5
-#: A guess that finds nothing uses up so many full looks: at most one look of nine finds nothing.
-FULL_LOOKS_PER_GUESS = 8
-_MAX_SPARE_LOOKS = 10 * FULL_LOOKS_PER_GUESS
 #: A queue that always has messages is read after so many looks, or after this time. A read concerns
 #: all queues: otherwise such a queue would hide the others.
 LOOKS_PER_READ = 30
-SECONDS_PER_READ = 0.1
+SECONDS_PER_READ = 0.05
 #: The number of queues without a waiter whose last read is kept.
 _MAX_KEPT_STATES = 20_000
 
@@ -151,21 +145,16 @@ class Schedule:
         is_connecting: whether the first tracking connection is being opened.
         to_read: the queues to read.
         to_look_up: the queues with waiters whose names are to be looked up in the index.
-        due: the queues that had a message that was due when they were read, with the time of the
-            read, in the order of the next looks. Only collected if wished.
+        due: the queues that had a message that was due when they were read, in the order of the
+            next looks, with the time and the number of looks until they are read again. Only
+            collected if wished.
     """
 
     def __init__(self, *, is_connecting: bool = False, collects_due: bool = False) -> None:
         self.is_tracking = False
         self.is_connecting = is_connecting
-        self.due: dict[bytes, float] = {}
+        self.due: dict[bytes, tuple[float, int]] = {}
         self._collects_due = collects_due
-        #: By queue: the number of looks that found as many messages as they could.
-        self._full_looks: dict[bytes, int] = {}
-        #: The queues of ``due`` that were not read since the last look.
-        self._guesses: set[bytes] = set()
-        #: The number of full looks that no guess has used up.
-        self._spare_looks = 0
         self.to_read: set[bytes] = set()
         self.to_look_up: set[bytes] = set()
         self._states: dict[bytes, _QueueState] = {}
@@ -266,58 +255,31 @@ class Schedule:
             state.due_at = math.inf
         else:
             state.due_at = now + (due_in + state.miss_pause if due_in > 0 else 0)
-        if queue in self._guesses:  # it is not a guess any longer
-            self._guesses.remove(queue)
-            self._spare_looks += FULL_LOOKS_PER_GUESS
         if self._collects_due and due_in is not None and due_in <= 0:
-            self.due[queue] = now
+            self.due[queue] = now + SECONDS_PER_READ, LOOKS_PER_READ
         else:
             self.due.pop(queue, None)
-            self._halve_full_looks(queue)
         self._wake_if_due(queue, state, now)
 
     def note_look(self, queue: bytes, now: float, *, is_drained: bool) -> None:
         """
         Note that a receive has looked at a queue.
 
-        The queue leaves ``due``, and is read for the next waiter. If the last looks have all found
-        as many messages as they could, it stays for some time: then a few looks more than necessary
-        are cheaper than the reads.
+        If the receive has left nothing, the queue leaves ``due``, and is read for the next waiter.
 
         Args:
             queue: the queue.
             now: the time.
-            is_drained: whether the receive found fewer messages than it could.
+            is_drained: whether the receive has left no message that is due.
         """
-        read_at = self.due.pop(queue, -math.inf)
-        is_guess = queue in self._guesses
-        self._guesses.discard(queue)
-        if is_drained:
-            self._halve_full_looks(queue)
-        else:
-            looks = self._full_looks[queue] = self._full_looks.get(queue, 0) + 1
-            spare = self._spare_looks + (FULL_LOOKS_PER_GUESS if is_guess else 0) + 1
-            self._spare_looks = min(spare, _MAX_SPARE_LOOKS)
-            if (
-                looks > FULL_LOOKS
-                and looks % LOOKS_PER_READ
-                and now < read_at + SECONDS_PER_READ
-                and self._spare_looks >= FULL_LOOKS_PER_GUESS
-            ):
-                self._spare_looks -= FULL_LOOKS_PER_GUESS
-                self._guesses.add(queue)
-                self.due[queue] = read_at  # behind the others
-                return
+        until, looks = self.due.pop(queue, (-math.inf, 0))
+        if not is_drained and now < until and looks > 1:
+            self.due[queue] = until, looks - 1  # behind the others
+            return
         state = self._states.get(queue)
         if state is not None and not state.waiters:
             state.reset()
             self.to_read.discard(queue)
-
-    def _halve_full_looks(self, queue: bytes) -> None:
-        """Expect fewer full looks of a queue that was just found empty."""
-        looks = self._full_looks.pop(queue, 0) // 2
-        if looks:
-            self._full_looks[queue] = looks
 
     def note_listed(self, queue: bytes, now: float, *, is_listed: bool) -> None:
         """Note whether the name of a queue is in the index of queues."""
@@ -389,8 +351,6 @@ class Schedule:
         self.is_tracking = False
         self.to_read.clear()
         self.due.clear()
-        self._guesses.clear()
-        self._full_looks.clear()
         self._states = {queue: self._states[queue] for queue in self._waited_for}
         self.note_index_change()
         for queue, state in self._states.items():

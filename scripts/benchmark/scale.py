@@ -306,7 +306,7 @@ def main() -> int:
         compare_threads(cluster, one_url, rounds)
         compare_tasks(cluster, one_url, rounds)
         compare_wake_ups(cluster, one_url, rounds)
-        asyncio.run(compare_beside_confirmed(cluster, max(2, rounds // 4)))
+        asyncio.run(compare_beside_confirmed(cluster, max(2, rounds // 2)))
     finally:
         cluster.stop()
     return 0

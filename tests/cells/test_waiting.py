@@ -190,13 +190,13 @@ def read(schedule: Schedule, queue: bytes, now: float) -> None:
     schedule.remove(waiter)
 
 
-def look(schedule: Schedule, now: float, *, is_drained: bool = False) -> bool:
+def look(schedule: Schedule, now: float, *, is_drained: bool) -> bool:
     """Look at the first queue that is due, after a read if there is none; return whether it was."""
-    is_guess = bool(schedule.due)
-    if not is_guess:
+    is_read = not schedule.due
+    if is_read:
         read(schedule, b"q", now)
     schedule.note_look(next(iter(schedule.due)), now, is_drained=is_drained)
-    return is_guess
+    return is_read
 
 
 def tracking_schedule() -> Schedule:
@@ -205,36 +205,31 @@ def tracking_schedule() -> Schedule:
     return schedule
 
 
-def test_a_queue_that_was_full_is_looked_at_without_a_read():
-    """Reads are needed before that, and at times even if it is always full."""
+def test_a_queue_that_has_more_messages_is_looked_at_without_a_read():
     schedule = tracking_schedule()
-    looks = [look(schedule, 0.0) for _ in range(100)]
-    assert not any(looks[:8])
-    assert all(looks[8:30])
-    assert not looks[30]  # so that it does not hide other queues
-    assert looks.count(False) == 11
+    results = [look(schedule, 0.0, is_drained=number % 10 == 9) for number in range(50)]
+    assert [number for number, is_read in enumerate(results) if is_read] == [0, 10, 20, 30, 40]
 
 
-def test_a_queue_that_is_always_full_is_read_after_some_time():
+def test_a_queue_that_always_has_messages_is_read_at_times():
+    """So that it does not hide other queues, which are read at the same time."""
     schedule = tracking_schedule()
-    looks = [look(schedule, number * 0.03) for number in range(100)]
-    reads = [number for number, is_guess in enumerate(looks) if not is_guess]
-    assert {after - before for before, after in pairwise(reads[15:])} == {5}
+    for seconds_per_look, expected in ((0.0, {30}), (0.01, {6, 7})):
+        looks = [look(schedule, 9 + n * seconds_per_look, is_drained=False) for n in range(200)]
+        reads = [number for number, is_read in enumerate(looks) if is_read]
+        assert {after - before for before, after in pairwise(reads)} <= expected
 
 
-def test_few_looks_without_a_read_find_nothing():
-    """Each queue is empty just when a look without a read comes."""
+def test_queues_that_have_more_messages_take_turns():
     schedule = tracking_schedule()
-    empty = full = 0
-    for number in range(2000):
-        queue = b"%d" % (number % 40)
-        if not schedule.due:
-            read(schedule, queue, 0.0)
-        is_guess = bool(schedule._guesses)
-        empty += is_guess
-        full += not is_guess
-        schedule.note_look(next(iter(schedule.due)), 0.0, is_drained=is_guess)
-    assert 0 < empty <= full / 8
+    for queue in (b"a", b"b", b"c"):
+        read(schedule, queue, 0.0)
+    order = []
+    for _ in range(6):
+        queue = next(iter(schedule.due))
+        order.append(queue)
+        schedule.note_look(queue, 0.0, is_drained=False)
+    assert order == [b"a", b"b", b"c"] * 2
 
 
 class WokenAtOnce:

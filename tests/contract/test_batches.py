@@ -248,6 +248,18 @@ def test_popping_from_several_queues(env, two):
     assert not any(m.id in name for m in popped for q in two for name in env.fields(q))
 
 
+@pytest.mark.parametrize("name", ["receive_messages", "pop_messages"])
+def test_a_batch_knows_whether_a_queue_has_another_visible_message(env, two, name):
+    take = getattr(env.rsmq, name)
+    env.rsmq.send_messages("a", ["1", "2"])
+    env.rsmq.send_messages("b", ["3", "4"])
+    env.rsmq.send_message("b", "later", delay=60)
+
+    results = [take(two, number).has_more for number in (1, 2, 1, 1)]
+
+    assert results == [True, True, False, False]
+
+
 def test_a_repeated_name_counts_once(env, queue):
     env.rsmq.send_messages(queue, ["1", "2"])
 

@@ -91,6 +91,16 @@ local function due_in_order(queues, namespace, now, most, room, first, by_vt)
   return found
 end
 
+-- Returns 1 if one of these queues still has a visible message, else 0.
+local function more_due(found, now)
+  for _, of in ipairs(found) do
+    if of.any and redis.call('ZRANGEBYSCORE', of.zset, '-inf', digits(now), 'LIMIT', '0', '1')[1] then
+      return 1
+    end
+  end
+  return 0
+end
+
 -- Receives visible messages: raises their receive counts, stores the time, and hides them until the
 -- score.
 local function deliver(hash, zset, due, this_time, score)

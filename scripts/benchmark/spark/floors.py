@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from rsmq.spark.record_batch import build_arrow_schema, build_record_batch
 from rsmq.spark.schema import DEFAULT_COLUMNS, make_fields
+from rsmq.spark.task_process import spare_loaded_modules
 from rsmq.wire.ids import make_id_suffixes
 
 PARTITIONS = 4
@@ -103,6 +104,7 @@ class MemoryReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield record batches."""
+        spare_loaded_modules()  # as the sources with Redis do
         return _make_batches(self._schema, partition, READ_ROWS)
 
 
@@ -149,6 +151,7 @@ class MemoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield record batches."""
+        spare_loaded_modules()
         return _make_batches(self._schema, partition, STREAM_ROWS)
 
 
@@ -164,6 +167,7 @@ class CountingWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> RowCount:
         """Count the rows of a task."""
+        spare_loaded_modules()
         return RowCount(sum(batch.num_rows for batch in iterator))
 
 

@@ -8,7 +8,7 @@ from .latency import RATE, Latency
 
 PROCESSORS = 2
 #: The targets of a query without messages, and of the longest command with the default options.
-MOST_IDLE_COMMANDS = 20
+MOST_IDLE_COMMANDS = 4
 MOST_COMMAND_MS = 20
 
 
