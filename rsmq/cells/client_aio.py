@@ -55,7 +55,7 @@ class AsyncCellClient(AsyncRSMQ[Any]):
         )
         self._use_caller(caller)
         self._own_deadline = retry_deadline
-        self.has_failed = False
+        self.has_failed: bool = False
 
     def codec_for(self, codec: Codec | None) -> Codec:
         """Return the codec of a call, or that of the client."""

@@ -67,7 +67,7 @@ class Configuration(Generic[B_co]):
                 "Cells. It also runs async handlers.",
             )
         self.rsmq: RSMQ[B_co] | Cells = rsmq
-        self.name = name
+        self.name: str | None = name
         self._middleware: list[Middleware] = [Logging()]
         self._listeners: dict[str, Listener] = {}
         self._webhooks: list[Webhook] = []

@@ -10,6 +10,7 @@ import pytest
 from rsmq import BYTES, QueueNotFound
 from rsmq.errors import BatchLost, CheckpointSetBack, LeaseTakenOver
 from rsmq.operations.restore import RestoredMessage, restore_messages, restore_totals
+from rsmq.operations.spark import in_flight_batches
 from rsmq.operations.spark.in_flight_batches import (
     Batch,
     DeadLetterPolicy,
@@ -85,11 +86,9 @@ def part_of(env, keys, batch=FIRST, part=0):
     )
 
 
-def acknowledge(env, keys, batch=FIRST, part=0, lifetime=DAY):
+def acknowledge(env, keys, batch=FIRST, part=0):
     namespace = Namespace(env.ns)
-    return env.rsmq.run(
-        acknowledge_leased(namespace, keys, batch, part, lifetime=lifetime, query=batch.lease)
-    )
+    return env.rsmq.run(acknowledge_leased(namespace, keys, batch, part, query=batch.lease))
 
 
 def release(env, keys, batch=FIRST, part=0, *, holder="me", has_policy=False):
@@ -246,8 +245,9 @@ def test_the_number_of_a_batch_is_stored_with_its_first_removal_and_never_lowere
 
     [number, undone, until, _] = acknowledged(env)["lease"]
     assert (number, undone) == (2, b"")
-    assert before + DAY * 1000 <= until <= env.now_ms() + DAY * 1000
-    assert DAY * 1000 - 5000 < env.raw.pttl(f"{env.ns}:x:acked") <= DAY * 1000
+    year_ms = 366 * DAY * 1000
+    assert before + year_ms <= until <= env.now_ms() + year_ms
+    assert year_ms - 5000 < env.raw.pttl(f"{env.ns}:x:acked") <= year_ms
     assert acknowledge(env, keys, Batch("lease", 1)) == (1, 0)
     assert acknowledged(env)["lease"][0] == 2
     assert acknowledge(env, keys, Batch("lease", 3)) == (1, 0)
@@ -301,7 +301,7 @@ def test_a_lease_that_was_taken_over_receives_nothing(env, keys):
     acknowledge(env, keys)
     assert acknowledged(env)["lease"][::3] == [1, b"me"]
 
-    take_over = take_over_lease(namespace, "lease", "successor", lifetime=DAY)
+    take_over = take_over_lease(namespace, "lease", "successor")
     assert [env.rsmq.run(take_over), env.rsmq.run(take_over)] == [1, 1]
     assert acknowledged(env)["lease"][::3] == [1, b"successor"]
     before = env.state()
@@ -357,7 +357,7 @@ def test_a_process_whose_lease_was_taken_over_releases_nothing(env, keys):
     env.rsmq.send_messages("q", ["a"])
     lease(env, keys)
     namespace = Namespace(env.ns)
-    env.rsmq.run(take_over_lease(namespace, "lease", "successor", lifetime=DAY))
+    env.rsmq.run(take_over_lease(namespace, "lease", "successor"))
     before = env.state()
     with pytest.raises(LeaseTakenOver, match="lease lease was taken over"):
         release(env, keys)
@@ -376,22 +376,31 @@ def test_a_part_of_a_partly_acknowledged_batch_is_returned_again(env, keys):
     assert part_of(env, keys, part=0) is None
 
 
-def test_the_number_of_the_last_batch_can_be_stored_for_longer(env, keys):
-    keep = keep_acknowledged(Namespace(env.ns), "lease", lifetime=DAY)
+def test_the_number_of_the_last_batch_is_kept_for_a_year(env, keys, monkeypatch):
+    keep = keep_acknowledged(Namespace(env.ns), "lease")
     assert env.rsmq.run(keep) is None
     assert env.state().keys() == {keys.hash, f"{env.ns}:QUEUES".encode()}
 
-    acknowledge(env, keys, Batch("lease", 7), lifetime=60)
-    assert env.rsmq.run(keep) == 7
-    [number, _, until] = acknowledged(env)["lease"]
-    assert number == 7
-    assert until > env.now_ms() + DAY * 1000 - 5000
-    assert env.raw.pttl(f"{env.ns}:x:acked") > DAY * 1000 - 5000
+    with monkeypatch.context() as patched:
+        patched.setattr(in_flight_batches, "ACKNOWLEDGED_SECONDS", 60)
+        acknowledge(env, keys, Batch("lease", 7))
+    assert acknowledged(env)["lease"][2] < env.now_ms() + 61_000
+    for _ in range(2):
+        assert env.rsmq.run(keep) == 7
+        [number, _, until] = acknowledged(env)["lease"]
+        assert number == 7
+        assert until > env.now_ms() + 365 * DAY * 1000
+        assert env.raw.pttl(f"{env.ns}:x:acked") > 365 * DAY * 1000
+        # A shorter time does not replace it.
+        monkeypatch.setattr(in_flight_batches, "ACKNOWLEDGED_SECONDS", 60)
+        keep = keep_acknowledged(Namespace(env.ns), "lease")
 
 
-def test_expired_leases_are_removed(env, keys):
-    for number in range(101):
-        acknowledge(env, keys, Batch(f"old{number}", 1), lifetime=0.001)
+def test_expired_leases_are_removed(env, keys, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(in_flight_batches, "ACKNOWLEDGED_SECONDS", 0.001)
+        for number in range(101):
+            acknowledge(env, keys, Batch(f"old{number}", 1))
     acknowledge(env, keys, Batch("kept", 1))
     while env.raw.hlen(f"{env.ns}:x:acked") > 100:
         acknowledge(env, keys, Batch("kept", 1))

@@ -88,7 +88,7 @@ def test_parts_of_a_run_are_reported():
     assert rows[2] == "| read |" + " 7 |" * len(DURATIONS)
     assert read_row(text, "rsmq") == ["0", "50", "90", "99"]
     assert "| 23.4 ms, ZSCAN | at most 20 ms, **not met** |" in text
-    assert "| 2.2 | at most 20, met |" in text
+    assert "| 2.2 | at most 4, met |" in text
 
 
 def test_memory_source_yields_as_many_rows_as_rsmq_would():

@@ -223,7 +223,7 @@ def acknowledge_leased(
             batch.lease.encode(),
             digits(batch.number),
             digits(part),
-            digits(ACKNOWLEDGED_SECONDS * 1000),
+            digits(round(ACKNOWLEDGED_SECONDS * 1000)),
             encode_name(query),
         ),
         tuple,
@@ -247,7 +247,7 @@ def take_over_lease(namespace: Namespace, query: str, holder: str) -> Operation[
     return Operation(
         load("take_over_lease"),
         (namespace.acknowledged,),
-        (encode_name(query), holder.encode(), digits(ACKNOWLEDGED_SECONDS * 1000)),
+        (encode_name(query), holder.encode(), digits(round(ACKNOWLEDGED_SECONDS * 1000))),
         int,
         Retry.ALWAYS,
     )
@@ -310,7 +310,7 @@ def keep_acknowledged(namespace: Namespace, query: str) -> Operation[int | None]
     return Operation(
         load("keep_acknowledged"),
         (namespace.acknowledged,),
-        (encode_name(query), digits(ACKNOWLEDGED_SECONDS * 1000)),
+        (encode_name(query), digits(round(ACKNOWLEDGED_SECONDS * 1000))),
         lambda reply: reply,
         Retry.ALWAYS,
     )
