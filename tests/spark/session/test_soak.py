@@ -270,6 +270,7 @@ def assert_no_key_left(server):
             ids = set(raw.zrange(f"{NS}:{queue}", 0, -1))
             assert set(raw.hkeys(f"{NS}:{queue}:Q")) - ATTRIBUTES == ids
         keys = {key.decode().removeprefix(f"{NS}:") for key in raw.keys("*")}
+        leases = {key: raw.hkeys(key) for key in raw.keys("*:x:leases")}
     queues = {"moved:Q", "stored:Q", "target", "target:Q", "QUEUES"}
     # The numbers of the last batches, by which a replay is recognised.
-    assert keys - queues == {"x:acked", "x:written"}
+    assert keys - queues == {"x:acked", "x:written"}, leases
