@@ -283,8 +283,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed = end["batch"]
 
     def stop(self) -> None:
-        """Stop the heartbeat. Release no message: Spark calls this after a crash, too."""
+        """
+        Stop the heartbeat, and release a named lease and the batch that was received ahead.
+
+        Release no other message: Spark calls this after a crash, too.
+        """
         if self._lease is not None:
+            _ignore_sigterm()
             self._lease.stop()
 
 
@@ -297,7 +302,18 @@ def _let_sigterm_stop_the_reader() -> None:
     """
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, _: object) -> None:
+    sys.exit(128 + number)
+
+
+def _ignore_sigterm() -> None:
+    """Let SIGTERM no longer interrupt the process of a reader, which ends by itself."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is _exit:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def group_parts(sizes: list[int], share: int, max_messages: int) -> Iterator[range]:
