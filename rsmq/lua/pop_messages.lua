@@ -7,8 +7,9 @@
 -- ARGV[3] namespace    string            first part of the keys of a dead-letter queue
 -- ARGV[4] first        integer           '1' = the first body may be larger than that, else ''
 --
--- returns {ms now, 1 if a queue still has a visible message, else 0, for each queue {id, body, id ...} and {index, receive count,
---         first-received ms, index ...} of those that were received before}
+-- returns {ms now, 1 if a queue still has a visible message, else 0, for each queue {id, body,
+--         id ...} and {index, receive count, first-received ms, index ...} of those that were
+--         received before}
 -- errors  QUEUENOTFOUND; then nothing is received from any queue
 -- source  none in Node; it leaves what npm rsmq 0.12.4 popMessage leaves of each
 -- @include time_ms.lua

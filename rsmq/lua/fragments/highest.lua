@@ -10,8 +10,8 @@ local function highest_of(key, name)
 end
 
 -- Stores a number without a decision unless a higher one is stored; returns whether it did. It is stored for the
--- lifetime, or longer if it was before. Without a new holder, the name has the same one as before. If there are more than 100 names, scans about 20 of them and deletes those
--- that are expired.
+-- lifetime, or longer if it was before. Without a new holder, the name has the same one as before. If there are more
+-- than 100 names, scans about 20 of them and deletes those that are expired.
 local function raise_to(key, name, number, lifetime, new_holder)
   local last, holder, expires = highest_of(key, name)
   local now = server_time_ms()
