@@ -33,6 +33,9 @@ _INCOMPLETE = object()
 #: buffer is full.
 _WRITE_BYTES = 65_536
 
+#: Seconds after which connecting is cancelled again while the connection is being closed.
+_CANCEL_INTERVAL_SECONDS = 0.05
+
 
 class NotSent(RedisConnectionError):
     """The connection was closed before any part of the command was sent."""
@@ -390,8 +393,9 @@ class ReconnectingConnection:
         """Close the connection when its calls have ended, and wait until it is closed."""
         opening = self._opening
         self.start_closing()
-        if opening is not None:
-            await asyncio.wait((opening,))
+        while opening is not None and not opening.done():
+            opening.cancel()  # again, because redis-py swallows some cancellations
+            await asyncio.wait((opening,), timeout=_CANCEL_INTERVAL_SECONDS)
         for connection in self._connections:
             await connection.wait_closed(2 * INTERRUPTION_GRACE_SECONDS)
 

@@ -25,7 +25,7 @@ worker = Worker(RSMQ.from_url("redis://127.0.0.1:1/0"))
 
 @worker.listener("q", drop=True)
 def handle(body):
-    print("handles", body, flush=True)
+    print(f"handles {body}\\n", end="", flush=True)
 """
 
 

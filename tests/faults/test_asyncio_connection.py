@@ -239,6 +239,30 @@ def test_close_while_the_first_connection_opens(timeout):
     asyncio.run(main())
 
 
+def test_close_at_any_step_of_opening_ends_soon():
+    """The server accepts connections, and answers nothing."""
+
+    async def serve(_number, reader, _writer):
+        while await reader.read(1 << 20):
+            pass
+
+    async def main():
+        async with Scripted(serve).running() as server:
+            url = server.url.replace("protocol=2", "protocol=3")
+            for turns in range(40):
+                client = AsyncRSMQ.from_url(url, socket_timeout=30, socket_connect_timeout=30)
+                call = asyncio.create_task(client.list_queues())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                async with asyncio.timeout(10):
+                    await client.close()
+                    [result] = await asyncio.gather(call, return_exceptions=True)
+                assert isinstance(result, ClientClosed)
+                await until(lambda: server.open == 0)
+
+    asyncio.run(main())
+
+
 def test_close_at_any_step_of_opening_leaves_no_connection(server, raw, ns, monkeypatch):
     """redis-py sometimes swallows the cancellation of its connecting."""
     name = f"opening-{ns}"

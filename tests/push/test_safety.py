@@ -17,6 +17,7 @@ from rsmq.push.observed_connection import ObservedConnection, parse_answer
 from rsmq.worker import Worker
 from tests.push.conftest import dead_letters, wait_until
 from tests.push.receiver import Reply, reply
+from tests.servers import free_port
 
 
 def run(worker):
@@ -98,8 +99,9 @@ def test_a_name_whose_address_changes_reaches_nothing_else(
     rsmq, make_receiver, make_worker, resolve
 ):
     """DNS rebinding: the first lookup returns an allowed address, all others a refused one."""
-    public = make_receiver(host="127.0.0.2")
-    private = make_receiver(host="127.0.0.1", port=public.port)
+    port = free_port()
+    public = make_receiver(host="127.0.0.2", port=port)
+    private = make_receiver(host="127.0.0.1", port=port)
     lookups = resolve(["127.0.0.2"], ["127.0.0.1"])
     public.answer = lambda _: reply(200, close=True)
     worker = make_worker(
@@ -133,8 +135,9 @@ def test_a_name_is_looked_up_and_checked_for_each_connection(
 def test_only_the_allowed_addresses_of_a_name_are_connected_to(
     rsmq, make_receiver, make_worker, resolve
 ):
-    allowed = make_receiver(host="127.0.0.2")
-    refused = make_receiver(host="127.0.0.1", port=allowed.port)
+    port = free_port()
+    allowed = make_receiver(host="127.0.0.2", port=port)
+    refused = make_receiver(host="127.0.0.1", port=port)
     resolve(["127.0.0.1", "::1", "127.0.0.2"])
     rsmq.send_message("q", "x")
     run(make_worker(f"http://hooks.example:{allowed.port}/", allow="127.0.0.2"))

@@ -42,6 +42,8 @@ class Audit:
         handled: ids of messages whose handler has returned.
         failures: for each id the receive counts with which its handler raised, each with its run.
         starts: for each id the receive counts with which its handler began.
+        unexplained_gaps: for each id the receive counts that began no handler, and for which no
+            worker had died since the last one that did.
     """
 
     def __init__(self, runs):
@@ -49,6 +51,7 @@ class Audit:
         self.handled = set()
         self.failures = defaultdict(list)
         self.starts = defaultdict(list)
+        self.unexplained_gaps = defaultdict(list)
         self._runs = runs
         events_by_id = defaultdict(list)
         for run in runs:
@@ -66,6 +69,7 @@ class Audit:
             if event.kind == "begin":
                 if previous is not None:
                     self._check_restart(id, previous, time, event)
+                self._check_gap(id, previous, event)
                 previous = [event, None, run]
                 self.starts[id].append(event.count)
             elif event.kind in _END_KINDS:
@@ -87,6 +91,16 @@ class Audit:
         if not self._has_successor(run, time):
             state = "has handled it" if end_event is not None else "handles it"
             self.problems.append(f"{id} begins, {event}, while {run.name} lives and {state}")
+
+    def _check_gap(self, id, previous, event):
+        """A message that waits for a slot when its worker is killed is received again."""
+        last_count, since, deaths = 0, 0.0, 0
+        if previous is not None:
+            last_count, since = previous[0].count, previous[0].time
+            deaths -= previous[1] is None  # this death ended the handler
+        deaths += sum(run.code != 0 and since < run.died_at < event.time for run in self._runs)
+        skipped = range(last_count + 1, event.count)
+        self.unexplained_gaps[id] += skipped[deaths:]
 
     def _has_successor(self, run, time):
         """Return whether a process was dead at this time, and a process of its name had started."""
