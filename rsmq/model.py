@@ -153,9 +153,19 @@ class _NewMessage(Message[B_co]):
 
 
 def make_received_message(  # noqa: PLR0917 - the parameters of Message
-    queue: str, id: str, raw: bytes, count: int, first_received_ms: int | None, codec: Codec
+    queue: str,
+    id: str,
+    raw: bytes,
+    count: int,
+    first_received_ms: int | None,
+    codec: Codec,
+    message_class: type[Message] = Message,
 ) -> Message:
-    """Return ``Message(...)``, in a fraction of the time that its constructor takes."""
+    """
+    Return ``Message(...)``, in a fraction of the time that its constructor takes.
+
+    ``message_class`` is the class of the message: Message, or a subclass without more fields.
+    """
     message: Any = _new_object(_NewMessage)
     message.queue = queue
     message.id = id
@@ -164,8 +174,20 @@ def make_received_message(  # noqa: PLR0917 - the parameters of Message
     message.first_received_ms = first_received_ms
     message._codec = codec  # noqa: SLF001 - a field of this module
     message._body = _NOT_DECODED  # noqa: SLF001
-    message.__class__ = Message
+    message.__class__ = message_class
     return message  # type: ignore[no-any-return]
+
+
+def to_stored(message: Message) -> Message:
+    """Return a message of a subclass that shows another id, with the id as it is stored."""
+    return make_received_message(
+        message.queue,
+        get_stored_id(message),
+        message.raw,
+        message.receive_count,
+        message.first_received_ms,
+        message._codec,  # noqa: SLF001 - a field of this module
+    )
 
 
 def fill_message(  # noqa: PLR0917 - as above

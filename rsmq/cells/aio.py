@@ -14,6 +14,7 @@ from rsmq.cells.connect_aio import async_callers_from_clients, async_callers_fro
 from rsmq.cells.engine_aio import AsyncCellEngine
 from rsmq.cells.messages import (
     CellMessage,
+    add_cell,
     add_cell_to_stored,
     group_ids,
     group_messages,
@@ -641,6 +642,7 @@ class AsyncCells(OnlyAsyncWith):
                     number,
                     vt=vt,
                     codec=client.codec_for(codec),
+                    message_class=client.message_class,
                 )
             ),
             queues,
@@ -683,7 +685,12 @@ class AsyncCells(OnlyAsyncWith):
 
             async def receive_from_cell(client: AsyncCellClient, number: int) -> LeasedMessages:
                 leased = receive_leased(
-                    client.namespace, queues.names, number, vt=vt, codec=client.codec_for(codec)
+                    client.namespace,
+                    queues.names,
+                    number,
+                    vt=vt,
+                    codec=client.codec_for(codec),
+                    message_class=client.message_class,
                 )
                 found: LeasedMessages = await client.receive(leased)
                 for name in {message.queue for message in found}:
@@ -767,7 +774,11 @@ class AsyncCells(OnlyAsyncWith):
         return await self._engine.receive(
             lambda client, number: client.receive(
                 pop_messages(
-                    client.namespace, queues.argument, number, codec=client.codec_for(codec)
+                    client.namespace,
+                    queues.argument,
+                    number,
+                    codec=client.codec_for(codec),
+                    message_class=client.message_class,
                 )
             ),
             queues,
@@ -1023,7 +1034,9 @@ class AsyncCells(OnlyAsyncWith):
 
         async def recover(client: AsyncCellClient, number: int) -> ReceivedMessages:
             found = await client.recover_messages(qname, number, idle=idle, vt=vt, codec=codec)
-            return ReceivedMessages(found, has_more=True)  # it has not looked for visible messages
+            of_cell = [add_cell(client.message_class.cell, message) for message in found]
+            # It has not looked for visible messages.
+            return ReceivedMessages(of_cell, has_more=True)
 
         return await self._engine.receive_from_all(
             recover, self._engine.queues(qname), max_messages

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
+from rsmq.cells.messages import CellMessage, class_of
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.operations.batches import ReceiveInSteps
@@ -25,11 +26,13 @@ class CellClient(RSMQ[Any]):
     The client of one cell, on connections that it shares with other cells.
 
     Attributes:
+        message_class: the class of its received messages.
         has_failed: whether a call has failed since the cell was checked.
     """
 
     def __init__(
         self,
+        cell: int,
         caller: Caller,
         ns: str,
         settings: dict[str, Any],
@@ -39,6 +42,7 @@ class CellClient(RSMQ[Any]):
         Create a client; nothing is opened.
 
         Args:
+            cell: the cell.
             caller: runs its operations.
             ns: the namespace of the cell.
             settings: the other arguments of ``RSMQ``.
@@ -54,6 +58,7 @@ class CellClient(RSMQ[Any]):
             settings["min_replicas"], settings["replica_timeout"], settings["fsync"]
         )
         self._use_caller(caller)
+        self.message_class: type[CellMessage[Any]] = class_of(cell)
         self._own_deadline = retry_deadline
         self.has_failed: bool = False
 

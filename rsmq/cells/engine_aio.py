@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Se
 from contextlib import suppress
 from functools import lru_cache
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from redis.exceptions import RedisError
 
@@ -20,7 +20,7 @@ from rsmq.cells.every_cell_aio import AsyncEveryCell
 from rsmq.cells.failures import Failures, is_out_of_memory, pause_seconds
 from rsmq.cells.look_aio import AsyncLook, Receive
 from rsmq.cells.membership_aio import AsyncMembership
-from rsmq.cells.messages import CellMessage, add_cell_to_all, group_messages
+from rsmq.cells.messages import CellMessage, group_messages
 from rsmq.errors import ClientClosed, RSMQError
 from rsmq.model import Message
 from rsmq.operations.arguments import resolve_queues
@@ -56,12 +56,12 @@ class AsyncCellEngine(AsyncEveryCell):
             settings: the arguments of ``AsyncRSMQ`` for each cell.
         """
         self.number: int = len(namespaces)
-        pairs = list(zip(callers, namespaces, strict=True))
+        places = list(zip(range(self.number), callers, namespaces, strict=True))
         self.clients: list[AsyncCellClient] = [
-            AsyncCellClient(caller, ns, settings) for caller, ns in pairs
+            AsyncCellClient(cell, caller, ns, settings) for cell, caller, ns in places
         ]
         self.prompt_clients: list[AsyncCellClient] = [
-            AsyncCellClient(caller, ns, settings, 0.0) for caller, ns in pairs
+            AsyncCellClient(cell, caller, ns, settings, 0.0) for cell, caller, ns in places
         ]
         self._callers = callers
         self._retry_deadline = max(caller.origin.retry_deadline for caller in callers)
@@ -270,12 +270,12 @@ class AsyncCellEngine(AsyncEveryCell):
         try:
             with deferred_signals():  # until the messages are in found
                 received = await receive(client, left)
-                found += add_cell_to_all(cell, received)
+                found += cast("list[CellMessage[Any]]", received)
+                self._forget_failure(cell)
+                self.watchers.note_look(queues, cell, is_drained=not received.has_more)
         except (RedisError, OSError) as error:
             self._note_failure(cell, error)
             raise
-        self._forget_failure(cell)
-        self.watchers.note_look(queues, cell, is_drained=not received.has_more)
 
     def recent_failure(self, cell: int) -> Exception | None:
         """Return the failure because of which a cell is left alone now; None if it is not."""

@@ -14,6 +14,7 @@ from rsmq.cells.connect_sync import callers_from_clients, callers_from_urls
 from rsmq.cells.engine_sync import CellEngine
 from rsmq.cells.messages import (
     CellMessage,
+    add_cell,
     add_cell_to_stored,
     group_ids,
     group_messages,
@@ -637,6 +638,7 @@ class Cells(OnlyWith):
                     number,
                     vt=vt,
                     codec=client.codec_for(codec),
+                    message_class=client.message_class,
                 )
             ),
             queues,
@@ -679,7 +681,12 @@ class Cells(OnlyWith):
 
             def receive_from_cell(client: CellClient, number: int) -> LeasedMessages:
                 leased = receive_leased(
-                    client.namespace, queues.names, number, vt=vt, codec=client.codec_for(codec)
+                    client.namespace,
+                    queues.names,
+                    number,
+                    vt=vt,
+                    codec=client.codec_for(codec),
+                    message_class=client.message_class,
                 )
                 found: LeasedMessages = client.receive(leased)
                 for name in {message.queue for message in found}:
@@ -763,7 +770,11 @@ class Cells(OnlyWith):
         return self._engine.receive(
             lambda client, number: client.receive(
                 pop_messages(
-                    client.namespace, queues.argument, number, codec=client.codec_for(codec)
+                    client.namespace,
+                    queues.argument,
+                    number,
+                    codec=client.codec_for(codec),
+                    message_class=client.message_class,
                 )
             ),
             queues,
@@ -1017,7 +1028,9 @@ class Cells(OnlyWith):
 
         def recover(client: CellClient, number: int) -> ReceivedMessages:
             found = client.recover_messages(qname, number, idle=idle, vt=vt, codec=codec)
-            return ReceivedMessages(found, has_more=True)  # it has not looked for visible messages
+            of_cell = [add_cell(client.message_class.cell, message) for message in found]
+            # It has not looked for visible messages.
+            return ReceivedMessages(of_cell, has_more=True)
 
         return self._engine.receive_from_all(recover, self._engine.queues(qname), max_messages)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rsmq.codecs import Codec
 from rsmq.lua.load import load
-from rsmq.model import Message
+from rsmq.model import Message, to_stored
 from rsmq.operations.arguments import (
     Receipts,
     digits,
@@ -99,11 +99,12 @@ def receive_messages(
     *,
     vt: Seconds | None,
     codec: Codec,
+    message_class: type[Message] = Message,
 ) -> Operation[ReceivedMessages] | ReceiveInSteps:
     """Receive visible messages and hide them, with the queues' order as priority."""
     queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
-    receive = _Receive(namespace, encode_vt(vt), codec)
+    receive = _Receive(namespace, encode_vt(vt), codec, message_class)
     if len(queues) <= QUEUES_PER_STEP:
         return receive.step(queues, limits)
     return ReceiveInSteps(
@@ -121,6 +122,7 @@ def receive_leased(
     *,
     vt: Seconds | None,
     codec: Codec,
+    message_class: type[Message] = Message,
 ) -> ReceiveInSteps:
     """
     Receive as ``receive_messages``, at most ``batch``; the result is ``LeasedMessages``.
@@ -130,7 +132,7 @@ def receive_leased(
     """
     queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("batch", batch, 1, MAX_BATCH))
-    receive = _Receive(namespace, encode_vt(vt), codec)
+    receive = _Receive(namespace, encode_vt(vt), codec, message_class)
 
     def attempt() -> Steps[ReceivedMessages]:
         lease_ends: dict[str, float] = {}
@@ -165,11 +167,13 @@ class _Receive:
         namespace: the namespace of the queues.
         vt: the visibility timeout in the format of ``receive_messages.lua``.
         codec: the codec of the messages.
+        message_class: the class of the messages.
     """
 
     namespace: Namespace
     vt: bytes
     codec: Codec
+    message_class: type[Message]
 
     def step(self, queues: list[QueueKeys], limits: _Limits) -> Operation[ReceivedMessages]:
         """Return one atomic receive."""
@@ -179,18 +183,24 @@ class _Receive:
             load("receive_messages"),
             _hash_and_zset_keys(queues),
             (max_messages, max_bytes, self.vt, queues[0].namespace, may_exceed),
-            lambda reply: parse_received(names, self.codec, reply),
+            lambda reply: parse_received(names, self.codec, self.message_class, reply),
             Retry.ONCE,
             names,
             undo=self.undo,
         )
 
     def undo(self, messages: list[Message]) -> Operation[list[str]] | None:
-        return release_messages(self.namespace, messages, None) if messages else None
+        stored = [to_stored(message) for message in messages]
+        return release_messages(self.namespace, stored, None) if messages else None
 
 
 def pop_messages(
-    namespace: Namespace, qnames: str | Iterable[str], max_messages: int, *, codec: Codec
+    namespace: Namespace,
+    qnames: str | Iterable[str],
+    max_messages: int,
+    *,
+    codec: Codec,
+    message_class: type[Message] = Message,
 ) -> Operation[ReceivedMessages] | ReceiveInSteps:
     """Receive visible messages and delete them, with the queues' order as priority."""
     queues = resolve_queues(namespace, qnames)
@@ -203,7 +213,7 @@ def pop_messages(
             load("pop_messages"),
             _hash_and_zset_keys(queues),
             (max_messages, max_bytes, queues[0].namespace, may_exceed),
-            lambda reply: parse_messages(names, codec, reply),
+            lambda reply: parse_messages(names, codec, message_class, reply),
             Retry.NEVER,
             names,
         )

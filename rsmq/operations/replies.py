@@ -39,12 +39,14 @@ class ReceivedMessages(list[Message]):
         has_more: whether one of the queues still had a visible message.
     """
 
-    def __init__(self, messages: list[Message], *, has_more: bool) -> None:
+    def __init__(self, messages: Iterable[Message], *, has_more: bool) -> None:
         super().__init__(messages)
         self.has_more = has_more
 
 
-def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedMessages:
+def parse_messages(
+    queues: Iterable[str], codec: Codec, message_class: type[Message], reply: Any
+) -> ReceivedMessages:
     """Return the messages in the reply of a pop of many, queue by queue."""
     values = iter(reply)
     now, has_more = int(next(values)), bool(next(values))
@@ -52,7 +54,7 @@ def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedM
     for qname, bodies, repeated in zip(queues, values, values, strict=True):
         ids = decode_names(bodies[::2])
         of_queue = [
-            make_received_message(qname, id, raw, 1, now, codec)
+            make_received_message(qname, id, raw, 1, now, codec, message_class)
             for id, raw in zip(ids, bodies[1::2], strict=True)
         ]
         for position, count, first in zip(
@@ -60,16 +62,19 @@ def parse_messages(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedM
         ):
             message = of_queue[position - 1]
             of_queue[position - 1] = make_received_message(
-                qname, message.id, message.raw, count, parse_integer(first), codec
-            )
+                qname, ids[position - 1], message.raw, count, parse_integer(first), codec,
+                message_class,
+            )  # fmt: skip
         messages += of_queue
     return ReceivedMessages(messages, has_more=has_more)
 
 
-def parse_received(queues: Iterable[str], codec: Codec, reply: Any) -> ReceivedMessages:
+def parse_received(
+    queues: Iterable[str], codec: Codec, message_class: type[Message], reply: Any
+) -> ReceivedMessages:
     """Return the messages in the reply of a receive of many, queue by queue."""
     now, has_more, _, *messages = reply
-    return parse_messages(queues, codec, (now, has_more, *messages))
+    return parse_messages(queues, codec, message_class, (now, has_more, *messages))
 
 
 def parse_leases(queues: Iterable[str], reply: Any) -> dict[str, float]:

@@ -60,8 +60,8 @@ class DeferredSignals:
     times is delivered once, as the operating system does with pending signals. If the block hangs,
     a signal that arrives MAX_DEFERRAL_SECONDS or more after the first is delivered at once.
 
-    Only the main thread receives signals. The block has no effect in other threads, and on signals
-    without a Python handler.
+    Only the main thread receives signals. The block has no effect in other threads, on signals
+    without a Python handler, and inside another block, at whose end the signals are delivered.
 
     A block that must do something when a handler raises calls ``deliver`` before its end. Further
     signals are still deferred while it does that.
@@ -86,6 +86,8 @@ class DeferredSignals:
                 if handler.__class__ is int or handler is None:  # without a Python handler
                     continue
                 if handler.__class__ is MethodType:  # perhaps of another block
+                    if _is_deferred_by(handler.__self__):
+                        continue
                     handler = _program_handler(number, handler)
                 handlers[number] = handler
                 _set_handler(number, self._handle)
@@ -138,6 +140,11 @@ class DeferredSignals:
     def original_handler(self, number: int) -> Any:
         """Return the handler that was set before the block; None if the block has not ended."""
         return self._handlers.get(number) if self._has_ended else None
+
+
+def _is_deferred_by(owner: object) -> bool:
+    """Return whether the owner of a handler is a block that has not ended."""
+    return owner.__class__ is DeferredSignals and not owner._has_ended  # noqa: SLF001
 
 
 def _program_handler(number: int, handler: Any) -> Any:

@@ -10,6 +10,8 @@ The rules:
   change. The reply contains the time at which the first message is due. The read also makes the
   server report the next change, so that no change is missed. The result stays valid until the next
   reported change, whichever waiters are added and removed.
+- A change that is reported before the reply to a read needs no further read: on one connection, the
+  server reports a change before it replies to a later command.
 - If the last read found the queue empty, any change is a new message: one waiter is woken at once.
 - A miss is a wake-up for a message that another process received. After a miss, a change wakes no
   waiter before a read has found a message that is due. After more misses, the read is made after a
@@ -52,10 +54,9 @@ LONGEST_POLL_SECONDS = 1 / 3
 #: The shortest pause between polls while the first tracking connection is being opened.
 CONNECTING_POLL_SECONDS = 0.1
 _QUEUES_OF_DOUBLE_COST = 1000
-#: A queue that always has messages is read after so many looks, or after this time. A read concerns
-#: all queues: otherwise such a queue would hide the others.
-LOOKS_PER_READ = 30
-SECONDS_PER_READ = 0.05
+#: Queues that always have messages are read after this time. A read concerns all queues: otherwise
+#: such a queue would hide the others for ever.
+SECONDS_PER_READ = 0.2
 #: The number of queues without a waiter whose last read is kept.
 _MAX_KEPT_STATES = 20_000
 
@@ -95,6 +96,7 @@ class _QueueState:
     Attributes:
         waiters: a dict, which keeps the order.
         is_read: whether the queue has been read, or is to be read, since its last change.
+        is_awaited: whether a read was requested to which there is no reply yet.
         is_read_planned: whether it is to be read at ``wake_at``, instead of a wake-up.
         is_empty: whether the last read found no message, and there was no change since.
         due_at: when the first message is due, by the last read; infinite without a message.
@@ -107,8 +109,8 @@ class _QueueState:
     """
 
     __slots__ = (
-        "due_at", "index_version", "is_empty", "is_listed", "is_read", "is_read_planned", "misses",
-        "quiet_until", "safety_at", "waiters", "wake_at",
+        "due_at", "index_version", "is_awaited", "is_empty", "is_listed", "is_read",
+        "is_read_planned", "misses", "quiet_until", "safety_at", "waiters", "wake_at",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -116,6 +118,7 @@ class _QueueState:
         self.is_listed: bool | None = None
         self.index_version = 0
         self.misses = 0
+        self.is_awaited = False
         self.quiet_until = -math.inf
         self.safety_at = self.wake_at = math.inf
         self.reset()
@@ -146,14 +149,13 @@ class Schedule:
         to_read: the queues to read.
         to_look_up: the queues with waiters whose names are to be looked up in the index.
         due: the queues that had a message that was due when they were read, in the order of the
-            next looks, with the time and the number of looks until they are read again. Only
-            collected if wished.
+            next looks, with the time at which they are read again. Only collected if wished.
     """
 
     def __init__(self, *, is_connecting: bool = False, collects_due: bool = False) -> None:
         self.is_tracking = False
         self.is_connecting = is_connecting
-        self.due: dict[bytes, tuple[float, int]] = {}
+        self.due: dict[bytes, float] = {}
         self._collects_due = collects_due
         self.to_read: set[bytes] = set()
         self.to_look_up: set[bytes] = set()
@@ -248,7 +250,10 @@ class Schedule:
             now: the time.
         """
         state = self._states.get(queue)
-        if state is None or not state.is_read:
+        if state is None:
+            return
+        state.is_awaited = False
+        if not state.is_read:
             return
         state.is_empty = due_in is None
         if due_in is None:
@@ -256,7 +261,7 @@ class Schedule:
         else:
             state.due_at = now + (due_in + state.miss_pause if due_in > 0 else 0)
         if self._collects_due and due_in is not None and due_in <= 0:
-            self.due[queue] = now + SECONDS_PER_READ, LOOKS_PER_READ
+            self.due[queue] = now + SECONDS_PER_READ
         else:
             self.due.pop(queue, None)
         self._wake_if_due(queue, state, now)
@@ -272,14 +277,16 @@ class Schedule:
             now: the time.
             is_drained: whether the receive has left no message that is due.
         """
-        until, looks = self.due.pop(queue, (-math.inf, 0))
-        if not is_drained and now < until and looks > 1:
-            self.due[queue] = until, looks - 1  # behind the others
+        until = self.due.pop(queue, -math.inf)
+        if not is_drained and now < until:
+            self.due[queue] = until  # behind the others
             return
         state = self._states.get(queue)
         if state is not None and not state.waiters:
             state.reset()
-            self.to_read.discard(queue)
+            if queue in self.to_read:
+                self.to_read.remove(queue)
+                state.is_awaited = False
 
     def note_listed(self, queue: bytes, now: float, *, is_listed: bool) -> None:
         """Note whether the name of a queue is in the index of queues."""
@@ -294,6 +301,7 @@ class Schedule:
         """Note that a read failed: the receive of the next waiter raises the error."""
         state = self._states.get(queue)
         if state is not None:
+            state.is_awaited = False
             state.reset()  # also without a waiter now: the next one must not rely on this read
             if state.waiters:
                 self._plan_wake_up(queue, state, now + PATIENCE_SECONDS)
@@ -301,14 +309,16 @@ class Schedule:
     def note_change(self, queue: bytes, now: float) -> None:
         """Note that the server reported a change of a queue."""
         state = self._states.get(queue)
-        if state is None or state.is_read_planned:
+        # What comes before the reply to a read has happened before the read, which includes it.
+        if state is None or state.is_read_planned or state.is_awaited:
             return
         is_new_message = state.is_empty and not state.misses
         due_at = max(state.due_at, now)
         state.quiet_until = -math.inf
         state.reset()
+        if is_new_message and self._collects_due:
+            self.due[queue] = now + SECONDS_PER_READ
         if not state.waiters:
-            self.to_read.discard(queue)
             return
         pause = state.miss_pause
         if pause:
@@ -355,6 +365,7 @@ class Schedule:
         self.note_index_change()
         for queue, state in self._states.items():
             state.reset()
+            state.is_awaited = False
             state.is_listed = None
             first_poll = now + FIRST_POLL_SECONDS * _poll_cost(state)
             self._plan_wake_up(queue, state, min(state.wake_at, first_poll))
@@ -391,7 +402,7 @@ class Schedule:
             waiter.wake()
 
     def _request_read(self, queue: bytes, state: _QueueState) -> None:
-        state.is_read = True
+        state.is_read = state.is_awaited = True
         self.to_read.add(queue)
 
     def _wake_if_due(self, queue: bytes, state: _QueueState, now: float) -> None:

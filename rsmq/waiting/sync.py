@@ -174,8 +174,12 @@ class Watcher:
         return list(self._state.schedule.due)  # one step of the interpreter, so it needs no lock
 
     def note_look(self, queues: Iterable[bytes], *, is_drained: bool) -> None:
-        """Note that a receive has looked at these queues; see ``Schedule.note_look``."""
-        with DeferredSignals(), self._lock:
+        """
+        Note that a receive has looked at these queues; see ``Schedule.note_look``.
+
+        The caller defers signals.
+        """
+        with self._lock:
             for queue in queues:
                 self._state.schedule.note_look(queue, now(), is_drained=is_drained)
 

@@ -8,10 +8,10 @@ import time
 from functools import cache
 from typing import Any, Protocol
 
-from rsmq.cells.messages import CellMessage, add_cell, to_stored
+from rsmq.cells.messages import CellMessage, add_cell
 from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
-from rsmq.model import Message, fill_message
+from rsmq.model import Message, fill_message, to_stored
 from rsmq.type_variables import B_co
 
 

@@ -106,7 +106,7 @@ def test_a_signal_after_a_look_hides_no_message(place):
 @pytest.mark.parametrize(
     ("owner", "name", "wait"),
     [
-        (rsmq.cells.engine_sync, "add_cell_to_all", 0),
+        (rsmq.waiting.cells_sync.CellWatchers, "note_look", 0),
         (rsmq.waiting.cells_sync.CellWaiter, "close", 5),
     ],
 )
@@ -115,9 +115,9 @@ def test_a_signal_around_the_record_of_a_look_hides_no_message(
 ):
     original = getattr(owner, name)
 
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         signal.raise_signal(signal.SIGINT)
-        return original(*arguments)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(owner, name, interrupted)
     previous = signal.signal(signal.SIGINT, lambda *_: interrupt())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from contextlib import contextmanager
 
+import hiredis
 import pytest
 
 from rsmq import RSMQ, InvalidValue, QueueNotFound
@@ -149,3 +151,40 @@ def test_a_wait_out_of_range_is_refused(env, queue, call, value):
     with refused(InvalidValue, "wait must be between 0 and 9999999"):
         CALLS[call](env.rsmq, queue, value)
     assert env.state() == before
+
+
+def test_a_change_is_reported_before_the_reply_to_a_later_read(env):
+    """So a change that is reported while a read is awaited is included in its reply."""
+    if env.backend == "memory":
+        return  # it reports no changes
+    key = env.zset("changed")
+    writer = env.server.raw()
+    is_over = threading.Event()
+
+    def change():
+        for number in range(1, 2001):
+            writer.zadd(key, {"member": number})
+        is_over.set()
+
+    read = b"*5\r\n$6\r\nZRANGE\r\n$%d\r\n%s\r\n$1\r\n0\r\n$1\r\n0\r\n$10\r\nWITHSCORES\r\n"
+    read %= len(key), key.encode()
+    thread = threading.Thread(target=change)
+    last, reported_after, reports = -1.0, -2.0, 0
+    with socket.create_connection(("127.0.0.1", env.server.port)) as connection:
+        connection.settimeout(10)
+        connection.sendall(b"HELLO 3\r\nCLIENT TRACKING ON NOLOOP\r\n" + read * 3)
+        reader = hiredis.Reader()
+        thread.start()
+        while not is_over.is_set():
+            reader.feed(connection.recv(65536))
+            while (answer := reader.gets()) is not False:
+                if isinstance(answer, hiredis.PushNotification):
+                    reports += 1
+                    reported_after = last
+                elif isinstance(answer, list):
+                    score = float(answer[0][1]) if answer else 0.0
+                    assert score > reported_after
+                    last = score
+                    connection.sendall(read)
+    thread.join()
+    assert reports > 100
