@@ -55,7 +55,7 @@ LONGEST_POLL_SECONDS = 1 / 3
 CONNECTING_POLL_SECONDS = 0.1
 _QUEUES_OF_DOUBLE_COST = 1000
 #: Queues that always have messages are read after this time. A read concerns all queues: otherwise
-#: such a queue would hide the others for ever.
+#: such a queue would hide the others forever.
 SECONDS_PER_READ = 0.2
 #: The number of queues without a waiter whose last read is kept.
 _MAX_KEPT_STATES = 20_000
@@ -309,7 +309,7 @@ class Schedule:
     def note_change(self, queue: bytes, now: float) -> None:
         """Note that the server reported a change of a queue."""
         state = self._states.get(queue)
-        # What comes before the reply to a read has happened before the read, which includes it.
+        # A change that is reported before the reply to a read is included in the read.
         if state is None or state.is_read_planned or state.is_awaited:
             return
         is_new_message = state.is_empty and not state.misses
