@@ -10,7 +10,6 @@ process lives; when it dies, other consumers can receive the messages after that
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,16 +17,14 @@ from itertools import accumulate
 from typing import Any
 
 import msgpack
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
-from rsmq.errors import BatchLost, CellFailed, LeaseTakenOver, QueueNotFound, RSMQError
+from rsmq.errors import BatchLost, LeaseTakenOver, QueueNotFound, RSMQError
 from rsmq.operations.spark.in_flight_batches import (
     MAX_PART_MESSAGES,
     Batch,
     LeasedPart,
     delete_expired_leases,
-    extend_leased,
-    keep_acknowledged,
     lease_messages,
     parse_part_sizes,
     release_leased,
@@ -37,8 +34,10 @@ from rsmq.spark.acknowledgement import acknowledge_parts
 from rsmq.spark.backlog import read_backlog
 from rsmq.spark.batch_fill import BatchFill, BatchLimits
 from rsmq.spark.connections import PlacedQueue, Server, find_placed_queue, get_servers
+from rsmq.spark.heartbeat import Heartbeat
 from rsmq.spark.idle_wait import IdleWait
 from rsmq.spark.lease_holder import LeaseHolder
+from rsmq.spark.next_batch import NextBatch
 from rsmq.spark.offsets import make_offset
 from rsmq.spark.source_options import SourceOptions, StreamOptions
 from rsmq.spark.successive_threads import SuccessiveThreads
@@ -72,6 +71,7 @@ class Lease:
         name: the name of the lease.
         tally: counts of messages since this process began.
         holder: this process as the holder of the lease.
+        heartbeat: extends the batches in flight.
         idle_wait: the wait for messages between polls.
         background: the threads of ``acknowledge_soon`` and ``receive_soon``.
     """
@@ -111,17 +111,11 @@ class Lease:
         self._queues: list[PlacedQueue] = []
         self._listed_at = float("-inf")
         self.idle_wait = IdleWait(options.idle_wait)
-        self._lock = threading.Lock()
-        self._in_flight: dict[int, list[tuple[PlacedQueue, int]]] = {}
         self._acknowledged: int | None = None
         self._searched_batch: int | None = None
-        self._full: tuple[int, BatchLimits] | None = None
         self._pending: tuple[int, list[str]] | None = None
-        self._ahead: BatchFill | None = None
-        self._ahead_number: int | None = None
+        self._next = NextBatch()
         self.background = SuccessiveThreads("rsmq-ahead")
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
         self.holder = LeaseHolder(
             self._servers,
             name,
@@ -129,10 +123,11 @@ class Lease:
             options.lease_retention,
             is_named=options.consumer_group is not None,
         )
+        self.heartbeat = Heartbeat(self._servers, name, self._query, self.holder, options)
         for queue in self.get_queues():
             queue.server.run(delete_expired_leases(queue.keys))
         if options.consumer_group is not None:
-            self._start_heartbeat()
+            self.heartbeat.start()
         elif not is_new:
             self.holder.take_over()
 
@@ -214,15 +209,15 @@ class Lease:
         """
         self.background.finish()
         self.holder.check()
-        ahead, self._ahead, self._ahead_number = self._ahead, None, None
-        self._full = None
-        if ahead is not None and ahead.number == number:
+        ahead = self._next.take(number)
+        if ahead is not None:
             if self._is_still_received(ahead):
                 if not ahead.is_full:
                     self._fill(ahead)
-                self._note_full(number, limits, is_full=ahead.is_full)
+                if ahead.is_full:
+                    self._next.expect(number + 1, limits)
                 return ahead.counts
-            self._untrack_batch(number)
+            self.heartbeat.untrack(number)
         return self._receive(number, limits)
 
     def _is_still_received(self, batch: BatchFill) -> bool:
@@ -244,20 +239,19 @@ class Lease:
             # An earlier process, or an earlier call, may have received the batch.
             found = self._find_received(number)
             if found:
-                self._note_full(number, limits, is_full=sum(found.values()) >= limits.messages)
+                if sum(found.values()) >= limits.messages:
+                    self._next.expect(number + 1, limits)
                 return found
             self._searched_batch = number
         batch = BatchFill(number, limits)
         self._fill(batch)
-        self._note_full(number, limits, is_full=batch.is_full)
+        if batch.is_full:
+            self._next.expect(number + 1, limits)
         if batch.counts:
             self._searched_batch = None
         else:
-            self._untrack_batch(number)
+            self.heartbeat.untrack(number)
         return batch.counts
-
-    def _note_full(self, number: int, limits: BatchLimits, *, is_full: bool) -> None:
-        self._full = (number, limits) if is_full else None
 
     def _find_received(self, number: int) -> dict[str, int]:
         """
@@ -269,7 +263,7 @@ class Lease:
         found = self._read_part_sizes(number, self.get_queues())
         if found:
             self._track_batch(number, found)
-            self._extend()
+            self.heartbeat.extend()
         elif number <= self.holder.last_acknowledged:
             # A cell that had no messages of the batch has not stored that it is acknowledged.
             raise make_batch_acknowledged(self.name, number, self.holder.last_acknowledged)
@@ -280,7 +274,7 @@ class Lease:
         batch.fill(
             self.get_queues(),
             lambda queue, part, limits: self._receive_part(batch.number, queue, part, limits),
-            self._stopped.is_set,
+            self.heartbeat.stopped.is_set,
         )
 
     def acknowledge_soon(self, number: int, labels: Iterable[str]) -> None:
@@ -308,29 +302,28 @@ class Lease:
         Args:
             number: the number of the batch.
         """
-        full, self._full = self._full, None
-        if full is not None and full[0] == number - 1 and self._options.min_messages <= 1:
+        limits = self._next.start(number) if self._options.min_messages <= 1 else None
+        if limits is not None:
             self.get_queues()  # lists new queues in this thread
-            self.background.start(self._receive_ahead, number, full[1])
+            self.background.start(self._receive_ahead, number, limits)
 
     def has_ahead(self, number: int) -> bool:
         """Return whether a batch was received by ``receive_soon``; wait until that has ended."""
         self.background.finish()
-        return self._ahead is not None and self._ahead.number == number
+        return self._next.is_received(number)
 
     def _receive_ahead(self, number: int, limits: BatchLimits) -> None:
         # Without the earlier acknowledgement, a successor might find three batches in flight.
-        if self._pending is not None or self._stopped.is_set():
+        if self._pending is not None or self.heartbeat.stopped.is_set():
             return
-        self._ahead_number = number
         if self._find_received(number):
             return
         batch = BatchFill(number, limits)
         self._fill(batch)
         if batch.counts:
-            self._ahead = batch
+            self._next.note_received(batch)
         else:
-            self._untrack_batch(number)
+            self.heartbeat.untrack(number)
 
     def _acknowledge_pending(self) -> None:
         if self._pending is not None:
@@ -339,12 +332,10 @@ class Lease:
 
     def _release_ahead(self) -> None:
         """Release the batch that was received ahead, unless a successor has the lease."""
-        number, self._ahead, self._ahead_number = self._ahead_number, None, None
+        number = self._next.take_unlogged()
         if number is None:
             return
-        with self._lock:
-            parts = list(self._in_flight.get(number, ()))
-        for queue, part in reversed(parts):
+        for queue, part in reversed(self.heartbeat.parts_of(number)):
             try:
                 self._release_part(queue, number, part)
             except (RedisError, RSMQError) as error:
@@ -370,7 +361,7 @@ class Lease:
     ) -> LeasedPart:
         """Receive a part of a batch."""
         # Tracked before the call, because the call may receive messages and then fail.
-        self._track_part(number, queue, part)
+        self.heartbeat.track(number, queue, [part])
         operation = lease_messages(
             queue.server.namespace,
             queue.keys,
@@ -468,9 +459,9 @@ class Lease:
                 self._report_lost_batch(label, number)
             else:
                 self._release_parts(number, label, sizes, kept)
-        if number not in self._in_flight:
+        if not self.heartbeat.has(number):
             self._track_batch(number, found)
-            self._extend()
+            self.heartbeat.extend()
         return found
 
     def _release_parts(self, number: int, label: str, sizes: list[int], kept: int) -> None:
@@ -528,10 +519,10 @@ class Lease:
         is_new = {server: self._read_acknowledged(server)[0] < number for server in servers}
         for queue in queues:
             sizes = self._read_sizes(number, queue)
-            if is_new[queue.server] and not sizes and number in self._in_flight:
+            if is_new[queue.server] and not sizes and self.heartbeat.has(number):
                 log.warning("Batch %s of queue %s is not in Redis any more.", batch, queue.label)
             self._acknowledge_parts(queue, number, max(1, len(sizes)))
-        self._untrack_batch(number)
+        self.heartbeat.untrack(number)
         self._acknowledged = number
 
     def _acknowledge_parts(self, queue: PlacedQueue, number: int, parts: int) -> None:
@@ -553,92 +544,18 @@ class Lease:
         their visibility timeout.
         """
         self.idle_wait.end()
-        self._stopped.set()
+        self.heartbeat.stopped.set()
         self.background.finish()
         self._release_ahead()
-        if self._thread is not None and self._options.consumer_group is not None:
-            self._thread.join(
-                lease_holder.HOLDER_TIMEOUT_SECONDS / 3
-            )  # it must not acquire the lease again
+        if self._options.consumer_group is not None:
+            # It must not acquire the lease again.
+            self.heartbeat.join(lease_holder.HOLDER_TIMEOUT_SECONDS / 3)
         self.holder.release()
 
     def _track_batch(self, number: int, found: dict[str, list[int]]) -> None:
         """Let the heartbeat extend a batch from now on."""
         for label, sizes in found.items():
-            queue = self._find_queue(label)
-            for part in range(len(sizes)):
-                self._track_part(number, queue, part)
-
-    def _track_part(self, number: int, queue: PlacedQueue, part: int) -> None:
-        with self._lock:
-            parts = self._in_flight.setdefault(number, [])
-            if (queue, part) not in parts[-1:]:
-                parts.append((queue, part))
-        self._start_heartbeat()
-
-    def _untrack_batch(self, number: int) -> None:
-        with self._lock:
-            self._in_flight.pop(number, None)
-
-    def _start_heartbeat(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run_heartbeat, name="rsmq-lease", daemon=True
-            )
-            self._thread.start()
-
-    def _run_heartbeat(self) -> None:
-        extend_at = time.monotonic() + self._options.vt / 3
-        keep_at = time.monotonic() + self._options.lease_retention / 4
-        is_named = self._options.consumer_group is not None
-        pause = lease_holder.HOLDER_TIMEOUT_SECONDS / 3 if is_named else self._options.vt / 3
-        while not self._stopped.wait(max(0.01, min(pause, extend_at - time.monotonic()))):
-            try:
-                if is_named:
-                    self.holder.renew()
-                if time.monotonic() >= keep_at:
-                    self._keep_acknowledged()
-                    keep_at = time.monotonic() + self._options.lease_retention / 4
-                if time.monotonic() >= extend_at:
-                    self._extend()
-                    extend_at = time.monotonic() + self._options.vt / 3
-            except (RedisError, RSMQError) as error:
-                extend_at = time.monotonic() + min(1.0, self._options.vt / 10)
-                log.warning(
-                    "The heartbeat of lease %s failed, and is repeated: %s", self.name, error
-                )
-
-    def _keep_acknowledged(self) -> None:
-        for server in self._servers:
-            server.run(keep_acknowledged(server.namespace, self._query))
-
-    def _extend(self) -> None:
-        """Extend the visibility timeouts and the receipts of all batches in flight."""
-        with self._lock:
-            in_flight = [
-                (number, *part) for number, parts in self._in_flight.items() for part in parts
-            ]
-        failure: Exception | None = None
-        failed: set[Server] = set()
-        for number, queue, part in in_flight:
-            # It may be acknowledged meanwhile.
-            if number not in self._in_flight or queue.server in failed:
-                continue
-            operation = extend_leased(
-                queue.keys,
-                Batch(self.name, number),
-                part,
-                vt=self._options.vt,
-                lifetime=self._options.lease_retention,
-            )
-            try:
-                queue.server.run(operation)
-            except (RedisError, CellFailed) as error:  # the others must still be extended
-                failure = error
-                if not isinstance(error.__cause__ or error, ResponseError):  # not of one queue
-                    failed.add(queue.server)
-        if failure is not None:
-            raise failure
+            self.heartbeat.track(number, self._find_queue(label), range(len(sizes)))
 
 
 def _count_logged_parts(sizes: list[int], count: int) -> int | None:

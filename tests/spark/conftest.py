@@ -318,12 +318,12 @@ class Query:
         """
         lease = self.reader._lease
         if lease is not None and not is_stopped:
-            lease._stopped.set()
+            lease.heartbeat.stopped.set()
             lease.background.finish()
-            lease._ahead_number = None
+            lease._next.take_unlogged()
         self.reader.stop()
-        if lease is not None and lease._thread is not None:
-            lease._thread.join()
+        if lease is not None:
+            lease.heartbeat.join()
 
     def restart(self):
         """Start a new process; return the rows of the logged batch that was not done, or None."""

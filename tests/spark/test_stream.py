@@ -452,11 +452,11 @@ def test_heartbeat_extends_the_timeout_until_stop(env, queue):
         return list(env.scores().values())[:3]
 
     wait_until(lambda: min(read_scores()) > first + 1000)
-    thread = query.reader._lease._thread
+    heartbeat = query.reader._lease.heartbeat
     before = env.state()
     query.reader.stop()
-    thread.join(10)
-    assert not thread.is_alive()
+    heartbeat.join(10)
+    assert not heartbeat.is_alive()
     changed = {key for key, value in env.state().items() if value != before[key]}
     assert changed <= {env.keys().zset}  # by a last heartbeat before the stop
     env.elapse(2)
@@ -480,7 +480,7 @@ def test_stop_releases_the_name_of_a_group(env, queue):
     query = env.query(queue="", subscribe="q,r", consumerGroup="nightly")
     query.poll()
     assert env.raw.hexists(env.keys("r").leases, "nightly")
-    assert query.reader._lease._thread.is_alive()
+    assert query.reader._lease.heartbeat.is_alive()
     query.reader.stop()
     assert env.raw.hexists(env.keys("r").leases, "nightly") is False
     assert len(env.raw.hkeys(env.keys().leases)) == 2  # the batch stays
@@ -706,7 +706,7 @@ def test_the_lease_of_an_idle_query_is_checked(env, queue, monkeypatch):
     first = env.query(consumerGroup="g")
     assert poll_idle(first) is None
     first.reader._lease.stop()
-    first.reader._lease._thread.join()
+    first.reader._lease.heartbeat.join()
     second = env.query(consumerGroup="g")
     assert second.run() is None
     with pytest.raises(LeaseTakenOver):
@@ -1059,8 +1059,8 @@ def test_suspended_holder_checks_its_lease_before_it_continues(env, queue, monke
     first = env.query(consumerGroup="g", limit=ReadMaxRows(1))
     first.run()
     lease = first.reader._lease
-    lease._stopped.set()  # the heartbeat, as in a process that is suspended
-    lease._thread.join()
+    lease.heartbeat.stopped.set()  # the heartbeat, as in a process that is suspended
+    lease.heartbeat.join()
     second = env.query(consumerGroup="g", limit=ReadMaxRows(1))
     assert [len(rows) for rows in [second.run()]] == [1]
 
@@ -1079,7 +1079,7 @@ def test_broken_queue_does_not_stop_the_heartbeat_of_others(env, queue):
     env.raw.set(env.keys("a").zset, "of another type")
     env.elapse(50)
     with suppress(ResponseError):
-        query.reader._lease._extend()
+        query.reader._lease.heartbeat.extend()
 
     assert env.scores()[id] > env.now_ms() + 90_000
 
