@@ -1,5 +1,5 @@
 """
-What is known of the batch that a stream receives while tasks process the one before.
+The next batch of a stream, which may be received while tasks process the one before.
 """
 
 from __future__ import annotations
