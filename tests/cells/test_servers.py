@@ -15,8 +15,8 @@ from rsmq.cells.failures import Failures
 from rsmq.wire.cells import cell_of_key
 from tests.cells.conftest import Place
 from tests.clusters import slot_of
-from tests.crowd import Crowd, Traffic, command_counts
-from tests.nodes import wait_until
+from tests.crowd import Crowd, Traffic, command_counts, window_of_stop
+from tests.nodes import wait_until, wait_until_in_step
 from tests.scale import scaled
 from tests.servers import Server, redis_7
 
@@ -465,13 +465,13 @@ def run_traffic_through_a_kill(place, cluster, queue):
     node = cluster.node_of(place.cell(0))
     (replica,) = cluster.replicas_of(node)
     cells_there = {index for index in range(12) if cluster.node_of(place.cell(index)) == node}
-    begin = time.monotonic()
+    written_until = wait_until_in_step(node, lambda: [replica])
     node.kill()
+    traffic.unreplicated = window_of_stop(written_until)
     # The cells of the other masters are used meanwhile.
     count = len(traffic.ledger.deleted)
     wait_until(lambda: len(traffic.ledger.deleted) >= count + 20)
     cluster.wait_until_promoted(replica)
-    traffic.unreplicated = begin - 0.1, begin + 0.5
     count = len(traffic.ledger.deleted)
     wait_until(lambda: len(traffic.ledger.deleted) >= count + 50)
     cluster.heal()

@@ -464,12 +464,14 @@ def _lose_primary(group, chance, total_sent, total_lost):
     sent = {"plain": [], "confirmed": []}
     with RSMQ.from_url(group.url, ns="lost") as rsmq:
         rsmq.create_queue("q", maxsize=-1)
-        for number in range(120):
-            if number % 20 == 10:
+        for number in range(200):
+            if number < 120 and number % 20 == 10:
                 replica.freeze()
-            if number % 20 == 0 and number:
+            if number < 120 and number % 20 == 0 and number:
                 replica.thaw()
-            kind = chance.choice(list(sent))
+            # The last ones are more than the socket buffers hold, from which the replica would
+            # still read them.
+            kind = chance.choice(list(sent)) if number < 120 else "plain"
             copies = {"min_replicas": 1, "replica_timeout": 0.02} if kind == "confirmed" else {}
             body = f"{number}:{'x' * 200_000}"
             try:

@@ -11,8 +11,8 @@ import pytest
 from rsmq import RSMQ, Cells
 from rsmq.wire.cells import name_of_cell
 from rsmq.worker import Middleware, Worker
-from tests.crowd import Crowd, Traffic
-from tests.nodes import wait_until
+from tests.crowd import Crowd, Traffic, window_of_stop
+from tests.nodes import wait_until, wait_until_in_step
 from tests.scale import scaled
 
 CELLS = 12
@@ -139,10 +139,10 @@ def run_through_a_kill(place, cluster, name, cell):
         wait_until(lambda: len(deleted) >= 50)
         node = cluster.node_of(place.cell(cell))
         (replica,) = cluster.replicas_of(node)
-        begin = time.monotonic()
+        written_until = wait_until_in_step(node, lambda: [replica])
         node.kill()
+        traffic.unreplicated = window_of_stop(written_until)
         cluster.wait_until_promoted(replica)
-        traffic.unreplicated = begin - 0.1, begin + 0.5
         count = len(deleted)
         wait_until(lambda: len(deleted) >= count + 50)
         cluster.heal()
