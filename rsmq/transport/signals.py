@@ -61,7 +61,8 @@ class DeferredSignals:
     a signal that arrives MAX_DEFERRAL_SECONDS or more after the first is delivered at once.
 
     Only the main thread receives signals. The block has no effect in other threads, on signals
-    without a Python handler, and inside another block, at whose end the signals are delivered.
+    without a Python handler, and inside another block in which no signal has arrived yet, at whose
+    end the signals are delivered.
 
     A block that must do something when a handler raises calls ``deliver`` before its end. Further
     signals are still deferred while it does that.
@@ -143,8 +144,14 @@ class DeferredSignals:
 
 
 def _is_deferred_by(owner: object) -> bool:
-    """Return whether the owner of a handler is a block that has not ended."""
-    return owner.__class__ is DeferredSignals and not owner._has_ended  # noqa: SLF001
+    """Return whether the owner of a handler is a block that defers signals for long enough."""
+    # After its first signal, the block delivers others at once when a second has passed. A block
+    # inside it that began later, perhaps to undo a receive, must not be interrupted by these.
+    return (
+        owner.__class__ is DeferredSignals
+        and not owner._has_ended  # noqa: SLF001
+        and owner._deferred_until == math.inf  # noqa: SLF001
+    )
 
 
 def _program_handler(number: int, handler: Any) -> Any:

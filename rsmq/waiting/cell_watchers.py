@@ -42,6 +42,8 @@ class AnyWatcher(Protocol):
 
     def note_look(self, queues: Iterable[bytes], *, is_drained: bool) -> None: ...
 
+    def remove_all_due(self) -> None: ...
+
     def note_receive(self, waiter: Waiter) -> None: ...
 
 
@@ -73,7 +75,12 @@ class ServerWatchers(Generic[W]):
             if server not in self.by_server:
                 self.by_server.setdefault(server, make_watcher(cells[0]))  # atomic among threads
         self.groups = [(self.by_server[server], cells) for server, cells in cells_by_server.items()]
-        self.of_cell = [self.by_server[server] for server in servers]
+        of_cell = [self.by_server[server] for server in servers]
+        if self.of_cell and of_cell != self.of_cell:
+            # A look at a cell that has moved is not noted by its previous watcher any longer.
+            for watcher in self.by_server.values():
+                watcher.remove_all_due()
+        self.of_cell = of_cell
 
 
 class AnyCellWatchers(ABC, Generic[C, W]):

@@ -57,6 +57,8 @@ _QUEUES_OF_DOUBLE_COST = 1000
 #: Queues that always have messages are read after this time. A read concerns all queues: otherwise
 #: such a queue would hide the others forever.
 SECONDS_PER_READ = 0.2
+#: A queue leaves ``due`` if no receive looks at it for this time: perhaps none ever will.
+LONGEST_DUE_SECONDS = 10.0
 #: The number of queues without a waiter whose last read is kept.
 _MAX_KEPT_STATES = 20_000
 
@@ -180,6 +182,7 @@ class Schedule:
         if waiter.is_awake and waiter.receives_before == self._receives:
             self._count_miss(waiter)
         waiter.is_awake = False
+        self._remove_old_due(now)
         safety_at = now + _safety_seconds()  # it has just received from all its queues
         for queue in waiter.queues:
             if self._collects_due:  # it has only received from some of them: any may be the next
@@ -261,7 +264,7 @@ class Schedule:
         else:
             state.due_at = now + (due_in + state.miss_pause if due_in > 0 else 0)
         if self._collects_due and due_in is not None and due_in <= 0:
-            self.due[queue] = now + SECONDS_PER_READ
+            self._add_due(queue, now)
         else:
             self.due.pop(queue, None)
         self._wake_if_due(queue, state, now)
@@ -288,6 +291,21 @@ class Schedule:
                 self.to_read.remove(queue)
                 state.is_awaited = False
 
+    def remove_all_due(self) -> None:
+        """Remove all queues from ``due``; the next waiters still rely on reads."""
+        self.due.clear()
+
+    def _add_due(self, queue: bytes, now: float) -> None:
+        self._remove_old_due(now)
+        self.due[queue] = now + SECONDS_PER_READ
+
+    def _remove_old_due(self, now: float) -> None:
+        while self.due:
+            queue = next(iter(self.due))
+            if now < self.due[queue] + LONGEST_DUE_SECONDS:
+                break
+            del self.due[queue]
+
     def note_listed(self, queue: bytes, now: float, *, is_listed: bool) -> None:
         """Note whether the name of a queue is in the index of queues."""
         state = self._states.get(queue)
@@ -309,15 +327,16 @@ class Schedule:
     def note_change(self, queue: bytes, now: float) -> None:
         """Note that the server reported a change of a queue."""
         state = self._states.get(queue)
-        # A change that is reported before the reply to a read is included in the read.
-        if state is None or state.is_read_planned or state.is_awaited:
+        if state is None or state.is_read_planned:
+            return
+        state.quiet_until = -math.inf
+        if state.is_awaited:  # the change is included in the read
             return
         is_new_message = state.is_empty and not state.misses
         due_at = max(state.due_at, now)
-        state.quiet_until = -math.inf
         state.reset()
         if is_new_message and self._collects_due:
-            self.due[queue] = now + SECONDS_PER_READ
+            self._add_due(queue, now)
         if not state.waiters:
             return
         pause = state.miss_pause

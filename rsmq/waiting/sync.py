@@ -183,6 +183,11 @@ class Watcher:
             for queue in queues:
                 self._state.schedule.note_look(queue, now(), is_drained=is_drained)
 
+    def remove_all_due(self) -> None:
+        """Remove all queues from ``due``, because cells have moved."""
+        with DeferredSignals(), self._lock:
+            self._state.schedule.remove_all_due()
+
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter; if it was woken and has not received, another one is woken instead."""
         with DeferredSignals(), self._lock:

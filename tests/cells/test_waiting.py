@@ -11,10 +11,13 @@ from itertools import pairwise
 import pytest
 
 from rsmq import Cells, ClientClosed, QueueNotFound
+from rsmq.transport.topology.address import Address
+from rsmq.waiting.aio import AsyncWatcher
+from rsmq.waiting.cell_watchers import AnyCellWatchers, ServerWatchers
 from rsmq.waiting.cells import CellQueues
 from rsmq.waiting.cells_aio import AsyncCellWaiter
 from rsmq.waiting.cells_sync import CellWaiter
-from rsmq.waiting.schedule import SECONDS_PER_READ, Schedule, Waiter
+from rsmq.waiting.schedule import LONGEST_DUE_SECONDS, SECONDS_PER_READ, Schedule, Waiter
 from rsmq.wire.cells import name_of_cell
 from rsmq.wire.keys import Namespace
 from tests.workers.polling import wait_until
@@ -248,6 +251,81 @@ def test_a_change_before_the_reply_to_a_read_needs_no_other_read():
     schedule.note_change(b"q", 0)  # this one was not included
     schedule.add(waiter, 0)
     assert schedule.to_read == {b"q"}
+
+
+def test_a_change_before_the_reply_to_a_read_ends_the_pause_after_empty_receives():
+    schedule = tracking_schedule()
+    waiter = Waiter((b"q",), lambda: None)
+    schedule.add(waiter, 0)
+    schedule.note_first_due(b"q", 0.0, 0)
+    waiter.empty_receives = 3
+    schedule.note_look(b"q", 0, is_drained=True)
+    schedule.add(waiter, 0)
+    schedule.to_read.clear()  # it is sent
+    schedule.note_change(b"q", 0)
+    schedule.note_first_due(b"q", 0.0, 0)
+    assert waiter.is_awake
+
+
+def test_queues_at_which_no_receive_looks_leave_the_due_ones():
+    """For example a queue for one reply, whose receive has ended before the reply was sent."""
+    schedule = tracking_schedule()
+    for number in range(1000):
+        queue = b"reply%d" % number
+        waiter = Waiter((queue,), lambda: None)
+        schedule.add(waiter, number)
+        schedule.note_first_due(queue, None, number)
+        schedule.remove(waiter)
+        schedule.note_change(queue, number)
+        assert queue in schedule.due
+        assert len(schedule.due) <= LONGEST_DUE_SECONDS + 2
+    last = Waiter((queue,), lambda: None)
+    schedule.add(last, 2000)
+    assert schedule.due == {}
+    schedule.note_first_due(queue, 0.0, 2000)
+    assert last.is_awake
+
+
+class FakeCaller:
+    """A caller that knows the server of each cell."""
+
+    def __init__(self):
+        self.moved = set()
+
+    def address_of(self, key):
+        return Address("new" if key in self.moved else "old", 6379)
+
+
+class FakeWatchers(AnyCellWatchers):
+    """Watchers without connections."""
+
+    def __init__(self, cells):
+        super().__init__(cells)
+        self.servers = ServerWatchers()
+
+    def _current(self):
+        return self.servers
+
+    def _make_watcher(self, cell):
+        caller, namespace = self._cells[cell]
+        return AsyncWatcher(caller, (namespace,), collects_due=True)
+
+
+def test_a_cell_that_has_moved_is_not_due_on_its_previous_server():
+    """Otherwise each receive would look at it: looks are noted by the new server's watcher."""
+    caller = FakeCaller()
+    cells = [(caller, Namespace(name_of_cell("ns", cell))) for cell in range(2)]
+    watchers = FakeWatchers(cells)
+    queues = CellQueues([namespace for _, namespace in cells], ["q"])
+    schedule = watchers.of_cell(1)._state.schedule
+    schedule.start_tracking(0)
+    schedule.add(Waiter(queues.by_cell[1], lambda: None), 0)
+    schedule.note_first_due(queues.by_cell[1][0], 0.0, 0)
+    assert list(watchers.due_cells(queues)) == [1]
+    caller.moved.add(cells[1][1].queues)
+    watchers.note_failure()  # the next call finds the new server
+    watchers.note_look(queues, 1, is_drained=True)
+    assert list(watchers.due_cells(queues)) == []
 
 
 def test_a_lost_reply_to_a_read_hides_no_change():

@@ -97,6 +97,19 @@ def test_nested_blocks_deliver_at_the_outer_end(delivered):
     assert handlers() == before
 
 
+def test_a_late_signal_does_not_interrupt_a_block_inside_another(delivered, monkeypatch):
+    """For example while a receive is undone, because of the first signal."""
+    now = 5.0
+    monkeypatch.setattr(signals.time, "monotonic", lambda: now)
+    with DeferredSignals():
+        signal.raise_signal(signal.SIGINT)
+        now += signals.MAX_DEFERRAL_SECONDS
+        with DeferredSignals():
+            signal.raise_signal(signal.SIGINT)
+            assert delivered == []
+        assert delivered == [signal.SIGINT]
+
+
 def test_blocks_that_overlap_as_with_greenlets(delivered):
     first, second = DeferredSignals(), DeferredSignals()
     first.__enter__()
