@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -487,6 +488,22 @@ def assert_no_commands(node: Node, seconds: float) -> None:
     assert checks <= 1 + seconds // GROUP_CHECK_SECONDS
     changed = {name for name in after if after[name] != before.get(name) and name not in ignored}
     assert changed == set(), changed
+
+
+def wait_until_quiet(node: Node, seconds: float) -> None:
+    """
+    Wait until the only client of a node sends nothing for some seconds but its checks.
+
+    A thread that waits for a server that hangs receives once more when its time-out ends.
+    """
+
+    def is_quiet() -> bool:
+        with suppress(AssertionError):
+            assert_no_commands(node, seconds)
+            return True
+        return False
+
+    wait_until(is_quiet, failure="the waiters send commands all the time")
 
 
 def expect_wake_ups(waiters: Waiters, client: Any, label: str) -> None:

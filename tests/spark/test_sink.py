@@ -689,18 +689,18 @@ def test_a_call_has_a_limited_number_of_messages_and_bytes(
     env, queue, delivery, monkeypatch, batch_size
 ):
     """A body that is larger than a call is sent alone."""
-    from rsmq.spark import sink
+    from rsmq.spark import task_writer
 
-    monkeypatch.setattr(sink, "_MAX_CALL_BYTES", 10)
+    monkeypatch.setattr(task_writer, "_MAX_CALL_BYTES", 10)
     bodies = ["a" * size for size in (4, 4, 4, 25, 1, 1, 1, 1, 9, 2, 10, 11, 0, 0)]
     calls = []
-    send = sink._TaskWriter._send
+    send = task_writer.TaskWriter._send
 
     def record(writer, placed, destination, messages):
         calls.append(list(messages))
         send(writer, placed, destination, messages)
 
-    monkeypatch.setattr(sink._TaskWriter, "_send", record)
+    monkeypatch.setattr(task_writer.TaskWriter, "_send", record)
     write = env.write(columns(message="string"), batchSize=batch_size, **delivery)
     rows = [{"message": body} for body in bodies]
     write.commit(write.task(write.batch(rows[:5]), write.batch(rows[5:])))
