@@ -40,12 +40,18 @@ class NextBatch:
         self._limits = limits
 
     def start(self, number: int) -> BatchLimits | None:
-        """Return the limits of a batch that is to be received ahead; None if it is not."""
-        if self.state is State.EXPECTED and self._number == number:
-            self._change(State.STARTED, number)
-            return self._limits
-        self._change(State.UNKNOWN)
-        return None
+        """
+        Return the limits of a batch that is to be received ahead; None if it is not.
+
+        It is not if it was started before: Spark may plan the batch before it several times.
+        """
+        if self.state is not State.EXPECTED:
+            return None
+        if self._number != number:
+            self._change(State.UNKNOWN)
+            return None
+        self._change(State.STARTED, number)
+        return self._limits
 
     def note_received(self, batch: BatchFill) -> None:
         """Note that the batch was received ahead."""

@@ -98,7 +98,7 @@ class _QueueState:
     Attributes:
         waiters: a dict, which keeps the order.
         is_read: whether the queue has been read, or is to be read, since its last change.
-        is_awaited: whether a read was requested to which there is no reply yet.
+        is_awaited: whether a read was requested whose reply has not arrived.
         is_read_planned: whether it is to be read at ``wake_at``, instead of a wake-up.
         is_empty: whether the last read found no message, and there was no change since.
         due_at: when the first message is due, by the last read; infinite without a message.
@@ -292,7 +292,7 @@ class Schedule:
                 state.is_awaited = False
 
     def remove_all_due(self) -> None:
-        """Remove all queues from ``due``; the next waiters still rely on reads."""
+        """Remove all queues from ``due``. Waiters learn of their messages by the next reads."""
         self.due.clear()
 
     def _add_due(self, queue: bytes, now: float) -> None:

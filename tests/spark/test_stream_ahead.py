@@ -131,6 +131,18 @@ def test_a_stopped_query_releases_the_batch_ahead(env, queue, by):
     assert env.scores() == {}
 
 
+def test_a_batch_that_is_planned_again_keeps_the_batch_ahead(env, queue):
+    sent = send(env, 6)
+    query = env.query(limit=ReadMaxRows(2))
+    query.poll()
+    for _ in range(2):
+        query.plan()
+        query.reader._lease.background.finish()
+        assert batches(env) == {1: 2, 2: 2}
+    query.crash(is_stopped=True)
+    assert hidden(env) == set(sent[:2])
+
+
 def test_a_stop_releases_nothing_after_a_takeover(env, queue):
     sent = send(env, 4)
     query = env.query(limit=ReadMaxRows(2))
