@@ -52,8 +52,11 @@ class Burst(Middleware):
         for message in messages:
             self._retries.pop((queue, message.id), None)
 
-    def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
+    def before_retry(self, message: Delivery, after: float, error: BaseException) -> None:
+        # Not after it: between the write and its reply the message is neither due nor in flight.
         self._retries[message.queue, message.id] = message.receive_count
+
+    def after_retry(self, message: Delivery, after: float, error: BaseException) -> None:
         self._note_error(error)
 
     def after_dead_letter(

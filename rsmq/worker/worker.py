@@ -533,6 +533,8 @@ class Worker(Configuration[B_co]):
         _log.info("worker %s ends: %s", self.name, self.numbers)
         if worker_loop.failure is not None:
             raise worker_loop.failure
+        if burst is not None and burst.stops_at_error and failure is None:
+            failure = burst.error  # its reply came after the last check
         if failure is not None:
             raise failure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-def wait_until(condition, seconds=10):
+def wait_until(condition, seconds=30):
     """Wait until the condition is true, and return its result."""
     deadline = time.monotonic() + seconds
     while True:

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from rsmq import RSMQ, InvalidFormat, InvalidValue, NotEmptyInTime
-from rsmq.worker import DeadLetter, Discard, Retry
+from rsmq.worker import DeadLetter, Discard, Retry, burst
+from rsmq.worker.runtime.settle import Settler
 from tests.servers import Server, redis_7
 from tests.workers.polling import wait_until
 
@@ -152,6 +153,52 @@ def test_first_error_of_a_handler_is_raised(env, rsmq):
         worker.run(until_empty=True, timeout=60, raise_errors=True)
 
     assert env.due_in("q", id) > 50, "its outcome is written"
+
+
+@pytest.fixture
+def late_reply(monkeypatch):
+    """The worker gets to know only after many checks of its queues that an outcome is written."""
+    finish_write = Settler._finish_write
+
+    def finish_late(*args):
+        time.sleep(6 * burst.POLL_SECONDS)
+        finish_write(*args)
+
+    monkeypatch.setattr(Settler, "_finish_write", finish_late)
+
+
+@pytest.mark.usefixtures("late_reply")
+def test_retry_whose_reply_is_late_is_waited_for(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
+    attempts = []
+
+    @worker.listener("q", backoff=1, drop=True)
+    def handle(body, message):
+        attempts.append(message.attempt)
+        if message.attempt == 1:
+            raise ValueError(body)
+
+    rsmq.send_message("q", "x")
+    worker.run(until_empty=True, timeout=60)
+
+    assert attempts == [1, 2]
+
+
+@pytest.mark.usefixtures("late_reply")
+def test_error_whose_reply_is_late_is_raised(env, rsmq):
+    env.create_queues("q")
+    worker = env.create_worker()
+
+    @worker.listener("q", max_retries=0, drop=True)
+    def handle(body):
+        raise ValueError(body)
+
+    rsmq.send_message("q", "fails")
+    with pytest.raises(ValueError, match="fails"):
+        worker.run(until_empty=True, timeout=60, raise_errors=True)
+
+    assert env.scores("q") == {}
 
 
 @pytest.mark.parametrize(

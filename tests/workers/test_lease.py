@@ -245,7 +245,7 @@ def test_hanging_thread_occupies_its_slot_only_until_max_runtime(
     worker = env.create_worker(concurrency=1)
     seen = []
 
-    @worker.listener("q", vt=0.5, max_runtime=0.2, backoff=500)
+    @worker.listener("q", vt=5, max_runtime=0.2, backoff=500)
     def handle(body, message):
         seen.append((body, message))
         if body == "hangs":

@@ -869,7 +869,7 @@ def test_system_exit_in_a_hook_is_logged(env, rsmq, hook):
     worker.listener("q")(do_nothing)
     worker.start()
     rsmq.send_messages("q", ["a", "b", "c"])
-    wait_until(lambda: worker.numbers.handled == 3, 3)
+    wait_until(lambda: worker.numbers.handled == 3)
 
     assert env.is_empty("q")
     assert not worker._worker_loop.finished.is_set()

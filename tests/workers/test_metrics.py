@@ -154,7 +154,7 @@ def test_hung_handler_and_its_next_attempt_are_counted_once_each(
     worker = env.create_worker(middleware=[Metrics(registry)], concurrency=1)
     calls = []
 
-    @worker.listener("q", vt=0.2, max_runtime=0.05, backoff=0)
+    @worker.listener("q", vt=5, max_runtime=0.05, backoff=0)
     def handle(body):
         calls.append(body)
         if len(calls) == 1:

@@ -454,7 +454,7 @@ def test_a_killed_worker_leaves_no_child(env, app, tmp_path):
     program.kill()
     program.communicate()
 
-    wait_until(lambda: not is_alive(pid), 1)
+    wait_until(lambda: not is_alive(pid))
 
 
 def test_graceful_stop_ends_the_children_and_releases_their_messages(env, app):
