@@ -1,4 +1,4 @@
-"""Clients behind a proxy that breaks connections."""
+"""Clients behind a proxy that breaks connections, and Sentinels of each engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ
 from tests.blocking import Blocking
+from tests.engines import installed_engine_path
 from tests.proxy import Proxy
+from tests.scale import ENGINE_SHARES
+from tests.sentinels import SentinelGroup
 
 _numbers = itertools.count()
 
@@ -94,3 +97,18 @@ def rsmq(request, link):
     client.send_message("q", "warm")
     client.pop_message("q")
     return client
+
+
+@pytest.fixture(scope="module", params=ENGINE_SHARES)
+def engine(request):
+    """The name of an engine."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def sentinels(engine):
+    """A primary, a replica and three Sentinels of the engine. A test that breaks them heals."""
+    started = SentinelGroup(installed_engine_path(engine))
+    started.start()
+    yield started
+    started.stop()
