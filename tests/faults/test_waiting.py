@@ -129,7 +129,7 @@ def test_a_thousand_tasks_share_one_tracking_connection(private_server, raw, pro
             assert {message.id for message in messages} == set(ids)
 
     asyncio.run(main())
-    assert raw.info("clients")["connected_clients"] == 2
+    until(lambda: raw.info("clients")["connected_clients"] == 2)
 
 
 def test_without_messages_waiters_send_no_commands(private_server, raw, producer):

@@ -22,6 +22,7 @@ from rsmq.pyrsmq import (
     RedisSMQ,
     RedisSMQException,
 )
+from tests.nodes import wait_until
 
 
 @pytest.fixture
@@ -525,7 +526,7 @@ def test_command_after_quit_opens_a_new_connection(server, raw):
     smq.createQueue().execute()
     assert "of-p" in {client["name"] for client in raw.client_list()}
     smq.quit()
-    assert "of-p" not in {client["name"] for client in raw.client_list()}
+    wait_until(lambda: "of-p" not in {client["name"] for client in raw.client_list()})
     assert smq.getQueueAttributes().execute()["msgs"] == 0
     smq.quit()
 
