@@ -419,7 +419,7 @@ class Waiters:
     @property
     def bodies(self) -> list[str]:
         """The bodies that were received, sorted."""
-        messages = [each for each in self.calls.returned.values() if each not in (None, True)]
+        messages = [each for each in list(self.calls.returned.values()) if each not in (None, True)]
         return sorted(message.body for message in messages)
 
 

@@ -1,4 +1,4 @@
-"""Clients behind a proxy that breaks connections, and Sentinels of each engine."""
+"""Clients behind a proxy that breaks connections, and the engines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import redis.asyncio
 
 from rsmq import RSMQ, AsyncRSMQ
 from tests.blocking import Blocking
-from tests.engines import installed_engine_path
 from tests.proxy import Proxy
 from tests.scale import ENGINE_SHARES
-from tests.sentinels import SentinelGroup
 
 _numbers = itertools.count()
 
@@ -103,12 +101,3 @@ def rsmq(request, link):
 def engine(request):
     """The name of an engine."""
     return request.param
-
-
-@pytest.fixture(scope="module")
-def sentinels(engine):
-    """A primary, a replica and three Sentinels of the engine. A test that breaks them heals."""
-    started = SentinelGroup(installed_engine_path(engine))
-    started.start()
-    yield started
-    started.stop()

@@ -79,6 +79,15 @@ class Place:
             self._runner.close()
 
 
+@pytest.fixture(scope="module")
+def sentinels(engine):
+    """A primary, a replica and three Sentinels of the engine. A test that breaks them heals."""
+    started = SentinelGroup(installed_engine_path(engine))
+    started.start()
+    yield started
+    started.stop()
+
+
 @pytest.fixture(params=["sync", "asyncio", "sync, handed in", "asyncio, handed in"])
 def place(request, sentinels):
     sentinels.heal()

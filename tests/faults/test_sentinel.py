@@ -30,6 +30,15 @@ from tests.scale import ENGINE_SHARES, SOAK, scaled
 from tests.sentinels import NAME, SentinelGroup
 
 
+@pytest.fixture(scope="module")
+def sentinels(engine):
+    """A primary, a replica and three Sentinels of the engine. A test that breaks them heals."""
+    started = SentinelGroup(installed_engine_path(engine))
+    started.start()
+    yield started
+    started.stop()
+
+
 @pytest.fixture
 def rounds(engine, place):
     """Return the numbers of rounds; the asyncio client runs a quarter of them."""
