@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,7 @@ _MAX_PAUSE_SECONDS = 3.0
 #: ... or, with this probability, without a batch between: while the application recovers.
 _DURING_RECOVERY = 0.25
 _RECOVERY_SECONDS = 600
+_NAMES_FAILURE = re.compile(r"FAILED |Caused by: |([\w.]+\.)?\w+(Error|Exception)\b")
 
 
 @dataclass
@@ -165,7 +167,10 @@ class Application:
         (self._folder / "stop").unlink()
 
     def read_log(self):
-        return self.log.read_text(errors="replace")[-6000:]
+        """Return the last failures that the log names, and its end."""
+        text = self.log.read_text(errors="replace")
+        named = [line[:500] for line in text.splitlines() if _NAMES_FAILURE.match(line)]
+        return "\n".join([*named[-30:], "...", text[-4000:]])
 
     def close(self):
         """Kill what runs after a failure."""
