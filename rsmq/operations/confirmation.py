@@ -62,6 +62,18 @@ class Confirmation:
             missing.append("not written to disk by the primary")
         return " and ".join(missing) or None
 
+    def can_be_confirmed(self, reply: Any) -> bool:
+        """
+        Return whether the command may be sent again, because a reply to it lacks something.
+
+        A server that rejects the command rejects it again: the user has no right for it, for
+        example, or the server is not the primary any more.
+
+        Args:
+            reply: the reply; an exception if the command failed.
+        """
+        return not isinstance(reply, Exception) and self.missing_from(reply) is not None
+
 
 def check_confirmation(
     min_replicas: object, replica_timeout: Seconds, fsync: object

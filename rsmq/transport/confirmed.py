@@ -86,15 +86,14 @@ def call_confirmed(
             break
         read_replies(connection, 1)
     try:
-        confirmed = read_replies(connection, 1)
+        confirmed = read_replies(connection, 1)[0]
         reply = script_reply(replies)
-        missing = confirmation.missing_from(confirmed[0])
-        while missing is not None and (left := until - time.monotonic()) > 0:
+        while confirmation.can_be_confirmed(confirmed) and (left := until - time.monotonic()) > 0:
             wait = confirmation.command(min(left, longest_wait))
-            missing = confirmation.missing_from(transact(connection, [wait])[0])
+            confirmed = transact(connection, [wait])[0]
     except (RedisConnectionError, RedisTimeoutError):
         if operation.retry is not Retry.NEVER:
             raise
         connection.disconnect()
         return script_reply(replies), CONNECTION_BROKE
-    return reply, missing
+    return reply, confirmation.missing_from(confirmed)

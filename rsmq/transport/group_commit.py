@@ -90,11 +90,10 @@ class _Call:
             else:
                 self.outcome.set_exception(confirmed)
             return True
-        missing = self.confirmation.missing_from(confirmed)
-        if missing is None or now >= self.until:
-            self.outcome.set_result((reply, missing))
-            return True
-        return False
+        if self.confirmation.can_be_confirmed(confirmed) and now < self.until:
+            return False
+        self.outcome.set_result((reply, self.confirmation.missing_from(confirmed)))
+        return True
 
 
 class GroupCommit:

@@ -173,15 +173,14 @@ async def _call_confirmed(
     try:
         confirmed = await _read(connection)
         reply = script_reply(replies)
-        missing = confirmation.missing_from(confirmed)
-        while missing is not None and (left := until - loop.time()) > 0:
+        while confirmation.can_be_confirmed(confirmed) and (left := until - loop.time()) > 0:
             wait = confirmation.command(min(left, longest))
-            missing = confirmation.missing_from((await _transact(connection, [wait]))[0])
+            confirmed = (await _transact(connection, [wait]))[0]
     except (RedisConnectionError, RedisTimeoutError):
         if operation.retry is not Retry.NEVER:
             raise
         return script_reply(replies), CONNECTION_BROKE
-    return reply, missing
+    return reply, confirmation.missing_from(confirmed)
 
 
 async def _call(

@@ -221,6 +221,26 @@ def test_repeated_dedup_id_forgets_no_record(place):
         assert 99_000 < raw.pttl(key) <= 100_000
 
 
+def test_a_rejected_wait_is_not_repeated(place):
+    """For example, because the user has no right for it: the server would reject it again."""
+
+    def rejections():
+        with place.group.raw() as raw:
+            return raw.info("commandstats").get("cmdstat_wait", {}).get("rejected_calls", 0)
+
+    before = rejections()
+    place.group.primary.ask("ACL", "SETUSER", "default", "-wait")
+    try:
+        with pytest.raises(NotReplicated, match=r"server answered: .*permission") as caught:
+            place.rsmq.send_message("q", "a", replica_timeout=50)
+    finally:
+        place.group.primary.ask("ACL", "SETUSER", "default", "+@all")
+
+    assert rejections() == before + 1
+    with place.group.raw() as raw:
+        assert raw.zrange(f"{place.ns}:q", 0, -1) == [caught.value.result.encode()]
+
+
 def test_settings_of_a_call_replace_those_of_the_client(place):
     plain = place.client()
     before = calls_of("wait", place.group)
