@@ -7,17 +7,22 @@ Generated from ``every_cell_aio.py`` by ``scripts/generate-sync``: change it the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rsmq.cells.client_sync import CellClient
 from rsmq.cells.failures import first_error, raise_unconfirmed
 from rsmq.errors import CellsMismatch, ClientClosed, NotReplicated, PartlyDone, RSMQError
+from rsmq.transport.retry import has_not_run
 from rsmq.wire.cells import join_ids
 
 T = TypeVar("T")
+
+#: The servers that a call in several cells could not reach until its deadline, with their errors.
+_LostServers: TypeAlias = dict[Hashable, Exception]
 
 
 class EveryCell(ABC):
@@ -33,6 +38,14 @@ class EveryCell(ABC):
     @abstractmethod
     def client(self, cell: int) -> CellClient:
         """Return the client of a cell, which has been checked."""
+
+    @abstractmethod
+    def prompt_client(self, cell: int) -> CellClient:
+        """As ``client``, but return the client that does not retry."""
+
+    @abstractmethod
+    def server_of(self, cell: int) -> Hashable:
+        """Return a value that is the same for cells on the same server, as far as it is known."""
 
     @abstractmethod
     def _learn_set(self) -> None:
@@ -67,9 +80,10 @@ class EveryCell(ABC):
         self._learn_set()
         results: dict[int, T] = {}
         errors: dict[int, Exception] = {}
+        lost: _LostServers = {}
         for cell in range(self.number):
             try:
-                results[cell] = call(self.client(cell))
+                results[cell] = self._call_in(cell, lost, call)
             except (CellsMismatch, ClientClosed):
                 raise
             except (RedisError, OSError, RSMQError) as error:
@@ -102,10 +116,11 @@ class EveryCell(ABC):
         self._learn_set()
         done: list[str] = []
         errors: dict[int, Exception] = {}
+        lost: _LostServers = {}
         unconfirmed: dict[int, NotReplicated] = {}
         for cell, argument in of_cells.items():
             try:
-                ids = call(self.client(cell), argument)
+                ids = self._call_in(cell, lost, call, argument)
             except (CellsMismatch, ClientClosed):
                 raise
             except NotReplicated as error:
@@ -148,13 +163,14 @@ class EveryCell(ABC):
         self._learn_set()
         found: list[T] = []
         errors: dict[int, Exception] = {}
+        lost: _LostServers = {}
         unconfirmed: dict[int, NotReplicated] = {}
         for cell in range(self.number):
             left = None if number is None else number - len(found)
             if left == 0 or unconfirmed:
                 break
             try:
-                results = call(self.client(cell), left)
+                results = self._call_in(cell, lost, call, left)
             except (CellsMismatch, ClientClosed):
                 raise
             except NotReplicated as error:
@@ -170,6 +186,36 @@ class EveryCell(ABC):
             self.raise_partly_done(errors, found, unconfirmed)
         raise_unconfirmed(unconfirmed, found)
         return found
+
+    def _call_in(
+        self,
+        cell: int,
+        lost: _LostServers,
+        call: Callable[..., T],
+        *arguments: Any,
+    ) -> T:
+        """
+        Make a call in a cell, as a part of one in several cells.
+
+        It waits for each server once until the deadline. In the other cells of a server that was
+        not reached by then, the call is tried once; if the server hung, it is not tried.
+
+        Args:
+            cell: the cell.
+            lost: the servers that were not reached; changed.
+            call: makes the call with its client and the arguments.
+            arguments: the other arguments of ``call``.
+        """
+        earlier = lost.get(self.server_of(cell)) if lost else None
+        if isinstance(earlier, RedisTimeoutError):
+            raise earlier
+        try:
+            client = self.client(cell) if earlier is None else self.prompt_client(cell)
+            return call(client, *arguments)
+        except (RedisError, OSError) as error:
+            if has_not_run(error) or isinstance(error, RedisTimeoutError):
+                lost[self.server_of(cell)] = error
+            raise
 
     def raise_partly_done(
         self,

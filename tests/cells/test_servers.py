@@ -288,6 +288,37 @@ def test_deletes_in_several_cells_report_those_that_are_down(spread, cells):
     )
 
 
+@pytest.mark.parametrize(("hangs", "seconds"), [(False, 2.5), (True, 5.5)])
+def test_calls_in_several_cells_wait_for_a_server_once(spread, cells, hangs, seconds):
+    """Not once for each of its cells, of which there may be hundreds."""
+    cells.close()
+    cells = spread.open(retry_deadline=1.5, socket_timeout=1.0)
+    cells.list_queues()
+    server = spread.servers.of_cell(1)
+    with server.raw() as raw:
+        raw.save()
+        pid = raw.info("server")["process_id"]
+    if hangs:
+        os.kill(pid, signal.SIGSTOP)
+    else:
+        server.kill()
+    calls = [
+        lambda: cells.create_queue("q", exist_ok=True),
+        lambda: cells.delete_messages("q", ["a" * 32]),
+        lambda: cells.sweep_dead_letters("q"),
+    ]
+    for call in calls[:1] if hangs else calls:
+        begin = time.monotonic()
+        with pytest.raises(PartlyDone) as caught:
+            call()
+        assert caught.value.cells == (1, 4)
+        assert time.monotonic() - begin < seconds
+    if hangs:
+        os.kill(pid, signal.SIGCONT)
+    else:
+        server.start()
+
+
 def test_all_servers_down(spread, cells, servers):
     for server in servers.servers:
         server.kill()
