@@ -217,8 +217,11 @@ class AsyncCellEngine(AsyncEveryCell):
                 while not found:
                     cells = await waiter.wait(None if until is None else until - monotonic())
                     if not cells:
-                        look.raise_recent_errors()
-                        return []
+                        unread = [c for c in waiter.unread_cells if c not in look.cells]
+                        found = await look.at(unread)
+                        if not found:
+                            look.raise_recent_errors()
+                        return found
                     found = await look.at(cells)
                     if not found:
                         look.raise_errors_of_all()

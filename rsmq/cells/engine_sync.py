@@ -217,8 +217,11 @@ class CellEngine(EveryCell):
                 while not found:
                     cells = waiter.wait(None if until is None else until - monotonic())
                     if not cells:
-                        look.raise_recent_errors()
-                        return []
+                        unread = [c for c in waiter.unread_cells if c not in look.cells]
+                        found = look.at(unread)
+                        if not found:
+                            look.raise_recent_errors()
+                        return found
                     found = look.at(cells)
                     if not found:
                         look.raise_errors_of_all()

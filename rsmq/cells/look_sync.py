@@ -59,6 +59,7 @@ class Look:
 
     Attributes:
         errors: the last error of each cell that could not be reached.
+        cells: the cells at which it has looked, or tried to.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Look:
             one_cell: whether the messages must be from one cell, as for a pop.
         """
         self.errors: dict[int, Exception] = {}
+        self.cells: set[int] = set()
         self._engine = engine
         self._receive = receive
         self._queues = queues
@@ -99,6 +101,7 @@ class Look:
         found: list[CellMessage[Any]] = []
         try:
             for cell in cells:
+                self.cells.add(cell)
                 recent = None if is_patient else self._engine.recent_failure(cell)
                 if recent is not None and not is_out_of_memory(recent):  # receives free memory
                     self.errors[cell] = recent

@@ -140,6 +140,10 @@ class AsyncWatcher:
         self._state.schedule.remove(waiter)
         return self._state.schedule.is_tracking
 
+    def unread(self, queues: Iterable[bytes]) -> list[bytes]:
+        """See ``Schedule.unread``."""
+        return self._state.schedule.unread(queues)
+
     def due(self) -> list[bytes]:
         """Return the queues that have messages, by the last reads."""
         return list(self._state.schedule.due)

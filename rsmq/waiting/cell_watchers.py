@@ -38,6 +38,8 @@ class AnyWatcher(Protocol):
 
     def remove(self, waiter: Waiter) -> None: ...
 
+    def unread(self, queues: Iterable[bytes]) -> list[bytes]: ...
+
     def due(self) -> list[bytes]: ...
 
     def note_look(self, queues: Iterable[bytes], *, is_drained: bool) -> None: ...
@@ -151,7 +153,13 @@ class AnyCellWatchers(ABC, Generic[C, W]):
 
 
 class AnyCellWaiter(Generic[W]):
-    """A receive that waits in all cells, on the watcher of each server."""
+    """
+    A receive that waits in all cells, on the watcher of each server.
+
+    Attributes:
+        unread_cells: after a wait until the deadline: the cells of which it is not known that they
+            had no message, because a server was too slow to report that.
+    """
 
     def __init__(self, queues: CellQueues, wake: Callable[[], object]) -> None:
         """
@@ -163,6 +171,7 @@ class AnyCellWaiter(Generic[W]):
         """
         self._queues = queues
         self._wake = wake
+        self.unread_cells: list[int] = []
         self._waiters: dict[W, Waiter] = {}
         self._empty_looks = 0
 
@@ -182,6 +191,9 @@ class AnyCellWaiter(Generic[W]):
 
     def leave(self, groups: Iterable[tuple[W, list[int]]]) -> list[int]:
         """Leave the watchers for the time of a look; return the cells in which to look."""
+        if not any(waiter.is_awake for waiter in self._waiters.values()):
+            unread = [watcher.unread(waiter.queues) for watcher, waiter in self._waiters.items()]
+            self.unread_cells = list(self._queues.cells_of(chain.from_iterable(unread)))
         cells: list[int] = []
         for watcher, of_server in groups:
             waiter = self._waiters[watcher]

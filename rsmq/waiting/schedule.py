@@ -31,7 +31,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 
@@ -211,6 +211,17 @@ class Schedule:
             elif not state.is_read_planned:
                 self._request_read(queue, state)
                 self._plan_wake_up(queue, state, safety_at)
+
+    def unread(self, queues: Iterable[bytes]) -> list[bytes]:
+        """Return those queues that may have a message without a waiter having been woken for it."""
+        if not self.is_tracking:
+            return list(queues)
+        states = self._states
+        return [
+            queue
+            for queue in queues
+            if (state := states.get(queue)) is None or not state.is_read or state.is_awaited
+        ]
 
     def remove(self, waiter: Waiter) -> None:
         """Remove a waiter from all its queues."""

@@ -164,6 +164,11 @@ class Watcher:
             self._state.schedule.remove(waiter)
             return self._state.schedule.is_tracking
 
+    def unread(self, queues: Iterable[bytes]) -> list[bytes]:
+        """See ``Schedule.unread``."""
+        with self._lock:
+            return self._state.schedule.unread(queues)
+
     @property
     def is_tracking(self) -> bool:
         """Whether the server reports changes."""

@@ -20,6 +20,7 @@ from rsmq.waiting.cells_sync import CellWaiter
 from rsmq.waiting.schedule import LONGEST_DUE_SECONDS, SECONDS_PER_READ, Schedule, Waiter
 from rsmq.wire.cells import name_of_cell
 from rsmq.wire.keys import Namespace
+from tests.proxy import Proxy
 from tests.workers.polling import wait_until
 
 
@@ -409,6 +410,19 @@ def test_a_receive_from_one_cell_does_not_use_up_the_wake_up_of_another(kind):
         asyncio.run(wait())
     assert [watcher.received for watcher in servers.watchers] == [0, 1]
     assert [watcher.interrupted for watcher in servers.watchers] == [1, 0]
+
+
+def test_a_short_wait_finds_a_message_before_the_server_can_report_it(place, cells, server):
+    """The link is so slow that the wait is over before the first report arrives."""
+    sent = [cells.send_message("q", str(number)) for number in range(24)]
+    proxy = Proxy(server.port)
+    proxy.delay = 0.03
+    slow = place.open(url=f"redis://127.0.0.1:{proxy.port}/0")
+    assert slow.count_messages("q").visible == 24
+    received = [slow.receive_message("q", wait=0.02) for _ in sent]
+    assert sorted(message.id for message in received) == sorted(sent)
+    slow.close()
+    proxy.close()
 
 
 def test_a_deleted_queue_ends_a_wait(place, cells, sender):
