@@ -34,6 +34,16 @@ _ADVICE_BY_CODE = {
     "NOREPLICAS": "Redis has fewer replicas than min-replicas-to-write. This step changed nothing",
 }
 
+#: For errors without a code of their own.
+_ADVICE_BY_TEXT = {
+    "cluster support disabled": "This server is not a node of a Redis Cluster: use a URL such as "
+    "'redis://HOST:PORT/0'",
+    "unknown command 'SENTINEL'": "This server is not a Sentinel: use the addresses of the "
+    "Sentinels, or for a single server a URL such as 'redis://HOST:PORT/0'",
+    "SELECT is not allowed in cluster mode": "A Redis Cluster has the database 0 only: remove db "
+    "from the URL and from the options",
+}
+
 _UNAUTHENTICATED_TEXTS = ("Authentication required", "HELLO must be called")
 _NEEDLESS_PASSWORD_TEXTS = ("no password is set", "without any password configured")
 _NEEDS_LOGIN = (
@@ -80,6 +90,10 @@ def advise_on_reply(error: Exception, code: str, queues: str) -> None:
     advice = _ADVICE_BY_CODE.get(code)
     if advice is not None:
         _append(error, advice.format(queue=queues or "(the index of queues)"))
+        return
+    for text, advice in _ADVICE_BY_TEXT.items():
+        if text in str(error):
+            _append(error, advice)
 
 
 def advise_on_connection(error: Exception, address: Callable[[], str], *, is_sent: bool) -> None:

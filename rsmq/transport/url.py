@@ -166,8 +166,9 @@ def parse_group_url(url: str) -> GroupUrl:
     own_options = {name: value for name, value in options if name in names}
     query = urlencode([each for each in options if each[0] not in names])
     user = "" if parts["user"] is None else f"{parts['user']}@"
-    # redis-py needs a host; the address of each server replaces it.
-    server_url = f"{parts['scheme']}://{user}localhost/{path or 0}" + (query and f"?{query}")
+    # redis-py needs a host; the address of each server replaces it. Without a database in the URL
+    # there is none here: otherwise it would have precedence over the option db.
+    server_url = f"{parts['scheme']}://{user}localhost/{path}" + (query and f"?{query}")
     return GroupUrl(
         tuple(seed for seed in seeds if seed is not None),
         service,

@@ -81,6 +81,19 @@ class TestTexts:
         assert "hunter2" not in str(caught.value)
         assert "s3cret" not in str(caught.value)
 
+    @pytest.mark.parametrize(
+        ("scheme", "path", "advice"),
+        [
+            ("redis+cluster", "", "is not a node of a Redis Cluster: use a URL such as 'redis://"),
+            ("redis+sentinel", "/my/0", "is not a Sentinel: use the addresses of the Sentinels"),
+        ],
+    )
+    def test_a_server_of_another_kind(self, kind, server, scheme, path, advice):
+        with pytest.raises(redis_errors.ResponseError) as caught:
+            call(kind, f"{scheme}://127.0.0.1:{server.port}{path}", ns="{x}")
+
+        assert advice in str(caught.value)
+
     def test_a_needless_password(self, kind, server):
         with pytest.raises(redis_errors.AuthenticationError) as caught:
             call(kind, f"redis://:hunter2@127.0.0.1:{server.port}/0?protocol=2")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq import InvalidFormat
+from rsmq import RSMQ, InvalidFormat
+from rsmq.transport.topology.address import Address
 from rsmq.transport.url import (
     has_password,
     option_names,
@@ -83,8 +84,8 @@ def test_text_is_redacted(text, redacted):
     ("url", "seeds", "service", "server_url"),
     [
         ("redis+cluster://h:7000,[::1]:7001", [("h", 7000), ("::1", 7001)], None,
-         "redis://localhost/0"),
-        ("rediss+cluster://u:p%40@h", [("h", 6379)], None, "rediss://u:p%40@localhost/0"),
+         "redis://localhost/"),
+        ("rediss+cluster://u:p%40@h/0", [("h", 6379)], None, "rediss://u:p%40@localhost/0"),
         ("redis+sentinel://a,b:5/my/3?sentinel_password=x&protocol=3",
          [("a", 26379), ("b", 5)], "my", "redis://localhost/3?protocol=3"),
     ],
@@ -114,7 +115,7 @@ def test_addresses_are_changed_by_the_url(scheme, text, address, reachable):
     parts = parse_group_url(f"{scheme}?address_remap={text}&protocol=3")
 
     assert parts.address_remap(address) == reachable
-    assert parts.server_url == "redis://localhost/0?protocol=3"
+    assert parts.server_url == "redis://localhost/?protocol=3"
 
 
 @pytest.mark.parametrize("pair", ["", "a:1", "a:1=", "=b:1", "a:x=b:1", "a:1=b:70000", "a=b=c"])
@@ -135,6 +136,13 @@ def test_options_of_a_call_belong_to_the_group():
     assert options == {"protocol": 3}
     with pytest.raises(InvalidFormat, match="Pass a function"):
         parts.take_options({"address_remap": "a=b"})
+
+
+@pytest.mark.parametrize(("database", "db"), [("", 3), ("/", 3), ("/2", 2), ("?db=4", 4)])
+def test_database_of_a_sentinel_url_has_precedence_over_the_option(database, db):
+    with RSMQ.from_url(f"redis+sentinel://h/my{database}", db=3) as rsmq:
+        router = rsmq._caller._router
+        assert router.connections_to(Address("h", 1)).pool.connection_kwargs["db"] == db
 
 
 def test_password_of_sentinels_is_removed_from_a_url():
