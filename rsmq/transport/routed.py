@@ -80,11 +80,11 @@ class Router:
         address = topology.address_of(key)
         if address is None or topology.is_stale:
             now = time.monotonic()
-            if address is None or (
-                topology.may_refresh(now) and now >= self._refreshed_by_another_until
-            ):
+            if not topology.may_refresh(now):
+                topology.raise_failed_refresh()
+            elif address is None or now >= self._refreshed_by_another_until:
                 self._refresh(now)
-                address = topology.address_of(key)
+            address = topology.address_of(key)
             if address is None:
                 raise ClusterDownError("No node serves the slot of the key.")
         return self._providers.get(address) or self.connections_to(address)
@@ -140,6 +140,9 @@ class Router:
                 question = steps.throw(failure)
         except StopIteration:
             pass
+        except RedisError as error:
+            self.topology.note_failed_refresh(now, error)
+            raise
         finally:
             self._refreshed_by_another_until = 0.0
         for address in list(self._providers):

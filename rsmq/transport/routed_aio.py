@@ -63,8 +63,11 @@ class AsyncRouter(Generic[C]):
         """
         topology = self.topology
         address = topology.address_of(key)
-        if address is None or (topology.is_stale and topology.may_refresh(time.monotonic())):
-            await self._refresh_once()
+        if address is None or topology.is_stale:
+            if topology.may_refresh(time.monotonic()):
+                await self._refresh_once()
+            else:
+                topology.raise_failed_refresh()
             address = topology.address_of(key)
             if address is None:
                 raise ClusterDownError("No node serves the slot of the key.")
@@ -129,7 +132,8 @@ class AsyncRouter(Generic[C]):
             raise type(error)(*error.args) from error
 
     async def _refresh(self) -> None:
-        steps = self.topology.refresh(time.monotonic())
+        now = time.monotonic()
+        steps = self.topology.refresh(now)
         try:
             question = next(steps)
             while True:
@@ -143,6 +147,9 @@ class AsyncRouter(Generic[C]):
                 question = steps.throw(failure)
         except StopIteration:
             pass
+        except (RedisError, OSError) as error:
+            self.topology.note_failed_refresh(now, error)
+            raise
         for address, caller in list(self._callers.items()):
             if address not in self.topology.addresses():
                 caller.retire()

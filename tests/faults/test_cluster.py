@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
@@ -20,6 +21,7 @@ import redis.asyncio
 from rsmq import RSMQ, AsyncRSMQ
 from rsmq.doctor import examine
 from rsmq.errors import ClientClosed
+from rsmq.transport.topology.cluster import ClusterTopology
 from tests.clusters import Cluster, slot_of
 from tests.crowd import (
     LOST,
@@ -43,6 +45,7 @@ from tests.faults.slot_steps import Step, Stored
 from tests.nodes import wait_until, wait_until_in_step
 from tests.proxy import Proxy
 from tests.scale import ENGINE_SHARES, SOAK, scaled
+from tests.servers import free_port
 
 _numbers = itertools.count()
 
@@ -1003,6 +1006,35 @@ def test_waiting_receives_are_woken_through_every_fault(place, cluster, rounds):
 
 
 # Clients that are closed
+
+
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+def test_calls_ask_ten_times_a_second_if_no_node_answers(mode, monkeypatch):
+    """All of a client together, not each of them."""
+    asked = []
+    refresh = ClusterTopology.refresh
+    monkeypatch.setattr(
+        ClusterTopology, "refresh", lambda self, now: (asked.append(now), refresh(self, now))[1]
+    )
+    url = f"redis+cluster://127.0.0.1:{free_port()}"
+    options = {"ns": "{x}", "retry_deadline": 1}
+
+    async def send():
+        async with AsyncRSMQ.from_url(url, **options) as rsmq:
+            sends = (rsmq.send_message("q", "m") for _ in range(50))
+            return await asyncio.gather(*sends, return_exceptions=True)
+
+    if mode == "asyncio":
+        errors = asyncio.run(send())
+    else:
+        with RSMQ.from_url(url, **options) as rsmq, ThreadPoolExecutor(50) as threads:
+            sends = [threads.submit(rsmq.send_message, "q", "m") for _ in range(50)]
+            errors = [each.exception() for each in sends]
+    assert {type(error) for error in errors} == {redis.ConnectionError}
+    assert all("Is Redis running at 127.0.0.1" in str(error) for error in errors)
+    seconds = max(asked) - min(asked)
+    # Threads may ask at the same time, as long as none has got an answer or an error.
+    assert len([each for each in asked if each > min(asked) + 0.1]) <= 10 * seconds + 10
 
 
 def test_a_client_that_is_closed_during_a_refresh(place, cluster):

@@ -133,6 +133,21 @@ def test_the_next_refresh_is_a_tenth_of_a_second_later():
     assert topology.may_refresh(5.1)
 
 
+def test_a_failed_refresh_is_not_repeated_sooner_either():
+    topology = cluster()
+    topology.raise_failed_refresh()
+    error = redis_errors.ConnectionError("refused")
+    topology.note_failed_refresh(5.0, error)
+    assert not topology.may_refresh(5.09)
+    assert topology.may_refresh(5.1)
+    with pytest.raises(redis_errors.ConnectionError, match="refused") as caught:
+        topology.raise_failed_refresh()
+    assert caught.value is not error  # its text gets a remedy in each call
+
+    answer(topology, {A: slots((0, 16383, A))}, now=6.0)
+    topology.raise_failed_refresh()
+
+
 def test_a_moved_slot_is_known_at_once():
     topology = cluster()
     answer(topology, {A: slots((0, 16383, A))})

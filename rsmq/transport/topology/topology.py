@@ -61,6 +61,7 @@ class Topology(ABC):
         self.seeds = tuple(seeds)
         self.is_stale = True
         self._refresh_at = -math.inf
+        self._failed_refresh: Exception | None = None
         #: The addresses that failed since the last refresh.
         self._suspects: frozenset[Address] = frozenset()
 
@@ -96,6 +97,17 @@ class Topology(ABC):
         """Return whether the last refresh is long enough ago for another one."""
         return now >= self._refresh_at
 
+    def note_failed_refresh(self, now: float, error: Exception) -> None:
+        """Note that no server could answer: calls raise the error until the next refresh."""
+        self._failed_refresh = error
+        self._refresh_at = now + REFRESH_PAUSE_SECONDS
+
+    def raise_failed_refresh(self) -> None:
+        """Raise a copy of the error of the last refresh, if it failed."""
+        error = self._failed_refresh
+        if error is not None:
+            raise type(error)(*error.args) from error
+
     def note_failure(self, error: BaseException, address: Address) -> None:
         """Learn from a call that a server refused, or that broke under way."""
         if isinstance(error, redis_errors.AskError):
@@ -124,6 +136,7 @@ class Topology(ABC):
 
     def _note_refresh(self, now: float) -> None:
         self._suspects = frozenset()
+        self._failed_refresh = None
         self.is_stale = False
         self._refresh_at = now + REFRESH_PAUSE_SECONDS
 
