@@ -447,11 +447,11 @@ class PartlyDone(RSMQError):
             for cell in cells
         }
         first = self.errors[cells[0]].removesuffix(".")
+        others = "" if len(cells) == number else " The other cells have done it."
         super().__init__(
             f"The call did not run in all cells, not in {value}",
             value=value,
-            hint=f"Cell {cells[0]}: {first}. The other cells have done it. Repeat it when the "
-            "cause is gone.",
+            hint=f"Cell {cells[0]}: {first}.{others} Repeat it when the cause is gone.",
         )
         self.result: Any = result
 

@@ -154,6 +154,13 @@ TEXTS = [
         ),
     ),
     (
+        errors.PartlyDone({0: OSError("refused."), 1: TimeoutError("slow")}, 2, []),
+        (
+            "The call did not run in all cells, not in 0, 1 of 2. Cell 0: OSError: refused. "
+            "Repeat it when the cause is gone"
+        ),
+    ),
+    (
         errors.NotEmptyInTime(5, "q: 1 due, 0 hidden"),
         "The queues are not empty in time. After 5 seconds, messages are left: q: 1 due, 0 hidden",
     ),
