@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from rsmq.cells.client_sync import CellClient
 from rsmq.cells.every_cell_sync import EveryCell
-from rsmq.cells.failures import Failures, is_out_of_memory, pause_seconds
+from rsmq.cells.failures import Failures, is_write_refused, pause_seconds
 from rsmq.cells.look_sync import Look, Receive
 from rsmq.cells.membership_sync import Membership
 from rsmq.cells.messages import CellMessage, group_messages
@@ -163,15 +163,14 @@ class CellEngine(EveryCell):
                     result = call(client)
                 except (RedisError, OSError) as error:
                     self._note_failure(cell, error)
-                    # A server without memory refuses the first write of a script.
-                    if not has_not_run(error) and not is_out_of_memory(error):
+                    if not has_not_run(error) and not is_write_refused(error):
                         raise
                     failures.append(error)
                 else:
                     self._forget_failure(cell)
                     return cell, result
             seconds = pause_seconds(passes)
-            if all(map(is_out_of_memory, failures)) or monotonic() + seconds >= until:
+            if all(map(is_write_refused, failures)) or monotonic() + seconds >= until:
                 raise failures[-1]
             pause(seconds)
 

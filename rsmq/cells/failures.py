@@ -18,6 +18,9 @@ _LONGEST_SECONDS = 5.0
 #: The pause before cells that are down are tried again: doubled from the first to the longest.
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.5
+#: The server refuses the first write of a script: it has no memory left, can't save to disk, or has
+#: fewer replicas than its setting demands.
+_WRITE_REFUSED_CODES = {"OOM", "MISCONF", "NOREPLICAS"}
 
 
 class Failures:
@@ -59,6 +62,11 @@ def pause_seconds(passes: int) -> float:
 def is_out_of_memory(error: Exception) -> bool:
     """Return whether a server refused a change because it has no memory left."""
     return code_of(error) == "OOM"
+
+
+def is_write_refused(error: Exception) -> bool:
+    """Return whether a server refused a change because of its own state, so that nothing ran."""
+    return code_of(error) in _WRITE_REFUSED_CODES
 
 
 def may_have_run(error: Exception) -> bool:

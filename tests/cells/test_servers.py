@@ -217,22 +217,31 @@ def test_messages_of_a_server_without_memory_are_received(spread, cells, monkeyp
             raw.config_set("maxmemory", 0)
 
 
-def test_sends_without_a_key_pass_over_servers_without_memory(spread, cells, servers):
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [
+        ("maxmemory", redis_errors.OutOfMemoryError),
+        ("min-replicas-to-write", redis_errors.ResponseError),
+    ],
+)
+def test_sends_without_a_key_pass_over_servers_that_refuse_writes(
+    spread, cells, servers, setting, error
+):
     with ExitStack() as stack:
         raws = [stack.enter_context(server.raw()) for server in servers.servers]
         try:
-            raws[1].config_set("maxmemory", 1)
+            raws[1].config_set(setting, 1)
             sent = [cells.send_message("q", "x") for _ in range(12)]
             assert {int(id.partition("-")[0]) for id in sent} == {0, 2, 3, 5}
             assert spread.count(1) == spread.count(4) == 0
             for raw in raws:
-                raw.config_set("maxmemory", 1)
-            with pytest.raises(redis_errors.OutOfMemoryError):
+                raw.config_set(setting, 1)
+            with pytest.raises(error, match="This step changed nothing"):
                 cells.send_message("q", "y")
             assert sum(spread.count(cell) for cell in range(6)) == 12
         finally:
             for raw in raws:
-                raw.config_set("maxmemory", 0)
+                raw.config_set(setting, 0)
 
 
 def test_waits_are_woken_by_the_other_cells(spread, cells, down):
