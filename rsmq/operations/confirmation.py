@@ -137,5 +137,18 @@ def check_disk(replies: list[Any]) -> None:
 
 
 def raise_unconfirmed(result: Any, confirmation: Confirmation, missing: str) -> None:
-    """Raise the error of a call that ran, and was not confirmed in time."""
+    """
+    Raise the error of a call that ran, and was not confirmed in time.
+
+    A move or a redrive that found no message has changed nothing: it waited for earlier changes of
+    its connection, and has no error.
+
+    Args:
+        result: the result of the call.
+        confirmation: the copies that it waited for.
+        missing: what is missing.
+    """
+    changes = result[1] if isinstance(result, tuple) else result  # of a step of a redrive
+    if not changes:
+        return
     raise NotReplicated(result, missing, confirmation.timeout)

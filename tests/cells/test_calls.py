@@ -553,6 +553,17 @@ def test_a_move_that_is_not_confirmed_while_a_cell_has_no_queue(place, cells):
     ]
 
 
+def test_a_redrive_passes_over_cells_without_dead_letters(place, cells):
+    """Nothing is changed there, so it needs no confirmation."""
+    cells.create_queue("dead")
+    key = next(key for key in map(str, range(99)) if cell_of_key(key, 6) == 3)
+    id = cells.send_message("dead", "x", key=key)
+    with pytest.raises(NotReplicated, match="1 messages were redriven") as caught:
+        cells.redrive_messages("dead", "q", min_replicas=1, replica_timeout=0.01)
+    assert [old for old, _ in caught.value.result] == [id]
+    assert cells.redrive_messages("dead", "q", min_replicas=1, replica_timeout=0.01) == []
+
+
 def test_a_redrive_stops_at_the_first_cell_that_is_not_confirmed(place, cells):
     cells.create_queue("dead")
     for _ in range(12):

@@ -197,6 +197,15 @@ def test_move_and_redrive_are_confirmed(place):
     assert place.bodies("other") == []
 
 
+def test_calls_that_change_nothing_need_no_confirmation(place):
+    """Even if earlier changes of their connection are not confirmed."""
+    with frozen_replica(place):
+        with pytest.raises(NotReplicated):
+            place.rsmq.send_message("q", "a", replica_timeout=0.05)
+        assert place.rsmq.move_messages("q", "other", ["a" * 32], replica_timeout=0.05) == []
+        assert place.rsmq.redrive_messages("other", "q", replica_timeout=0.05) == []
+
+
 def test_repeated_dedup_id_is_not_confirmed_by_a_replica_that_lacks_the_message(place):
     with frozen_replica(place):
         for _ in range(3):
