@@ -30,6 +30,7 @@ from rsmq.spark.frame_rows import check_columns
 from rsmq.spark.sink_options import SinkOptions
 from rsmq.spark.task_writer import TaskCommitMessage, TaskWriter, create_queue
 from rsmq.spark.write_decision import (
+    delete_parts,
     delete_unused_parts,
     is_written,
     make_checkpoint_set_back,
@@ -71,25 +72,45 @@ def _merge_parts(messages: list[WriterCommitMessage | None]) -> Decision:
 
 
 def _abort(
-    options: SinkOptions, messages: list[WriterCommitMessage | None], write: str, batch: int
+    options: SinkOptions,
+    messages: list[WriterCommitMessage | None],
+    write: str,
+    batch: int,
+    *,
+    is_shared: bool = True,
 ) -> None:
     """
     Delete staged parts, unless the batch is decided: the next attempt completes that one.
 
+    Another driver may write under the same name, and decide at any moment. So only the parts that
+    the messages name are deleted then; the next commit of the batch deletes those of failed tasks.
     A cell that can't be reached keeps its parts until they expire, so that Spark reports the error
     because of which the write is aborted.
+
+    Args:
+        options: the options of the sink.
+        messages: the results of the tasks.
+        write: the name of the write.
+        batch: the number of the batch.
+        is_shared: whether another driver may know the name of the write.
     """
     if not options.is_staged:
         return
     connection = options.connection
-    labels = set(_merge_parts(messages))
+    own_parts = _merge_parts(messages)
+    labels = set(own_parts)
     if options.queue is not None:
         cells = (None,) if connection.cells is None else range(connection.cells)
         labels.update(make_label(cell, options.queue) for cell in cells)
     try:
-        if read_last_batch(get_home(connection, write), write) != (batch, True):
-            for label in labels:
-                delete_unused_parts(find_placed_queue(connection, label), write, batch)
+        if read_last_batch(get_home(connection, write), write) == (batch, True):
+            return
+        for label in labels:
+            queue = find_placed_queue(connection, label)
+            if is_shared:
+                delete_parts(queue, own_parts.get(label, ()))
+            else:
+                delete_unused_parts(queue, write, batch)
     except CellFailed as error:
         log.warning("Staged messages are deleted when they expire: %s", error)
 
@@ -127,7 +148,8 @@ class BatchWriter(DataSourceArrowWriter):
 
         Spark calls this on the driver, after a failure.
         """
-        _abort(self._options, messages, self._write, 0)
+        is_shared = self._options.write_id is not None
+        _abort(self._options, messages, self._write, 0, is_shared=is_shared)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

@@ -4,6 +4,8 @@ The decisions of writes of Spark that happen exactly once: which staged parts ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgpack
 
 from rsmq.errors import BatchLost, CheckpointSetBack
@@ -147,5 +149,11 @@ def delete_unused_parts(queue: PlacedQueue, write: str, batch: int) -> None:
             is_own = part_write == write and int(part_batch) <= batch
             if is_own or int(attempt.partition("-")[0]) < now_ms:
                 unused.append(name)
-        for begin in range(0, len(unused), 1000):
-            raw.hdel(staged, *unused[begin : begin + 1000])
+    delete_parts(queue, unused)
+
+
+def delete_parts(queue: PlacedQueue, parts: Sequence[str] | Sequence[bytes]) -> None:
+    """Delete staged parts of a queue by their names."""
+    with queue.server.naming_cell():
+        for begin in range(0, len(parts), 1000):
+            queue.server.raw.hdel(queue.keys.staged, *parts[begin : begin + 1000])

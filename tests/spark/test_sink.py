@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from rsmq import InvalidFormat, InvalidValue, MessageNotString, MessageTooLong, QueueNotFound
-from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption
+from rsmq.spark import BatchLost, CheckpointSetBack, InvalidOption, sink
 from tests.spark.conftest import Crashed, StreamWrite, columns, crash_at_call, pickle_round_trip
 
 TEXT = columns(message="string")
@@ -483,6 +483,47 @@ def test_abort_deletes_staged_rows(env, queue):
     write.abort(None)
 
 
+@pytest.mark.parametrize("kind", ["named batch write", "stream"])
+def test_abort_keeps_the_parts_of_another_driver(env, queue, stream, kind):
+    """Two drivers may run one checkpoint, or one ``writeId``, and one of them fails."""
+
+    def make():
+        options = {"delivery": "exactly-once", "batchSize": 1}
+        return stream(**options) if kind == "stream" else env.write(TEXT, writeId="w", **options)
+
+    failing, other = make(), make()
+    aborted = failing.task(texts("a", "b"))
+    messages = other.task(texts("a", "b"))
+    failing.abort(aborted, None)
+    assert staged(env) == [part.encode() for part in messages.parts["q"]]
+    other.commit(messages)
+    assert env.bodies() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("kind", ["named batch write", "stream"])
+def test_abort_keeps_a_decision_that_is_stored_meanwhile(env, queue, stream, monkeypatch, kind):
+    def make():
+        options = {"delivery": "exactly-once", "batchSize": 1}
+        return stream(**options) if kind == "stream" else env.write(TEXT, writeId="w", **options)
+
+    failing, other = make(), make()
+    aborted, messages = failing.task(texts("a", "b")), other.task(texts("a", "b"))
+    read_last_batch = sink.read_last_batch
+
+    def read_before_the_decision(home, write):
+        last = read_last_batch(home, write)
+        with suppress(Crashed), crash_at_call(env.server(), 1, answered=True):
+            other.commit(messages)  # the decision is stored, and one of two parts published
+        return last
+
+    monkeypatch.setattr(sink, "read_last_batch", read_before_the_decision)
+    failing.abort(aborted)
+    assert env.bodies() == [b"a"]
+    make().run(texts("a", "b"))
+    assert env.bodies() == [b"a", b"b"]
+    assert staged(env) == []
+
+
 def test_write_with_missing_parts_publishes_nothing(env, queue):
     env.rsmq.create_queue("r")
     schema = columns(message="string", queue="string")
@@ -640,8 +681,6 @@ def test_longest_staging_retention_applies_to_done_batches(env, queue, stream):
 
 
 def test_writer_reads_query_and_batch_from_the_task(monkeypatch):
-    from rsmq.spark import sink
-
     class Context:
         def getLocalProperty(self, name):
             return {"sql.streaming.queryId": "id", "streaming.sql.batchId": "12"}[name]
