@@ -20,6 +20,7 @@ from rsmq.spark.connections import PlacedQueue, get_home, get_server, get_server
 from rsmq.spark.frame_rows import Destination, build_messages, measure_largest
 from rsmq.spark.sink_options import SinkOptions
 from rsmq.spark.task_process import spare_loaded_modules
+from rsmq.spark.write_decision import delete_if_decided
 
 #: The most bytes of bodies in a call; a single message may be larger.
 _MAX_CALL_BYTES = 4 * 1024 * 1024
@@ -66,13 +67,13 @@ class TaskWriter:
         self._is_text = is_text
         self._created: set[str] = set()
         self._parts: Decision = {}
-        self._prefix = f"{write}:{batch}"
+        self._write, self._batch = write, batch
         # The name of a part contains the Unix time in ms after which the part may be deleted.
         expires_ms = 0
         if options.is_staged:
-            home = get_home(options.connection, write)
-            with home.naming_cell():
-                expires_ms = home.now_ms() + round(options.staging_retention * 1000)
+            self._home = get_home(options.connection, write)
+            with self._home.naming_cell():
+                expires_ms = self._home.now_ms() + round(options.staging_retention * 1000)
         self._attempt = f"{expires_ms}-{secrets.token_hex(6)}"
         self._result = TaskCommitMessage(write, batch, self._parts, 0)
 
@@ -139,7 +140,7 @@ class TaskWriter:
             largest = measure_largest(raws, is_text=self._is_text)
         if options.is_staged:
             parts = self._parts.setdefault(queue.label, [])
-            part = f"{self._prefix}:{self._attempt}:{len(parts)}"
+            part = f"{self._write}:{self._batch}:{self._attempt}:{len(parts)}"
             is_staged = rsmq.run(
                 stage_messages(
                     queue.server.namespace,
@@ -151,6 +152,8 @@ class TaskWriter:
                     lifetime=options.staging_retention,
                 )
             )
+            if is_staged and queue.server is not self._home:
+                is_staged = not delete_if_decided(self._home, queue, self._write, self._batch, part)
             if is_staged:  # else another attempt has won, or an earlier run was interrupted
                 parts.append(part)
         elif options.restore:

@@ -138,6 +138,30 @@ def _make_batch_lost(write: str, batch: int, remedy: str) -> BatchLost:
     )
 
 
+def delete_if_decided(home: Server, queue: PlacedQueue, write: str, batch: int, part: str) -> bool:
+    """
+    Delete a part that was staged in another cell than ``home``, if its batch is decided already.
+
+    ``stage_messages`` sees only the decisions of its own cell. A part that was staged before the
+    decision is deleted after the batch was published.
+
+    Args:
+        home: the server that stores the decisions of the write.
+        queue: the queue of the part.
+        write: the name of the write.
+        batch: the number of the batch.
+        part: the name of the part.
+
+    Returns:
+        Whether the batch is decided. Then the part is not in the decision, because its task has not
+        ended.
+    """
+    is_decided = read_last_batch(home, write)[0] >= batch
+    if is_decided:
+        delete_parts(queue, [part])
+    return is_decided
+
+
 def delete_unused_parts(queue: PlacedQueue, write: str, batch: int) -> None:
     """Delete the staged parts of a write up to a batch, and the expired parts of all writes."""
     raw, staged = queue.server.raw, queue.keys.staged

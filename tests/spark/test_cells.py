@@ -10,6 +10,7 @@ from rsmq.spark import CellFailed, CheckpointSetBack, InvalidOption
 from rsmq.spark.acknowledgement import acknowledge_offset
 from rsmq.spark.connection_options import parse_connection_options
 from rsmq.spark.connections import get_home, get_servers
+from rsmq.spark.task_writer import TaskWriter
 from rsmq.wire.cells import cell_of_key, name_of_cell
 from rsmq.wire.keys import Namespace
 from tests.servers import Server, redis_7
@@ -210,6 +211,19 @@ def test_write_that_is_killed_between_cells_is_completed_by_the_next(env):
     ]
     assert sum(records) == 1
     assert records[cell_of_key("w", NUMBER)] == 1
+
+
+def test_late_attempt_of_a_task_stages_nothing(env, monkeypatch):
+    options = {"delivery": "exactly-once", "batchSize": 1}
+    rows = [{"message": f"a{n}"} for n in range(6)]
+    batch = StreamWrite(env, TEXT, options, 4, monkeypatch)
+    message = batch.task(rows)
+    # The attempt has begun before the batch was done.
+    late = TaskWriter(batch._writer._options, "query", 4, is_text=True)
+    batch.commit(message)
+    assert not any(late.write([batch.batch(rows)]).parts.values())
+    assert env.staged() == [0, 0, 0]
+    assert len(env.all_bodies()) == 6
 
 
 def test_batch_of_a_stream_is_written_once(env, monkeypatch):
