@@ -105,14 +105,20 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
 
 
 def find_offsets(progress: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the end offsets of the sources ``format("rsmq")`` in a progress of a query."""
+    """
+    Return the offsets of the sources ``format("rsmq")`` in a progress of a query, in order.
+
+    Those are the start and the end of the batch: a query that was killed may have acknowledged the
+    batch before only in part, which may be of other queues.
+    """
     found = []
     for source in progress["sources"]:
-        offset = source.get("endOffset")
-        if isinstance(offset, str):
-            offset = json.loads(offset)
-        if is_offset(offset):
-            found.append(offset)
+        for name in ("startOffset", "endOffset"):
+            offset = source.get(name)
+            if isinstance(offset, str):
+                offset = json.loads(offset)
+            if is_offset(offset):
+                found.append(offset)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 
 import msgpack
@@ -13,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from rsmq.errors import LeaseTakenOver
 from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
 from rsmq.spark import AcknowledgeListener, in_flight_batches, lease_holder, task_process
+from rsmq.spark.acknowledgement import find_offsets
 from tests.spark.conftest import crash_at_call, json_round_trip
 
 
@@ -228,6 +230,24 @@ def test_the_listener_completes_an_interrupted_acknowledgement(env, queue):
     listener._acknowledge([query.offsets[-1]])
     assert env.scores() == {}
     assert env.raw.exists(env.keys().leases) == 0
+
+
+def test_the_listener_completes_an_acknowledgement_in_other_queues(env):
+    for name in ("a", "b"):
+        env.rsmq.create_queue(name)
+    send(env, 1, "a")
+    send(env, 3, "b")
+    query = env.query(queue="", subscribe="a,b", limit=ReadMaxRows(2))
+    query.run()
+    with crash_at_call(env.server(), 0, thread="rsmq-ahead"):
+        query.run()
+    query.crash()
+    start, end = query.offsets
+    assert (start["queues"], end["queues"]) == ({"a": 1, "b": 1}, {"b": 2})
+    listener = AcknowledgeListener(url=env.redis.url, ns=env.ns)
+    progress = {"sources": [{"startOffset": start, "endOffset": json.dumps(end)}]}
+    listener._acknowledge(find_offsets(progress))
+    assert env.scores("a") == env.scores("b") == {}
 
 
 def test_work_ahead_that_fails_is_repeated(env, queue, monkeypatch):
