@@ -190,6 +190,18 @@ class Lease:
         record: list[Any] = [0] if stored is None else msgpack.unpackb(stored, raw=True)
         return int(record[0]), dict(enumerate(record)).get(3)  # without a holder it has three items
 
+    def _read_last_acknowledged(self) -> int:
+        """
+        Return the number of the last batch that was acknowledged in any cell, or 0.
+
+        Raises:
+            LeaseTakenOver: another process has taken over the lease.
+        """
+        records = [self._read_acknowledged(server) for server in self._servers]
+        if {holder for _, holder in records} - {None, self.holder.id.encode()}:
+            raise LeaseTakenOver(self.name)
+        return max(number for number, _ in records)
+
     def make_offset(self, number: int, queues: dict[str, int]) -> dict[str, Any]:
         """Return the offset of a batch; see ``offsets.make_offset``."""
         return make_offset(self._source.connection.cells, self.name, self._query, number, queues)
@@ -227,10 +239,7 @@ class Lease:
         Raises:
             LeaseTakenOver: another process has taken over the lease.
         """
-        for server in self._servers:
-            _, holder = self._read_acknowledged(server)
-            if holder not in (None, self.holder.id.encode()):
-                raise LeaseTakenOver(self.name)
+        self._read_last_acknowledged()
         sizes = self._read_part_sizes(batch.number, self.get_queues())
         return batch.counts == {label: sum(each) for label, each in sizes.items()}
 
@@ -449,6 +458,8 @@ class Lease:
 
         Raises:
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
+            CheckpointSetBack: a part is not in Redis any more, because the batch was acknowledged.
+            LeaseTakenOver: that was done by another process, which has taken over the lease.
         """
         self.holder.check()
         found = self._read_part_sizes(number, map(self._find_queue, counts))
@@ -472,6 +483,9 @@ class Lease:
             del sizes[-1]
 
     def _report_lost_batch(self, label: str, number: int) -> None:
+        acknowledged = self._read_last_acknowledged()
+        if number <= acknowledged:
+            raise make_batch_acknowledged(self.name, number, acknowledged)
         text = (
             f"Batch {number} of lease {self.name} is no longer in Redis: queue {label} was "
             "purged or deleted, Redis lost data, or the query was down for longer than "

@@ -210,6 +210,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             BatchLost: a part is not in Redis any more, and ``failOnDataLoss`` is true.
+            CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
             NewerVersion: a newer version of this library has written the checkpoint.
             InvalidOption: the query has the option ``asyncProgressTrackingEnabled``, or the
                 checkpoint is of another number of cells.

@@ -841,6 +841,31 @@ def test_no_new_messages_are_received_for_an_acknowledged_batch(
     assert acknowledged(env) == {b"g:q": 3}
 
 
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_an_acknowledged_batch_is_not_planned_again(env, queue, fail_on_data_loss):
+    """The commit log of Spark lacks the last batch: a sink would replace its rows by none."""
+    send(env, 2)
+    query = env.query(limit=ReadMaxRows(1), failOnDataLoss=fail_on_data_loss)
+    query.run_until_empty()
+    query.done -= 1
+    query.crash()
+    query.start()
+    with pytest.raises(CheckpointSetBack, match="asks for batch 2, but batch 2 was acknowledged"):
+        query.finish()
+
+
+def test_a_batch_that_a_successor_has_acknowledged_is_not_reported_as_lost(env, queue):
+    send(env, 2)
+    query = env.query(limit=ReadMaxRows(1))
+    query.poll()
+    suspended = query.reader
+    query.start()
+    query.finish()
+    query.run_until_empty()
+    with pytest.raises(LeaseTakenOver):
+        suspended.partitions(suspended.initialOffset(), json_round_trip(query.offsets[0]))
+
+
 def test_queries_of_one_name_on_different_queues_are_independent(env, queue):
     env.rsmq.create_queue("r")
     options = {"limit": ReadMaxRows(1), "consumerGroup": "g"}
