@@ -54,13 +54,13 @@ def read_backlog(queues: Iterable[PlacedQueue]) -> Backlog:
         with server.naming_cell():
             try:
                 attributes = server.rsmq.get_queue_attributes(name)
+                counts = backlog.queues.setdefault(name, {"visible": 0, "hidden": 0})
+                counts["visible"] += attributes.visible_messages
+                counts["hidden"] += attributes.hidden_messages
+                if attributes.visible_messages:
+                    _add_oldest(backlog, queue)
             except QueueNotFound:
                 continue
-            counts = backlog.queues.setdefault(name, {"visible": 0, "hidden": 0})
-            counts["visible"] += attributes.visible_messages
-            counts["hidden"] += attributes.hidden_messages
-            if attributes.visible_messages:
-                _add_oldest(backlog, queue)
     return backlog
 
 

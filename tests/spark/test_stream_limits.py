@@ -8,7 +8,7 @@ import msgpack
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from rsmq.spark import InvalidOption, NewerVersion, batch_delay, in_flight_batches
+from rsmq.spark import InvalidOption, NewerVersion, backlog, batch_delay, in_flight_batches
 from rsmq.spark.acknowledgement import acknowledge_offset
 from rsmq.spark.connection_options import parse_connection_options
 from tests.spark.test_stream import ids, poll_idle, send
@@ -229,6 +229,23 @@ def to_base36(number):
         number, digit = divmod(number, 36)
         digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
     return digits
+
+
+def test_a_queue_may_be_deleted_while_its_backlog_is_read(env, monkeypatch):
+    for name in ("a1", "a2"):
+        env.rsmq.create_queue(name)
+        env.rsmq.send_message(name, "m")
+    add_oldest = backlog._add_oldest
+
+    def delete_before(read, queue):
+        if queue.keys.name == "a2":
+            env.rsmq.delete_queue("a2")
+        add_oldest(read, queue)
+
+    monkeypatch.setattr(backlog, "_add_oldest", delete_before)
+    read = backlog.read_backlog([env.placed("a2"), env.placed("a1")])
+    assert read.oldest_age < 20
+    assert read.queues["a1"] == {"visible": 1, "hidden": 0}
 
 
 def test_oldest_age_is_that_of_the_first_visible_message(env, queue):
