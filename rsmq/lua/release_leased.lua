@@ -1,6 +1,7 @@
 -- Releases the last part of a batch: removes it from the batch, and makes its messages visible whose receipts are
--- still valid, with the time of their receive as their score. If the batch ends before the part or behind it,
--- changes nothing. If there is a dead-letter policy, stores that this receive of the messages began no handler call.
+-- still valid, at their old places: their scores are their sent times. If an id does not have this time, the score
+-- is the time of the receive. If the batch ends before the part or behind it, changes nothing. If there is a
+-- dead-letter policy, stores that this receive of the messages began no handler call.
 --
 -- KEYS[1] hash    hash        the queue's attributes, bodies and counters
 -- KEYS[2] zset    sorted set  the queue's message ids
@@ -29,6 +30,14 @@
 local hash, zset, leases, acked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, number, part, query, holder, policy = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
+-- Returns the ms at which a message was sent; that of its receive, if its id is none of Node's form or has a later time.
+local function place_of(id, received)
+  if #id ~= 32 or not string.find(id, '^%w+$') or not string.find(id, '%u') then
+    return received
+  end
+  return math.min(math.floor(tonumber(string.sub(id, 1, 10), 36) / 1000), received)
+end
+
 allow_when_full(zset)
 local _, stored_holder = highest_of(acked, query)
 if (stored_holder or holder) ~= holder then
@@ -45,9 +54,9 @@ local ids, counts, packed = receipts_of(leases, name)
 local leased, members = {}, {}
 if ids then
   leased = still_leased(hash, zset, ids, counts)
-  local score = digits(cmsgpack.unpack(packed)[1])
+  local received = cmsgpack.unpack(packed)[1]
   for each = 1, #leased do
-    members[2 * each - 1], members[2 * each] = score, leased[each]
+    members[2 * each - 1], members[2 * each] = digits(place_of(leased[each], received)), leased[each]
   end
 end
 local records = {}

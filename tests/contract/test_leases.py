@@ -33,6 +33,7 @@ from rsmq.operations.spark.staged_writes import (
     publish_staged,
     stage_messages,
 )
+from rsmq.wire.ids import parse_sent_us
 from rsmq.wire.keys import Namespace
 from tests.contract.conftest import CLUSTERS, Env
 
@@ -324,14 +325,25 @@ def test_the_last_part_of_a_batch_is_released(env, keys):
     assert release(env, keys, Batch("other", 1), 0) == 0
     assert env.state() == before
 
-    received_ms = msgpack.unpackb(env.raw.hget(keys.leases, "lease:1:1"), raw=True)[0]
     assert [release(env, keys, FIRST, 1), release(env, keys, FIRST, 1)] == [1, 0]
     scores = env.scores("q")
-    assert scores[ids[2]] == received_ms
+    assert scores[ids[2]] == parse_sent_us(ids[2]) // 1000
     assert all(scores[id] > env.now_ms() for id in (ids[0], ids[1], ids[3]))
     assert env.fields("q")[f"{ids[2]}:rc"] == "1"
     assert parse_part_sizes(env.raw.hget(keys.leases, "lease:1")) == [2]
     assert {field.decode() for field in env.raw.hkeys(keys.leases)} == {"lease:1", "lease:1:0"}
+
+
+@pytest.mark.parametrize(
+    "id", ["-" * 32, "f" * 32, "id of another client", "zzzzzzzzzzA" + "0" * 21]
+)
+def test_a_message_without_a_sent_time_is_released_at_the_time_of_its_receive(env, keys, id):
+    env.raw.hset(keys.hash, id, "m")
+    env.raw.zadd(keys.zset, {id: 1})
+    assert lease(env, keys) == 1
+    received_ms = msgpack.unpackb(env.raw.hget(keys.leases, "lease:1:0"), raw=True)[0]
+    assert release(env, keys) == 1
+    assert env.scores("q") == {id: received_ms}
 
 
 @pytest.mark.parametrize("by", ["queue", "stream", None])

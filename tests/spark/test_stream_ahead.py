@@ -133,6 +133,17 @@ def test_a_stopped_query_releases_the_batch_ahead(env, queue, by):
     assert env.scores() == {}
 
 
+def test_a_stopped_query_releases_the_batch_ahead_to_its_old_place(env, queue):
+    sent = send(env, 6)
+    unusual = "-" * 32
+    env.put(unusual, "m", score=env.now_ms() - 60_000)
+    query = env.query(limit=ReadMaxRows(3))
+    assert ids(query.run()) == [unusual, *sent[:2]]
+    query.crash(is_stopped=True)
+    query.start()
+    assert [ids(rows) for rows in query.run_until_empty()] == [sent[2:5], sent[5:]]
+
+
 def test_a_batch_that_is_planned_again_keeps_the_batch_ahead(env, queue):
     sent = send(env, 6)
     query = env.query(limit=ReadMaxRows(2))
