@@ -52,14 +52,35 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'rsmq.spark' has no attribute {name!r}")
 
 
+#: The variables that Spark adds to the environment of a data source when it starts a stream.
+_VARIABLES_OF_STREAMS = {
+    "SPARK_AUTH_SOCKET_TIMEOUT": "",
+    "SPARK_BUFFER_SIZE": "",
+    "SPARK_LOCAL_DIRS": "",
+    "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
+}
+
+
 def register(spark: SparkSession | Any) -> None:
     """
     Register ``format("rsmq")`` in a session.
 
-    Needed only if Spark does not find it itself: over Spark Connect, or if the import of another
-    package named ``pyspark_...`` fails, because Spark then finds none of them.
+    Needed if Spark does not find it itself: over Spark Connect, or if the import of another package
+    named ``pyspark_...`` fails, because Spark then finds none of them. Useful if an application
+    starts several streams: it keeps two that start at the same moment from breaking all tasks.
 
     Args:
         spark: the session.
     """
-    spark.dataSource.register(RsmqDataSource)
+    context = getattr(spark, "sparkContext", None)
+    if context is None:  # Spark Connect
+        spark.dataSource.register(RsmqDataSource)
+        return
+    # All streams of a data source have one HashMap for their environment, and each adds these
+    # variables to it without a lock. Here they are added before: later only values are replaced.
+    own = context.environment
+    context.environment = {**_VARIABLES_OF_STREAMS, **own}
+    try:
+        spark.dataSource.register(RsmqDataSource)
+    finally:
+        context.environment = own

@@ -69,6 +69,26 @@ def test_due_messages_are_read_once_in_batches(rsmq, raw, ns, stream, finish, ke
     assert len(batches) == 3
 
 
+def test_a_stream_adds_no_variable_to_the_environment_that_all_streams_share(
+    spark, rsmq, stream, finish
+):
+    """Spark does so without a lock; two streams that start at once could break it."""
+    from rsmq.spark import register
+
+    rsmq.create_queue("q")
+    rsmq.send_message("q", "x")
+    environment = dict(spark.sparkContext.environment)
+    register(spark)
+    assert spark.sparkContext.environment == environment
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    variables = manager.lookupDataSource("rsmq").dataSourceCls().envVars()
+    before = set(variables)
+    finish(stream("q").writeStream.format("noop"))
+
+    assert variables["SPARK_BUFFER_SIZE"] != ""
+    assert set(variables) == before
+
+
 def test_repeated_action_reads_the_same_rows(rsmq, stream, finish):
     rsmq.create_queue("q")
     rsmq.send_messages("q", [str(n) for n in range(3000)])
