@@ -210,8 +210,7 @@ class Lease:
         """
         Return how many messages a batch has, by the label of the queue.
 
-        Receive them if that was not done yet. For a full batch that was received ahead, does not
-        wait for ``acknowledge_soon``.
+        Receive them if that was not done yet.
 
         Args:
             number: the number of the batch.
@@ -220,21 +219,17 @@ class Lease:
         Raises:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
         """
-        if not self._next.is_received(number):
-            self.background.finish()
+        self.background.finish()
         self.holder.check()
         ahead = self._next.take(number)
         if ahead is not None:
             if self._is_still_received(ahead):
                 if not ahead.is_full:
-                    # Otherwise messages whose timeout has ended might be received again.
-                    self.background.finish()
                     self._fill(ahead)
                 if ahead.is_full:
                     self._next.expect(number + 1, limits)
                 return ahead.counts
             self.heartbeat.untrack(number)
-            self.background.finish()
         return self._receive(number, limits)
 
     def _is_still_received(self, batch: BatchFill) -> bool:
