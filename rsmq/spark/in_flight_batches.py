@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -81,23 +81,16 @@ class Lease:
         name: str,
         source: SourceOptions,
         options: StreamOptions,
-        *,
-        is_new: bool = False,
+        sleep: Callable[[float], None],
     ) -> None:
         """
-        Take over the lease from processes that have had it before, and delete expired ones.
-
-        A consumer group is acquired first, which waits until no other query renews it.
+        Change nothing in Redis; ``start`` does.
 
         Args:
             name: the name of the lease.
             source: the options of the source.
             options: the options of the stream.
-            is_new: whether this process has generated the name, so that no other one has had it.
-
-        Raises:
-            InvalidOption: another query that lives has acquired the lease.
-            QueueNotFound: a queue that the options name does not exist.
+            sleep: waits for a number of seconds, or is interrupted by an exception.
         """
         self.name = name
         # Queries of different queues may have the same name.
@@ -121,12 +114,28 @@ class Lease:
             name,
             self._query,
             options.lease_retention,
+            sleep,
             is_named=options.consumer_group is not None,
         )
         self.heartbeat = Heartbeat(self._servers, name, self._query, self.holder, options)
+
+    def start(self, *, is_new: bool) -> None:
+        """
+        Take over the lease from processes that have had it before, and delete expired ones.
+
+        A consumer group is acquired first, which waits until no other query renews it. ``stop``
+        releases it, also if this call is interrupted.
+
+        Args:
+            is_new: whether this process has generated the name, so that no other one has had it.
+
+        Raises:
+            InvalidOption: another query that lives has acquired the lease.
+            QueueNotFound: a queue that the options name does not exist.
+        """
         for queue in self.get_queues():
             queue.server.run(delete_expired_leases(queue.keys))
-        if options.consumer_group is not None:
+        if self._options.consumer_group is not None:
             self.heartbeat.start()
         elif not is_new:
             self.holder.take_over()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from redis.exceptions import RedisError
 
@@ -39,7 +39,14 @@ class LeaseHolder:
     """
 
     def __init__(
-        self, servers: Sequence[Server], lease: str, query: str, lifetime: float, *, is_named: bool
+        self,
+        servers: Sequence[Server],
+        lease: str,
+        query: str,
+        lifetime: float,
+        sleep: Callable[[float], None],
+        *,
+        is_named: bool,
     ) -> None:
         """
         Generate an id; nothing is acquired.
@@ -49,6 +56,7 @@ class LeaseHolder:
             lease: the name of the lease.
             query: the name of the query, for all its queues.
             lifetime: how long the lease is stored after its last renewal, seconds.
+            sleep: waits for a number of seconds, or is interrupted by an exception.
             is_named: whether the name is a consumer group.
         """
         self.id = secrets.token_hex(8)
@@ -57,8 +65,10 @@ class LeaseHolder:
         self._lease = lease
         self._query = query
         self._lifetime = lifetime
+        self._sleep = sleep
         self._is_named = is_named
         self._acquired_queues: set[PlacedQueue] = set()
+        self._tried_queues: set[PlacedQueue] = set()  # as an interrupted call may have succeeded
         self._is_taken_over = False
         self._renewed_at = time.monotonic()
 
@@ -78,6 +88,7 @@ class LeaseHolder:
             InvalidOption: another query still renews it.
         """
         new = [queue for queue in queues if queue not in self._acquired_queues]
+        self._tried_queues.update(new)
         deadline = time.monotonic() + HOLDER_TIMEOUT_SECONDS + 1
         while seconds := self._try_acquire(new):
             if time.monotonic() > deadline:
@@ -87,7 +98,7 @@ class LeaseHolder:
                     "another name or none, or stop the other.",
                     value=self._lease,
                 )
-            time.sleep(min(seconds, 1.0))
+            self._sleep(min(seconds, 1.0))
         if new:
             self.take_over()
         self._acquired_queues.update(new)
@@ -134,9 +145,12 @@ class LeaseHolder:
 
     def release(self) -> None:
         """Release a named lease, so that a successor need not wait for the end of its time."""
-        for queue in self._acquired_queues:
+        failed: set[Server] = set()
+        for queue in self._tried_queues:
+            if queue.server in failed:
+                continue
             try:
                 queue.server.run(release_lease(queue.keys, self._lease, self.id))
             except (RedisError, RSMQError) as error:  # the successor waits
+                failed.add(queue.server)
                 log.warning("The lease %s was not released: %s", self._lease, error)
-                return

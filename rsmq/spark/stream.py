@@ -10,12 +10,10 @@ for the last batch.
 from __future__ import annotations
 
 import secrets
-import signal
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -35,12 +33,30 @@ from rsmq.spark.in_flight_batches import Lease
 from rsmq.spark.leased_messages import read_leased_messages
 from rsmq.spark.offsets import check_offset, make_offset
 from rsmq.spark.record_batch import build_arrow_schema, build_record_batch
+from rsmq.spark.sigterm import SigtermHandler
 from rsmq.spark.source_options import SourceOptions, StreamOptions
 from rsmq.spark.task_process import spare_loaded_modules
 
 #: How long the backlog of each queue is reported without reading it again, while no batch is
 #: received: reading one queue takes five commands.
 _BACKLOG_SECONDS_PER_QUEUE = 4.0
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _delay_sigterm(
+    method: Callable[Concatenate[StreamReader, _P], _R],
+) -> Callable[Concatenate[StreamReader, _P], _R]:
+    """Return a method of the reader that SIGTERM does not interrupt."""
+
+    @wraps(method)
+    def call(self: StreamReader, /, *args: _P.args, **options: _P.kwargs) -> _R:
+        with self._sigterm.delayed():
+            return method(self, *args, **options)
+
+    return call
 
 
 class StreamPartition(InputPartition):
@@ -83,6 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._delay = BatchDelay(self._options.min_messages, self._options.max_trigger_delay)
         self._backlog: Backlog | None = None
         self._backlog_read_at = float("-inf")
+        self._sigterm = SigtermHandler(self.stop)
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self._source, self._options, self._schema
@@ -99,11 +116,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         server.require(self._options.dead_letters.queue)
             if self._lease is not None:
                 self._lease.stop()
-            _let_sigterm_stop_the_reader()
-            is_new = name == self._new_name
-            self._lease = Lease(name, self._source, self._options, is_new=is_new)
+            self._sigterm.install()
+            self._lease = Lease(name, self._source, self._options, self._sigterm.sleep)
+            try:
+                self._lease.start(is_new=name == self._new_name)
+            except Exception:
+                self._lease.stop()
+                self._lease = None
+                raise
         return self._lease
 
+    @_delay_sigterm
     def initialOffset(self) -> dict[str, Any]:
         """
         Return the offset after which a query without a checkpoint starts.
@@ -141,6 +164,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 times.append(server.now_ms())
         return max(times)
 
+    @_delay_sigterm
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """
         Acknowledge the batch ``start``, and receive the next one.
@@ -202,6 +226,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "lost": tally.lost,
         }
 
+    @_delay_sigterm
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """
         Return a partition for each task that reads the batch ``end``.
@@ -289,32 +314,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Release no other message: Spark calls this after a crash, too.
         """
-        if self._lease is not None:
-            _ignore_sigterm()
-            self._lease.stop()
-
-
-def _let_sigterm_stop_the_reader() -> None:
-    """
-    Let SIGTERM raise SystemExit in the process of the reader.
-
-    Spark ends this process with SIGTERM at about the time when it closes its socket. By default the
-    signal ends the process before it calls ``stop``.
-    """
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _exit)
-
-
-def _exit(number: int, _: object) -> None:
-    sys.exit(128 + number)
-
-
-def _ignore_sigterm() -> None:
-    """Let SIGTERM no longer interrupt the process of a reader, which ends by itself."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGTERM) is _exit:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with self._sigterm.ignored():
+            if self._lease is not None:
+                self._lease.stop()
 
 
 def group_parts(sizes: list[int], share: int, max_messages: int) -> Iterator[range]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 import time
 from contextlib import suppress
@@ -772,28 +771,6 @@ def test_longest_lease_retention_of_a_queue_applies_to_receipts(env, queue):
     other = env.query(limit=ReadMaxRows(1), visibilityTimeout=30, leaseRetention=60)
     other.poll()
     assert env.raw.pttl(env.keys().leases) > 900_000
-
-
-def test_sigterm_does_not_interrupt_a_stop(env, queue, monkeypatch):
-    """Spark closes the socket of the reader, and sends the signal at about the same time."""
-    handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    try:
-        query = env.query(consumerGroup="g")
-        send(env, 1)
-        query.poll()
-        background = query.reader._lease.background
-        finish = background.finish
-
-        def finish_with_signal():
-            signal.raise_signal(signal.SIGTERM)
-            finish()
-
-        monkeypatch.setattr(background, "finish", finish_with_signal)
-        assert env.raw.hexists(env.keys().leases, "g")
-        query.reader.stop()
-    finally:
-        signal.signal(signal.SIGTERM, handler)
-    assert not env.raw.hexists(env.keys().leases, "g")
 
 
 # --- a checkpoint that was set back ------------------------------------------------------------

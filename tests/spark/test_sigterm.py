@@ -1,0 +1,117 @@
+"""The end of the process of a streaming source by SIGTERM, as Spark ends it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from rsmq.spark.heartbeat import Heartbeat
+from rsmq.spark.successive_threads import SuccessiveThreads
+
+GROUP = "movers"
+
+#: The end of Spark's runner: its socket was closed, and the signal arrives before it calls stop.
+RUNNER = """
+    import json, signal, sys
+    from rsmq.spark import RsmqDataSource
+
+    source = RsmqDataSource(json.loads(sys.argv[1]))
+    reader = source.streamReader(source.schema())
+    try:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        reader.partitions(start, end)
+        raise EOFError
+    finally:
+        signal.raise_signal(signal.SIGTERM)
+        reader.stop()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _default_handler():
+    """The first reader handles the signal in each test, as in a process of its own."""
+    handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+def send_signal(function, times=1):
+    """Return a function that raises SIGTERM in this process, and calls another one after that."""
+    left = [times]
+
+    def call(*args, **options):
+        if left[0]:
+            left[0] -= 1
+            signal.raise_signal(signal.SIGTERM)
+        return function(*args, **options)
+
+    return call
+
+
+def fields(env, queue="q"):
+    return env.raw.hkeys(env.keys(queue).leases)
+
+
+def test_signal_does_not_interrupt_a_stop(env, queue, monkeypatch):
+    """Spark closes the socket of the reader, and sends the signal at about the same time."""
+    query = env.query(consumerGroup=GROUP)
+    env.rsmq.send_message("q", "m")
+    query.poll()
+    background = query.reader._lease.background
+    monkeypatch.setattr(background, "finish", send_signal(background.finish))
+    assert GROUP.encode() in fields(env)
+    query.reader.stop()
+    assert GROUP.encode() not in fields(env)
+
+
+@pytest.mark.parametrize("target", [(Heartbeat, "start"), (SuccessiveThreads, "finish")])
+def test_signal_ends_a_call_after_the_call(env, queue, target, monkeypatch):
+    """An interrupted call may have acquired the lease, or have begun a thread that acquires it."""
+    owner, name = target
+    monkeypatch.setattr(owner, name, send_signal(getattr(owner, name)))
+    query = env.query(consumerGroup=GROUP)
+    env.rsmq.send_message("q", "m")
+    with pytest.raises(SystemExit):
+        query.request_offset()
+    assert query.reader._lease.heartbeat.is_alive()
+    assert GROUP.encode() in fields(env)
+    query.reader.stop()
+    assert GROUP.encode() not in fields(env)
+
+
+def test_signal_ends_the_wait_for_another_holder(env, queue, monkeypatch):
+    env.rsmq.create_queue("r")
+    options = {"queue": "", "consumerGroup": GROUP}
+    living = env.query(subscribe="r", **options)
+    living.request_offset()
+    held = env.raw.hget(env.keys("r").leases, GROUP)
+
+    query = env.query(subscribe="q,r", **options)
+    monkeypatch.setattr(time, "sleep", send_signal(time.sleep))
+    with pytest.raises(SystemExit):
+        query.request_offset()
+    assert GROUP.encode() in fields(env)
+    query.reader.stop()
+    assert fields(env) == []
+    assert env.raw.hget(env.keys("r").leases, GROUP) == held
+
+
+def test_lease_is_released_if_the_signal_prevents_the_call_of_stop(env, queue):
+    env.rsmq.send_message("q", "m")
+    options = {**env.options(queue="q", consumerGroup=GROUP)}
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(RUNNER), json.dumps(options)],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+    batch = f"{GROUP}:1".encode()
+    assert sorted(fields(env)) == [batch, batch + b":0"]
