@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-_WORKER = "pyspark.daemon"
+_WORKER = "pyspark.daemon pyspark.worker"
 _SOURCE = "python_streaming_source_runner"
 
 
@@ -62,15 +62,23 @@ def find_executors(mark):
     ]
 
 
-def find_python_workers(mark):
-    """Return the ids of the Python processes of executors: the daemons and their workers."""
-    executors = set(find_executors(mark))
-    processes = list_processes()
-    return [
-        each.pid
-        for each in processes.values()
-        if _WORKER in each.command and _has_ancestor(processes, each, executors)
-    ]
+def find_python_workers(folder):
+    """
+    Return the ids of the Python processes of executors: the daemons and their workers.
+
+    Workers whose daemon was killed live on without it, and executors continue to use them.
+
+    Args:
+        folder: the folder in whose subfolders the executors run.
+    """
+    found = []
+    for each in list_processes().values():
+        if _WORKER not in each.command:
+            continue
+        with suppress(OSError):  # it may have ended
+            if Path(folder) in Path(f"/proc/{each.pid}/cwd").readlink().parents:
+                found.append(each.pid)
+    return found
 
 
 def find_sources(job):

@@ -146,7 +146,7 @@ class Application:
         if kind == "executor":
             return processes.find_executors(MARK)
         if kind == "Python worker":
-            return processes.find_python_workers(MARK)
+            return processes.find_python_workers(self._folder)
         return processes.find_sources(self._process.pid)
 
     def pause(self):
