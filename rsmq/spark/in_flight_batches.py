@@ -219,7 +219,8 @@ class Lease:
         """
         Return how many messages a batch has, by the label of the queue.
 
-        Receive them if that was not done yet.
+        Receive them if that was not done yet. Waits for ``acknowledge_soon``, unless the batch was
+        received ahead and more messages are visible.
 
         Args:
             number: the number of the batch.
@@ -228,18 +229,34 @@ class Lease:
         Raises:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
         """
-        self.background.finish()
+        if not self._next.is_received(number):
+            self.background.finish()
         self.holder.check()
         ahead = self._next.take(number)
         if ahead is not None:
             if self._is_still_received(ahead):
                 if not ahead.is_full:
+                    # Otherwise messages whose timeout has ended might be received again.
+                    self.background.finish()
                     self._fill(ahead)
                 if ahead.is_full:
                     self._next.expect(number + 1, limits)
+                    if not self._has_visible(limits.latest_ms):
+                        # No progress may follow that of this batch, which then has all counts.
+                        self.background.finish()
                 return ahead.counts
             self.heartbeat.untrack(number)
+            self.background.finish()
         return self._receive(number, limits)
+
+    def _has_visible(self, latest_ms: int | None) -> bool:
+        """Return whether messages became visible until a Unix time in ms, or until now."""
+        for queue in self.get_queues():
+            with queue.server.naming_cell():
+                until = latest_ms or queue.server.now_ms()
+                if queue.server.raw.zcount(queue.keys.zset, "-inf", until):
+                    return True
+        return False
 
     def _is_still_received(self, batch: BatchFill) -> bool:
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import threading
+import time
 
 import msgpack
 import pytest
@@ -61,6 +62,51 @@ def test_a_batch_is_received_while_tasks_read_the_full_one_before_it(env, queue)
     assert env.scores() == {}
     assert env.raw.exists(env.keys().leases) == 0
     assert query.progress["acknowledged"] == 5
+
+
+def test_a_batch_is_planned_while_the_one_before_is_acknowledged(env, queue, monkeypatch):
+    sent = send(env, 6)
+    query = env.query(limit=ReadMaxRows(2))
+    query.run()
+    may_continue = threading.Event()
+    acknowledge_parts = in_flight_batches.acknowledge_parts
+
+    def acknowledge_late(*args, **options):
+        assert may_continue.wait(20)
+        return acknowledge_parts(*args, **options)
+
+    monkeypatch.setattr(in_flight_batches, "acknowledge_parts", acknowledge_late)
+    end = query.reader.latestOffset(json_round_trip(query.offsets[0]), ReadMaxRows(2))
+    query.reader.commit(query.offsets[0])
+    partitions = query.reader.partitions(query.offsets[0], json_round_trip(end))
+    assert [row["id"] for rows in query.tasks(partitions) for row in rows] == sent[2:4]
+    assert set(sent) == set(env.scores())
+    may_continue.set()
+    query.reader._lease.background.finish()
+    assert set(sent[2:]) == set(env.scores())
+    assert batches(env) == {2: 2, 3: 2}
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_full_batch_behind_which_nothing_waits_reports_all_counts(
+    env, queue, monkeypatch, available_now
+):
+    """Its progress may be the last of the query."""
+    send(env, 4)
+    query = env.query(limit=ReadMaxRows(2), available_now=available_now)
+    query.run()
+    if available_now:
+        send(env, 1)
+    acknowledge_parts = in_flight_batches.acknowledge_parts
+
+    def acknowledge_late(*args, **options):
+        time.sleep(0.3)
+        return acknowledge_parts(*args, **options)
+
+    monkeypatch.setattr(in_flight_batches, "acknowledge_parts", acknowledge_late)
+    end = query.reader.latestOffset(json_round_trip(query.offsets[0]), ReadMaxRows(2))
+    assert query.reader.reportLatestOffset()["acknowledged"] == 2
+    assert list(end["queues"].values()) == [2]
 
 
 def test_nothing_is_received_ahead_of_a_batch_that_was_not_full(env, queue):
