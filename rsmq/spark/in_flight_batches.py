@@ -10,57 +10,32 @@ process lives; when it dies, other consumers can receive the messages after that
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-import msgpack
 from redis.exceptions import RedisError
 
-from rsmq.errors import BatchLost, LeaseTakenOver, QueueNotFound, RSMQError
-from rsmq.operations.spark.in_flight_batches import (
-    MAX_PART_MESSAGES,
-    Batch,
-    LeasedPart,
-    delete_expired_leases,
-    lease_messages,
-    parse_part_sizes,
-    release_leased,
-)
+from rsmq.errors import BatchLost, LeaseTakenOver, RSMQError
+from rsmq.operations.spark.in_flight_batches import delete_expired_leases
 from rsmq.spark import lease_holder
-from rsmq.spark.acknowledgement import acknowledge_parts
 from rsmq.spark.backlog import read_backlog
 from rsmq.spark.batch_fill import BatchFill, BatchLimits
-from rsmq.spark.connections import PlacedQueue, Server, find_placed_queue, get_servers
+from rsmq.spark.batch_parts import BatchParts
+from rsmq.spark.batch_records import BatchRecords
+from rsmq.spark.connections import get_servers
+from rsmq.spark.done_batches import BatchAcknowledgement, DoneBatch
 from rsmq.spark.heartbeat import Heartbeat
 from rsmq.spark.idle_wait import IdleWait
 from rsmq.spark.lease_holder import LeaseHolder
 from rsmq.spark.next_batch import NextBatch
 from rsmq.spark.offsets import make_offset
 from rsmq.spark.source_options import SourceOptions, StreamOptions
+from rsmq.spark.stream_queues import StreamQueues
 from rsmq.spark.successive_threads import SuccessiveThreads
 from rsmq.wire.refusals import make_batch_acknowledged
 
 log = logging.getLogger(__name__)
-
-#: How long the list of a stream's queues is reused before they are listed again.
-_QUEUE_LIST_SECONDS = 10.0
-
-
-@dataclass(slots=True)
-class Tally:
-    """
-    Counts of messages since this process began.
-
-    Attributes:
-        acknowledged: messages that were deleted after their batch was done.
-        lost: messages that were not deleted, because another consumer had received them meanwhile.
-    """
-
-    acknowledged: int = 0
-    lost: int = 0
 
 
 class Lease:
@@ -69,7 +44,8 @@ class Lease:
 
     Attributes:
         name: the name of the lease.
-        tally: counts of messages since this process began.
+        queues: the queues of the stream.
+        acknowledgement: deletes the batches that Spark has committed.
         holder: this process as the holder of the lease.
         heartbeat: extends the batches in flight.
         idle_wait: the wait for messages between polls.
@@ -93,31 +69,43 @@ class Lease:
             sleep: waits for a number of seconds, or is interrupted by an exception.
         """
         self.name = name
-        # Queries of different queues may have the same name.
-        self._query = name
+        query = name
         if options.consumer_group is not None:
-            self._query += ":" + (source.pattern or ",".join(sorted(source.queues)))
-        self.tally = Tally()
-        self._servers = get_servers(source.connection)
+            # Queries of different queues may have the same name.
+            query += ":" + (source.pattern or ",".join(sorted(source.queues)))
+        servers = get_servers(source.connection)
         self._source = source
         self._options = options
-        self._queues: list[PlacedQueue] = []
-        self._listed_at = float("-inf")
+        self._records = BatchRecords(servers, name, query)
         self.idle_wait = IdleWait(options.idle_wait)
-        self._acknowledged: int | None = None
         self._searched_batch: int | None = None
-        self._pending: tuple[int, list[str]] | None = None
         self._next = NextBatch()
         self.background = SuccessiveThreads("rsmq-ahead")
         self.holder = LeaseHolder(
-            self._servers,
+            servers,
             name,
-            self._query,
+            query,
             options.lease_retention,
             sleep,
             is_named=options.consumer_group is not None,
         )
-        self.heartbeat = Heartbeat(self._servers, name, self._query, self.holder, options)
+        self.heartbeat = Heartbeat(servers, name, query, self.holder, options)
+        self.acknowledgement = BatchAcknowledgement(self._records, self.holder, self.heartbeat)
+        dead_letters = options.dead_letters
+        self.queues = StreamQueues(
+            servers,
+            source,
+            None if dead_letters is None else dead_letters.queue,
+            self.holder.acquire,
+        )
+        self._parts = BatchParts(
+            self._records,
+            self.queues,
+            self.holder,
+            self.heartbeat,
+            source=source,
+            options=options,
+        )
 
     def start(self, *, is_new: bool) -> None:
         """
@@ -133,41 +121,12 @@ class Lease:
             InvalidOption: another query that lives has acquired the lease.
             QueueNotFound: a queue that the options name does not exist.
         """
-        for queue in self.get_queues():
+        for queue in self.queues.get():
             queue.server.run(delete_expired_leases(queue.keys))
         if self._options.consumer_group is not None:
             self.heartbeat.start()
         elif not is_new:
             self.holder.take_over()
-
-    def get_queues(self) -> list[PlacedQueue]:
-        """
-        Return the queues of the stream in each cell, without its own dead-letter queue.
-
-        With a pattern, lists the queues again after 10 seconds, to find new ones.
-        """
-        is_listed = self._source.pattern is None and self._queues
-        if not is_listed and time.monotonic() - self._listed_at > _QUEUE_LIST_SECONDS:
-            dead_letters = self._options.dead_letters
-            self._queues = [
-                PlacedQueue(server, keys)
-                for server in self._servers
-                for keys in server.find_queues(self._source)
-                if dead_letters is None or keys.name != dead_letters.queue
-            ]
-            self._listed_at = time.monotonic()
-            if self._options.consumer_group is not None:
-                self.holder.acquire(self._queues)
-        return self._queues
-
-    def _find_queue(self, label: str) -> PlacedQueue:
-        return find_placed_queue(self._source.connection, label)
-
-    def _remove_queue(self, queue: PlacedQueue) -> None:
-        """Leave a deleted queue out from now on; raise QueueNotFound if the options name it."""
-        if self._source.pattern is None:
-            raise QueueNotFound(queue.keys.name, queue.server.namespace.name)
-        self._queues = [each for each in self._queues if each != queue]
 
     def find_start(self) -> tuple[int, dict[str, int]]:
         """
@@ -178,26 +137,11 @@ class Lease:
             batch in flight, whichever is higher; 0 if there is none. And, by the label of each
             queue, how many messages of this batch an interrupted acknowledgement has left.
         """
-        last = max(self._read_acknowledged(server)[0] for server in self._servers)
-        in_flight: set[int] = set()
-        for queue in self.get_queues():
-            with queue.server.naming_cell():
-                fields = queue.server.raw.hkeys(queue.keys.leases)
-            in_flight.update(
-                int(field.split(b":")[1])
-                for field in fields
-                if field.startswith(f"{self.name}:".encode()) and field.count(b":") == 1
-            )
-        last = max(last, min(in_flight, default=1) - 1)
-        remaining = self._read_part_sizes(last, self.get_queues())
+        last, _ = self._records.read_last_acknowledged()
+        queues = self.queues.get()
+        last = max(last, min(self._records.read_in_flight(queues), default=1) - 1)
+        remaining = self._records.read_all_sizes(last, queues)
         return last, {queue: sum(sizes) for queue, sizes in remaining.items()}
-
-    def _read_acknowledged(self, server: Server) -> tuple[int, bytes | None]:
-        """Return the number of the last batch that was acknowledged, or 0; and the holder."""
-        with server.naming_cell():
-            stored = server.raw.hget(server.namespace.acknowledged, self._query)
-        record: list[Any] = [0] if stored is None else msgpack.unpackb(stored, raw=True)
-        return int(record[0]), dict(enumerate(record)).get(3)  # without a holder it has three items
 
     def _read_last_acknowledged(self) -> int:
         """
@@ -206,14 +150,15 @@ class Lease:
         Raises:
             LeaseTakenOver: another process has taken over the lease.
         """
-        records = [self._read_acknowledged(server) for server in self._servers]
-        if {holder for _, holder in records} - {None, self.holder.id.encode()}:
+        number, holders = self._records.read_last_acknowledged()
+        if holders - {self.holder.id.encode()}:
             raise LeaseTakenOver(self.name)
-        return max(number for number, _ in records)
+        return number
 
     def make_offset(self, number: int, queues: dict[str, int]) -> dict[str, Any]:
         """Return the offset of a batch; see ``offsets.make_offset``."""
-        return make_offset(self._source.connection.cells, self.name, self._query, number, queues)
+        cells = self._source.connection.cells
+        return make_offset(cells, self.name, self._records.query, number, queues)
 
     def receive(self, number: int, limits: BatchLimits) -> dict[str, int]:
         """
@@ -238,25 +183,16 @@ class Lease:
                 if not ahead.is_full:
                     # Otherwise messages whose timeout has ended might be received again.
                     self.background.finish()
-                    self._fill(ahead)
+                    self._parts.fill(ahead)
                 if ahead.is_full:
                     self._next.expect(number + 1, limits)
-                    if not self._has_visible(limits.latest_ms):
+                    if not self.queues.have_visible(limits.latest_ms):
                         # No progress may follow that of this batch, which then has all counts.
                         self.background.finish()
                 return ahead.counts
             self.heartbeat.untrack(number)
             self.background.finish()
         return self._receive(number, limits)
-
-    def _has_visible(self, latest_ms: int | None) -> bool:
-        """Return whether messages became visible until a Unix time in ms, or until now."""
-        for queue in self.get_queues():
-            with queue.server.naming_cell():
-                until = latest_ms or queue.server.now_ms()
-                if queue.server.raw.zcount(queue.keys.zset, "-inf", until):
-                    return True
-        return False
 
     def _is_still_received(self, batch: BatchFill) -> bool:
         """
@@ -266,7 +202,7 @@ class Lease:
             LeaseTakenOver: another process has taken over the lease.
         """
         self._read_last_acknowledged()
-        sizes = self._read_part_sizes(batch.number, self.get_queues())
+        sizes = self._records.read_all_sizes(batch.number, self.queues.get())
         return batch.counts == {label: sum(each) for label, each in sizes.items()}
 
     def _receive(self, number: int, limits: BatchLimits) -> dict[str, int]:
@@ -279,7 +215,7 @@ class Lease:
                 return found
             self._searched_batch = number
         batch = BatchFill(number, limits)
-        self._fill(batch)
+        self._parts.fill(batch)
         if batch.is_full:
             self._next.expect(number + 1, limits)
         if batch.counts:
@@ -295,22 +231,31 @@ class Lease:
         Raises:
             CheckpointSetBack: there are none, because the batch was acknowledged.
         """
-        found = self._read_part_sizes(number, self.get_queues())
+        found = self._records.read_all_sizes(number, self.queues.get())
         if found:
-            self._track_batch(number, found)
-            self.heartbeat.extend()
+            self._parts.extend(number, found)
         elif number <= self.holder.last_acknowledged:
             # A cell that had no messages of the batch has not stored that it is acknowledged.
             raise make_batch_acknowledged(self.name, number, self.holder.last_acknowledged)
         return {queue: sum(sizes) for queue, sizes in found.items()}
 
-    def _fill(self, batch: BatchFill) -> None:
-        """Receive messages for a batch, until it is full or there are no more."""
-        batch.fill(
-            self.get_queues(),
-            lambda queue, part, limits: self._receive_part(batch.number, queue, part, limits),
-            self.heartbeat.stopped.is_set,
-        )
+    def acknowledge(self, number: int, labels: Iterable[str]) -> None:
+        """
+        Delete the messages of a batch that Spark has committed, and its receipts.
+
+        An interrupted acknowledgement is completed by the next call. The first deletion also
+        stores the number of the batch, so that a checkpoint that is set back is detected.
+
+        Args:
+            number: the number of the batch.
+            labels: the labels of the queues of the batch.
+
+        Raises:
+            LeaseTakenOver: another query took over the lease.
+        """
+        self.background.finish()
+        self.acknowledgement.finish_pending()
+        self.acknowledgement.acknowledge(self._make_done_batch(number, labels))
 
     def acknowledge_soon(self, number: int, labels: Iterable[str]) -> None:
         """
@@ -318,13 +263,13 @@ class Lease:
 
         The next call of ``acknowledge`` or ``receive_soon`` acknowledges it again if that fails.
         """
-        self._pending = number, list(labels)
-        self.background.start(self._acknowledge_pending)
+        self.acknowledgement.pending = self._make_done_batch(number, labels)
+        self.background.start(self.acknowledgement.finish_pending)
 
-    def is_acknowledged(self, number: int) -> bool:
-        """Return whether this process has acknowledged a batch last, or does it now."""
-        pending = self._pending  # read first: the thread clears it last
-        return (pending is not None and pending[0] == number) or self._acknowledged == number
+    def _make_done_batch(self, number: int, labels: Iterable[str]) -> DoneBatch:
+        # New queues are listed in this thread.
+        stream_queues = self.queues.get() if self.acknowledgement.last is None else ()
+        return DoneBatch(number, self.queues.find(labels), stream_queues)
 
     def receive_soon(self, number: int) -> None:
         """
@@ -339,7 +284,7 @@ class Lease:
         """
         limits = self._next.start(number) if self._options.min_messages <= 1 else None
         if limits is not None:
-            self.get_queues()  # lists new queues in this thread
+            self.queues.get()  # lists new queues in this thread
             self.background.start(self._receive_ahead, number, limits)
 
     def has_ahead(self, number: int) -> bool:
@@ -349,75 +294,27 @@ class Lease:
 
     def _receive_ahead(self, number: int, limits: BatchLimits) -> None:
         # Without the earlier acknowledgement, a successor might find three batches in flight.
-        if self._pending is not None or self.heartbeat.stopped.is_set():
+        if self.acknowledgement.pending is not None or self.heartbeat.stopped.is_set():
             return
         if self._find_received(number):
             return
         batch = BatchFill(number, limits)
-        self._fill(batch)
+        self._parts.fill(batch)
         if batch.counts:
             self._next.note_received(batch)
         else:
             self.heartbeat.untrack(number)
-
-    def _acknowledge_pending(self) -> None:
-        if self._pending is not None:
-            self._acknowledge(*self._pending)
-            self._pending = None
 
     def _release_ahead(self) -> None:
         """Release the batch that was received ahead, unless a successor has the lease."""
         number = self._next.take_unlogged()
         if number is None:
             return
-        for queue, part in reversed(self.heartbeat.parts_of(number)):
-            try:
-                self._release_part(queue, number, part)
-            except (RedisError, RSMQError) as error:
-                # A successor finds the batch; or it becomes visible after its timeout.
-                log.info("Batch %s of lease %s was not released: %s", number, self.name, error)
-                return
-
-    def _release_part(self, queue: PlacedQueue, number: int, part: int) -> None:
-        queue.server.run(
-            release_leased(
-                queue.server.namespace,
-                queue.keys,
-                Batch(self.name, number),
-                part,
-                query=self._query,
-                holder=self.holder.id,
-                has_policy=self._options.dead_letters is not None,
-            )
-        )
-
-    def _receive_part(
-        self, number: int, queue: PlacedQueue, part: int, limits: BatchLimits
-    ) -> LeasedPart:
-        """Receive a part of a batch."""
-        # Tracked before the call, because the call may receive messages and then fail.
-        self.heartbeat.track(number, queue, [part])
-        operation = lease_messages(
-            queue.server.namespace,
-            queue.keys,
-            Batch(self.name, number),
-            part,
-            min(limits.messages, MAX_PART_MESSAGES),
-            max_bytes=min(limits.size, self._source.max_bytes),
-            # A body may be larger than all limits, so the first of each queue is received anyway.
-            is_first=part == 0 or limits.size >= self._source.max_bytes,
-            vt=self._options.vt,
-            latest_ms=limits.latest_ms,
-            lifetime=self._options.lease_retention,
-            dead_letters=self._options.dead_letters,
-            query=self._query,
-            holder=self.holder.id,
-        )
         try:
-            return queue.server.run(operation)
-        except QueueNotFound:
-            self._remove_queue(queue)
-            return LeasedPart(0, 0, may_have_more=False)
+            self._parts.release_all(number)
+        except (RedisError, RSMQError) as error:
+            # A successor finds the batch; or it becomes visible after its timeout.
+            log.info("Batch %s of lease %s was not released: %s", number, self.name, error)
 
     def receive_if_any(self, number: int, limits: BatchLimits) -> dict[str, int]:
         """
@@ -442,7 +339,7 @@ class Lease:
         if received:
             self.idle_wait.note_received()
         else:
-            self.idle_wait.note_empty(self.get_queues())
+            self.idle_wait.note_empty(self.queues.get())
         return received
 
     def may_have_messages(self) -> bool:
@@ -453,24 +350,14 @@ class Lease:
             LeaseTakenOver: another process has taken over the lease.
         """
         self.holder.check()
-        return self.idle_wait.may_have_messages(self.get_queues())
+        return self.idle_wait.may_have_messages(self.queues.get())
 
     def count_visible(self) -> int:
         """Return how many messages are visible. Begin to wait for more, without receiving them."""
-        queues = self.get_queues()
+        queues = self.queues.get()
         number = read_backlog(queues).lag
         self.idle_wait.note_empty(queues)
         return number
-
-    def _read_part_sizes(self, number: int, queues: Iterable[PlacedQueue]) -> dict[str, list[int]]:
-        """Return the sizes of the parts of a batch, by label, as Redis stores them."""
-        found = {queue.label: self._read_sizes(number, queue) for queue in queues}
-        return {label: sizes for label, sizes in found.items() if sizes}
-
-    def _read_sizes(self, number: int, queue: PlacedQueue) -> list[int]:
-        field = str(Batch(self.name, number))
-        with queue.server.naming_cell():
-            return parse_part_sizes(queue.server.raw.hget(queue.keys.leases, field))
 
     def plan(self, number: int, counts: dict[str, int]) -> dict[str, list[int]]:
         """
@@ -488,25 +375,17 @@ class Lease:
             LeaseTakenOver: that was done by another process, which has taken over the lease.
         """
         self.holder.check()
-        found = self._read_part_sizes(number, map(self._find_queue, counts))
+        found = self._records.read_all_sizes(number, self.queues.find(counts))
         for label, count in counts.items():
             sizes = found.get(label, [])
             kept = _count_logged_parts(sizes, count)
             if kept is None:
                 self._report_lost_batch(label, number)
             else:
-                self._release_parts(number, label, sizes, kept)
+                self._parts.release_behind(number, label, sizes, kept)
         if not self.heartbeat.has(number):
-            self._track_batch(number, found)
-            self.heartbeat.extend()
+            self._parts.extend(number, found)
         return found
-
-    def _release_parts(self, number: int, label: str, sizes: list[int], kept: int) -> None:
-        """Release the parts of a batch behind the first ``kept`` ones; remove their sizes."""
-        queue = self._find_queue(label)
-        while len(sizes) > kept:
-            self._release_part(queue, number, len(sizes) - 1)
-            del sizes[-1]
 
     def _report_lost_batch(self, label: str, number: int) -> None:
         acknowledged = self._read_last_acknowledged()
@@ -526,56 +405,6 @@ class Lease:
             )
         log.warning("%s. The query continues without it.", text)
 
-    def acknowledge(self, number: int, labels: Iterable[str]) -> None:
-        """
-        Delete the messages of a batch that Spark has committed, and its receipts.
-
-        An interrupted acknowledgement is completed by the next call. The first deletion also
-        stores the number of the batch, so that a checkpoint that is set back is detected.
-
-        Args:
-            number: the number of the batch.
-            labels: the labels of the queues of the batch.
-
-        Raises:
-            LeaseTakenOver: another query took over the lease.
-        """
-        self.background.finish()
-        self._acknowledge_pending()
-        self._acknowledge(number, labels)
-
-    def _acknowledge(self, number: int, labels: Iterable[str]) -> None:
-        if self._acknowledged == number:
-            return
-        self.holder.check()
-        queues = [self._find_queue(label) for label in labels]
-        if self._acknowledged is None and number > 1:
-            # An earlier process may have stopped while it acknowledged the batch before.
-            for queue in dict.fromkeys([*queues, *self.get_queues()]):
-                self._acknowledge_parts(queue, number - 1, len(self._read_sizes(number - 1, queue)))
-        batch = Batch(self.name, number)
-        # A listener on the driver may have acknowledged the batch.
-        servers = dict.fromkeys(queue.server for queue in queues)
-        is_new = {server: self._read_acknowledged(server)[0] < number for server in servers}
-        for queue in queues:
-            sizes = self._read_sizes(number, queue)
-            if is_new[queue.server] and not sizes and self.heartbeat.has(number):
-                log.warning("Batch %s of queue %s is not in Redis any more.", batch, queue.label)
-            self._acknowledge_parts(queue, number, max(1, len(sizes)))
-        self.heartbeat.untrack(number)
-        self._acknowledged = number
-
-    def _acknowledge_parts(self, queue: PlacedQueue, number: int, parts: int) -> None:
-        if parts:
-            deleted, lost = acknowledge_parts(
-                queue,
-                Batch(self.name, number),
-                parts,
-                query=self._query,
-            )
-            self.tally.acknowledged += deleted
-            self.tally.lost += lost
-
     def stop(self) -> None:
         """
         Stop the heartbeat, and release a named lease, so that a successor need not wait for it.
@@ -591,11 +420,6 @@ class Lease:
             # It must not acquire the lease again.
             self.heartbeat.join(lease_holder.HOLDER_TIMEOUT_SECONDS / 3)
         self.holder.release()
-
-    def _track_batch(self, number: int, found: dict[str, list[int]]) -> None:
-        """Let the heartbeat extend a batch from now on."""
-        for label, sizes in found.items():
-            self.heartbeat.track(number, self._find_queue(label), range(len(sizes)))
 
 
 def _count_logged_parts(sizes: list[int], count: int) -> int | None:

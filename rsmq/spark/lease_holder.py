@@ -80,13 +80,15 @@ class LeaseHolder:
 
     def acquire(self, queues: Iterable[PlacedQueue]) -> None:
         """
-        Acquire the lease on queues, as soon as a previous holder has stopped renewing it.
+        Acquire a named lease on queues, as soon as a previous holder has stopped renewing it.
 
         Queues on which it is acquired already are left out.
 
         Raises:
             InvalidOption: another query still renews it.
         """
+        if not self._is_named:
+            return
         new = [queue for queue in queues if queue not in self._acquired_queues]
         self._tried_queues.update(new)
         deadline = time.monotonic() + HOLDER_TIMEOUT_SECONDS + 1

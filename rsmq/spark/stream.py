@@ -217,9 +217,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         queues = len(self._backlog.queues if self._backlog else ())
         queues *= self._source.connection.cells or 1
         if self._backlog is None or age > _BACKLOG_SECONDS_PER_QUEUE * max(1, queues):
-            self._backlog = read_backlog(self._lease.get_queues())
+            self._backlog = read_backlog(self._lease.queues.get())
             self._backlog_read_at = time.monotonic()
-        tally = self._lease.tally
+        tally = self._lease.acknowledgement.tally
         return {
             **self._backlog.describe(),
             "acknowledged": tally.acknowledged,
@@ -250,7 +250,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         total = sum(map(sum, part_sizes.values()))
         share = max(1, -(-total // self._source.num_partitions))
         batch = Batch(lease.name, end["batch"])
-        if not lease.is_acknowledged(start["batch"]):
+        if not lease.acknowledgement.has_begun(start["batch"]):
             # Spark has logged ``end``, so it has committed ``start``. An earlier process has
             # stopped before it had acknowledged this batch.
             lease.acknowledge_soon(start["batch"], start["queues"])

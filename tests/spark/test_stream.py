@@ -24,9 +24,10 @@ from rsmq.spark import (
     CheckpointSetBack,
     InvalidOption,
     acknowledgement,
+    batch_parts,
     connections,
-    in_flight_batches,
     lease_holder,
+    stream_queues,
 )
 from rsmq.spark.batch_fill import BatchLimits
 from rsmq.spark.stream import group_parts
@@ -336,7 +337,7 @@ def test_interrupted_receive_is_one_batch(env, queue, answered):
 
 
 def test_dying_process_adds_nothing_to_the_batch_of_its_successor(env, queue, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 2)
+    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 2)
     query = env.query()
     send(env, 1)
     query.run()
@@ -350,7 +351,7 @@ def test_dying_process_adds_nothing_to_the_batch_of_its_successor(env, queue, mo
     assert query.poll()
     before = env.scores(), env.fields()
     with pytest.raises(LeaseTakenOver, match="another process"):
-        dying._lease._receive_part(2, env.placed(), 1, BatchLimits(2))
+        dying._lease._parts.receive(2, env.placed(), 1, BatchLimits(2))
     assert (env.scores(), env.fields()) == before
     with suppress(LeaseTakenOver):
         dying.latestOffset(query.offsets[0], ReadMaxRows(10))
@@ -368,7 +369,7 @@ def test_parts_beyond_the_logged_count_are_released(env, queue, queues):
     query.poll()
     late = send(env, 3)
     for part, number in ((1, 2), (2, 1)):
-        query.reader._lease._receive_part(1, env.placed(), part, BatchLimits(number))
+        query.reader._lease._parts.receive(1, env.placed(), part, BatchLimits(number))
     name = query.reader._lease.name
     assert len(env.raw.hkeys(env.keys().leases)) == 4
 
@@ -527,7 +528,7 @@ def test_query_fails_after_another_took_over_its_group(env, queue, monkeypatch):
 
 def test_group_has_one_running_query_before_a_queue_exists(env, monkeypatch):
     monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.5)
-    monkeypatch.setattr(in_flight_batches, "_QUEUE_LIST_SECONDS", 0.0)
+    monkeypatch.setattr(stream_queues, "_LIST_SECONDS", 0.0)
     options = {"subscribePattern": "orders-.*", "queue": "", "consumerGroup": "nightly"}
     first, second = env.query(**options), env.query(**options)
     with suppress(InvalidOption, LeaseTakenOver):
@@ -562,7 +563,7 @@ def test_queues_share_a_batch_and_unused_shares_are_divided(env):
 
 
 def test_new_queues_of_a_pattern_are_read(env, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "_QUEUE_LIST_SECONDS", 0.0)
+    monkeypatch.setattr(stream_queues, "_LIST_SECONDS", 0.0)
     query = env.query(subscribePattern="orders-.*", queue="")
     assert query.run() is None
     for name in ("orders-1", "other"):
@@ -657,7 +658,7 @@ def wait_for_batch(query):
 
 @pytest.mark.parametrize("pattern", [False, True])
 def test_a_message_is_noticed_by_one_of_many_short_polls(env, queue, pattern, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "_QUEUE_LIST_SECONDS", 0.0)
+    monkeypatch.setattr(stream_queues, "_LIST_SECONDS", 0.0)
     names = {"queue": "", "subscribePattern": "q|r"} if pattern else {}
     query = env.query(idleWait=60, **names)
     for _ in range(100):  # with polls of idleWait, this would take longer than the test may
@@ -871,7 +872,7 @@ def test_unacknowledged_batch_is_read_again_unchanged(env, queue):
 
 @pytest.mark.parametrize("calls", range(6))
 def test_new_checkpoint_completes_an_interrupted_acknowledgement(env, queue, calls, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 2)
+    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 2)
     monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.3)
     env.rsmq.create_queue("r")
     options = {"subscribe": "q,r", "queue": "", "consumerGroup": "g"}

@@ -14,7 +14,13 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from rsmq.errors import LeaseTakenOver
 from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
-from rsmq.spark import AcknowledgeListener, in_flight_batches, lease_holder, task_process
+from rsmq.spark import (
+    AcknowledgeListener,
+    batch_parts,
+    done_batches,
+    lease_holder,
+    task_process,
+)
 from rsmq.spark.acknowledgement import find_offsets
 from tests.spark.conftest import crash_at_call, json_round_trip
 
@@ -69,13 +75,13 @@ def test_a_batch_is_planned_while_the_one_before_is_acknowledged(env, queue, mon
     query = env.query(limit=ReadMaxRows(2))
     query.run()
     may_continue = threading.Event()
-    acknowledge_parts = in_flight_batches.acknowledge_parts
+    acknowledge_parts = done_batches.acknowledge_parts
 
     def acknowledge_late(*args, **options):
         assert may_continue.wait(20)
         return acknowledge_parts(*args, **options)
 
-    monkeypatch.setattr(in_flight_batches, "acknowledge_parts", acknowledge_late)
+    monkeypatch.setattr(done_batches, "acknowledge_parts", acknowledge_late)
     end = query.reader.latestOffset(json_round_trip(query.offsets[0]), ReadMaxRows(2))
     query.reader.commit(query.offsets[0])
     partitions = query.reader.partitions(query.offsets[0], json_round_trip(end))
@@ -97,13 +103,13 @@ def test_a_full_batch_behind_which_nothing_waits_reports_all_counts(
     query.run()
     if available_now:
         send(env, 1)
-    acknowledge_parts = in_flight_batches.acknowledge_parts
+    acknowledge_parts = done_batches.acknowledge_parts
 
     def acknowledge_late(*args, **options):
         time.sleep(0.3)
         return acknowledge_parts(*args, **options)
 
-    monkeypatch.setattr(in_flight_batches, "acknowledge_parts", acknowledge_late)
+    monkeypatch.setattr(done_batches, "acknowledge_parts", acknowledge_late)
     end = query.reader.latestOffset(json_round_trip(query.offsets[0]), ReadMaxRows(2))
     assert query.reader.reportLatestOffset()["acknowledged"] == 2
     assert list(end["queues"].values()) == [2]
@@ -214,7 +220,7 @@ def test_a_stop_releases_nothing_after_a_takeover(env, queue):
     assert hidden(env) == set(sent[2:])
     assert ids(query.finish()) == sent[2:]
     with pytest.raises(LeaseTakenOver, match="another process"):
-        stopped._lease._release_part(env.placed(), 2, 0)
+        stopped._lease._parts.release(2, env.placed(), 0)
 
 
 def test_a_suspended_process_does_not_return_its_batch_ahead(env, queue):
@@ -256,7 +262,7 @@ def test_an_acknowledgement_that_a_kill_interrupts_is_completed(
     env, queue, monkeypatch, is_done, answered, calls
 ):
     """The batch after it may be in the commit log: then only its own number is in the offset."""
-    monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 2)
+    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 2)
     sent = send(env, 12)
     query = env.query(limit=ReadMaxRows(4))
     query.run()
@@ -322,7 +328,7 @@ def test_work_ahead_that_fails_is_repeated(env, queue, monkeypatch):
     server.rsmq.run = fail_in_threads
     try:
         assert ids(query.run()) == sent[2:4]
-        assert lease._pending == (1, ["q"])
+        assert lease.acknowledgement.pending.number == 1
         assert batches(env) == {1: 2, 2: 2}
         assert ids(query.run()) == sent[4:]
     finally:
@@ -345,7 +351,7 @@ def test_a_batch_that_is_purged_before_it_is_logged_is_not_missed(env, queue, re
 
 
 def test_parts_of_several_queues_are_released(env, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 2)
+    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 2)
     for name in ("a", "b"):
         env.rsmq.create_queue(name)
         send(env, 10, name)

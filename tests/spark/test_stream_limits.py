@@ -8,7 +8,7 @@ import msgpack
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from rsmq.spark import InvalidOption, NewerVersion, backlog, batch_delay, in_flight_batches
+from rsmq.spark import InvalidOption, NewerVersion, backlog, batch_delay, batch_parts
 from rsmq.spark.acknowledgement import acknowledge_offset
 from rsmq.spark.connection_options import parse_connection_options
 from tests.spark.test_stream import ids, poll_idle, send
@@ -31,7 +31,7 @@ def test_batch_has_at_most_so_many_bytes(env, queue):
 
 
 def test_both_limits_hold_over_several_parts(env, queue, monkeypatch):
-    monkeypatch.setattr(in_flight_batches, "MAX_PART_MESSAGES", 3)
+    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 3)
     env.rsmq.send_messages("q", ["x" * 100] * 25)
     query = env.query(maxBytesPerTrigger=1050, maxMessagesPerTrigger=8)
     assert [len(batch) for batch in sizes(query)] == [8, 8, 8, 1]

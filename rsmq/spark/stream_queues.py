@@ -1,0 +1,80 @@
+"""
+The queues of a stream, which a pattern may find while the stream runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from rsmq.errors import QueueNotFound
+from rsmq.spark.connections import PlacedQueue, Server, find_placed_queue
+from rsmq.spark.source_options import SourceOptions
+
+#: How long the list of a stream's queues is reused before they are listed again.
+_LIST_SECONDS = 10.0
+
+
+class StreamQueues:
+    """The queues of a stream in each cell, without its own dead-letter queue."""
+
+    def __init__(
+        self,
+        servers: Sequence[Server],
+        source: SourceOptions,
+        dead_letter_queue: str | None,
+        note_listed: Callable[[list[PlacedQueue]], None],
+    ) -> None:
+        """
+        List nothing.
+
+        Args:
+            servers: the server of each cell, or the only one.
+            source: the options of the source.
+            dead_letter_queue: the dead-letter queue of the stream; None if it has none.
+            note_listed: is called with the queues whenever they were listed.
+        """
+        self._servers = servers
+        self._source = source
+        self._dead_letter_queue = dead_letter_queue
+        self._note_listed = note_listed
+        self._queues: list[PlacedQueue] = []
+        self._listed_at = float("-inf")
+
+    def get(self) -> list[PlacedQueue]:
+        """Return the queues. With a pattern, lists them again after 10 seconds."""
+        is_listed = self._source.pattern is None and self._queues
+        if not is_listed and time.monotonic() - self._listed_at > _LIST_SECONDS:
+            self._queues = [
+                PlacedQueue(server, keys)
+                for server in self._servers
+                for keys in server.find_queues(self._source)
+                if keys.name != self._dead_letter_queue
+            ]
+            self._listed_at = time.monotonic()
+            self._note_listed(self._queues)
+        return self._queues
+
+    def find(self, labels: Iterable[str]) -> list[PlacedQueue]:
+        """Return the queues of these labels, which an offset names."""
+        return [find_placed_queue(self._source.connection, label) for label in labels]
+
+    def remove(self, queue: PlacedQueue) -> None:
+        """
+        Leave a deleted queue out from now on.
+
+        Raises:
+            QueueNotFound: the options name the queue.
+        """
+        if self._source.pattern is None:
+            raise QueueNotFound(queue.keys.name, queue.server.namespace.name)
+        self._queues = [each for each in self._queues if each != queue]
+
+    def have_visible(self, latest_ms: int | None) -> bool:
+        """Return whether messages became visible until a Unix time in ms, or until now."""
+        for queue in self.get():
+            with queue.server.naming_cell():
+                until = latest_ms or queue.server.now_ms()
+                if queue.server.raw.zcount(queue.keys.zset, "-inf", until):
+                    return True
+        return False
