@@ -22,6 +22,8 @@ _MICROSECONDS_PER_MS = 1000
 #: A queue for a small job; with so many messages it has a task for each processor.
 _SMALL_QUEUE = "small"
 _SMALL_QUEUE_MESSAGES = 5000
+#: The queue into which small jobs write.
+_SMALL_TARGET = "small-target"
 
 
 class Environment:
@@ -47,6 +49,7 @@ class Environment:
         self.raw.config_set("slowlog-max-len", _SLOW_LOG_ENTRIES)
         self.rsmq = RSMQ.from_url(url, codec=BYTES)
         self.rsmq.create_queue(_SMALL_QUEUE)
+        self.rsmq.create_queue(_SMALL_TARGET)
         self.rsmq.send_messages(_SMALL_QUEUE, [b"x"] * _SMALL_QUEUE_MESSAGES)
         self.clock = ProcessorClock(self.raw)
         self.options = {"url": url}
@@ -78,12 +81,18 @@ class Environment:
 
     def wake_workers(self) -> None:
         """
-        Run a small job: Spark ends Python workers that have been idle for a minute.
+        Run small jobs of each kind: Spark ends Python workers that have been idle for a minute.
 
         Each new one imports its modules again, which takes half a second of processor time.
         """
         reader = self.spark.read.format("rsmq").options(**self.options, queue=_SMALL_QUEUE)
         reader.load().write.format("noop").mode("overwrite").save()
+        frame = self._make_frame(_SMALL_QUEUE_MESSAGES)
+        for delivery in ("at-least-once", "exactly-once"):
+            options = {**self.options, "queue": _SMALL_TARGET, "delivery": delivery}
+            frame.write.format("rsmq").options(**options).mode("append").save()
+        frame.write.format("bench_memory").mode("append").save()
+        self.rsmq.purge_queue(_SMALL_TARGET)
 
     def plain_read(self) -> int:
         """Read all messages with both counters, which the frame has too; return their number."""
@@ -118,16 +127,18 @@ class Environment:
         """Write a frame of as many messages, generated in Spark."""
         self._filled = None
         options = {**self.options, "queue": "q", "delivery": delivery}
-        self._make_frame().write.format("rsmq").options(**options).mode("append").save()
+        self._make_frame(self.messages).write.format("rsmq").options(**options).mode(
+            "append"
+        ).save()
         return self.messages
 
     def floor_write(self) -> int:
         """Write the same frame to a sink in Python that discards the rows."""
-        self._make_frame().write.format("bench_memory").mode("append").save()
+        self._make_frame(self.messages).write.format("bench_memory").mode("append").save()
         return self.messages
 
-    def _make_frame(self) -> Any:
-        return self.spark.range(0, self.messages, 1, 4).selectExpr(
+    def _make_frame(self, messages: int) -> Any:
+        return self.spark.range(0, messages, 1, 4).selectExpr(
             f"rpad(cast(id AS string), {BODY_BYTES}, 'x') AS message"
         )
 
