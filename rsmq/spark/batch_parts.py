@@ -4,6 +4,8 @@ The parts of a stream's batches: received, released, and extended while they are
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rsmq.errors import QueueNotFound
 from rsmq.operations.spark.in_flight_batches import (
     MAX_PART_MESSAGES,
@@ -33,6 +35,7 @@ class BatchParts:
         *,
         source: SourceOptions,
         options: StreamOptions,
+        is_stopped: Callable[[], bool],
     ) -> None:
         """
         Receive nothing.
@@ -44,6 +47,7 @@ class BatchParts:
             heartbeat: extends the parts that are received.
             source: the options of the source.
             options: the options of the stream.
+            is_stopped: whether to receive no further parts of a batch.
         """
         self._source = source
         self._options = options
@@ -51,13 +55,14 @@ class BatchParts:
         self._queues = queues
         self._holder = holder
         self._heartbeat = heartbeat
+        self._is_stopped = is_stopped
 
     def fill(self, batch: BatchFill) -> None:
         """Receive messages for a batch, until it is full or there are no more."""
         batch.fill(
             self._queues.get(),
             lambda queue, part, limits: self.receive(batch.number, queue, part, limits),
-            self._heartbeat.stopped.is_set,
+            self._is_stopped,
         )
 
     def receive(

@@ -10,7 +10,7 @@ process lives; when it dies, other consumers can receive the messages after that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
@@ -30,6 +30,7 @@ from rsmq.spark.idle_wait import IdleWait
 from rsmq.spark.lease_holder import LeaseHolder
 from rsmq.spark.next_batch import NextBatch
 from rsmq.spark.offsets import make_offset
+from rsmq.spark.sigterm import SigtermHandler
 from rsmq.spark.source_options import SourceOptions, StreamOptions
 from rsmq.spark.stream_queues import StreamQueues
 from rsmq.spark.successive_threads import SuccessiveThreads
@@ -57,7 +58,7 @@ class Lease:
         name: str,
         source: SourceOptions,
         options: StreamOptions,
-        sleep: Callable[[float], None],
+        sigterm: SigtermHandler,
     ) -> None:
         """
         Change nothing in Redis; ``start`` does.
@@ -66,7 +67,7 @@ class Lease:
             name: the name of the lease.
             source: the options of the source.
             options: the options of the stream.
-            sleep: waits for a number of seconds, or is interrupted by an exception.
+            sigterm: ends waits, and the receive of a batch.
         """
         self.name = name
         query = name
@@ -86,7 +87,7 @@ class Lease:
             name,
             query,
             options.lease_retention,
-            sleep,
+            sigterm.sleep,
             is_named=options.consumer_group is not None,
         )
         self.heartbeat = Heartbeat(servers, name, query, self.holder, options)
@@ -105,6 +106,7 @@ class Lease:
             self.heartbeat,
             source=source,
             options=options,
+            is_stopped=lambda: self.heartbeat.stopped.is_set() or sigterm.has_arrived(),
         )
 
     def start(self, *, is_new: bool) -> None:

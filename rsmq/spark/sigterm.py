@@ -41,6 +41,10 @@ class SigtermHandler:
         if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._handle)
 
+    def has_arrived(self) -> bool:
+        """Return whether the signal has arrived."""
+        return self._number is not None
+
     def _handle(self, number: int, _: object) -> None:
         self._number = number
         if not self._is_delayed:

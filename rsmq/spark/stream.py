@@ -117,7 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._lease is not None:
                 self._lease.stop()
             self._sigterm.install()
-            self._lease = Lease(name, self._source, self._options, self._sigterm.sleep)
+            self._lease = Lease(name, self._source, self._options, self._sigterm)
             try:
                 self._lease.start(is_new=name == self._new_name)
             except Exception:

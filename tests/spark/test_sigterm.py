@@ -10,7 +10,10 @@ import textwrap
 import time
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
+from rsmq.spark.batch_parts import BatchParts
 from rsmq.spark.heartbeat import Heartbeat
 from rsmq.spark.successive_threads import SuccessiveThreads
 
@@ -84,6 +87,17 @@ def test_signal_ends_a_call_after_the_call(env, queue, target, monkeypatch):
     assert GROUP.encode() in fields(env)
     query.reader.stop()
     assert GROUP.encode() not in fields(env)
+
+
+def test_signal_ends_the_receive_of_a_batch(env, queue, monkeypatch):
+    """Without a limit it would receive all messages first, which stay hidden then."""
+    env.rsmq.send_messages("q", ["m"] * (2 * MAX_PART_MESSAGES))
+    query = env.query(limit=ReadAllAvailable())
+    receive = BatchParts.receive
+    monkeypatch.setattr(BatchParts, "receive", send_signal(receive))
+    with pytest.raises(SystemExit):
+        query.request_offset()
+    assert env.fields()["totalrecv"] == b"%d" % MAX_PART_MESSAGES
 
 
 def test_signal_ends_the_wait_for_another_holder(env, queue, monkeypatch):
