@@ -8,7 +8,8 @@
 -- ARGV[2] vt        integer     ms to hide them, from now; never shortens a visibility timeout
 -- ARGV[3] lifetime  integer     ms until the receipts are deleted
 --
--- returns {number of valid receipts, number of messages that another consumer has received since}
+-- returns {number of valid receipts, number of messages that another consumer has received since, the ms until
+--         when those with valid receipts are hidden at least}
 -- errors  none: without the queue or the part there is nothing to hide
 -- source  none in Node; it writes what npm rsmq 0.12.4 changeMessageVisibility writes
 -- @include time_ms.lua
@@ -22,12 +23,12 @@ local hash, zset, leases = KEYS[1], KEYS[2], KEYS[3]
 local part, vt, lifetime = ARGV[1], ARGV[2], ARGV[3]
 
 allow_when_full(zset)
+local now = server_time_ms()
 local ids, counts = receipts_of(leases, part)
 if not ids then
-  return {0, 0}
+  return {0, 0, now + vt}
 end
 local leased, lost = still_leased(hash, zset, ids, counts)
-local now = server_time_ms()
 local score, members = digits(now + vt), {}
 for each = 1, #leased do
   members[2 * each - 1], members[2 * each] = score, leased[each]
@@ -40,4 +41,4 @@ local sizes = cmsgpack.unpack(redis.call('HGET', leases, batch))
 sizes[1] = now + lifetime
 redis.call('HSET', leases, batch, cmsgpack.pack(sizes))
 keep_for(leases, lifetime)
-return {#leased, lost}
+return {#leased, lost, now + vt}

@@ -23,8 +23,9 @@
 -- ARGV[13] holder     string      id of the process
 -- ARGV[14] first      string      '1': the body of the first message may be larger than `room`
 --
--- returns {number of messages in the part, bytes of their bodies, 1 if there may be more due messages, else 0};
---         the bytes are -1 if the part exists already, and `room` if not even one body fits
+-- returns {number of messages in the part, bytes of their bodies, 1 if there may be more due messages, else 0,
+--         the ms until when they are hidden}; the bytes are -1 if the part exists already, and the last 0; the
+--         bytes are `room` if not even one body fits
 -- errors  QUEUENOTFOUND, LEASETAKENOVER, BATCHACKNOWLEDGED
 -- source  none in Node; it writes to the queue what npm rsmq 0.12.4 receiveMessage writes
 -- @include time_ms.lua
@@ -61,7 +62,7 @@ local batch = lease .. ':' .. number
 local sizes = redis.call('HGET', leases, batch)
 sizes = sizes and cmsgpack.unpack(sizes) or {0}
 if sizes[part + 2] then
-  return {sizes[part + 2], -1, 1}
+  return {sizes[part + 2], -1, 1, 0}
 end
 if last and last >= tonumber(number) then
   return redis.error_reply('BATCHACKNOWLEDGED ' .. lease .. ' ' .. number .. ' ' .. digits(last))
@@ -95,4 +96,4 @@ if due.number > 0 then
   keep_for(leases, lifetime)
 end
 local full = due.number == tonumber(most) or due.size >= tonumber(room) or due.cleared >= 1000
-return {due.number, size, full and 1 or 0}
+return {due.number, size, full and 1 or 0, now + vt}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -35,11 +35,12 @@ ACKNOWLEDGE_DELAY_SECONDS = 2.0
 
 def acknowledge_parts(
     queue: PlacedQueue, batch: Batch, number: int, *, query: str
-) -> tuple[int, int]:
+) -> Iterator[tuple[int, int]]:
     """
     Delete the messages of the first ``number`` parts of a batch, at least one, and its receipts.
 
-    Each part is one atomic step. A batch without parts is stored as acknowledged, too.
+    Each part is one atomic step, when the result is iterated. A batch without parts is stored as
+    acknowledged, too.
 
     Args:
         queue: the queue.
@@ -47,21 +48,19 @@ def acknowledge_parts(
         number: the number of its parts.
         query: the name of the query, under which the number of the batch is stored.
 
-    Returns:
-        How many messages were deleted, and how many another consumer has received since.
+    Yields:
+        Of each part, how many messages were deleted, and how many another consumer has received
+        since.
 
     Raises:
         CellFailed: the server of the cell can't be reached.
     """
     server, keys = queue.server, queue.keys
-    deleted = lost = 0
     with server.naming_cell():
         for part in range(max(1, number)):
             operation = acknowledge_leased(server.namespace, keys, batch, part, query=query)
-            counts = server.rsmq.run(operation)
-            deleted, lost = deleted + counts[0], lost + counts[1]
+            yield server.rsmq.run(operation)
         server.raw.hdel(keys.leases, str(batch))
-    return deleted, lost
 
 
 def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) -> tuple[int, int]:
@@ -94,13 +93,10 @@ def acknowledge_offset(connection: ConnectionOptions, offset: dict[str, Any]) ->
         for batch, packed in zip(batches, found, strict=True):
             if packed is None:
                 continue
-            counts = acknowledge_parts(
-                queue,
-                batch,
-                len(parse_part_sizes(packed)),
-                query=offset.get("query", batch.lease),
-            )
-            deleted, lost = deleted + counts[0], lost + counts[1]
+            query = offset.get("query", batch.lease)
+            parts = len(parse_part_sizes(packed))
+            for counts in acknowledge_parts(queue, batch, parts, query=query):
+                deleted, lost = deleted + counts[0], lost + counts[1]
     return deleted, lost
 
 

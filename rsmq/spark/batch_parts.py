@@ -4,7 +4,7 @@ The parts of a stream's batches: received, released, and extended while they are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rsmq.errors import QueueNotFound
 from rsmq.operations.spark.in_flight_batches import (
@@ -57,13 +57,31 @@ class BatchParts:
         self._heartbeat = heartbeat
         self._is_stopped = is_stopped
 
-    def fill(self, batch: BatchFill) -> None:
-        """Receive messages for a batch, until it is full or there are no more."""
+    def fill(self, batch: BatchFill, queues: Sequence[PlacedQueue]) -> None:
+        """Receive messages of queues for a batch, until it is full or there are no more."""
         batch.fill(
-            self._queues.get(),
+            queues,
             lambda queue, part, limits: self.receive(batch.number, queue, part, limits),
             self._is_stopped,
         )
+
+    def fill_ahead(self, batch: BatchFill, queues: Sequence[PlacedQueue]) -> None:
+        """
+        Fill a batch while tasks process the one before, of which nothing is received again.
+
+        The timeouts of that one may end, if Redis or this process stops for a while.
+        """
+
+        def receive(queue: PlacedQueue, part: int, limits: BatchLimits) -> LeasedPart:
+            until_ms = self._heartbeat.find_hidden_until(batch.number - 1, queue)
+            if until_ms is not None:
+                latest_ms = until_ms - 1
+                if limits.latest_ms is not None:
+                    latest_ms = min(latest_ms, limits.latest_ms)
+                limits = limits._replace(latest_ms=latest_ms)
+            return self.receive(batch.number, queue, part, limits)
+
+        batch.fill(queues, receive, self._is_stopped)
 
     def receive(
         self, number: int, queue: PlacedQueue, part: int, limits: BatchLimits
@@ -101,10 +119,12 @@ class BatchParts:
             holder=self._holder.id,
         )
         try:
-            return queue.server.run(operation)
+            received = queue.server.run(operation)
         except QueueNotFound:
             self._queues.remove(queue)
             return LeasedPart(0, 0, may_have_more=False)
+        self._heartbeat.note_hidden(number, queue, part, received.hidden_until_ms)
+        return received
 
     def extend(self, number: int, sizes: dict[str, list[int]]) -> None:
         """

@@ -116,6 +116,6 @@ class BatchAcknowledgement:
     def _acknowledge_parts(self, queue: PlacedQueue, number: int, parts: int) -> None:
         if parts:
             batch = Batch(self._records.lease, number)
-            counts = acknowledge_parts(queue, batch, parts, query=self._records.query)
-            self.tally.acknowledged += counts[0]
-            self.tally.lost += counts[1]
+            for counts in acknowledge_parts(queue, batch, parts, query=self._records.query):
+                self.tally.acknowledged += counts[0]
+                self.tally.lost += counts[1]

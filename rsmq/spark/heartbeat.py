@@ -56,6 +56,7 @@ class Heartbeat:
         self._is_named = options.consumer_group is not None
         self._lock = threading.Lock()
         self._in_flight: dict[int, list[tuple[PlacedQueue, int]]] = {}
+        self._hidden_until: dict[tuple[int, PlacedQueue, int], int] = {}
         self._thread: threading.Thread | None = None
 
     def track(self, number: int, queue: PlacedQueue, parts: Iterable[int]) -> None:
@@ -77,7 +78,32 @@ class Heartbeat:
     def untrack(self, number: int) -> None:
         """Extend no part of a batch any longer."""
         with self._lock:
-            self._in_flight.pop(number, None)
+            for part in self._in_flight.pop(number, ()):
+                self._hidden_until.pop((number, *part), None)
+
+    def note_hidden(self, number: int, queue: PlacedQueue, part: int, until_ms: int) -> None:
+        """
+        Note until when the messages of a part are hidden at least.
+
+        Args:
+            number: the number of their batch.
+            queue: their queue.
+            part: the number of the part.
+            until_ms: the Unix time in ms, as the server counts it.
+        """
+        with self._lock:
+            if (queue, part) in self._in_flight.get(number, ()):
+                self._hidden_until[number, queue, part] = until_ms
+
+    def find_hidden_until(self, number: int, queue: PlacedQueue) -> int | None:
+        """
+        Return the Unix time in ms until when a batch's messages in a queue are hidden at least.
+
+        It is 0 if that is unknown, and None if the batch has no parts in the queue.
+        """
+        with self._lock:
+            parts = [part for part in self._in_flight.get(number, ()) if part[0] == queue]
+            return min((self._hidden_until.get((number, *part), 0) for part in parts), default=None)
 
     def has(self, number: int) -> bool:
         """Return whether parts of a batch are extended."""
@@ -149,7 +175,8 @@ class Heartbeat:
                 lifetime=self._options.lease_retention,
             )
             try:
-                queue.server.run(operation)
+                _, _, until_ms = queue.server.run(operation)
+                self.note_hidden(number, queue, part, until_ms)
             except (RedisError, CellFailed) as error:  # the others must still be extended
                 failure = error
                 if not isinstance(error.__cause__ or error, ResponseError):  # not of one queue

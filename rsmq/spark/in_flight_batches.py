@@ -10,7 +10,7 @@ process lives; when it dies, other consumers can receive the messages after that
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -23,7 +23,7 @@ from rsmq.spark.backlog import read_backlog
 from rsmq.spark.batch_fill import BatchFill, BatchLimits
 from rsmq.spark.batch_parts import BatchParts
 from rsmq.spark.batch_records import BatchRecords
-from rsmq.spark.connections import get_servers
+from rsmq.spark.connections import PlacedQueue, get_servers
 from rsmq.spark.done_batches import BatchAcknowledgement, DoneBatch
 from rsmq.spark.heartbeat import Heartbeat
 from rsmq.spark.idle_wait import IdleWait
@@ -177,15 +177,14 @@ class Lease:
             CheckpointSetBack: the batch was acknowledged, so nothing is left of it.
         """
         if not self._next.is_received(number):
-            self.background.finish()
+            self.background.finish()  # else it only acknowledges
         self.holder.check()
         ahead = self._next.take(number)
         if ahead is not None:
             if self._is_still_received(ahead):
                 if not ahead.is_full:
-                    # Otherwise messages whose timeout has ended might be received again.
-                    self.background.finish()
-                    self._parts.fill(ahead)
+                    self._finish_acknowledgement()
+                    self._parts.fill(ahead, self.queues.get())
                 if ahead.is_full:
                     self._next.expect(number + 1, limits)
                     if not self.queues.have_visible(limits.latest_ms):
@@ -193,8 +192,13 @@ class Lease:
                         self.background.finish()
                 return ahead.counts
             self.heartbeat.untrack(number)
-            self.background.finish()
+        self._finish_acknowledgement()
         return self._receive(number, limits)
+
+    def _finish_acknowledgement(self) -> None:
+        """Finish the last acknowledgement, so that none of its messages is received again."""
+        self.background.finish()
+        self.acknowledgement.finish_pending()
 
     def _is_still_received(self, batch: BatchFill) -> bool:
         """
@@ -210,14 +214,14 @@ class Lease:
     def _receive(self, number: int, limits: BatchLimits) -> dict[str, int]:
         if self._searched_batch != number:
             # An earlier process, or an earlier call, may have received the batch.
-            found = self._find_received(number)
+            found = self._find_received(number, self.queues.get())
             if found:
                 if sum(found.values()) >= limits.messages:
                     self._next.expect(number + 1, limits)
                 return found
             self._searched_batch = number
         batch = BatchFill(number, limits)
-        self._parts.fill(batch)
+        self._parts.fill(batch, self.queues.get())
         if batch.is_full:
             self._next.expect(number + 1, limits)
         if batch.counts:
@@ -226,14 +230,14 @@ class Lease:
             self.heartbeat.untrack(number)
         return batch.counts
 
-    def _find_received(self, number: int) -> dict[str, int]:
+    def _find_received(self, number: int, queues: Sequence[PlacedQueue]) -> dict[str, int]:
         """
         Return how many messages of a batch are in Redis, by label, and extend them from now on.
 
         Raises:
             CheckpointSetBack: there are none, because the batch was acknowledged.
         """
-        found = self._records.read_all_sizes(number, self.queues.get())
+        found = self._records.read_all_sizes(number, queues)
         if found:
             self._parts.extend(number, found)
         elif number <= self.holder.last_acknowledged:
@@ -255,8 +259,7 @@ class Lease:
         Raises:
             LeaseTakenOver: another query took over the lease.
         """
-        self.background.finish()
-        self.acknowledgement.finish_pending()
+        self._finish_acknowledgement()
         self.acknowledgement.acknowledge(self._make_done_batch(number, labels))
 
     def acknowledge_soon(self, number: int, labels: Iterable[str]) -> None:
@@ -286,22 +289,28 @@ class Lease:
         """
         limits = self._next.start(number) if self._options.min_messages <= 1 else None
         if limits is not None:
-            self.queues.get()  # lists new queues in this thread
-            self.background.start(self._receive_ahead, number, limits)
+            # New queues are listed in this thread.
+            self.background.start(self._receive_ahead, number, limits, self.queues.get())
+
+    def take_back(self, number: int) -> None:
+        """Note that Spark does not get the offset of a batch, which ``stop`` releases then."""
+        self._next.take_back(number)
 
     def has_ahead(self, number: int) -> bool:
         """Return whether a batch was received by ``receive_soon``; wait until that has ended."""
         self.background.finish()
         return self._next.is_received(number)
 
-    def _receive_ahead(self, number: int, limits: BatchLimits) -> None:
+    def _receive_ahead(
+        self, number: int, limits: BatchLimits, queues: Sequence[PlacedQueue]
+    ) -> None:
         # Without the earlier acknowledgement, a successor might find three batches in flight.
         if self.acknowledgement.pending is not None or self.heartbeat.stopped.is_set():
             return
-        if self._find_received(number):
+        if self._find_received(number, queues):
             return
         batch = BatchFill(number, limits)
-        self._parts.fill(batch)
+        self._parts.fill_ahead(batch, queues)
         if batch.counts:
             self._next.note_received(batch)
         else:

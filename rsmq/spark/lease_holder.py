@@ -68,6 +68,7 @@ class LeaseHolder:
         self._sleep = sleep
         self._is_named = is_named
         self._acquired_queues: set[PlacedQueue] = set()
+        self._missing_queues: set[PlacedQueue] = set()  # deleted since they were acquired
         self._tried_queues: set[PlacedQueue] = set()  # as an interrupted call may have succeeded
         self._is_taken_over = False
         self._renewed_at = time.monotonic()
@@ -89,7 +90,11 @@ class LeaseHolder:
         """
         if not self._is_named:
             return
-        new = [queue for queue in queues if queue not in self._acquired_queues]
+        new = [
+            queue
+            for queue in queues
+            if queue not in self._acquired_queues or queue in self._missing_queues
+        ]
         self._tried_queues.update(new)
         deadline = time.monotonic() + HOLDER_TIMEOUT_SECONDS + 1
         while seconds := self._try_acquire(new):
@@ -123,8 +128,9 @@ class LeaseHolder:
             )
             try:
                 longest = max(longest, queue.server.run(operation))
+                self._missing_queues.discard(queue)
             except QueueNotFound:
-                self._acquired_queues.discard(queue)  # reading the queue raises the error
+                self._missing_queues.add(queue)  # reading the queue raises the error
         return longest
 
     def renew(self) -> None:

@@ -16,6 +16,7 @@ class State(Enum):
     EXPECTED = auto()  # the batch before was full: more messages are visible, probably
     STARTED = auto()  # a thread receives it, or has failed or found nothing
     RECEIVED = auto()  # its messages are received
+    TAKEN_BACK = auto()  # the process ends before Spark gets its offset
 
 
 class NextBatch:
@@ -68,13 +69,18 @@ class NextBatch:
         self._change(State.UNKNOWN)
         return batch
 
+    def take_back(self, number: int) -> None:
+        """Note that Spark does not get the offset of a batch that was taken."""
+        self._change(State.TAKEN_BACK, number)
+
     def take_unlogged(self) -> int | None:
         """
-        Return the number of a batch that was received ahead, perhaps in part; None if none was.
+        Return the number of a batch, received perhaps in part, whose offset Spark has not got.
 
-        Forget what is known.
+        None if there is none. Forget what is known.
         """
-        number = self._number if self.state in {State.STARTED, State.RECEIVED} else None
+        unlogged = {State.STARTED, State.RECEIVED, State.TAKEN_BACK}
+        number = self._number if self.state in unlogged else None
         self._change(State.UNKNOWN)
         return number
 

@@ -67,13 +67,13 @@ class SigtermHandler:
         self._exit_if_signalled()
 
     def sleep(self, seconds: float) -> None:
-        """Wait in a block of ``delayed``; the signal interrupts that."""
-        self._is_delayed = False
+        """Wait; the signal interrupts that also in a block of ``delayed``."""
+        was_delayed, self._is_delayed = self._is_delayed, False
         try:
             self._exit_if_signalled()
             time.sleep(seconds)
         finally:
-            self._is_delayed = True
+            self._is_delayed = was_delayed
 
     @contextmanager
     def ignored(self) -> Iterator[None]:

@@ -164,7 +164,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 times.append(server.now_ms())
         return max(times)
 
-    @_delay_sigterm
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """
         Acknowledge the batch ``start``, and receive the next one.
@@ -178,6 +177,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             InvalidOption: the checkpoint is of another number of cells.
             CellFailed: the server of a cell can't be reached.
         """
+        try:
+            return self._find_latest_offset(start, limit)
+        except SystemExit:
+            if self._lease is not None:
+                self._lease.take_back(start["batch"] + 1)
+            raise
+
+    @_delay_sigterm
+    def _find_latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         check_offset(start, self._source.connection.cells)
         lease = self._get_lease(start["lease"])
         number = start["batch"] + 1
@@ -205,6 +213,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._backlog = None
         return lease.make_offset(number, received)
 
+    @_delay_sigterm
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """
         Return the backlog and the counts of messages, for the progress of the query.
@@ -243,8 +252,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         check_offset(end, self._source.connection.cells)
-        self._refuse_async_progress(start["batch"])
-        self._planned = end["batch"]
+        if end["batch"] > start["batch"]:  # else the batch of a query that began without messages
+            self._refuse_async_progress(start["batch"])
+            self._planned = end["batch"]
         lease = self._get_lease(end["lease"])
         part_sizes = lease.plan(end["batch"], end["queues"])
         total = sum(map(sum, part_sizes.values()))

@@ -45,14 +45,14 @@ class StreamQueues:
         """Return the queues. With a pattern, lists them again after 10 seconds."""
         is_listed = self._source.pattern is None and self._queues
         if not is_listed and time.monotonic() - self._listed_at > _LIST_SECONDS:
-            self._queues = [
+            queues = [
                 PlacedQueue(server, keys)
                 for server in self._servers
                 for keys in server.find_queues(self._source)
                 if keys.name != self._dead_letter_queue
             ]
-            self._listed_at = time.monotonic()
-            self._note_listed(self._queues)
+            self._note_listed(queues)
+            self._queues, self._listed_at = queues, time.monotonic()
         return self._queues
 
     def find(self, labels: Iterable[str]) -> list[PlacedQueue]:

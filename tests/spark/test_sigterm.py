@@ -10,7 +10,7 @@ import textwrap
 import time
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rsmq.operations.spark.in_flight_batches import MAX_PART_MESSAGES
 from rsmq.spark.batch_parts import BatchParts
@@ -89,6 +89,48 @@ def test_signal_ends_a_call_after_the_call(env, queue, target, monkeypatch):
     assert GROUP.encode() not in fields(env)
 
 
+def test_batch_whose_offset_spark_does_not_get_is_released(env, queue, monkeypatch):
+    ids = env.rsmq.send_messages("q", ["m"] * 4)
+    query = env.query(limit=ReadMaxRows(2))
+    receive = BatchParts.receive
+
+    def receive_then_signal(*args):
+        received = receive(*args)
+        signal.raise_signal(signal.SIGTERM)
+        return received
+
+    monkeypatch.setattr(BatchParts, "receive", receive_then_signal)
+    with pytest.raises(SystemExit):
+        query.request_offset()
+    assert env.fields()["totalrecv"] == b"2"
+    query.reader.stop()
+    assert [message.id for message in env.rsmq.receive_messages("q", 4)] == ids
+    assert fields(env) == []
+
+
+def test_batch_ahead_whose_offset_spark_does_not_get_is_released(env, queue, monkeypatch):
+    ids = env.rsmq.send_messages("q", ["m"] * 6)
+    query = env.query(limit=ReadMaxRows(2))
+    query.run()
+    queues = query.reader._lease.queues
+    monkeypatch.setattr(queues, "have_visible", send_signal(queues.have_visible))
+    with pytest.raises(SystemExit):
+        query.request_offset()
+    query.reader.stop()
+    assert [message.id for message in env.rsmq.receive_messages("q", 6)] == ids[2:]
+
+
+def test_signal_interrupts_a_wait_only_in_the_wait(env, queue, monkeypatch):
+    """After a wait outside of all methods the signal has its effect again."""
+    query = env.query(consumerGroup=GROUP)
+    query.request_offset()
+    query.reader._sigterm.sleep(0)
+    with pytest.raises(SystemExit):
+        signal.raise_signal(signal.SIGTERM)
+    query.reader.stop()
+    assert fields(env) == []
+
+
 def test_signal_ends_the_receive_of_a_batch(env, queue, monkeypatch):
     """Without a limit it would receive all messages first, which stay hidden then."""
     env.rsmq.send_messages("q", ["m"] * (2 * MAX_PART_MESSAGES))
@@ -98,6 +140,8 @@ def test_signal_ends_the_receive_of_a_batch(env, queue, monkeypatch):
     with pytest.raises(SystemExit):
         query.request_offset()
     assert env.fields()["totalrecv"] == b"%d" % MAX_PART_MESSAGES
+    query.reader.stop()
+    assert fields(env) == []
 
 
 def test_signal_ends_the_wait_for_another_holder(env, queue, monkeypatch):

@@ -526,6 +526,24 @@ def test_query_fails_after_another_took_over_its_group(env, queue, monkeypatch):
     assert len(env.scores()) == 1
 
 
+def test_group_has_one_running_query_after_its_queue_was_created_again(env, queue, monkeypatch):
+    monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 1)
+    send(env, 1)
+    living = env.query(consumerGroup="nightly")
+    living.run()
+    assert not living.poll()
+    holder = living.reader._lease.holder
+    env.rsmq.delete_queue("q")
+    wait_until(lambda: holder._missing_queues)
+    env.rsmq.create_queue("q")
+    wait_until(lambda: env.raw.hexists(env.keys().leases, "nightly"))
+    rival = env.query(consumerGroup="nightly")
+    with pytest.raises(InvalidOption, match="another query that is running has the lease"):
+        rival.poll()
+    send(env, 1)
+    assert len(living.run()) == 1
+
+
 def test_group_has_one_running_query_before_a_queue_exists(env, monkeypatch):
     monkeypatch.setattr(lease_holder, "HOLDER_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(stream_queues, "_LIST_SECONDS", 0.0)
@@ -986,6 +1004,18 @@ def test_asynchronous_progress_is_refused(env, queue):
 
 
 # --- servers that fail -------------------------------------------------------------------------
+
+
+def test_first_batch_without_messages_is_planned_twice_after_a_restart(env, queue):
+    """Spark logs such a batch, and plans each batch of a query twice that uses the stream twice."""
+    query = env.query()
+    limit = query.reader.getDefaultReadLimit()
+    end = json_round_trip(query.reader.latestOffset(query.reader.initialOffset(), limit))
+    query.crash()
+    query.start()
+    start = json_round_trip(query.reader.initialOffset())
+    assert start != end
+    assert [query.reader.partitions(start, end) for _ in range(2)] == [[], []]
 
 
 def test_stream_survives_a_script_flush_between_any_calls(env, queue):

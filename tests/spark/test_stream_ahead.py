@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import threading
 import time
@@ -22,6 +23,10 @@ from rsmq.spark import (
     task_process,
 )
 from rsmq.spark.acknowledgement import find_offsets
+from rsmq.spark.batch_fill import BatchLimits
+from rsmq.spark.batch_parts import BatchParts
+from rsmq.spark.heartbeat import Heartbeat
+from rsmq.spark.stream_queues import StreamQueues
 from tests.spark.conftest import crash_at_call, json_round_trip
 
 
@@ -46,6 +51,13 @@ def batches(env, queue="q"):
 def hidden(env, queue="q"):
     now = env.now_ms()
     return {id for id, score in env.scores(queue).items() if score > now}
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "the condition does not become true"
+        time.sleep(0.01)
 
 
 def test_a_batch_is_received_while_tasks_read_the_full_one_before_it(env, queue):
@@ -384,3 +396,92 @@ def test_a_task_process_excludes_modules_from_its_collections(monkeypatch):
     monkeypatch.setitem(task_process.sys.modules, "a module that a task has loaded", task_process)
     task_process.spare_loaded_modules()
     assert len(calls) == 2
+
+
+# --- faults while a batch is received ahead ------------------------------------------------------
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_batch_ahead_has_no_messages_of_the_batch_in_work(env, queue, monkeypatch, restarted):
+    """Their timeouts may end while Redis or the process is suspended."""
+    sent = send(env, 3)
+    query = env.query(limit=ReadMaxRows(2), visibilityTimeout=1)
+    query.poll()
+    if restarted:
+        query.crash()
+        query.start()
+        query.reader._get_lease(query.offsets[0]["lease"])._next.expect(2, BatchLimits(2))
+    fill_ahead, may_continue = BatchParts.fill_ahead, threading.Event()
+
+    def fill_late(*args):
+        assert may_continue.wait(20)
+        return fill_ahead(*args)
+
+    monkeypatch.setattr(BatchParts, "fill_ahead", fill_late)
+    partitions = query.plan()
+    monkeypatch.setattr(Heartbeat, "extend", lambda _: None)
+    rows = [row for task in query.tasks(partitions) for row in task]
+    wait_until(lambda: len(hidden(env)) == 0)
+    may_continue.set()
+    query.reader._lease.background.finish()
+    assert batches(env) == {1: 2, 2: 1}
+    query.sink[1], query.done = rows, 1
+    query.run_until_empty()
+    assert sorted(query.ids()) == sorted(sent)
+    assert query.progress["lost"] == 0
+
+
+def test_a_batch_ahead_waits_for_an_acknowledgement_that_failed(env, queue):
+    sent = send(env, 3)
+    query = env.query(limit=ReadMaxRows(2), visibilityTimeout=30)
+    query.run()
+    run, failures = env.server().rsmq.run, [1]
+
+    def fail_once(operation):
+        if threading.current_thread().name == "rsmq-ahead" and failures:
+            failures.pop()
+            env.elapse(31)
+            raise redis.exceptions.ConnectionError
+        return run(operation)
+
+    env.server().rsmq.run = fail_once
+    query.run()
+    del env.server().rsmq.run
+    query.run_until_empty()
+    assert sorted(query.ids()) == sorted(sent)
+
+
+def test_threads_list_no_queues(env, queue, monkeypatch):
+    """A listing may wait for the lease of a new queue, and handle SIGTERM meanwhile."""
+    callers = set()
+    get = StreamQueues.get
+
+    def note_caller(queues):
+        callers.add(threading.current_thread().name)
+        return get(queues)
+
+    monkeypatch.setattr(StreamQueues, "get", note_caller)
+    send(env, 7)
+    query = env.query(queue="", subscribePattern="q.*", consumerGroup="g", limit=ReadMaxRows(2))
+    assert len(query.run_until_empty()) == 4
+    assert callers == {threading.main_thread().name}
+
+
+def test_an_acknowledgement_that_fails_half_way_counts_what_it_deleted(env, queue, monkeypatch):
+    monkeypatch.setattr(batch_parts, "MAX_PART_MESSAGES", 2)
+    send(env, 12)
+    query = env.query(limit=ReadMaxRows(4))
+    query.run()
+    run, calls = env.server().rsmq.run, itertools.count(1)
+
+    def fail_at_second(operation):
+        if threading.current_thread().name == "rsmq-ahead" and next(calls) == 2:
+            raise redis.exceptions.ConnectionError
+        return run(operation)
+
+    env.server().rsmq.run = fail_at_second
+    query.run()
+    del env.server().rsmq.run
+    query.run_until_empty()
+    assert env.scores() == {}
+    assert query.progress["acknowledged"] == 12

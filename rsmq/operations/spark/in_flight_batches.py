@@ -84,11 +84,13 @@ class LeasedPart(NamedTuple):
         size: the bytes of their bodies, or ``max_bytes`` if not even one body fits; None if the
             part existed already.
         may_have_more: whether there may be more to receive.
+        hidden_until_ms: the Unix time in ms until when they are hidden; 0 if the part existed.
     """
 
     messages: int
     size: int | None
     may_have_more: bool
+    hidden_until_ms: int = 0
 
 
 def unpack_record(packed: bytes) -> list[Any]:
@@ -172,7 +174,9 @@ def lease_messages(
             holder.encode(),
             b"1" if is_first else b"",
         ),
-        lambda reply: LeasedPart(reply[0], None if reply[1] < 0 else reply[1], bool(reply[2])),
+        lambda reply: LeasedPart(
+            reply[0], None if reply[1] < 0 else reply[1], bool(reply[2]), reply[3]
+        ),
         Retry.ALWAYS,
         (keys.name,),
     )
@@ -318,14 +322,15 @@ def keep_acknowledged(namespace: Namespace, query: str) -> Operation[int | None]
 
 def extend_leased(
     keys: QueueKeys, batch: Batch, part: int, *, vt: float, lifetime: float
-) -> Operation[tuple[int, int]]:
+) -> Operation[tuple[int, int, int]]:
     """
     Hide the messages of a part for ``vt`` seconds from now, unless they are hidden for longer.
 
     Also stores the receipts for ``lifetime`` seconds from now.
 
     Returns:
-        How many messages have valid receipts, and how many another consumer has received since.
+        How many messages have valid receipts, how many another consumer has received since, and the
+        Unix time in ms until when those with valid receipts are hidden at least.
     """
     times = digits(round(vt * 1000)), digits(round(lifetime * 1000))
     return _make_part_operation("extend_leased", keys, batch, part, *times, parse=tuple)
