@@ -67,10 +67,13 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
         _check_column(types, "messageColumn", options.message_column, (StringType, BinaryType))
     if options.queue is None:
         if options.queue_column is None or options.queue_column not in types:
+            column = "queue, or as queueColumn says"
+            if options.message_format != "column":
+                column = f"as queueColumn says: with {options.message_format} it has no default"
             raise InvalidOption(
                 "queue",
-                "give the queue to write to, or a column with each row's (queue, or as "
-                f"queueColumn says); there are {', '.join(types)}.",
+                f"give the queue to write to, or a column with each row's ({column}); there are "
+                f"{', '.join(types)}.",
             )
         _check_column(types, "queueColumn", options.queue_column, (StringType,))
     if options.delay_column is not None and (

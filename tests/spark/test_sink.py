@@ -184,6 +184,10 @@ def test_null_message_error_names_the_column(env, queue):
         (columns(message="integer"), {}, "column message is int, and must be string or binary"),
         (columns(message="integer"), {}, "messageFormat=json"),
         (TEXT, {"queue": ""}, "Option queue: give the queue to write to, or a column"),
+        (
+            columns(queue="string", k="string"), {"queue": "", "messageFormat": "json"},
+            "each row's (as queueColumn says: with json it has no default); there are queue, k.",
+        ),
         (TEXT, {"queue": "", "queueColumn": "topic"}, "Option queue: give the queue"),
         (columns(message="string", queue="long"), {"queue": ""}, "Option queueColumn: column queu"),
         (TEXT, {"delayColumn": "wait"}, "Option delayColumn: there is no column wait (a number)"),

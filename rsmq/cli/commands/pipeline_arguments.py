@@ -157,9 +157,10 @@ def _add_target_options(command: argparse.ArgumentParser, prefix: str = "--") ->
 def _add_location_options(command: argparse.ArgumentParser, prefix: str, title: str) -> None:
     group = command.add_argument_group(title)
     optional = prefix == "--to-" and command.prog.endswith("transform")
+    required = prefix == "--from-" or (prefix == "--to-" and not optional)
     same = "; by default that of the source" if optional else ""
     group.add_argument(
-        f"{prefix}url", required=prefix == "--from-", action="append", metavar="URL",
+        f"{prefix}url", required=required, action="append", metavar="URL",
         help=f"the URL, as in redis://127.0.0.1:6379/0, without a password{same}. With cells also "
         "one URL for each cell, in their order",
     )  # fmt: skip

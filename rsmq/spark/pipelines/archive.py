@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
-from rsmq.spark.pipelines.folders import refuse_stream_folder, require_same_checkpoint
+from rsmq.spark.pipelines.folders import refuse_stream_folder, require_same_stream
 from rsmq.spark.pipelines.progress import Progress, ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues, count_partitions, join_names
 from rsmq.spark.pipelines.streams import read_stream, run_stream
@@ -89,7 +89,7 @@ def archive(
         copy.partitionBy("date").mode("append").parquet(path)
         return Archived(int(messages.get["number"]), 0, path)
     checkpoint = checkpoint or f"{path}/_checkpoint"
-    require_same_checkpoint(spark, path, checkpoint)
+    require_same_stream(spark, path, checkpoint, "parquet")
     frame = read_stream(spark, source, queues, bodyType=body, maxMessagesPerTrigger=batch)
     writer = (
         _add_date(frame)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession, functions
 
 from rsmq.errors import InvalidOption
-from rsmq.spark.pipelines.folders import require_same_checkpoint
+from rsmq.spark.pipelines.folders import require_same_stream
 from rsmq.spark.pipelines.progress import ProgressCallback, ignore_progress
 from rsmq.spark.pipelines.queues import Queues
 from rsmq.spark.pipelines.streams import read_stream, run_stream
@@ -68,17 +68,21 @@ def drain(
 
     Raises:
         InvalidOption: the kind is unknown, or does not fit the path; there is no checkpoint; or
-            the folder has batches of another checkpoint, or files that no stream wrote.
+            the folder has batches of another checkpoint, files of another kind, or files that no
+            stream wrote.
     """
     if kind not in KINDS:
         raise InvalidOption("kind", f"is one of {', '.join(KINDS)}; got {kind!r}.", value=kind)
     if (path is None) != (kind == "none"):
-        raise InvalidOption("path", "goes with every kind but none.", value=path)
+        rule = "is where the files go; give a folder, or the kind none, which removes the messages."
+        if path is not None:
+            rule = "does not go with the kind none, which writes no files. Leave it out."
+        raise InvalidOption("path", rule, value=path)
     checkpoint = checkpoint or (path and f"{path}/_checkpoint")
     if checkpoint is None:
         raise InvalidOption("checkpoint", "is where Spark keeps how far it is; give a folder.")
     if path is not None:
-        require_same_checkpoint(spark, path, checkpoint)
+        require_same_stream(spark, path, checkpoint, kind)
     body = {"bodyType": "binary"} if kind == "parquet" else {"includeRaw": kind in ("json", "csv")}
     frame = read_stream(spark, source, queues, maxMessagesPerTrigger=batch, **body).drop(
         "visible_at"

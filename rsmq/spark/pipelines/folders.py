@@ -15,36 +15,74 @@ from rsmq.errors import InvalidOption
 #: The folder in which Spark's file sink lists the files that it has committed, by batch.
 _SINK_LOG = "_spark_metadata"
 
+#: The ends of the names of files, by their kind.
+_ENDINGS = {"parquet": ".parquet", "json": ".json", "csv": ".csv", "text": ".txt"}
 
-def require_same_checkpoint(spark: SparkSession, path: str, checkpoint: str) -> None:
+
+def require_same_stream(spark: SparkSession, path: str, checkpoint: str, kind: str) -> None:
     """
-    Check that a checkpoint belongs to the stream that has written to a folder.
+    Check that a folder, a checkpoint and a kind of files belong to the same stream.
 
     The file sink skips batches whose numbers the folder has already. With another checkpoint, which
-    counts from 0 again, the messages of these batches would be lost.
+    counts from 0 again, the messages of these batches would be lost. A folder that lacks batches of
+    its checkpoint can't be read.
+
+    Args:
+        spark: the session.
+        path: the folder.
+        checkpoint: the folder of the checkpoint.
+        kind: the kind of the files, as Spark names it.
 
     Raises:
-        InvalidOption: the folder has batches that the checkpoint does not have, or files that no
-            stream wrote: readers of the stream's output would not see these files.
+        InvalidOption: the folder has batches that the checkpoint does not have, or lacks batches
+            that it has; or it has files of another kind, or files that no stream wrote: readers of
+            the stream's output would not see these files.
     """
-    written = _list_batch_numbers(spark, f"{path}/{_SINK_LOG}")
-    if written:
-        logged = max(_list_batch_numbers(spark, f"{checkpoint}/offsets"), default=-1)
-        if max(written) > logged:
-            raise InvalidOption(
-                "checkpoint",
-                f"{path} has batches which {checkpoint} does not have: it belongs to another run, "
-                "or is older than the folder. Spark would leave out new messages. Restore the "
-                "newest checkpoint of the folder, or give another folder.",
-                value=checkpoint,
-            )
-    elif any(not name.startswith(("_", ".")) for name in list_names(spark, path)):
+    last = max(_list_batch_numbers(spark, f"{path}/{_SINK_LOG}"), default=-1)
+    if last < 0 and _list_data(spark, path):
         raise InvalidOption(
             "path",
-            f"{path} has files that no stream wrote; readers of the archive would not see them. "
-            "Give another folder.",
+            f"{path} has files that no stream wrote, as those of archive with keep; readers of the "
+            "stream's output would not see them. Give another folder.",
             value=path,
         )
+    if last > max(_list_batch_numbers(spark, f"{checkpoint}/offsets"), default=-1):
+        raise InvalidOption(
+            "checkpoint",
+            f"{path} has batches which {checkpoint} does not have: it belongs to another run, "
+            "or is older than the folder. Spark would leave out new messages. Restore the "
+            "newest checkpoint of the folder, or give another folder.",
+            value=checkpoint,
+        )
+    if last < max(_list_batch_numbers(spark, f"{checkpoint}/commits"), default=-1):
+        raise InvalidOption(
+            "checkpoint",
+            f"{path} lacks batches which {checkpoint} has: it belongs to another folder, which "
+            "the checkpoint must keep. Readers could not read this one. Give a new checkpoint.",
+            value=checkpoint,
+        )
+    other = _find_other_kind(spark, path, _ENDINGS[kind])
+    if other is not None:
+        raise InvalidOption(
+            "path",
+            f"{path} has files of another kind, as {other}: no reader could read all of them. Give "
+            "another folder.",
+            value=path,
+        )
+
+
+def _find_other_kind(spark: SparkSession, path: str, ending: str) -> str | None:
+    """Return the name of a file that does not have this ending; None if there is none."""
+    names = _list_data(spark, path)
+    folders = [name for name in names if "=" in name]  # of an archive: one for each day
+    if folders:
+        names = [name for name in names if name not in folders]
+        names += _list_data(spark, f"{path}/{folders[0]}")
+    return next((name for name in names if not name.endswith(ending)), None)
+
+
+def _list_data(spark: SparkSession, path: str) -> list[str]:
+    return [name for name in list_names(spark, path) if not name.startswith(("_", "."))]
 
 
 def refuse_stream_folder(spark: SparkSession, path: str) -> None:

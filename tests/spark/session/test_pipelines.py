@@ -257,9 +257,23 @@ def test_folder_belongs_to_one_checkpoint_and_one_kind_of_run(spark, rsmq, queue
     with pytest.raises(InvalidOption, match="no stream wrote"):
         pipelines.archive(spark, queues, "q", copy)
 
+    other = str(tmp_path / "other")
+    for job in (pipelines.archive, pipelines.drain):
+        with pytest.raises(InvalidOption, match=f"{other} lacks batches which"):
+            job(spark, queues, "q", other, checkpoint=f"{path}/_checkpoint")
+    with pytest.raises(InvalidOption, match=r"files of another kind, as part-.*\.parquet"):
+        pipelines.drain(spark, queues, "q", path, kind="csv")
+
     assert rsmq.get_queue_attributes("q").visible_messages == 1
     pipelines.archive(spark, queues, "q", path)
     assert spark.read.parquet(path).count() == 3
+    rsmq.send_messages("q", ["d"])
+    pipelines.drain(spark, queues, "q", str(tmp_path / "lines"), kind="text")
+    rsmq.send_messages("q", ["e"])
+    with pytest.raises(InvalidOption, match=r"files of another kind, as part-.*\.txt"):
+        pipelines.drain(spark, queues, "q", str(tmp_path / "lines"), kind="json")
+    pipelines.drain(spark, queues, "q", str(tmp_path / "lines"), kind="text")
+    assert spark.read.text(str(tmp_path / "lines")).count() == 2
 
 
 def test_bodies_that_are_not_utf8_are_drained(spark, rsmq, queues, tmp_path):
@@ -308,8 +322,10 @@ def test_queue_is_drained_into_files_or_for_good(spark, rsmq, queues, tmp_path):
     rsmq.send_message("q", "gone")
     done = pipelines.drain(spark, queues, "q", None, checkpoint=str(tmp_path / "two"), kind="none")
     assert (done.messages, rsmq.get_queue_attributes("q").messages) == (1, 1)
-    with pytest.raises(InvalidOption, match="goes with every kind but none"):
+    with pytest.raises(InvalidOption, match="is where the files go; give a folder, or the kind"):
         pipelines.drain(spark, queues, "q", None, checkpoint="unused")
+    with pytest.raises(InvalidOption, match="does not go with the kind none"):
+        pipelines.drain(spark, queues, "q", "unused", kind="none", checkpoint="unused")
 
 
 def test_report_has_the_figures_of_queues(spark, rsmq, raw, ns, queues, tmp_path):
