@@ -142,7 +142,10 @@ def test_a_lease_reports_whether_there_may_be_more_messages(env, keys):
             Namespace(env.ns), keys, FIRST, part, most, vt=0, latest_ms=None, lifetime=DAY,
             dead_letters=dead_letters, query="lease", holder="me",
         )  # fmt: skip
-        return env.rsmq.run(operation)
+        leased = env.rsmq.run(operation)
+        assert leased.hidden_until_ms in (0, *env.scores("q").values()) or not leased.messages
+        assert bool(leased.hidden_until_ms) is (leased.size is not None)
+        return leased[:3]
 
     assert more(0, 2) == (2, 2000, True)
     assert more(0, 2) == (2, None, True)
@@ -199,7 +202,7 @@ def test_messages_of_another_consumer_are_not_read_extended_or_removed(env, keys
 
     assert part_of(env, keys).ids == [kept.encode()]
     extend = extend_leased(keys, FIRST, 0, vt=300, lifetime=DAY)
-    assert env.rsmq.run(extend) == (1, 1)
+    assert env.rsmq.run(extend) == (1, 1, env.scores("q")[kept])
     assert env.scores("q")[received_id] == score
     assert env.scores("q")[kept] > env.now_ms() + 290_000
     assert acknowledge(env, keys) == (1, 1)
@@ -216,7 +219,10 @@ def test_an_extension_never_shortens_a_visibility_timeout(env, keys):
     score = env.scores("q")[id]
 
     extend = extend_leased(keys, FIRST, 0, vt=1, lifetime=DAY)
-    assert env.rsmq.run(extend) == (1, 0)
+    before = env.now_ms()
+    *counts, until_ms = env.rsmq.run(extend)
+    assert counts == [1, 0]
+    assert before + 1000 <= until_ms < score
     assert env.scores("q")[id] == score
 
 
