@@ -71,9 +71,12 @@ class BatchParts:
 
         The timeouts of that one may end, if Redis or this process stops for a while.
         """
+        hidden_until = {
+            queue: self._heartbeat.find_hidden_until(batch.number - 1, queue) for queue in queues
+        }
 
         def receive(queue: PlacedQueue, part: int, limits: BatchLimits) -> LeasedPart:
-            until_ms = self._heartbeat.find_hidden_until(batch.number - 1, queue)
+            until_ms = hidden_until[queue]
             if until_ms is not None:
                 latest_ms = until_ms - 1
                 if limits.latest_ms is not None:

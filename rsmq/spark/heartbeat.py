@@ -55,8 +55,8 @@ class Heartbeat:
         self._options = options
         self._is_named = options.consumer_group is not None
         self._lock = threading.Lock()
-        self._in_flight: dict[int, list[tuple[PlacedQueue, int]]] = {}
-        self._hidden_until: dict[tuple[int, PlacedQueue, int], int] = {}
+        # By batch and part, until when the messages are hidden at least; 0 if that is unknown.
+        self._in_flight: dict[int, dict[tuple[PlacedQueue, int], int]] = {}
         self._thread: threading.Thread | None = None
 
     def track(self, number: int, queue: PlacedQueue, parts: Iterable[int]) -> None:
@@ -69,17 +69,15 @@ class Heartbeat:
             parts: their numbers.
         """
         with self._lock:
-            tracked = self._in_flight.setdefault(number, [])
+            tracked = self._in_flight.setdefault(number, {})
             for part in parts:
-                if (queue, part) not in tracked[-1:]:
-                    tracked.append((queue, part))
+                tracked.setdefault((queue, part), 0)
         self.start()
 
     def untrack(self, number: int) -> None:
         """Extend no part of a batch any longer."""
         with self._lock:
-            for part in self._in_flight.pop(number, ()):
-                self._hidden_until.pop((number, *part), None)
+            self._in_flight.pop(number, None)
 
     def note_hidden(self, number: int, queue: PlacedQueue, part: int, until_ms: int) -> None:
         """
@@ -92,8 +90,9 @@ class Heartbeat:
             until_ms: the Unix time in ms, as the server counts it.
         """
         with self._lock:
-            if (queue, part) in self._in_flight.get(number, ()):
-                self._hidden_until[number, queue, part] = until_ms
+            tracked = self._in_flight.get(number, {})
+            if (queue, part) in tracked:
+                tracked[queue, part] = until_ms
 
     def find_hidden_until(self, number: int, queue: PlacedQueue) -> int | None:
         """
@@ -102,8 +101,8 @@ class Heartbeat:
         It is 0 if that is unknown, and None if the batch has no parts in the queue.
         """
         with self._lock:
-            parts = [part for part in self._in_flight.get(number, ()) if part[0] == queue]
-            return min((self._hidden_until.get((number, *part), 0) for part in parts), default=None)
+            tracked = self._in_flight.get(number, {})
+            return min((until for part, until in tracked.items() if part[0] == queue), default=None)
 
     def has(self, number: int) -> bool:
         """Return whether parts of a batch are extended."""
