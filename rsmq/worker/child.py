@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from rsmq.worker.client_place import ClientPlace, open_client
+from rsmq.worker.error_reader import read_error
 from rsmq.worker.importing import import_worker
 from rsmq.worker.logging import log_to_standard_error
 from rsmq.worker.middleware import Hooks
@@ -34,7 +35,7 @@ from rsmq.worker.runtime.message_state import (
     change_call,
     change_message,
 )
-from rsmq.worker.runtime.remote_results import describe_error
+from rsmq.worker.runtime.remote_results import describe_failure
 
 
 def main(number: int, parent: int) -> None:
@@ -130,19 +131,18 @@ class _Child:
             self._invoker.call(job)
             self._deadline = None
         except HandlerTimedOut as error:  # it was raised when the handler had ended
-            job.error = error
+            job.failure = read_error(error, lane.policy)
         self._deadline, self._is_running = None, False
         with self._lock:
             self._leases = {}
         change_call(job, END_CALL)
-        policy = lane.policy
         is_single = isinstance(job, SingleJob)
         return {
-            "error": None if job.error is None else describe_error(job.error, policy),
+            "error": None if job.failure is None else describe_failure(job.failure),
             "errors": {
-                lease.id: describe_error(lease.error, policy)
+                lease.id: describe_failure(lease.failure)
                 for lease in ([] if is_single else job.leases)
-                if lease.error is not None
+                if lease.failure is not None
             },
         }
 

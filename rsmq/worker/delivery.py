@@ -13,6 +13,7 @@ from rsmq.codecs import Codec
 from rsmq.errors import InvalidFormat, show
 from rsmq.model import Message, fill_message, to_stored
 from rsmq.type_variables import B_co
+from rsmq.worker.failure import Failure
 
 
 class DeliveredLease(Protocol):
@@ -24,7 +25,7 @@ class DeliveredLease(Protocol):
         raw: its body.
         count: its receive count.
         first_received_ms: Unix ms of its first receive; None if another client stored none.
-        error: the error that the handler passed to ``fail``; for a message that is not in a batch
+        failure: the error that the handler passed to ``fail``; for a message that is not in a batch
             also the error of its call. None if there is none.
     """
 
@@ -32,7 +33,14 @@ class DeliveredLease(Protocol):
     raw: bytes
     count: int
     first_received_ms: int | None
-    error: BaseException | None
+    failure: Failure | None
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception of ``failure``, for hooks."""
+
+    def fail(self, error: BaseException) -> None:
+        """Set ``failure``."""
 
     @property
     def attempt(self) -> int:
@@ -132,7 +140,7 @@ class Delivery(Message[B_co]):
         """
         if not isinstance(error, BaseException):
             raise InvalidFormat("error", value=show(error), hint="It is an exception.")
-        self._lease.error = error
+        self._lease.fail(error)
 
 
 class CellDelivery(Delivery[B_co], CellMessage[B_co]):

@@ -10,17 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rsmq.errors import BodyNotDecodable
 from rsmq.push.answers import PushFailed
 from rsmq.worker.delivery import Delivery
+from rsmq.worker.error_reader import read_error
+from rsmq.worker.failure import Failure
 from rsmq.worker.middleware import Middleware
-from rsmq.worker.outcome import (
-    DeadLetter,
-    Discard,
-    TookItsProcessDown,
-    Unroutable,
-    error_text,
-)
 from rsmq.worker.runtime.invoke import current_message
 
 _log = logging.getLogger("rsmq.worker")
@@ -56,33 +50,37 @@ class Logging(Middleware):
             message.id,
             message.attempt,
             after,
-            summarize(error),
+            summarize(failure_of(message, error)),
             extra=message_fields(message),
         )
 
     def after_dead_letter(
         self, message: Delivery, queue: str, reason: str, error: BaseException
     ) -> None:
+        failure = failure_of(message, error)
         _log.error(
             "%s %s: to %s after attempt %d: %s",
             message.queue,
             message.id,
             queue,
             message.attempt,
-            explain(reason, error),
+            explain(reason, failure),
             extra=message_fields(message),
-            exc_info=None if isinstance(error, (*SELF_EXPLAINING, PushFailed)) else error,
+            exc_info=None
+            if failure.kind in SELF_EXPLAINING or isinstance(error, PushFailed)
+            else error,
         )
 
     def after_drop(self, message: Delivery, reason: str, error: BaseException) -> None:
+        failure = failure_of(message, error)
         _log.warning(
             "%s %s: dropped after attempt %d: %s",
             message.queue,
             message.id,
             message.attempt,
-            explain(reason, error),
+            explain(reason, failure),
             extra=message_fields(message),
-            exc_info=None if isinstance(error, SELF_EXPLAINING) else error,
+            exc_info=None if failure.kind in SELF_EXPLAINING else error,
         )
 
     def after_target_change(self, queue: str, target: str, state: str, answer: str) -> None:
@@ -135,23 +133,33 @@ def message_fields(message: Delivery) -> dict[str, Any]:
     return {"queue": message.queue, "message_id": message.id, "attempt": message.attempt}
 
 
-#: Exceptions whose text is already in the reason, and whose traceback adds nothing.
-SELF_EXPLAINING = (BodyNotDecodable, DeadLetter, Discard, TookItsProcessDown, Unroutable)
+#: Failures whose text is already in the reason, and whose traceback adds nothing.
+SELF_EXPLAINING = frozenset(
+    {"not_decodable", "dead_letter", "discard", "took_process_down", "unroutable"}
+)
 
 
-def explain(reason: str, error: BaseException) -> str:
+def failure_of(message: Delivery, error: BaseException) -> Failure:
+    """Return the failure of a message as plain data, which the handler's thread has read."""
+    failure = message._lease.failure  # noqa: SLF001 - hooks get only the exception
+    if failure is None or failure.error is not error:  # the handler of an abandoned call has raised
+        return read_error(error)
+    return failure
+
+
+def explain(reason: str, failure: Failure) -> str:
     """Return a reason, with the exception unless the reason already contains it."""
-    return reason if isinstance(error, SELF_EXPLAINING) else f"{reason}: {summarize(error)}"
+    return reason if failure.kind in SELF_EXPLAINING else f"{reason}: {summarize(failure)}"
 
 
-def summarize(error: BaseException | None) -> str:
-    """Return an exception as one line."""
-    text = " ".join(error_text(error).split()) if error is not None else ""
+def summarize(failure: Failure) -> str:
+    """Return a failure as one line."""
+    text = " ".join(failure.text.split())
     text = text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}…"
-    notes = " ".join(getattr(error, "__notes__", ()))
+    notes = " ".join(failure.notes)
     if notes:
         text += f" ({notes})"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{failure.name}: {text}" if text else failure.name
 
 
 class MessageFilter(logging.Filter):

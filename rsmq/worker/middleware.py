@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rsmq.worker.delivery import Delivery
+from rsmq.worker.error_reader import read_error
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -153,5 +154,6 @@ class Hooks:
         for method in self._methods[name]:
             try:
                 method(*args)
-            except BaseException:  # noqa: BLE001 - a hook must not end a worker
-                _log.exception("%s failed", getattr(method, "__qualname__", method))
+            except BaseException as error:  # noqa: BLE001 - a hook must not end a worker
+                shown = read_error(error).error
+                _log.error("%s failed", getattr(method, "__qualname__", method), exc_info=shown)

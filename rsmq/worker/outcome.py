@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rsmq.errors import BodyNotDecodable, InvalidFormat, InvalidValue, show
+from rsmq.errors import InvalidFormat, InvalidValue, show
 from rsmq.transport.backoff import exponential_seconds, with_jitter
 from rsmq.wire.limits import check_duration
+from rsmq.worker.failure import Failure
 
 #: Seconds to wait before the next attempt, by the number of failed attempts, from 1.
 Backoff: TypeAlias = Callable[[int], float]
@@ -73,9 +74,9 @@ class HandlerProcessDied(Exception):
 
 class RemoteError(Exception):
     """
-    The exception of a handler in a child process.
+    The exception of a handler in a child process, or one whose text or attributes can't be read.
 
-    It is an object of a subclass with the name of the exception's class there. Its text is the
+    It is an object of a subclass with the name of the exception's class. Its text is the
     same, and its cause shows the traceback.
 
     Attributes:
@@ -184,51 +185,38 @@ class Policy:
 
 
 def decide(  # noqa: PLR0911 - a table, line by line
-    error: BaseException, attempt: int, policy: Policy
+    failure: Failure, attempt: int, policy: Policy
 ) -> Outcome:
     """
     Return the outcome of a message whose handler raised.
 
     Args:
-        error: the exception of its handler.
+        failure: the exception of its handler.
         attempt: the number of the attempt, from 1.
         policy: its listener's policy.
     """
-    if isinstance(error, Discard):
-        return Dropped(f"discarded by its handler{_reason(error)}")
-    if isinstance(error, Unroutable) and policy.unroutable is not None:
-        return DeadLettered(policy.unroutable, error_text(error))
-    if isinstance(error, DeadLetter):
-        return _dead_letter_or_drop(f"given up by its handler{_reason(error)}", attempt, policy)
-    if isinstance(error, BodyNotDecodable):
-        return _dead_letter_or_drop(error.summary, attempt, policy)
-    if isinstance(error, Unroutable | TookItsProcessDown):
-        return _dead_letter_or_drop(error_text(error), attempt, policy)
-    summary = f"{type(error).__name__} on attempt {attempt}"
-    is_requested = isinstance(error, Retry)
-    is_final = isinstance(error, RemoteError) and error.is_final
-    if is_final or (policy.no_retry and isinstance(error, policy.no_retry) and not is_requested):
+    kind = failure.kind
+    if kind == "discard":
+        return Dropped(f"discarded by its handler{_reason(failure)}")
+    if kind == "unroutable" and policy.unroutable is not None:
+        return DeadLettered(policy.unroutable, failure.text)
+    if kind == "dead_letter":
+        return _dead_letter_or_drop(f"given up by its handler{_reason(failure)}", attempt, policy)
+    if kind in {"not_decodable", "unroutable", "took_process_down"}:
+        return _dead_letter_or_drop(failure.text, attempt, policy)
+    summary = f"{failure.name} on attempt {attempt}"
+    if failure.is_final:
         return _dead_letter_or_drop(f"{summary}, which is not retried", attempt, policy)
     if policy.max_retries is not None and attempt > policy.max_retries:
         return _dead_letter_or_drop(f"{summary}, the last", attempt, policy)
-    if isinstance(error, Retry):
-        return Retried(
-            _requested_pause(error, attempt, policy), f"asked for by its handler{_reason(error)}"
-        )
+    if kind == "retry":
+        pause = _pause(policy, attempt) if failure.after is None else failure.after
+        return Retried(pause, f"asked for by its handler{_reason(failure)}")
     return Retried(_pause(policy, attempt), summary)
 
 
-def error_text(error: BaseException) -> str:
-    """Return the text of an exception; '' if its ``__str__`` fails."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - a handler's exception must not end the worker
-        return ""
-
-
-def _reason(error: BaseException) -> str:
-    text = error_text(error)
-    return f": {text}" if text else ""
+def _reason(failure: Failure) -> str:
+    return f": {failure.text}" if failure.text else ""
 
 
 def _dead_letter_or_drop(reason: str, attempt: int, policy: Policy) -> Outcome:
@@ -239,19 +227,10 @@ def _dead_letter_or_drop(reason: str, attempt: int, policy: Policy) -> Outcome:
     return Retried(_pause(policy, attempt), f"{reason}; there is no dead_letter_queue")
 
 
-def _requested_pause(error: Retry, attempt: int, policy: Policy) -> float:
-    if error.after is None:
-        return _pause(policy, attempt)
-    try:
-        return check_duration("after", error.after)
-    except InvalidValue:  # the attribute may have been changed after __init__
-        return _pause(policy, attempt)
-
-
 def _pause(policy: Policy, attempt: int) -> float:
     try:
         return check_duration("backoff", policy.backoff(attempt))
-    except Exception:  # noqa: BLE001 - a faulty back-off must not lose a message
+    except BaseException:  # noqa: BLE001 - a faulty back-off must not lose a message
         return exponential_seconds(attempt, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
 
 

@@ -259,7 +259,8 @@ class EngineMachine(RuleBasedStateMachine):
             error, ValueError | Retry
         ):
             self.handled.add(job.leases[0].shown_id)
-        job.error = error
+        if error is not None:
+            job.fail(error)
         job.ended_at = time.monotonic()
         self.loop.report_finished(job)
         with self.loop.run_queue.lock:

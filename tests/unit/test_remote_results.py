@@ -7,6 +7,8 @@ import socket
 import pytest
 
 from rsmq.errors import BodyNotDecodable
+from rsmq.worker import outcome
+from rsmq.worker.error_reader import read_error
 from rsmq.worker.outcome import (
     DeadLetter,
     Discard,
@@ -15,13 +17,17 @@ from rsmq.worker.outcome import (
     RemoteError,
     Retry,
     Unroutable,
-    decide,
     fixed,
 )
 from rsmq.worker.runtime.channel import Channel
-from rsmq.worker.runtime.remote_results import describe_error, restore_error
+from rsmq.worker.runtime.remote_results import describe_failure, restore_error
+from tests.hostile_errors import HOSTILE_ERRORS, make_hostile_error
 
 POLICY = Policy(3, fixed(1), (LookupError,), "dead", "unroutable")
+
+
+def decide(error, attempt, policy):
+    return outcome.decide(read_error(error, policy), attempt, policy)
 
 
 class Lease:
@@ -41,7 +47,7 @@ class Unprintable(Exception):
 def transfer(error):
     own, other = (Channel(each) for each in socket.socketpair())
     try:
-        own.send(describe_error(error, POLICY))
+        own.send(describe_failure(read_error(error, POLICY)))
         return restore_error(other.receive(), "q", Lease())
     finally:
         own.close()
@@ -79,14 +85,25 @@ def test_note_without_a_text_is_left_out(error):
 
 
 @pytest.mark.parametrize("after", ["soon", object(), -1])
-def test_retry_that_was_changed_is_a_failure(after):
+def test_retry_that_was_changed_has_the_back_off_of_the_listener(after):
     error = Retry("later")
     error.after = after
     restored = transfer(error)
 
+    assert type(restored) is Retry
+    assert (str(restored), restored.after) == ("later", None)
+
+
+@pytest.mark.parametrize("kind", HOSTILE_ERRORS)
+def test_error_that_cannot_be_read_is_one_that_can(kind):
+    error = make_hostile_error(kind)
+    restored = transfer(error)
+
     assert isinstance(restored, RemoteError)
-    assert type(restored).__name__ == "Retry"
-    assert str(restored).startswith("later (InvalidValue: ")
+    assert type(restored).__name__ == type.__dict__["__name__"].__get__(type(error))
+    assert len(str(restored)) <= 65_536
+    assert str(restored.__cause__)
+    assert decide(restored, 1, POLICY) == decide(error, 1, POLICY)
 
 
 def test_subclass_of_an_outcome_is_that_outcome():

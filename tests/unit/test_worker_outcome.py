@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from rsmq import BodyNotDecodable, InvalidFormat, InvalidValue
 from rsmq.wire.limits import MAX_SECONDS
 from rsmq.worker import DeadLetter, Discard, HandlerTimedOut, Retry, Unroutable, exponential, fixed
+from rsmq.worker import outcome as outcomes_of_workers
+from rsmq.worker.error_reader import read_error
 from rsmq.worker.outcome import (
     FIRST_BACKOFF_SECONDS,
     MAX_BACKOFF_SECONDS,
@@ -21,10 +23,14 @@ from rsmq.worker.outcome import (
     Policy,
     Retried,
     TookItsProcessDown,
-    decide,
     parse_backoff,
 )
 from tests.expect import refused
+
+
+def decide(error, attempt, policy):
+    return outcomes_of_workers.decide(read_error(error, policy), attempt, policy)
+
 
 UNDECODABLE = BodyNotDecodable("q", "id", b"\xff")
 UNDECODABLE_TEXT = "The codec can't decode the body of message id in queue 'q'"

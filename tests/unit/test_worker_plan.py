@@ -639,4 +639,4 @@ def test_the_messages_of_a_batch_refer_to_their_call_and_end_separately():
         (NOW + 10, NOW + 30, None)
     ] * 2
     batch.leases[0].to_delivery("q", TEXT).fail(ValueError("v"))
-    assert (str(batch.leases[0].error), batch.leases[1].error, batch.error) == ("v", None, None)
+    assert (str(batch.leases[0].error), batch.leases[1].error, batch.failure) == ("v", None, None)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rsmq import JSON, RSMQ
 from rsmq.worker import DeadLetter, Discard, HandlerTimedOut, Middleware, Retry, Worker, json_field
+from tests.hostile_errors import make_hostile_error
 
 EVENTS = Path(os.environ.get("PROCESS_APP_EVENTS", os.devnull))
 #: While this file exists, children wait before they are ready.
@@ -112,6 +113,8 @@ def act(order, message):  # noqa: PLR0912 - one branch for each order
             error = Retry("later")
             error.after = object()
             raise error
+        case str() if order.startswith("hostile "):
+            raise make_hostile_error(order.removeprefix("hostile "))
         case "wait":
             while not GO.exists():
                 time.sleep(0.01)

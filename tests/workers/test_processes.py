@@ -27,6 +27,7 @@ from rsmq.worker import (
     HandlerTimedOut,
     Middleware,
     RemoteError,
+    Retry,
     Unroutable,
     Worker,
 )
@@ -153,13 +154,24 @@ def test_hooks_get_the_remote_error(env, app):
     assert isinstance(by_name["Unroutable"][1], Unroutable)
 
 
-def test_error_that_can_not_be_described_is_a_failure(env, app):
+def test_retry_that_was_changed_has_the_back_off_of_the_listener(env, app):
     app.module.rsmq.send_messages("q", ["bad_retry"])
     app.worker.run(until_empty=True, timeout=60)
     reason, error = app.dead_letters()["bad_retry"]
 
     assert reason == "Retry on attempt 2, the last"
-    assert "later (InvalidValue: " in str(error)
+    assert (type(error), str(error)) == (Retry, "later")
+
+
+@pytest.mark.parametrize("kind", ["__str__", "__class__", "raising __getattribute__"])
+def test_error_that_cannot_be_read_in_the_child_has_a_reason(env, app, kind):
+    app.module.rsmq.send_messages("q", [f"hostile {kind}", "done"])
+    app.worker.run(until_empty=True, timeout=60)
+    reason, error = app.dead_letters()[f"hostile {kind}"]
+
+    assert reason.endswith("on attempt 2, the last")
+    assert isinstance(error, RemoteError)
+    assert "raise make_hostile_error" in str(error.__cause__)
 
 
 @pytest.mark.parametrize(("body", "end"), [("exit", "with code 3"), ("kill", "by SIGKILL")])
@@ -369,7 +381,7 @@ def test_a_child_that_does_not_read_is_killed_after_max_runtime(env, app, monkey
 def call_with_changing_leases(children):
     leases = [
         SimpleNamespace(
-            id=f"{number:032}", raw=b"x", count=1, unbegun=0, first_received_ms=1, error=None,
+            id=f"{number:032}", raw=b"x", count=1, unbegun=0, first_received_ms=1, failure=None,
             is_over=False, expires_at=1e9,
         )
         for number in range(10_000)

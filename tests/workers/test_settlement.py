@@ -66,7 +66,8 @@ def run_calls(queue, bodies, error=None):
         queue.in_flight[id] = job
         change_call(job, BEGIN_CALL)
         change_message(job, BEGIN)
-        job.error = error
+        if error is not None:
+            job.fail(error)
         jobs.append(job)
     return jobs
 

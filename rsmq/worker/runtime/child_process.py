@@ -123,7 +123,7 @@ class Child:
             The error of the call. After HandlerTimedOut and HandlerProcessDied the process has
             ended.
         """
-        leases = [lease for lease in job.leases if lease.error is None and not lease.is_over]
+        leases = [lease for lease in job.leases if lease.failure is None and not lease.is_over]
         if not leases:
             return
         max_runtime = job.lane.listener.max_runtime
@@ -155,7 +155,7 @@ class Child:
             self.kill()  # the exception may have interrupted any code of the handler
         for lease in leases:
             if lease.id in answer["errors"]:
-                lease.error = restore_error(answer["errors"][lease.id], job.lane.name, lease)
+                lease.fail(restore_error(answer["errors"][lease.id], job.lane.name, lease))
         if answer["error"] is not None:
             raise restore_error(answer["error"], job.lane.name, leases[0])
 

@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 from rsmq.errors import TooManyHungCalls
 from rsmq.operations.worker import Group, settle_messages
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.worker.error_reader import read_error
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import HandlerTimedOut, Retried, decide
 from rsmq.worker.runtime.cell_access import CellAccess
@@ -185,16 +186,17 @@ class Heartbeat:
             self._run_queue.finish(job)
             executor.replace_hung()
             executor.wake(0)
+        failure = read_error(error, lane.policy)
         self._settler.numbers.hung += len(job.leases)
         for lease in job.leases:
             if lease.state is not SETTLING:
                 self._settler.mark_lost(job.cell_queue, lease, "its visibility timeout was over")
                 continue
             self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), str(error))
-            outcome = decide(error, lease.attempt, lane.policy)
+            outcome = decide(failure, lease.attempt, lane.policy)
             if isinstance(outcome, Retried):  # the handler may still run: delay the next attempt
                 outcome = Retried(max(outcome.delay_seconds, lane.vt), outcome.reason)
-            self._settler.add_decision(job.cell_queue, lease, outcome, error)
+            self._settler.add_decision(job.cell_queue, lease, outcome, failure)
         lane.cancel(job)
 
     def release_all(self, reason: str) -> int:

@@ -12,7 +12,10 @@ from typing import Any
 
 from rsmq.errors import BodyNotDecodable
 from rsmq.worker.delivery import Delivery
+from rsmq.worker.error_reader import read_error
+from rsmq.worker.failure import Failure
 from rsmq.worker.middleware import Hooks
+from rsmq.worker.outcome import HandlerTimedOut
 from rsmq.worker.runtime.jobs import SingleJob
 from rsmq.worker.runtime.lane import Job, Lease
 from rsmq.worker.runtime.message_state import RUNNING
@@ -67,7 +70,7 @@ class Invoker:
                 if result is not None:
                     _reject_unrun_result(result)
         except BaseException as error:  # noqa: BLE001 - the settler decides the outcome
-            job.error = error
+            job.failure = read_error(error, job.lane.policy)
         self._finish(job, deliveries)
 
     async def call_async(self, job: Job) -> None:
@@ -80,7 +83,7 @@ class Invoker:
                 handler, args = call
                 await handler(*args)
         except BaseException as error:  # noqa: BLE001 - as above
-            job.error = error
+            job.failure = read_error(error, job.lane.policy)
         self._finish(job, deliveries)
 
     def _prepare(self, job: Job, deliveries: list[Delivery]) -> tuple[Any, tuple[Any, ...]] | None:
@@ -95,7 +98,9 @@ class Invoker:
             return None
         try:
             body = lane.codec.decode(lease.raw)
-        except Exception as error:
+        except HandlerTimedOut:  # in a child process, during a slow decoding
+            raise
+        except BaseException as error:
             raise BodyNotDecodable(lane.name, lease.shown_id, lease.raw) from error
         handler, takes_message, body = lane.listener.handlers.find(body)
         if not takes_message and not self._has_handler_hooks:
@@ -117,10 +122,10 @@ class Invoker:
             deliveries.append(message)
             try:
                 self._call_before(message)
-            except Exception as error:
+            except BaseException as error:
                 if not is_batch:
                     raise
-                lease.error = error
+                lease.fail(error)
         return (self._call_in_child, (job,)) if leases else None
 
     def _call_before(self, message: Delivery) -> None:
@@ -141,16 +146,19 @@ class Invoker:
                 continue
             try:
                 body = lane.codec.decode(lease.raw)
-            except Exception as error:  # noqa: BLE001 - only this message fails
-                lease.error = BodyNotDecodable(lane.name, lease.shown_id, lease.raw)
-                lease.error.__cause__ = error
+            except HandlerTimedOut:  # of the whole call, in a child process
+                raise
+            except BaseException as error:  # noqa: BLE001 - only this message fails
+                failure = BodyNotDecodable(lane.name, lease.shown_id, lease.raw)
+                failure.__cause__ = error
+                lease.fail(failure)
                 continue
             message = lease.to_delivery(lane.name, lane.codec)
             deliveries.append(message)
             try:
                 self._call_before(message)
-            except Exception as error:  # noqa: BLE001 - only this message fails
-                lease.error = error
+            except BaseException as error:  # noqa: BLE001 - only this message fails
+                lease.fail(error)
                 continue
             bodies.append(body)
             messages.append(message)
@@ -164,7 +172,9 @@ class Invoker:
         if deliveries and self._has_handler_hooks:
             seconds = ended_at - (job.started_at or ended_at)
             for message in deliveries:
-                error = message.error if message.error is not None else job.error
+                error = message.error
+                if error is None and job.failure is not None:
+                    error = job.failure.error
                 self._hooks.call("after_handle", message, error, seconds)
         self._report_finished(job)
         current_job.set(None)
@@ -188,6 +198,6 @@ def _reject_unrun_result(result: Any) -> None:
         )
 
 
-def get_error(job: Job, lease: Lease) -> BaseException | None:
-    """Return the error of a message: its own, or that of its call."""
-    return lease.error if lease.error is not None else job.error
+def get_failure(job: Job, lease: Lease) -> Failure | None:
+    """Return the failure of a message: its own, or that of its call."""
+    return lease.failure if lease.failure is not None else job.failure

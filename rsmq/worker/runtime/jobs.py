@@ -12,6 +12,8 @@ from typing import Any
 
 from rsmq.codecs import Codec
 from rsmq.worker.delivery import Delivery, make_delivery
+from rsmq.worker.error_reader import read_error
+from rsmq.worker.failure import Failure
 from rsmq.worker.runtime.lane import CellQueue, Lease
 from rsmq.worker.runtime.message_state import (
     CALL_ABANDONED,
@@ -28,6 +30,8 @@ class _Deliverable:
     """A lease that can be passed to a handler."""
 
     __slots__ = ()
+
+    failure: Failure | None
 
     @property
     def attempt(self: Lease) -> int:
@@ -57,6 +61,15 @@ class _Deliverable:
         """See ``Lease``."""
         return self.job.cell_queue.cell.show_id(self.id)
 
+    @property
+    def error(self: Lease) -> BaseException | None:
+        """See ``DeliveredLease``."""
+        return None if self.failure is None else self.failure.error
+
+    def fail(self: Lease, error: BaseException) -> None:
+        """See ``DeliveredLease``."""
+        self.failure = read_error(error, self.job.lane.policy)
+
     def to_delivery(self: Lease, queue: str, codec: Codec) -> Delivery:
         """Return the message as its handler receives it."""
         return make_delivery(self, queue, codec, self.job.cell_queue.cell.delivery_class)
@@ -70,8 +83,8 @@ class SingleJob(_Deliverable):
         "cell_queue",
         "count",
         "ended_at",
-        "error",
         "expires_at",
+        "failure",
         "first_received_ms",
         "id",
         "is_quarantined",
@@ -110,7 +123,7 @@ class SingleJob(_Deliverable):
         self.is_quarantined = self.is_urgent = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
-        self.error: BaseException | None = None
+        self.failure: Failure | None = None
         self.task: Any = None
 
     @property
@@ -130,8 +143,8 @@ class BatchMessage(_Deliverable):
     __slots__ = (
         "_job",
         "count",
-        "error",
         "expires_at",
+        "failure",
         "first_received_ms",
         "id",
         "raw",
@@ -151,7 +164,7 @@ class BatchMessage(_Deliverable):
         self.expires_at = single.expires_at
         self.unbegun = single.unbegun
         self.state = READY
-        self.error: BaseException | None = None
+        self.failure: Failure | None = None
 
     @property
     def job(self) -> BatchJob:
@@ -167,7 +180,7 @@ class BatchJob:
         "call_state",
         "cell_queue",
         "ended_at",
-        "error",
+        "failure",
         "is_quarantined",
         "is_urgent",
         "lane",
@@ -186,7 +199,7 @@ class BatchJob:
         self.is_quarantined = self.is_urgent = False
         self.started_at: float | None = None
         self.ended_at: float | None = None
-        self.error: BaseException | None = None
+        self.failure: Failure | None = None
         self.task: Any = None
         self._leases = [BatchMessage(self, single) for single in singles]
 

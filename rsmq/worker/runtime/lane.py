@@ -20,6 +20,7 @@ from rsmq.operations.worker import Identity
 from rsmq.wire.cells import join_id
 from rsmq.wire.keys import QueueKeys
 from rsmq.worker.delivery import DeliveredLease, Delivery
+from rsmq.worker.failure import Failure
 from rsmq.worker.listener import MIN_VT_SECONDS, Listener
 from rsmq.worker.outcome import Policy
 from rsmq.worker.runtime.message_state import READY, CallState, MessageState
@@ -348,7 +349,7 @@ class Job(Protocol):
         started_at: monotonic seconds at which the handler was called, or the call was sent to a
             child process; None before.
         ended_at: monotonic seconds at which the handler ended; None before.
-        error: the exception of the handler; None if it returned.
+        failure: the exception of the handler; None if it returned.
         call_state: its state.
         task: the task that runs it, if it can be cancelled and was not.
         is_urgent: whether it starts before calls of a higher priority.
@@ -360,7 +361,7 @@ class Job(Protocol):
     received_at: float
     started_at: float | None
     ended_at: float | None
-    error: BaseException | None
+    failure: Failure | None
     call_state: CallState
     task: Any
     is_urgent: bool

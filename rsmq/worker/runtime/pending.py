@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from rsmq.worker.failure import Failure
 from rsmq.worker.outcome import Outcome
 from rsmq.worker.runtime.lane import CellQueue, Lane, Lease
 
@@ -20,13 +21,13 @@ class Decision:
         queue: the queue of the message.
         lease: the message.
         outcome: its outcome.
-        error: why it failed.
+        failure: why it failed.
     """
 
     queue: CellQueue
     lease: Lease
     outcome: Outcome
-    error: BaseException
+    failure: Failure
 
 
 class Kind(NamedTuple):

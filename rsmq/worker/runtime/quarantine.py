@@ -20,6 +20,7 @@ from redis.exceptions import ResponseError
 
 from rsmq.operations.worker import record_quarantine_run
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.worker.error_reader import read_error
 from rsmq.worker.outcome import TookItsProcessDown
 from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.executor import Executor
@@ -110,7 +111,8 @@ class Quarantine:
             f"received {lease.count} times, and begun {earlier_runs} times in quarantine; its "
             "handler never ended"
         )
-        self._settler.decide_failure(job.cell_queue, lease, error)
+        failure = read_error(error, lane.policy)
+        self._settler.decide_failure(job.cell_queue, lease, failure)
         return False
 
     def _start_in_children(self, executors: Mapping[bool, Executor]) -> None:

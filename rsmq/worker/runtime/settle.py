@@ -9,36 +9,30 @@ from __future__ import annotations
 
 import itertools
 import logging
-import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from redis.exceptions import ResponseError
 
-from rsmq.errors import BodyNotDecodable, QueueNotFound
+from rsmq.errors import QueueNotFound
 from rsmq.operations.worker import (
     Group,
     dead_letter_messages,
     settle_messages,
 )
 from rsmq.transport.retry import is_limited_to_keys
+from rsmq.worker.failure import Failure
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import (
-    MAX_BACKOFF_SECONDS,
     DeadLettered,
-    Discard,
     Dropped,
-    HandlerTimedOut,
     Outcome,
     Retried,
-    Retry,
-    Withdrawn,
     decide,
-    error_text,
 )
-from rsmq.worker.runtime.invoke import get_error
+from rsmq.worker.runtime.invoke import get_failure
 from rsmq.worker.runtime.jobs import SingleJob
 from rsmq.worker.runtime.lane import Cell, CellQueue, Job, Lane, Lease
 from rsmq.worker.runtime.message_state import (
@@ -116,12 +110,12 @@ class Settler:
     def _decide_outcome(self, job: Job, lease: Lease) -> None:
         queue, state = job.cell_queue, lease.state
         if state is RUNNING:
-            error = get_error(job, lease)
-            if isinstance(error, Withdrawn):
-                self._withdraw(queue, lease)
-                return
-            if error is not None:
-                self.decide_failure(queue, lease, error)
+            failure = get_failure(job, lease)
+            if failure is not None:
+                if failure.kind == "withdrawn":
+                    self._withdraw(queue, lease)
+                else:
+                    self.decide_failure(queue, lease, failure)
                 return
             change_message(lease, DECIDE)
             kind, has_records = self._last_handled, job.is_quarantined or lease.unbegun > 0
@@ -147,28 +141,23 @@ class Settler:
         kind = Kind(queue, "released", "unbegun", lease.count, lease.job.is_quarantined)
         self._add(kind, lease)
 
-    def decide_failure(self, queue: CellQueue, lease: Lease, error: BaseException) -> None:
+    def decide_failure(self, queue: CellQueue, lease: Lease, failure: Failure) -> None:
         """Decide the outcome of a message that could not be handled."""
-        if not change_message(lease, DECIDE):
-            return
-        lane = queue.lane
-        try:
-            outcome = decide(error, lease.attempt, lane.policy)
-        except Exception:  # noqa: BLE001 - one message must not end the worker
-            _log.exception("%s %s: nothing could be decided", lane.name, lease.shown_id)
-            outcome = Retried(MAX_BACKOFF_SECONDS, "nothing could be decided")
-        self.add_decision(queue, lease, outcome, error)
+        if change_message(lease, DECIDE):
+            outcome = decide(failure, lease.attempt, queue.lane.policy)
+            self.add_decision(queue, lease, outcome, failure)
 
     def add_decision(
-        self, queue: CellQueue, lease: Lease, outcome: Outcome, error: BaseException
+        self, queue: CellQueue, lease: Lease, outcome: Outcome, failure: Failure
     ) -> None:
         """Add the outcome of a message that could not be handled; its state is SETTLING."""
-        is_requested = isinstance(error, Retry) and isinstance(outcome, Retried)
-        if not is_requested and not isinstance(error, Discard):
+        lease.failure = failure
+        is_requested = failure.kind == "retry" and isinstance(outcome, Retried)
+        if not is_requested and failure.kind != "discard":
             self.numbers.failed += 1
-        if queue.lane.listener.process and isinstance(error, HandlerTimedOut):
+        if queue.lane.listener.process and failure.kind == "timed_out":
             self.numbers.hung += 1
-        decision = Decision(queue, lease, outcome, error)
+        decision = Decision(queue, lease, outcome, failure)
         if isinstance(outcome, DeadLettered):
             kind = DeadLetterKind(queue, outcome.queue, lease.job.is_quarantined)
             self._writes_of(queue.cell).dead_letters.add(kind, decision)
@@ -257,7 +246,9 @@ class Settler:
             ids = [(each.lease.id, round(each.outcome.delay_seconds * 1000)) for each in items]
             for each in items:
                 message = each.lease.to_delivery(lane.name, lane.codec)
-                self._hooks.call("before_retry", message, each.outcome.delay_seconds, each.error)
+                self._hooks.call(
+                    "before_retry", message, each.outcome.delay_seconds, each.failure.error
+                )
         else:
             leases = _leases_of(kind, items)
             if kind.action == "delete":
@@ -322,10 +313,12 @@ class Settler:
                     message.id,
                     MANY_ATTEMPTS,
                 )
-            self._hooks.call("after_retry", message, decision.outcome.delay_seconds, decision.error)
+            self._hooks.call(
+                "after_retry", message, decision.outcome.delay_seconds, decision.failure.error
+            )
         elif isinstance(decision.outcome, Dropped):
             self.numbers.dropped += 1
-            self._hooks.call("after_drop", message, decision.outcome.reason, decision.error)
+            self._hooks.call("after_drop", message, decision.outcome.reason, decision.failure.error)
 
     def _finish_leases(self, queue: CellQueue, leases: list[Lease], results: bytes) -> list[Lease]:
         """Remove the messages of a group from those in flight. Return those that were settled."""
@@ -394,9 +387,9 @@ class Settler:
             without_queue = replace(
                 decision.queue.lane.policy, dead_letter_queue=None, unroutable=None, drop=False
             )
-            outcome = decide(decision.error, decision.lease.attempt, without_queue)
+            outcome = decide(decision.failure, decision.lease.attempt, without_queue)
             self._add_retry_or_drop(
-                Decision(decision.queue, decision.lease, outcome, decision.error)
+                Decision(decision.queue, decision.lease, outcome, decision.failure)
             )
 
     def _call_dead_letter_hook(self, hook: str, decision: Decision) -> None:
@@ -404,25 +397,27 @@ class Settler:
             lane = decision.queue.lane
             message = decision.lease.to_delivery(lane.name, lane.codec)
             self._hooks.call(
-                hook, message, decision.outcome.queue, decision.outcome.reason, decision.error
+                hook,
+                message,
+                decision.outcome.queue,
+                decision.outcome.reason,
+                decision.failure.error,
             )
 
     def _describe_death(self, decision: Decision) -> dict[str, Any]:
         """Return why a message became a dead letter, with the fields of ``DeadLetterReason``."""
-        error = decision.error
-        cause = error.__cause__ if isinstance(error, BodyNotDecodable) else error
-        exception = None if cause is None else f"{type(cause).__name__}: {error_text(cause)}"
-        trace = "" if error is None else "".join(traceback.format_exception(error))
+        failure = decision.failure
+        exception = f"{failure.cause_name}: {failure.cause_text}"
         return {
             "queue": decision.queue.keys.name,
             "text": decision.outcome.reason[:_MAX_TEXT_CHARACTERS]
             if isinstance(decision.outcome, DeadLettered)
             else "",
-            "exception": exception and exception[:_MAX_TEXT_CHARACTERS],
-            "traceback": trace[-_MAX_TRACEBACK_CHARACTERS:] or None,
+            "exception": exception[:_MAX_TEXT_CHARACTERS],
+            "traceback": failure.traceback[-_MAX_TRACEBACK_CHARACTERS:] or None,
             "worker": decision.queue.cell.identity.name,
             "attempts": decision.lease.attempt,
-            **getattr(error, "dead_letter_fields", {}),
+            **failure.fields,
         }
 
 

@@ -1,0 +1,48 @@
+"""
+The failure of a message as plain data, so that no thread but the handler's reads the exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+#: The class of this library that decides the outcome of a failure; "failed" stands for all others.
+FailureKind: TypeAlias = Literal[
+    "dead_letter", "discard", "failed", "not_decodable", "retry", "timed_out", "took_process_down",
+    "unroutable", "withdrawn",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Failure:
+    """
+    The exception of a handler as plain data.
+
+    Attributes:
+        kind: the class that decides the outcome.
+        error: the exception, for hooks. If it can't be read safely, it is replaced by one of a
+            class with the same name, with the same text.
+        name: the name of its class.
+        text: its text; '' if it has none.
+        notes: its notes.
+        after: of "retry": the requested pause, seconds; None is the listener's back-off.
+        is_final: whether the listener's ``no_retry`` names its class.
+        cause_name: of "not_decodable": the name of the class of the codec's error, else ``name``.
+        cause_text: of "not_decodable": the text of the codec's error, else ``text``.
+        traceback: its traceback, as text.
+        fields: the fields of the reason of a dead letter that differ from those of other failures.
+    """
+
+    kind: FailureKind
+    error: BaseException
+    name: str
+    text: str
+    notes: Sequence[str] = ()
+    after: float | None = None
+    is_final: bool = False
+    cause_name: str = ""
+    cause_text: str = ""
+    traceback: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
