@@ -6,7 +6,7 @@ The asyncio client, ``AsyncRSMQ``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
@@ -23,6 +23,7 @@ from rsmq.operations.confirmation import (
     Confirmation,
     check_confirmation,
 )
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation
 from rsmq.transport.aio import AsyncCaller, async_caller_from_client, async_caller_from_url
 from rsmq.transport.origin import Origin
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from rsmq.codecs.formats import TextCodec
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
-    from rsmq.operations.operation import Steps
+from rsmq.operations.operation import Steps
 
 T = TypeVar("T")
 
@@ -276,6 +277,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         self._codec: Codec[Any, B_co] = check_codec(codec)
         self._realtime = realtime
         self._closed = False
+        self._losses = LostReplies()
 
     def _require_copies(self, min_replicas: int, replica_timeout: Seconds, fsync: bool) -> None:  # noqa: FBT001
         """Set the copies that calls wait for by default."""
@@ -372,9 +374,10 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                     return fallback_result
 
     async def _receive(
-        self, receive: Operation[T] | ReceiveInSteps, wait: float | timedelta | None
+        self, build: Callable[[], Operation[T] | ReceiveInSteps], wait: float | timedelta | None
     ) -> T:
         seconds = check_wait(wait)
+        receive = build()
         received: T
         if isinstance(receive, ReceiveInSteps):
             steps: Any = receive.steps()
@@ -384,7 +387,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         if received or seconds == 0:
             return received
         return await self.watcher.wait(
-            lambda: self._receive(receive, 0),
+            lambda: self._receive(build, 0),
             lambda result: self._undo(receive, result),
             received,
             receive.keys[1::2],
@@ -894,12 +897,15 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 number.
             QueueNotFound: the queue does not exist, or it was deleted during the wait.
             ClientClosed: close() was called during the wait.
+            ReplyLost: the replies to three receives of one message were lost.
 
         Source: npm rsmq 0.12.4, receiveMessage. Ids without a body (ghost ids) are removed, not
         delivered.
         """
         return await self._receive(
-            messages.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec)),
+            lambda: messages.receive_message(
+                self._namespace, qname, vt=vt, codec=self._codec_for(codec), losses=self._losses
+            ),
             wait,
         )
 
@@ -964,10 +970,16 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             QueueNotFound: one of the queues does not exist, or was deleted during the wait; then no
                 message is received.
             ClientClosed: close() was called during the wait.
+            ReplyLost: the replies to three receives of one message were lost.
         """
         return await self._receive(
-            batches.receive_messages(
-                self._namespace, qnames, max_messages, vt=vt, codec=self._codec_for(codec)
+            lambda: batches.receive_messages(
+                self._namespace,
+                qnames,
+                max_messages,
+                vt=vt,
+                codec=self._codec_for(codec),
+                losses=self._losses,
             ),
             wait,
         )
@@ -1043,13 +1055,18 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
         The loop raises the errors of receive_messages; TypeError outside of the block.
         """
         receive = batches.receive_leased(
-            self._namespace, qnames, batch, vt=vt, codec=self._codec_for(codec)
+            self._namespace,
+            qnames,
+            batch,
+            vt=vt,
+            codec=self._codec_for(codec),
+            losses=self._losses,
         )
         seconds = check_wait(wait)
         return AsyncConsumer(lambda: self._receive_leased(receive, seconds), self.release_messages)
 
     async def _receive_leased(self, receive: ReceiveInSteps, wait: float | None) -> LeasedMessages:
-        return await self._receive(receive, wait)
+        return await self._receive(lambda: receive, wait)
 
     def processing(self, message: Message[D]) -> AsyncProcessing[D]:
         """
@@ -1126,12 +1143,16 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             InvalidValue: wait is out of range.
             QueueNotFound: the queue does not exist, or it was deleted during the wait.
             ClientClosed: close() was called during the wait.
+            ReplyLost: the replies to three receives of one message were lost.
 
         Source: npm rsmq 0.12.4, popMessage. Ids without a body (ghost ids) are removed, not
         delivered.
         """
         return await self._receive(
-            messages.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
+            lambda: messages.pop_message(
+                self._namespace, qname, codec=self._codec_for(codec), losses=self._losses
+            ),
+            wait,
         )
 
     @overload
@@ -1185,10 +1206,15 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             QueueNotFound: one of the queues does not exist, or was deleted during the wait; then no
                 message is received.
             ClientClosed: close() was called during the wait.
+            ReplyLost: the replies to three receives of one message were lost.
         """
         return await self._receive(
-            batches.pop_messages(
-                self._namespace, qnames, max_messages, codec=self._codec_for(codec)
+            lambda: batches.pop_messages(
+                self._namespace,
+                qnames,
+                max_messages,
+                codec=self._codec_for(codec),
+                losses=self._losses,
             ),
             wait,
         )
@@ -1445,6 +1471,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
             InvalidFormat: the name has other characters, or codec is not a codec.
             InvalidValue: a number is out of range; or the queue's vt is not a number.
             QueueNotFound: the queue does not exist.
+            ReplyLost: the replies to three receives of one message were lost.
         """
         return await self.run_steps(
             recovery.recover_messages(
@@ -1454,6 +1481,7 @@ class AsyncRSMQ(OnlyAsyncWith, Generic[B_co]):
                 idle=idle,
                 vt=vt,
                 codec=self._codec_for(codec),
+                losses=self._losses,
             )
         )
 

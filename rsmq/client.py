@@ -6,7 +6,7 @@ Generated from ``aio.py`` by ``scripts/generate-sync``: change it there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
@@ -23,6 +23,7 @@ from rsmq.operations.confirmation import (
     Confirmation,
     check_confirmation,
 )
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation
 from rsmq.transport.origin import Origin
 from rsmq.transport.retry import check_deadline
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from rsmq.codecs.formats import TextCodec
     from rsmq.model import Message, MessageCounts, QueueAttributes, State, StoredMessage
     from rsmq.operations.batches import LeasedMessages
-    from rsmq.operations.operation import Steps
+from rsmq.operations.operation import Steps
 
 T = TypeVar("T")
 
@@ -272,6 +273,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         self._codec: Codec[Any, B_co] = check_codec(codec)
         self._realtime = realtime
         self._closed = False
+        self._losses = LostReplies()
 
     def _require_copies(self, min_replicas: int, replica_timeout: Seconds, fsync: bool) -> None:  # noqa: FBT001
         """Set the copies that calls wait for by default."""
@@ -367,8 +369,11 @@ class RSMQ(OnlyWith, Generic[B_co]):
                     fallback_result: T = end.value
                     return fallback_result
 
-    def _receive(self, receive: Operation[T] | ReceiveInSteps, wait: float | timedelta | None) -> T:
+    def _receive(
+        self, build: Callable[[], Operation[T] | ReceiveInSteps], wait: float | timedelta | None
+    ) -> T:
         seconds = check_wait(wait)
+        receive = build()
         received: T
         if isinstance(receive, ReceiveInSteps):
             steps: Any = receive.steps()
@@ -378,7 +383,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
         if received or seconds == 0:
             return received
         return self.watcher.wait(
-            lambda: self._receive(receive, 0),
+            lambda: self._receive(build, 0),
             lambda result: self._undo(receive, result),
             received,
             receive.keys[1::2],
@@ -889,12 +894,15 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 number.
             QueueNotFound: the queue does not exist, or it was deleted during the wait.
             ClientClosed: close() was called during the wait.
+            ReplyLost: the replies to three receives of one message were lost.
 
         Source: npm rsmq 0.12.4, receiveMessage. Ids without a body (ghost ids) are removed, not
         delivered.
         """
         return self._receive(
-            messages.receive_message(self._namespace, qname, vt=vt, codec=self._codec_for(codec)),
+            lambda: messages.receive_message(
+                self._namespace, qname, vt=vt, codec=self._codec_for(codec), losses=self._losses
+            ),
             wait,
         )
 
@@ -959,10 +967,16 @@ class RSMQ(OnlyWith, Generic[B_co]):
             QueueNotFound: one of the queues does not exist, or was deleted during the wait; then no
                 message is received.
             ClientClosed: close() was called during the wait.
+            ReplyLost: the replies to three receives of one message were lost.
         """
         return self._receive(
-            batches.receive_messages(
-                self._namespace, qnames, max_messages, vt=vt, codec=self._codec_for(codec)
+            lambda: batches.receive_messages(
+                self._namespace,
+                qnames,
+                max_messages,
+                vt=vt,
+                codec=self._codec_for(codec),
+                losses=self._losses,
             ),
             wait,
         )
@@ -1038,13 +1052,18 @@ class RSMQ(OnlyWith, Generic[B_co]):
         The loop raises the errors of receive_messages; TypeError outside of the block.
         """
         receive = batches.receive_leased(
-            self._namespace, qnames, batch, vt=vt, codec=self._codec_for(codec)
+            self._namespace,
+            qnames,
+            batch,
+            vt=vt,
+            codec=self._codec_for(codec),
+            losses=self._losses,
         )
         seconds = check_wait(wait)
         return Consumer(lambda: self._receive_leased(receive, seconds), self.release_messages)
 
     def _receive_leased(self, receive: ReceiveInSteps, wait: float | None) -> LeasedMessages:
-        return self._receive(receive, wait)
+        return self._receive(lambda: receive, wait)
 
     def processing(self, message: Message[D]) -> Processing[D]:
         """
@@ -1121,12 +1140,16 @@ class RSMQ(OnlyWith, Generic[B_co]):
             InvalidValue: wait is out of range.
             QueueNotFound: the queue does not exist, or it was deleted during the wait.
             ClientClosed: close() was called during the wait.
+            ReplyLost: the replies to three receives of one message were lost.
 
         Source: npm rsmq 0.12.4, popMessage. Ids without a body (ghost ids) are removed, not
         delivered.
         """
         return self._receive(
-            messages.pop_message(self._namespace, qname, codec=self._codec_for(codec)), wait
+            lambda: messages.pop_message(
+                self._namespace, qname, codec=self._codec_for(codec), losses=self._losses
+            ),
+            wait,
         )
 
     @overload
@@ -1180,10 +1203,15 @@ class RSMQ(OnlyWith, Generic[B_co]):
             QueueNotFound: one of the queues does not exist, or was deleted during the wait; then no
                 message is received.
             ClientClosed: close() was called during the wait.
+            ReplyLost: the replies to three receives of one message were lost.
         """
         return self._receive(
-            batches.pop_messages(
-                self._namespace, qnames, max_messages, codec=self._codec_for(codec)
+            lambda: batches.pop_messages(
+                self._namespace,
+                qnames,
+                max_messages,
+                codec=self._codec_for(codec),
+                losses=self._losses,
             ),
             wait,
         )
@@ -1432,6 +1460,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
             InvalidFormat: the name has other characters, or codec is not a codec.
             InvalidValue: a number is out of range; or the queue's vt is not a number.
             QueueNotFound: the queue does not exist.
+            ReplyLost: the replies to three receives of one message were lost.
         """
         return self.run_steps(
             recovery.recover_messages(
@@ -1441,6 +1470,7 @@ class RSMQ(OnlyWith, Generic[B_co]):
                 idle=idle,
                 vt=vt,
                 codec=self._codec_for(codec),
+                losses=self._losses,
             )
         )
 

@@ -25,6 +25,7 @@ The exceptions of this library.
     ├── NotPossible           notPossible
     │   └── RunReplaced       runReplaced
     ├── NotReplicated         notReplicated
+    ├── ReplyLost             replyLost
     ├── CellsMismatch         cellsMismatch
     ├── CellFailed            cellFailed
     ├── PartlyDone            partlyDone
@@ -36,8 +37,8 @@ The exceptions of this library.
 Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
 ScanBroken and CellFailed; only an import raises InvalidExport; only a migration raises
 SourceNotFound, SourceChanged and RunReplaced; only calls that wait for replicas raise
-NotReplicated; only sets of cells raise CellsMismatch and PartlyDone; only workers raise the last
-four.
+NotReplicated; only receives and pops raise ReplyLost; only sets of cells raise CellsMismatch and
+PartlyDone; only workers raise the last four.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -406,6 +407,29 @@ class NotReplicated(RSMQError):
             "takes over before it has been copied. Only a send with a dedup_id may be repeated.",
         )
         self.result: Any = result
+
+
+class ReplyLost(RSMQError):
+    """
+    The replies to several requests for one message were lost, one after another.
+
+    The message is probably too large for the server or for a proxy on the way. It is still in its
+    queue, unless the call was a pop.
+    """
+
+    code = "replyLost"
+
+    def __init__(self, number: int, queues: tuple[str, ...]) -> None:
+        super().__init__(
+            "The reply was lost",
+            value=list(queues),
+            summary=f"The replies to {number} receives of one message of {show_all(queues)} were "
+            "lost",
+            hint="If the message is larger than a reply may be, raise the limit: Redis closes a "
+            "connection at its setting client-output-buffer-limit normal, and a proxy has a limit "
+            "of its own. Or find the message with peek_messages from a server without the limit, "
+            "and delete it.",
+        )
 
 
 class CellsMismatch(RSMQError):

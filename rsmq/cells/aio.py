@@ -642,6 +642,7 @@ class AsyncCells(OnlyAsyncWith):
                     number,
                     vt=vt,
                     codec=client.codec_for(codec),
+                    losses=client.losses,
                     message_class=client.message_class,
                 )
             ),
@@ -677,7 +678,14 @@ class AsyncCells(OnlyAsyncWith):
         queues = self._engine.queues(qnames)
         first = self._engine.clients[0]
         # Only checks the arguments.
-        receive_leased(first.namespace, queues.names, batch, vt=vt, codec=first.codec_for(codec))
+        receive_leased(
+            first.namespace,
+            queues.names,
+            batch,
+            vt=vt,
+            codec=first.codec_for(codec),
+            losses=first.losses,
+        )
         seconds = check_wait(wait)
 
         async def receive() -> LeasedMessages:
@@ -690,6 +698,7 @@ class AsyncCells(OnlyAsyncWith):
                     number,
                     vt=vt,
                     codec=client.codec_for(codec),
+                    losses=client.losses,
                     message_class=client.message_class,
                 )
                 found: LeasedMessages = await client.receive(leased)
@@ -778,6 +787,7 @@ class AsyncCells(OnlyAsyncWith):
                     queues.argument,
                     number,
                     codec=client.codec_for(codec),
+                    losses=client.losses,
                     message_class=client.message_class,
                 )
             ),

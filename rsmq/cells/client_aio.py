@@ -14,6 +14,7 @@ from rsmq.aio import AsyncRSMQ
 from rsmq.cells.messages import CellMessage, class_of
 from rsmq.codecs import Codec
 from rsmq.operations.batches import ReceiveInSteps
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation
 from rsmq.transport.aio import AsyncCaller
 from rsmq.transport.topology.address import Address
@@ -66,9 +67,14 @@ class AsyncCellClient(AsyncRSMQ[Any]):
         """Return the codec of a call, or that of the client."""
         return self._codec_for(codec)
 
+    @property
+    def losses(self) -> LostReplies:
+        """The lost replies of this client."""
+        return self._losses
+
     async def receive(self, receive: Operation[T] | ReceiveInSteps) -> T:
         """Receive or pop messages, without waiting."""
-        return await self._receive(receive, 0)
+        return await self._receive(lambda: receive, 0)
 
     async def run(self, operation: Operation[T]) -> T:
         """See ``AsyncRSMQ.run``."""

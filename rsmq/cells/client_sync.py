@@ -14,6 +14,7 @@ from rsmq.cells.messages import CellMessage, class_of
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.operations.batches import ReceiveInSteps
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation
 from rsmq.transport.sync import Caller
 from rsmq.transport.topology.address import Address
@@ -66,9 +67,14 @@ class CellClient(RSMQ[Any]):
         """Return the codec of a call, or that of the client."""
         return self._codec_for(codec)
 
+    @property
+    def losses(self) -> LostReplies:
+        """The lost replies of this client."""
+        return self._losses
+
     def receive(self, receive: Operation[T] | ReceiveInSteps) -> T:
         """Receive or pop messages, without waiting."""
-        return self._receive(receive, 0)
+        return self._receive(lambda: receive, 0)
 
     def run(self, operation: Operation[T]) -> T:
         """See ``RSMQ.run``."""

@@ -638,6 +638,7 @@ class Cells(OnlyWith):
                     number,
                     vt=vt,
                     codec=client.codec_for(codec),
+                    losses=client.losses,
                     message_class=client.message_class,
                 )
             ),
@@ -673,7 +674,14 @@ class Cells(OnlyWith):
         queues = self._engine.queues(qnames)
         first = self._engine.clients[0]
         # Only checks the arguments.
-        receive_leased(first.namespace, queues.names, batch, vt=vt, codec=first.codec_for(codec))
+        receive_leased(
+            first.namespace,
+            queues.names,
+            batch,
+            vt=vt,
+            codec=first.codec_for(codec),
+            losses=first.losses,
+        )
         seconds = check_wait(wait)
 
         def receive() -> LeasedMessages:
@@ -686,6 +694,7 @@ class Cells(OnlyWith):
                     number,
                     vt=vt,
                     codec=client.codec_for(codec),
+                    losses=client.losses,
                     message_class=client.message_class,
                 )
                 found: LeasedMessages = client.receive(leased)
@@ -774,6 +783,7 @@ class Cells(OnlyWith):
                     queues.argument,
                     number,
                     codec=client.codec_for(codec),
+                    losses=client.losses,
                     message_class=client.message_class,
                 )
             ),

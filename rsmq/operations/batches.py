@@ -5,7 +5,7 @@ Operations on many messages in one call: receive, pop, delete, change visibility
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -19,6 +19,7 @@ from rsmq.operations.arguments import (
     encode_vt,
     resolve_queues,
 )
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.replies import (
     ReceivedMessages,
@@ -88,6 +89,14 @@ class _Limits:
     max_bytes: int = MAX_BATCH_BYTES
     may_exceed: bool = True
 
+    def reduce(self, losses: LostReplies) -> _Limits:
+        """Return the limits of the next request, after replies that were lost."""
+        if not losses.halvings:
+            return self
+        return _Limits(
+            losses.limit(self.max_messages), losses.limit(self.max_bytes), self.may_exceed
+        )
+
     def args(self) -> tuple[bytes, bytes, bytes]:
         return digits(self.max_messages), digits(self.max_bytes), b"1" if self.may_exceed else b""
 
@@ -99,16 +108,19 @@ def receive_messages(
     *,
     vt: Seconds | None,
     codec: Codec,
+    losses: LostReplies,
     message_class: type[Message] = Message,
 ) -> Operation[ReceivedMessages] | ReceiveInSteps:
     """Receive visible messages and hide them, with the queues' order as priority."""
     queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
-    receive = _Receive(namespace, encode_vt(vt), codec, message_class)
+    receive = _Receive(namespace, encode_vt(vt), codec, losses, message_class)
     if len(queues) <= QUEUES_PER_STEP:
         return receive.step(queues, limits)
     return ReceiveInSteps(
-        lambda: _receive_in_steps(queues, limits, receive.vt, receive.step, receive.undo),
+        lambda: _receive_in_steps(
+            queues, limits, receive.vt, receive.step, receive.undo, losses=losses
+        ),
         _hash_and_zset_keys(queues),
         receive.undo,
         _names(queues),
@@ -122,6 +134,7 @@ def receive_leased(
     *,
     vt: Seconds | None,
     codec: Codec,
+    losses: LostReplies,
     message_class: type[Message] = Message,
 ) -> ReceiveInSteps:
     """
@@ -132,30 +145,20 @@ def receive_leased(
     """
     queues = resolve_queues(namespace, qnames)
     limits = _Limits(check_whole_number("batch", batch, 1, MAX_BATCH))
-    receive = _Receive(namespace, encode_vt(vt), codec, message_class)
+    encoded_vt = encode_vt(vt)
 
     def attempt() -> Steps[ReceivedMessages]:
-        lease_ends: dict[str, float] = {}
-
-        def step(queues: list[QueueKeys], limits: _Limits) -> Operation[ReceivedMessages]:
-            operation = receive.step(queues, limits)
-            parse, started = operation.parse, monotonic()
-
-            def parse_with_leases(reply: Any) -> ReceivedMessages:
-                leases = parse_leases(operation.queues, reply)
-                lease_ends.update((name, started + seconds) for name, seconds in leases.items())
-                return parse(reply)
-
-            operation.parse = parse_with_leases
-            return operation
-
+        receive = _LeasedReceive(namespace, encoded_vt, codec, losses, message_class)
         if len(queues) <= QUEUES_PER_STEP:
-            messages = yield step(queues, limits)
+            messages = yield receive.step(queues, limits)
         else:
-            messages = yield from _receive_in_steps(queues, limits, receive.vt, step, receive.undo)
-        return LeasedMessages(messages, lease_ends, has_more=messages.has_more)
+            messages = yield from _receive_in_steps(
+                queues, limits, encoded_vt, receive.step, receive.undo, losses=losses
+            )
+        return LeasedMessages(messages, receive.lease_ends, has_more=messages.has_more)
 
-    return ReceiveInSteps(attempt, _hash_and_zset_keys(queues), receive.undo, _names(queues))
+    undo = _Receive(namespace, encoded_vt, codec, losses, message_class).undo
+    return ReceiveInSteps(attempt, _hash_and_zset_keys(queues), undo, _names(queues))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,31 +170,67 @@ class _Receive:
         namespace: the namespace of the queues.
         vt: the visibility timeout in the format of ``receive_messages.lua``.
         codec: the codec of the messages.
+        losses: the lost replies of the client.
         message_class: the class of the messages.
     """
 
     namespace: Namespace
     vt: bytes
     codec: Codec
+    losses: LostReplies
     message_class: type[Message]
 
     def step(self, queues: list[QueueKeys], limits: _Limits) -> Operation[ReceivedMessages]:
         """Return one atomic receive."""
-        max_messages, max_bytes, may_exceed = limits.args()
+        reduced = limits.reduce(self.losses)
+        max_messages, max_bytes, may_exceed = reduced.args()
         names = _names(queues)
-        return Operation(
+        operation = Operation(
             load("receive_messages"),
             _hash_and_zset_keys(queues),
             (max_messages, max_bytes, self.vt, queues[0].namespace, may_exceed),
-            lambda reply: parse_received(names, self.codec, self.message_class, reply),
+            self.make_parse(names),
             Retry.ONCE,
             names,
             undo=self.undo,
         )
+        return self.losses.watch(
+            operation,
+            self.namespace,
+            reduced.max_messages,
+            nothing=_no_messages,
+            repeat=lambda: self.step(queues, limits),
+        )
+
+    def make_parse(self, names: tuple[str, ...]) -> Callable[[Any], ReceivedMessages]:
+        """Return the parser of the reply."""
+        return lambda reply: parse_received(names, self.codec, self.message_class, reply)
 
     def undo(self, messages: list[Message]) -> Operation[list[str]] | None:
         stored = [to_stored(message) for message in messages]
         return release_messages(self.namespace, stored, None) if messages else None
+
+
+@dataclass(frozen=True, slots=True)
+class _LeasedReceive(_Receive):
+    """
+    A receive whose result has the ends of the leases.
+
+    Attributes:
+        lease_ends: as in ``LeasedMessages``.
+    """
+
+    lease_ends: dict[str, float] = field(default_factory=dict)
+
+    def make_parse(self, names: tuple[str, ...]) -> Callable[[Any], ReceivedMessages]:
+        started = monotonic()
+
+        def parse(reply: Any) -> ReceivedMessages:
+            leases = parse_leases(names, reply)
+            self.lease_ends.update((name, started + seconds) for name, seconds in leases.items())
+            return parse_received(names, self.codec, self.message_class, reply)
+
+        return parse
 
 
 def pop_messages(
@@ -200,6 +239,7 @@ def pop_messages(
     max_messages: int,
     *,
     codec: Codec,
+    losses: LostReplies,
     message_class: type[Message] = Message,
 ) -> Operation[ReceivedMessages] | ReceiveInSteps:
     """Receive visible messages and delete them, with the queues' order as priority."""
@@ -207,9 +247,10 @@ def pop_messages(
     limits = _Limits(check_whole_number("max_messages", max_messages, 1, MAX_BATCH))
 
     def step(queues: list[QueueKeys], limits: _Limits) -> Operation[ReceivedMessages]:
-        max_messages, max_bytes, may_exceed = limits.args()
+        reduced = limits.reduce(losses)
+        max_messages, max_bytes, may_exceed = reduced.args()
         names = _names(queues)
-        return Operation(
+        operation = Operation(
             load("pop_messages"),
             _hash_and_zset_keys(queues),
             (max_messages, max_bytes, queues[0].namespace, may_exceed),
@@ -217,11 +258,18 @@ def pop_messages(
             Retry.NEVER,
             names,
         )
+        return losses.watch(
+            operation,
+            namespace,
+            reduced.max_messages,
+            nothing=_no_messages,
+            repeat=lambda: step(queues, limits),
+        )
 
     if len(queues) <= QUEUES_PER_STEP:
         return step(queues, limits)
     return ReceiveInSteps(
-        lambda: _receive_in_steps(queues, limits, b"0", step, None),
+        lambda: _receive_in_steps(queues, limits, b"0", step, None, losses=losses),
         _hash_and_zset_keys(queues),
         None,
         _names(queues),
@@ -234,6 +282,8 @@ def _receive_in_steps(
     vt: bytes,
     step: Callable[[list[QueueKeys], _Limits], Operation[ReceivedMessages]],
     undo: Callable[[list[Message]], Operation[list[str]] | None] | None,
+    *,
+    losses: LostReplies,
 ) -> Steps[ReceivedMessages]:
     chunks = [queues[at : at + QUEUES_PER_STEP] for at in range(0, len(queues), QUEUES_PER_STEP)]
     for chunk in chunks:
@@ -256,7 +306,8 @@ def _receive_in_steps(
                 limits.max_bytes - sum(len(message.raw) for message in messages),
                 may_exceed=not received,
             )
-            if limits.max_messages == 0 or limits.max_bytes <= 0:
+            # A request that was halved may have left messages of the earlier queues.
+            if limits.max_messages == 0 or limits.max_bytes <= 0 or (messages and losses.halvings):
                 received.has_more |= chunk is not chunks[-1]  # the others may have some
                 break
     except GeneratorExit:
@@ -269,6 +320,10 @@ def _receive_in_steps(
             yield undo_operation
         raise
     return received
+
+
+def _no_messages() -> ReceivedMessages:
+    return ReceivedMessages([], has_more=False)
 
 
 def _hash_and_zset_keys(queues: list[QueueKeys]) -> tuple[bytes, ...]:

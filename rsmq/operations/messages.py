@@ -23,6 +23,7 @@ from rsmq.operations.arguments import (
 )
 from rsmq.operations.batches import release_messages
 from rsmq.operations.confirmation import Confirmation
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, Retry
 from rsmq.operations.replies import DONE, RECEIVED_SINCE, parse_message, parse_stored_message
 from rsmq.operations.sending import send_deduplicated
@@ -91,10 +92,10 @@ def send_message(
 
 
 def receive_message(
-    namespace: Namespace, qname: str, *, vt: Seconds | None, codec: Codec
+    namespace: Namespace, qname: str, *, vt: Seconds | None, codec: Codec, losses: LostReplies
 ) -> Operation[Message | None]:
     """Receive the message that has been visible the longest, and hide it."""
-    return _build_cached(_receive_message, namespace, qname, vt, codec)
+    return _build_cached(_receive_message, namespace, qname, vt, codec, (losses, losses.generation))
 
 
 def _build_cached(build: Callable[..., Operation[T]], *args: Any) -> Operation[T]:
@@ -107,7 +108,11 @@ def _build_cached(build: Callable[..., Operation[T]], *args: Any) -> Operation[T
 
 @lru_cache(maxsize=256, typed=True)
 def _receive_message(
-    namespace: Namespace, qname: str, vt: Seconds | None, codec: Codec
+    namespace: Namespace,
+    qname: str,
+    vt: Seconds | None,
+    codec: Codec,
+    losses_now: tuple[LostReplies, int],
 ) -> Operation[Message | None]:
     keys = namespace.queue(qname)
     encoded_vt = encode_vt(vt)
@@ -115,7 +120,7 @@ def _receive_message(
     def undo(message: Message | None) -> Operation[list[str]] | None:
         return release_messages(namespace, [message], None) if message else None
 
-    return Operation(
+    operation: Operation[Message | None] = Operation(
         load("receive_message"),
         (keys.hash, keys.zset),
         (encoded_vt, keys.namespace),
@@ -124,23 +129,46 @@ def _receive_message(
         (keys.name,),
         undo=undo,
     )
+    losses, _ = losses_now  # the generation is a part of the key of the cache
+    return losses.watch(
+        operation,
+        namespace,
+        1,
+        nothing=lambda: None,
+        repeat=lambda: receive_message(namespace, qname, vt=vt, codec=codec, losses=losses),
+    )
 
 
-def pop_message(namespace: Namespace, qname: str, *, codec: Codec) -> Operation[Message | None]:
+def pop_message(
+    namespace: Namespace, qname: str, *, codec: Codec, losses: LostReplies
+) -> Operation[Message | None]:
     """Receive the message that has been visible the longest, and delete it."""
-    return _build_cached(_pop_message, namespace, qname, codec)
+    return _build_cached(_pop_message, namespace, qname, codec, (losses, losses.generation))
 
 
 @lru_cache(maxsize=256, typed=True)
-def _pop_message(namespace: Namespace, qname: str, codec: Codec) -> Operation[Message | None]:
+def _pop_message(
+    namespace: Namespace,
+    qname: str,
+    codec: Codec,
+    losses_now: tuple[LostReplies, int],
+) -> Operation[Message | None]:
     keys = namespace.queue(qname)
-    return Operation(
+    operation: Operation[Message | None] = Operation(
         load("pop_message"),
         (keys.hash, keys.zset),
         (keys.namespace,),
         lambda reply: parse_message(keys.name, codec, reply),
         _NEVER,
         (keys.name,),
+    )
+    losses, _ = losses_now  # the generation is a part of the key of the cache
+    return losses.watch(
+        operation,
+        namespace,
+        1,
+        nothing=lambda: None,
+        repeat=lambda: pop_message(namespace, qname, codec=codec, losses=losses),
     )
 
 

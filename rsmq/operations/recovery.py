@@ -11,6 +11,7 @@ from rsmq.lua.load import load
 from rsmq.model import Message
 from rsmq.operations.arguments import digits, encode_vt
 from rsmq.operations.batches import release_messages, release_receipts
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.operation import Operation, Retry, Steps
 from rsmq.operations.replies import parse_message
 from rsmq.operations.walk import Position, parse_next_position, walk_step
@@ -34,13 +35,14 @@ def recover_messages(
     idle: Seconds,
     vt: Seconds | None,
     codec: Codec,
+    losses: LostReplies,
 ) -> Steps[list[Message]]:
     """Receive messages again that were received some time ago and not deleted."""
     keys = namespace.queue(qname)
     checked_max = check_whole_number("max_messages", max_messages, 1, MAX_BATCH)
     encoded_idle = digits(to_milliseconds("idle", idle))
     encoded_vt = encode_vt(vt)
-    return _recover(namespace, keys, checked_max, (encoded_idle, encoded_vt), codec)
+    return _recover(namespace, keys, checked_max, (encoded_idle, encoded_vt), codec, losses=losses)
 
 
 def _recover(
@@ -49,10 +51,13 @@ def _recover(
     max_messages: int,
     times: tuple[bytes, bytes],
     codec: Codec,
+    *,
+    losses: LostReplies,
 ) -> Steps[list[Message]]:
     idle, vt = times
     recovered: list[Message] = []
-    max_bytes = MAX_BATCH_BYTES
+    max_messages = losses.limit(max_messages)
+    max_bytes = losses.limit(MAX_BATCH_BYTES)
     position: Position | None = (b"", b"0")
     receipts: list[bytes] = []
     try:
@@ -64,27 +69,9 @@ def _recover(
             position = parse_next_position(reply)
         receipts = receipts[: 2 * max_messages]
         while receipts and max_bytes > 0:
-            examined, messages = yield Operation(
-                load("recover_messages"),
-                (keys.hash, keys.zset),
-                (
-                    idle,
-                    vt,
-                    digits(max_bytes),
-                    keys.namespace,
-                    *receipts[: 2 * _MESSAGES_PER_STEP],
-                ),
-                lambda reply: (
-                    reply[0],
-                    [
-                        parse_message(keys.name, codec, reply[1][at : at + 4])
-                        for at in range(0, len(reply[1]), 4)
-                    ],
-                ),
-                Retry.ONCE,
-                (keys.name,),
-                undo=lambda result: _release(namespace, result[1]),
-            )
+            step = receipts[: 2 * _MESSAGES_PER_STEP]
+            args = (idle, vt, digits(max_bytes), keys.namespace, *step)
+            examined, messages = yield _recover_step(namespace, keys, args, codec, losses)
             recovered += messages
             max_bytes -= sum(len(message.raw) for message in messages)
             if recovered and examined < min(len(receipts) // 2, _MESSAGES_PER_STEP):
@@ -100,6 +87,38 @@ def _recover(
             yield release
         raise
     return recovered
+
+
+def _recover_step(
+    namespace: Namespace,
+    keys: QueueKeys,
+    args: tuple[bytes, ...],
+    codec: Codec,
+    losses: LostReplies,
+) -> Operation[tuple[int, list[Message]]]:
+    number = (len(args) - 4) // 2
+
+    def parse(reply: Any) -> tuple[int, list[Message]]:
+        values = [reply[1][at : at + 4] for at in range(0, len(reply[1]), 4)]
+        parsed = (parse_message(keys.name, codec, each) for each in values)
+        return reply[0], [message for message in parsed if message is not None]
+
+    operation = Operation(
+        load("recover_messages"),
+        (keys.hash, keys.zset),
+        args,
+        parse,
+        Retry.ONCE,
+        (keys.name,),
+        undo=lambda result: _release(namespace, result[1]),
+    )
+    return losses.watch(
+        operation,
+        namespace,
+        number,
+        nothing=lambda: (number, []),
+        repeat=lambda: _recover_step(namespace, keys, args, codec, losses),
+    )
 
 
 def _release(namespace: Namespace, messages: list[Message]) -> Operation[list[str]] | None:

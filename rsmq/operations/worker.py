@@ -31,7 +31,7 @@ DEAD_WORKER_TTL_SECONDS = 86_400
 QUARANTINE_TTL_SECONDS = 7 * 86_400
 
 #: Maximum total bytes of the bodies of one reply; the first body may be larger.
-_MAX_BODY_BYTES = digits(4 * 1024 * 1024)
+MAX_BODY_BYTES = 4 * 1024 * 1024
 
 #: The state of a queue in a reply: nothing more is due, more may be due, paused, missing, and not
 #: read because no slot or no room for bodies was left.
@@ -105,7 +105,10 @@ class Identity:
 
 
 def receive_for_worker(
-    worker: Identity, requests: Sequence[ReceiveRequest], slots: int
+    worker: Identity,
+    requests: Sequence[ReceiveRequest],
+    slots: int,
+    max_bytes: int = MAX_BODY_BYTES,
 ) -> Operation[list[ReceiveResult]]:
     """
     Receive due messages, from earlier queues first. The result has one entry for each request.
@@ -114,8 +117,9 @@ def receive_for_worker(
         worker: the worker that receives.
         requests: the requests, one for each queue.
         slots: number of handler calls that can start at once.
+        max_bytes: maximum total bytes of the bodies; the first body may be larger.
     """
-    args = [worker.token.encode(), digits(slots), _MAX_BODY_BYTES]
+    args = [worker.token.encode(), digits(slots), digits(max_bytes)]
     for request in requests:
         args += (
             digits(request.vt_ms),

@@ -181,11 +181,13 @@ class FailedAttempts:
 
     Attributes:
         ambiguous_attempts: the number of these that may have run on the server.
+        was_ambiguous: whether the last of them may have run.
         nothing_ran: whether none of them can have run.
     """
 
     def __init__(self, retry: Retry, deadline: float, *, follows_redirects: bool = False) -> None:
         self.ambiguous_attempts = 0
+        self.was_ambiguous = False
         self.nothing_ran = False
         self._count = 0
         self._redirects = 0
@@ -229,10 +231,12 @@ class FailedAttempts:
         if self._follows_redirects and code_of(error) in _REDIRECT_CODES:
             failure = Failure.NOTHING_RAN
             self._redirects += 1
+            self.was_ambiguous = False
             if self._redirects <= _MAX_PROMPT_REDIRECTS:
                 return 0.0
         self._count += 1
-        self.ambiguous_attempts += failure is Failure.AMBIGUOUS
+        self.was_ambiguous = failure is Failure.AMBIGUOUS
+        self.ambiguous_attempts += self.was_ambiguous
         self.nothing_ran = failure is Failure.NOTHING_RAN and not self.ambiguous_attempts
         return pause_before_next(
             self._retry,
@@ -302,6 +306,11 @@ def plan_retries(
         else:
             pause = failed_attempts.record_failure(error, is_sent=is_sent)
             advise_on_connection(error, address, is_sent=is_sent)
+            if failed_attempts.was_ambiguous and operation.after_lost_reply is not None:
+                try:
+                    operation = operation.after_lost_reply(pause is not None)
+                except RSMQError as lost:
+                    raise lost from error
             if pause is None:
                 converted = convert_error(error, operation.queues)
                 try:

@@ -325,10 +325,10 @@ def test_receives_of_many_are_repeated_once_and_pops_of_many_never(link, rsmq):
     ids = rsmq.send_messages("q", [str(number) for number in range(6)])
     link.proxy.drop = 1
     received = rsmq.receive_messages(["q"], 2, vt=100)
-    assert [message.id for message in received] == ids[2:4]
+    assert [message.id for message in received] == ids[2:3]  # half as many as before
     lose_reply(link, lambda: rsmq.pop_messages("q", 1))
 
-    assert link.bodies("q").keys() == set(ids) - {ids[4]}
+    assert link.bodies("q").keys() == set(ids) - {ids[3]}
 
 
 def test_deletes_of_many_are_repeated_and_return_their_ids(link, rsmq):

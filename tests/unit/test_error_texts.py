@@ -132,6 +132,15 @@ TEXTS = [
         ),
     ),
     (
+        errors.ReplyLost(3, ("q",)),
+        (
+            "The replies to 3 receives of one message of 'q' were lost. If the message is larger "
+            "than a reply may be, raise the limit: Redis closes a connection at its setting "
+            "client-output-buffer-limit normal, and a proxy has a limit of its own. Or find the "
+            "message with peek_messages from a server without the limit, and delete it"
+        ),
+    ),
+    (
         errors.CellsMismatch("{rsmq.0.b0a}", "cell 0 of 6", "cell 0 of 12"),
         (
             "The namespace '{rsmq.0.b0a}' belongs to another set of cells. It is cell 0 of 6, and "

@@ -69,6 +69,7 @@ EXAMPLES = [
         "notReplicated",
         "Stored on the primary, but not confirmed",
     ),
+    (errors.ReplyLost(3, ("q",)), "replyLost", "The reply was lost"),
     (
         errors.CellsMismatch("{rsmq.0.b0a}", "cell 0 of 6", "cell 0 of 12"),
         "cellsMismatch",

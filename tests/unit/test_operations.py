@@ -26,6 +26,7 @@ from rsmq.operations.batches import (
     release_messages,
 )
 from rsmq.operations.dead_letters import move_messages, set_dead_letter_policy
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.messages import (
     change_message_visibility,
     delete_message,
@@ -87,7 +88,10 @@ def setting(qname="q", **attributes):
         (lambda: send("a b", body=3, delay=-1), InvalidFormat),
         (lambda: send(body=3, delay=-1), "delay"),
         (lambda: send(body=3), MessageNotString),
-        (lambda: receive_message(NS, None, vt=-1, codec=TEXT), MissingParameter),
+        (
+            lambda: receive_message(NS, None, vt=-1, codec=TEXT, losses=LostReplies()),
+            MissingParameter,
+        ),
         (lambda: delete_message(NS, "a b", None), InvalidFormat),
         (lambda: delete_message(NS, "q", None), MissingParameter),
         (lambda: change_message_visibility(NS, "a b", "", -1), InvalidFormat),
@@ -118,13 +122,13 @@ def test_the_retry_class_of_each_operation():
             list_queues(NS),
             get_queue_attributes(NS, "q"),
             purge_queue(NS, "q"),
-            receive_message(NS, "q", vt=None, codec=TEXT),
-            pop_message(NS, "q", codec=TEXT),
+            receive_message(NS, "q", vt=None, codec=TEXT, losses=LostReplies()),
+            pop_message(NS, "q", codec=TEXT, losses=LostReplies()),
             delete_message(NS, MESSAGE, None),
             change_message_visibility(NS, MESSAGE, 1, None),
             get_message(NS, "q", "i" * 32, codec=TEXT),
-            receive_messages(NS, "q", 5, vt=None, codec=TEXT),
-            pop_messages(NS, "q", 5, codec=TEXT),
+            receive_messages(NS, "q", 5, vt=None, codec=TEXT, losses=LostReplies()),
+            pop_messages(NS, "q", 5, codec=TEXT, losses=LostReplies()),
             delete_messages(NS, [MESSAGE], None),
             change_messages_visibility(NS, [MESSAGE], 1, None),
             release_messages(NS, [MESSAGE], None),
@@ -194,7 +198,7 @@ def test_a_receipt_is_id_and_receive_count_and_a_bare_id_has_no_count():
 
 
 def test_the_undo_of_a_receive_has_a_receipt():
-    operation = receive_message(NS, "q", vt=None, codec=TEXT)
+    operation = receive_message(NS, "q", vt=None, codec=TEXT, losses=LostReplies())
     undo = operation.undo(MESSAGE)
 
     assert undo.script.name == "release_messages"

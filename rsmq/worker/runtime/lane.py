@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from rsmq.client import RSMQ
 from rsmq.codecs import Codec
 from rsmq.model import QueueAttributes
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.worker import Identity
 from rsmq.wire.cells import join_id
 from rsmq.wire.keys import QueueKeys
@@ -84,6 +85,7 @@ class Cell:
         is_used: whether the worker may have stored its name in it.
         has_unknown_messages: whether messages may be in flight that this worker does not know: the
             reply to a receive was lost.
+        losses: the lost replies of the receives in it.
     """
 
     number: int
@@ -93,6 +95,7 @@ class Cell:
     retry_at: Callable[[], float] = field(default=lambda: 0.0)
     is_used: bool = False
     has_unknown_messages: bool = False
+    losses: LostReplies = field(default_factory=LostReplies)
 
     def show_id(self, id: str) -> str:
         """Return the id of a message as its consumer sees it, from the id as it is stored."""

@@ -13,18 +13,26 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
-from rsmq.operations.worker import ReceiveResult, list_in_flight, receive_for_worker
-from rsmq.transport.retry import is_limited_to_keys
+from rsmq.operations.worker import (
+    MAX_BODY_BYTES,
+    ReceiveResult,
+    list_in_flight,
+    receive_for_worker,
+)
+from rsmq.transport.retry import has_not_run, is_limited_to_keys
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.runtime.cell_access import CellAccess
 from rsmq.worker.runtime.jobs import BatchJob, SingleJob
 from rsmq.worker.runtime.lane import Cell, CellQueue, Job, Lane
-from rsmq.worker.runtime.prefetch_plan import PlannedRequest, plan_requests
+from rsmq.worker.runtime.prefetch_plan import PlannedRequest, plan_requests, reduce_requests
 from rsmq.worker.runtime.release import release_receipts
 from rsmq.worker.runtime.run_queue import RunQueue
 from rsmq.worker.runtime.settle import Settler
 
 _log = logging.getLogger("rsmq.worker")
+
+#: How long a message is hidden that can't be received, so that the worker receives others.
+_UNDELIVERABLE_HIDDEN_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +98,28 @@ class Prefetcher:
 
     def _receive(self, plan: Plan) -> tuple[list[Job], list[Job]]:
         self._hooks.call("before_receive", [each.lane.name for each, _ in plan.requests])
+        cell, losses = plan.cell, plan.cell.losses
+        requests = [each.to_request(queue) for each, queue in plan.requests]
+        if losses.halvings:
+            requests = reduce_requests(requests, losses)
+        number, generation = sum(each.max_messages for each in requests), losses.generation
         sent_at = time.monotonic()
         operation = receive_for_worker(
-            plan.cell.identity,
-            [each.to_request(queue) for each, queue in plan.requests],
-            plan.slots,
+            cell.identity, requests, plan.slots, losses.limit(MAX_BODY_BYTES)
         )
-        plan.cell.is_used = True
+        cell.is_used = True
         try:
-            results = plan.cell.client.run(operation)
+            results = cell.client.run(operation)
         except (RedisError, OSError) as error:
             if not is_limited_to_keys(error):
-                plan.cell.has_unknown_messages = True
+                cell.has_unknown_messages = True
+                if not has_not_run(error):
+                    losses.note_lost(generation, number)
                 raise
             return self._receive_one_by_one(plan, error)
-        return self._process_results(plan.requests, results, sent_at)
+        if losses.is_limiting and any(each.ids for each in results):
+            losses.note_received()
+        return self._process_results(plan.requests[: len(requests)], results, sent_at)
 
     def _receive_one_by_one(self, plan: Plan, error: BaseException) -> tuple[list[Job], list[Job]]:
         """
@@ -295,7 +310,15 @@ class Prefetcher:
             ]
             for queue, receipts in stored.items()
         }
-        self._settler.numbers.released += release_receipts(cell, unknown, are_begun=False)
+        error = cell.losses.take_error(tuple(queue for queue, ids in unknown.items() if ids))
+        hidden_ms = 0
+        if error is not None and any(unknown.values()):
+            hidden_ms = _UNDELIVERABLE_HIDDEN_MS
+            ids = ", ".join(cell.show_id(id) for receipts in unknown.values() for id, _ in receipts)
+            _log.error("message %s is hidden for %d s: %s", ids, hidden_ms // 1000, error)
+        self._settler.numbers.released += release_receipts(
+            cell, unknown, are_begun=False, hidden_ms=hidden_ms
+        )
         cell.has_unknown_messages = False
 
 

@@ -9,8 +9,9 @@ queue that was not asked for STARVATION_SECONDS comes first, for one call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rsmq.operations.lost_replies import LostReplies
 from rsmq.operations.worker import ReceiveRequest
 from rsmq.worker.runtime.lane import CellQueue, Lane
 
@@ -39,6 +40,21 @@ class PlannedRequest:
         """Return the request to one of the lane's queues."""
         vt_ms = round(self.lane.vt * 1000)
         return ReceiveRequest(queue.keys, vt_ms, self.lane.size, self.prefetch, self.max_messages)
+
+
+def reduce_requests(
+    requests: Sequence[ReceiveRequest], losses: LostReplies
+) -> list[ReceiveRequest]:
+    """Return the first of some requests, reduced to as many messages as replies may have."""
+    left = losses.limit(sum(each.max_messages for each in requests))
+    reduced: list[ReceiveRequest] = []
+    for each in requests:
+        if left == 0:
+            break
+        number = min(each.max_messages, left)
+        reduced.append(replace(each, max_messages=number))
+        left -= number
+    return reduced
 
 
 def order_lanes(lanes: Sequence[Lane], now: float) -> list[tuple[Lane, bool]]:

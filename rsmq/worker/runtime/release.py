@@ -16,6 +16,7 @@ def release_receipts(
     receipts_by_queue: dict[str, list[Receipt]],
     *,
     are_begun: bool,
+    hidden_ms: int = 0,
 ) -> int:
     """
     Release messages by their receipts, and delete the records of their being in flight.
@@ -24,6 +25,7 @@ def release_receipts(
         cell: the cell of the queues, with the worker that has the name now.
         receipts_by_queue: the receipts of each queue.
         are_begun: whether these receives count as attempts; False if they began no handler call.
+        hidden_ms: how long they stay hidden after that, ms.
 
     Returns:
         How many were released: no other consumer has received or deleted them since.
@@ -42,11 +44,9 @@ def release_receipts(
                 earlier = rsmq.run(count_unbegun(keys, [id for id, _ in step]))
                 for (id, count), number in zip(step, earlier, strict=True):
                     groups.setdefault(count, []).append((id, number + 1))
-            results = rsmq.run(
-                settle_messages(
-                    cell.identity,
-                    [Group(keys, action, count, ids) for count, ids in groups.items()],
-                )
-            )
-            released += results.count(b"1")
+            settled = [Group(keys, action, count, ids) for count, ids in groups.items()]
+            if hidden_ms:
+                settled += [Group(keys, "hide", count, [(id, hidden_ms)]) for id, count in step]
+            results = rsmq.run(settle_messages(cell.identity, settled))
+            released += results[: len(step)].count(b"1")
     return released

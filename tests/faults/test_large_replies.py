@@ -1,0 +1,175 @@
+"""Replies that are too large for the server: it closes the connection, and the reply is lost."""
+
+from __future__ import annotations
+
+import pytest
+import redis.exceptions as redis_errors
+
+from rsmq import ReplyLost
+from rsmq.worker import Worker
+from tests.faults.conftest import Link
+from tests.servers import Server, redis_7
+
+#: Twenty of them are more than a reply may have, and ten are less.
+BODY = "m" * 100_000
+TOO_LARGE = "m" * 1_200_000
+
+
+@pytest.fixture(scope="module")
+def limiting_server():
+    """A server that closes a connection whose reply has more than a mebibyte."""
+    server = Server(redis_7(), "--client-output-buffer-limit", "normal 1mb 0 0")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def link(request, limiting_server):
+    link = Link(request.param, limiting_server)
+    yield link
+    link.close()
+
+
+@pytest.fixture(params=["open_client", "wrap_redis_py"])
+def rsmq(request, link):
+    client = getattr(link, request.param)()
+    client.create_queue("q", maxsize=-1)
+    return client
+
+
+def receive_until_there_are_some(receive):
+    """Return the messages of the first receive that does not fail."""
+    for _ in range(10):
+        try:
+            return receive()
+        except redis_errors.ConnectionError:
+            pass
+    raise AssertionError("every receive fails")
+
+
+def test_receives_ask_for_less_until_their_replies_arrive(link, rsmq):
+    rsmq.create_queue("dead")
+    rsmq.set_dead_letter_policy("q", "dead", 5)
+    sent = {rsmq.send_message("q", BODY) for _ in range(20)}
+
+    received = set()
+    while len(received) < 20:
+        messages = receive_until_there_are_some(lambda: rsmq.receive_messages("q", 20, vt=0))
+        received.update(rsmq.delete_messages(messages))
+
+    assert received == sent
+    assert link.scores("dead") == {}
+
+
+def test_a_consumer_asks_for_less_until_its_replies_arrive(link, rsmq):
+    sent = {rsmq.send_message("q", BODY) for _ in range(20)}
+
+    def consume():
+        received = set()
+        with rsmq.consume("q", wait=0, batch=20, vt=0) as messages:
+            for message in messages:
+                received.add(message.id)
+                rsmq.delete_message(message)
+        return received
+
+    assert receive_until_there_are_some(consume) <= sent
+    assert link.bodies("q").keys() == set()
+
+
+def test_a_pop_whose_reply_was_lost_is_followed_by_smaller_ones(link, rsmq):
+    for _ in range(40):
+        rsmq.send_message("q", BODY)
+
+    with pytest.raises(redis_errors.ConnectionError):
+        rsmq.pop_messages("q", 20)
+    assert len(rsmq.pop_messages("q", 20)) == 10
+    assert len(link.bodies("q")) == 10
+
+
+def test_a_recover_whose_reply_was_lost_is_followed_by_smaller_ones(link, rsmq):
+    for _ in range(20):
+        rsmq.send_message("q", BODY)
+    for _ in range(20):
+        rsmq.receive_message("q")
+
+    def recover():
+        return rsmq.recover_messages("q", 20, idle=0, vt=30)
+
+    assert recover() == []
+    assert len(recover()) == 10
+    assert len(link.scores("q")) == 20
+
+
+@pytest.mark.parametrize(
+    "receive",
+    [
+        lambda rsmq: rsmq.receive_message("q"),
+        lambda rsmq: rsmq.receive_messages(["q", "other"], 8),
+    ],
+)
+def test_a_message_whose_reply_is_always_lost_is_an_error_that_names_the_limit(link, rsmq, receive):
+    rsmq.create_queue("other")
+    id = rsmq.send_message("q", TOO_LARGE)
+
+    with pytest.raises(ReplyLost) as raised:
+        for _ in range(9):
+            # The repeat of the receive finds nothing: the first attempt has hidden the message.
+            assert not receive(rsmq)
+            link.raw.zadd(f"{link.ns}:q", {id: 0})
+
+    assert "client-output-buffer-limit" in str(raised.value)
+    assert list(link.scores("q")) == [id]
+
+
+def test_three_messages_whose_replies_are_lost_are_an_error(link, rsmq):
+    for _ in range(4):
+        rsmq.send_message("q", TOO_LARGE)
+
+    with pytest.raises(redis_errors.ConnectionError):
+        rsmq.receive_message("q")
+    with pytest.raises(ReplyLost):
+        rsmq.receive_message("q")
+
+
+def test_broken_connections_of_receives_from_an_empty_queue_are_no_error(link, rsmq):
+    """A firewall may drop every idle connection."""
+    rsmq.receive_message("q")
+    for _ in range(7):
+        link.proxy.drop = 1
+        assert rsmq.receive_message("q") is None
+        assert link.proxy.drop == 0
+
+
+def test_requests_grow_again_after_receives_that_succeed(link, rsmq):
+    for _ in range(8):
+        rsmq.send_message("q", "small")
+    link.proxy.drop = 1
+    before = rsmq.receive_messages("q", 8, vt=0)
+    while len(messages := rsmq.receive_messages("q", 8, vt=0)) < 8:
+        assert len(messages) == 4
+    assert len(before) == 4
+
+
+@pytest.mark.parametrize("link", ["sync"], indirect=True)
+def test_a_worker_asks_for_less_and_no_attempt_is_used_up(link):
+    rsmq = link.open_client()
+    rsmq.create_queue("q", maxsize=-1)
+    rsmq.create_queue("dead")
+    too_large = rsmq.send_message("q", TOO_LARGE)
+    sent = {rsmq.send_message("q", BODY) for _ in range(20)}
+    attempts = {}
+
+    worker = Worker(rsmq, concurrency=20, grace=5)
+
+    @worker.listener("q", max_retries=0, dead_letter_queue="dead", batch=20)
+    def handle(bodies, messages):
+        attempts.update({message.id: message.attempt for message in messages})
+        if attempts.keys() == sent:
+            worker.stop()
+
+    worker.run()
+
+    assert set(attempts.values()) == {1}
+    assert link.scores("dead") == {}
+    assert list(link.scores("q")) == [too_large]
+    assert link.raw.hget(f"{link.ns}:q:x:unbegun", too_large)

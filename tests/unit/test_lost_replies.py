@@ -1,0 +1,65 @@
+"""How much receives ask for after replies were lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from rsmq import TEXT, ReplyLost
+from rsmq.operations.lost_replies import LostReplies
+from rsmq.operations.messages import receive_message
+from rsmq.wire.keys import Namespace
+
+NS = Namespace("rsmq")
+
+
+def build(losses):
+    return receive_message(NS, "q", vt=None, codec=TEXT, losses=losses)
+
+
+def test_each_lost_reply_halves_the_next_request_down_to_one_message():
+    losses = LostReplies()
+    asked = []
+    for _ in range(5):
+        asked.append(losses.limit(20))
+        losses.note_lost(losses.generation, asked[-1])
+    assert asked == [20, 10, 5, 2, 1]
+    assert losses.lost_singles == 1
+
+
+def test_calls_that_fail_together_count_as_one_lost_reply():
+    """A server that restarts breaks the calls of all threads and tasks at once."""
+    losses = LostReplies()
+    generation = losses.generation
+    for _ in range(100):
+        losses.note_lost(generation, 20)
+    assert losses.limit(20) == 10
+
+    losses = LostReplies()
+    receives = [build(losses) for _ in range(100)]
+    repeats = [receive.after_lost_reply(True) for receive in receives]
+    assert losses.lost_singles == 1
+    repeats = [receive.after_lost_reply(True) for receive in repeats]
+    assert losses.lost_singles == 2
+    with pytest.raises(ReplyLost):
+        repeats[0].after_lost_reply(False)
+
+
+def test_a_message_ends_the_row_of_lost_replies():
+    losses = LostReplies()
+    for _ in range(7):
+        repeat = build(losses).after_lost_reply(False)
+        assert repeat.parse([b"i" * 32, b"body", 2, b"1"]) is not None
+    assert losses.lost_singles == 0
+
+
+def test_requests_grow_more_slowly_each_time():
+    losses = LostReplies()
+    receives = []
+    for _ in range(3):
+        losses.note_lost(losses.generation, 2)
+        number = 0
+        while losses.halvings:
+            losses.note_received()
+            number += 1
+        receives.append(number)
+    assert receives[0] < receives[1] < receives[2]
