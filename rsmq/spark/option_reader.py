@@ -18,9 +18,18 @@ from rsmq.wire.keys import Namespace
 T = TypeVar("T")
 
 #: Options that Spark itself adds to those of the user.
-_SPARK_OPTIONS = (
-    "path", "checkpointLocation", "queryName", "serialization.format", "mergeSchema",
-)  # fmt: skip
+_SPARK_OPTIONS = ("checkpointLocation", "queryName", "serialization.format", "mergeSchema")
+
+#: The property that Spark adds to the options of a table when it creates one.
+_TABLE_PROPERTY = "provider"
+
+#: The options to which Spark adds the arguments of ``load(...)``, ``save(...)`` and ``start(...)``.
+_PATH_OPTIONS = ("path", "paths")
+
+_TABLE_REMEDY = (
+    "Spark does not pass the options of a table to a data source in Python. Use a view, CREATE "
+    "TEMPORARY VIEW name USING rsmq OPTIONS (...), or spark.read.format('rsmq') and write.save()."
+)
 
 _LEASE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -59,6 +68,13 @@ class OptionReader:
                     f"{env} to the name of an environment variable, or {file} to the path of a "
                     "file, that every process of the job can read.",
                 )
+            elif option.lower() in _PATH_OPTIONS:
+                raise InvalidOption(
+                    option,
+                    "a queue is not at a path: name it with the option queue, and call load, save "
+                    "or start without a path.",
+                    value=text,
+                )
             elif option.lower() not in map(str.lower, _SPARK_OPTIONS):
                 near = difflib.get_close_matches(option.lower(), names, 1)
                 suggestion = (
@@ -67,6 +83,10 @@ class OptionReader:
                     else f"there are {', '.join(names.values())}."
                 )
                 raise InvalidOption(option, f"there is no such option here; {suggestion}")
+
+    def find_present(self, names: Iterable[str]) -> list[str]:
+        """Return those of the names that are among the options."""
+        return [name for name in names if name in self._texts]
 
     def read_text(self, name: str) -> str | None:
         """Return an option as it is; None if it is missing or empty."""
@@ -151,6 +171,36 @@ class OptionReader:
             rule = f"is 1 to 64 characters of A-Z a-z 0-9 _ . -; got {show(text)}."
             raise InvalidOption(name, rule, value=text)
         return text
+
+
+def make_table_refused() -> InvalidOption:
+    """Return the error of a statement that creates a table."""
+    return InvalidOption("queue", f"a queue can't be a table: {_TABLE_REMEDY}")
+
+
+def refuse_table(options: Mapping[str, str]) -> None:
+    """
+    Refuse a table of Spark's catalog, whose options Spark does not pass to a source in Python.
+
+    A new table could not be read. A read or a write of a table has only the options of its own
+    statement. Without any, its url would be the default one.
+
+    Args:
+        options: the options as Spark passes them.
+
+    Raises:
+        InvalidOption: Spark creates a table, or no option has arrived.
+    """
+    names = {name.lower() for name in options}
+    if _TABLE_PROPERTY in names:
+        raise make_table_refused()
+    if names.issubset(map(str.lower, _SPARK_OPTIONS)):
+        raise InvalidOption(
+            "queue",
+            f"no option has arrived: pass at least queue. For a table: {_TABLE_REMEDY} Or pass the "
+            "options with each statement, as in spark.read.options(...).table(name), or in SQL "
+            "FROM name WITH (url = '...', queue = '...').",
+        )
 
 
 def check_queue_name(namespace: Namespace, option: str, queue: str) -> str:

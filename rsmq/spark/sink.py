@@ -27,6 +27,7 @@ from rsmq.errors import CellFailed, QueueNotFound
 from rsmq.operations.spark.staged_writes import Decision, finish_write
 from rsmq.spark.connections import find_placed_queue, get_home, get_servers, make_label
 from rsmq.spark.frame_rows import check_columns
+from rsmq.spark.option_reader import make_table_refused
 from rsmq.spark.sink_options import SinkOptions
 from rsmq.spark.task_writer import TaskCommitMessage, TaskWriter, create_queue
 from rsmq.spark.write_decision import (
@@ -128,7 +129,11 @@ class BatchWriter(DataSourceArrowWriter):
         Send or stage the rows of a task; nothing if the ``writeId`` was done before.
 
         Spark calls this in the task.
+
+        Raises:
+            InvalidOption: the write is that of a new table.
         """
+        _refuse_new_table()
         options = self._options
         if options.write_id is not None:
             home = get_home(options.connection, self._write)
@@ -202,6 +207,24 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = _find_query(messages)
         if query is not None:
             _abort(self._options, messages, query, batchId)
+
+
+def _refuse_new_table() -> None:
+    """
+    Refuse the write of ``saveAsTable`` and ``writeTo(...).create()``, which then leave no table.
+
+    Spark does not pass the options of a table to a data source in Python: it could not be read.
+    Such a write is part of the execution of another command. That of ``foreachBatch`` is, too.
+
+    Raises:
+        InvalidOption: the present task is that of such a write.
+    """
+    context: Any = TaskContext.get()
+    if context is None:
+        return
+    ids = map(context.getLocalProperty, ("spark.sql.execution.id", "spark.sql.execution.root.id"))
+    if len(set(ids)) > 1 and context.getLocalProperty("sql.streaming.queryId") is None:
+        raise make_table_refused()
 
 
 def read_query_and_batch() -> tuple[str, int]:

@@ -17,10 +17,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rsmq.errors import InvalidOption
+from rsmq.spark.option_reader import refuse_table
 from rsmq.spark.reasons import REASON_COLUMNS
 from rsmq.spark.schema import build_schema, check_schema
 from rsmq.spark.sink_options import SinkOptions, parse_sink_options
 from rsmq.spark.source_options import (
+    check_read_options,
     parse_snapshot_options,
     parse_source_options,
     parse_stream_options,
@@ -39,11 +41,13 @@ class RsmqDataSource(DataSource):
         return "rsmq"
 
     def schema(self) -> StructType:
-        return build_schema(parse_source_options(self.options))
+        refuse_table(self.options)
+        return build_schema(check_read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from rsmq.spark.batch_read import PushdownReader, SnapshotReader  # noqa: PLC0415
 
+        refuse_table(self.options)
         check_schema(schema)
         source = parse_source_options(self.options)
         options = parse_snapshot_options(self.options)
@@ -53,6 +57,7 @@ class RsmqDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from rsmq.spark.stream import StreamReader  # noqa: PLC0415
 
+        refuse_table(self.options)
         check_schema(schema)
         source = parse_source_options(self.options)
         options = parse_stream_options(self.options)
@@ -87,6 +92,7 @@ class RsmqDataSource(DataSource):
     ) -> SinkOptions:
         from rsmq.spark.sink import prepare_write  # noqa: PLC0415
 
+        refuse_table(self.options)
         if overwrite:
             raise InvalidOption(
                 "mode",

@@ -34,6 +34,7 @@ STREAM_OPTIONS = (
     "minMessagesPerTrigger", "maxTriggerDelay", "visibilityTimeout", "consumerGroup",
     "maxReceiveCount", "deadLetterQueue", "failOnDataLoss", "idleWait", "leaseRetention",
 )  # fmt: skip
+_OPTIONS_OF_ONE_KIND = (*SNAPSHOT_OPTIONS, *STREAM_OPTIONS)
 
 _WEEK_SECONDS = 7 * 86_400.0
 _MAX_TRIGGER_MESSAGES = 100_000_000
@@ -130,7 +131,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     Raises:
         InvalidOption: an option is unknown, has an invalid value, or contradicts another one.
     """
-    names = (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS, *STREAM_OPTIONS)
+    names = (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *_OPTIONS_OF_ONE_KIND)
     return _read_source_options(OptionReader(options, names))
 
 
@@ -177,6 +178,32 @@ def _read_source_options(reader: OptionReader) -> SourceOptions:
     )
 
 
+def check_read_options(options: Mapping[str, str]) -> SourceOptions:
+    """
+    Check the options of a read of which it is not known yet whether it is a snapshot or a stream.
+
+    Spark asks for the columns of both when the read is defined, and for the reader of a stream
+    only after the query has started.
+
+    Returns:
+        The options that both share.
+
+    Raises:
+        InvalidOption: an option is unknown, has an invalid value, or contradicts another one.
+    """
+    reader = OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *_OPTIONS_OF_ONE_KIND))
+    source = _read_source_options(reader)
+    _read_snapshot_options(reader)
+    _read_stream_options(reader)
+    of_frame, of_stream = map(reader.find_present, (SNAPSHOT_OPTIONS, STREAM_OPTIONS))
+    if of_frame and of_stream:
+        raise InvalidOption(
+            of_frame[0],
+            f"is for frames, and {of_stream[0]} is for streams: remove one of them.",
+        )
+    return source
+
+
 def parse_snapshot_options(options: Mapping[str, str]) -> SnapshotOptions:
     """
     Return the options that only a snapshot has.
@@ -184,7 +211,12 @@ def parse_snapshot_options(options: Mapping[str, str]) -> SnapshotOptions:
     Raises:
         InvalidOption: an option is unknown, has an invalid value, or belongs to a stream.
     """
-    reader = OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS))
+    return _read_snapshot_options(
+        OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *SNAPSHOT_OPTIONS))
+    )
+
+
+def _read_snapshot_options(reader: OptionReader) -> SnapshotOptions:
     states = ("all", "visible", "hidden", "in_flight", "delayed")
     return SnapshotOptions(
         is_exact=reader.read_choice("snapshot", ("scan", "exact"), "scan") == "exact",
@@ -203,7 +235,12 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         InvalidOption: an option is unknown, has an invalid value, contradicts another one, or
             belongs to a snapshot.
     """
-    reader = OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *STREAM_OPTIONS))
+    return _read_stream_options(
+        OptionReader(options, (*CONNECTION_OPTIONS, *SOURCE_OPTIONS, *STREAM_OPTIONS))
+    )
+
+
+def _read_stream_options(reader: OptionReader) -> StreamOptions:
     namespace = read_connection_options(reader).namespace
     if reader.read_text("maxMessagesPerTrigger") and reader.read_text("maxOffsetsPerTrigger"):
         raise InvalidOption("maxOffsetsPerTrigger", "is another name of maxMessagesPerTrigger.")

@@ -123,7 +123,7 @@ def test_queues_are_selected_in_one_of_three_ways():
         ({"url": "unix:///run/redis.sock?db=1"}, "unix:///run/redis.sock?db=1"),
         ({"url": "redis://h", "username": "b&b"}, "redis://h?username=b%26b"),
         ({"url": "redis://h?db=3", "redis.Client_Name": "a b"}, "redis://h?db=3&client_name=a+b"),
-        ({"Path": "p", "checkpointLocation": "c", "queryName": "n"}, "redis://127.0.0.1:6379/0"),
+        ({"checkpointLocation": "c", "queryName": "n"}, "redis://127.0.0.1:6379/0"),
     ],
 )
 def test_connection_options_make_the_url(options, url):
@@ -281,14 +281,77 @@ def test_unknown_option_is_refused_with_a_suggestion(read, name, suggestion):
 def test_data_source_checks_options_before_a_reader_or_writer_is_made(env, queue):
     with pytest.raises(InvalidOption, match="Option visibilitytimeout: there is no such"):
         env.plan_read(queue="q", visibilityTimeout=3)
+    stream = env.source(queue="q", include="all")
     with pytest.raises(InvalidOption, match="Option include: there is no such"):
-        env.query(include="all")
+        stream.streamReader(stream.schema())
     with pytest.raises(InvalidOption, match="Option columns: names some of"):
         env.source(queue="q", columns="id,when").schema()
     with pytest.raises(InvalidOption, match="Option mode: a queue is appended to"):
         env.source(queue="q").writer(schema=MESSAGES, overwrite=True)
     with pytest.raises(InvalidOption, match="Option mode: a queue is appended to"):
         env.source(queue="q").streamWriter(schema=MESSAGES, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("visibilityTimeout", "0"),
+        ("maxMessagesPerTrigger", "many"),
+        ("maxOffsetsPerTrigger", "0"),
+        ("maxBytesPerTrigger", "0"),
+        ("minMessagesPerTrigger", "0"),
+        ("maxTriggerDelay", "1"),
+        ("consumerGroup", "a:b"),
+        ("maxReceiveCount", "3"),
+        ("deadLetterQueue", "q"),
+        ("failOnDataLoss", "maybe"),
+        ("idleWait", "0"),
+        ("leaseRetention", "1"),
+        ("snapshot", "exactly"),
+        ("include", "none"),
+        ("startingTimestamp", "soon"),
+        ("endingTimestamp", "soon"),
+        ("pushdown", "yes"),
+    ],
+)
+def test_schema_checks_the_options_of_frames_and_of_streams(env, option, text):
+    """Spark makes the reader of a stream only after start(), and hides its error in another."""
+    with pytest.raises(InvalidOption) as caught:
+        env.source(queue="q", **{option: text}).schema()
+    assert f"{option}" in str(caught.value)
+
+
+def test_schema_refuses_an_option_of_frames_beside_one_of_streams(env):
+    with pytest.raises(InvalidOption, match="include: is for frames, and idleWait is for streams"):
+        env.source(queue="q", include="all", idleWait=1).schema()
+
+
+def use_source(options):
+    """Yield each call with which Spark uses a source or a sink."""
+    source = RsmqDataSource(options=options)
+    yield source.schema
+    yield lambda: source.reader(MESSAGES)
+    yield lambda: source.streamReader(MESSAGES)
+    yield lambda: source.writer(MESSAGES, overwrite=False)
+    yield lambda: source.streamWriter(MESSAGES, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        # as Spark passes them for CREATE TABLE without columns
+        ({"x": "y", "provider": "rsmq", "queue": "q", "option.queue": "q"}, "can't be a table"),
+        # as Spark passes them for a table that exists
+        ({}, "no option has arrived"),
+        ({"checkpointlocation": "c"}, "no option has arrived"),
+        ({"queue": "q", "path": "b"}, "Option path: a queue is not at a path"),
+        ({"queue": "q", "paths": '["b"]'}, "Option paths: a queue is not at a path"),
+    ],
+)
+def test_tables_and_paths_are_refused(options, text):
+    for use in use_source(options):
+        with pytest.raises(InvalidOption, match=text):
+            use()
 
 
 def test_missing_queue_is_named_in_the_error(env, queue):
