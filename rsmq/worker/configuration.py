@@ -223,7 +223,8 @@ class Configuration(Generic[B_co]):
             max_runtime: the longest time a call may take, seconds, checked once a second. After
                 that the message counts as failed, and the worker no longer waits for the function:
                 a thread runs until it ends by itself, a task is cancelled.
-            create: True creates the queue, and the dead-letter queue, if they are missing.
+            create: True creates the queue, and the dead-letter queue, whenever they are missing:
+                at the start, and if they are deleted or lost while the worker runs.
             process: True calls the function in a child process: for CPU work, and for code that may
                 crash or hang. The children are new interpreters that import the worker, so it must
                 be a global of a module. A call that exceeds max_runtime gets HandlerTimedOut, and

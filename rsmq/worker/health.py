@@ -24,12 +24,14 @@ class Health:
         is_stopping: whether it receives nothing more.
         heartbeat_age_seconds: seconds since the last heartbeat that Redis has confirmed.
         turn_age_seconds: seconds since the last turn of its loop began.
+        missing_queues: the queues that are missing, and are waited for.
     """
 
     is_running: bool = False
     is_stopping: bool = False
     heartbeat_age_seconds: float = math.inf
     turn_age_seconds: float = 0.0
+    missing_queues: tuple[str, ...] = ()
 
     @property
     def is_healthy(self) -> bool:
@@ -38,5 +40,6 @@ class Health:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether the worker receives messages, and Redis answers."""
-        return self.is_running and not self.is_stopping and self.heartbeat_age_seconds < TTL
+        """Return whether the worker receives messages from its queues, and Redis answers."""
+        is_receiving = self.is_running and not self.is_stopping and not self.missing_queues
+        return is_receiving and self.heartbeat_age_seconds < TTL

@@ -4,20 +4,17 @@ The lane of a listener, made from the attributes of its queue when the worker st
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from rsmq.client import RSMQ
 from rsmq.errors import InvalidFormat, QueueNotFound
-from rsmq.model import QueueAttributes
 from rsmq.worker.listener import Listener, check_vt
 from rsmq.worker.runtime.lane import Lane
-
-_log = logging.getLogger("rsmq.worker")
-
-_MISSING_CHOICE = (
-    "a message that always fails is retried forever. Choose dead_letter_queue=, drop=True or "
-    "retry_forever=True for its listener"
+from rsmq.worker.runtime.needed_queues import (
+    MISSING_CHOICE,
+    open_needed_queues,
+    retries_by_omission,
+    warn_of_omission,
 )
 
 
@@ -38,15 +35,13 @@ def open_lane(listener: Listener, client: RSMQ[Any], concurrency: int, *, is_str
         InvalidValue: the queue's own vt is too short.
         Errors of redis-py: the server can't be reached.
     """
-    if listener.create:
-        client.create_queue(listener.queue, exist_ok=True)
-    attributes = _require_queue(client, listener.queue)
-    if listener.default_dead_letter_queue is not None and attributes.dead_letter_queue is None:
-        listener = listener.with_default_dead_letter_queue()
-    for name in listener.queues_to_create:
-        client.create_queue(name, exist_ok=True)
-    for name in listener.target_queues:
-        _require_queue(client, name)
+    try:
+        listener, attributes = open_needed_queues(listener, client)
+        for name in listener.target_queues:
+            client.get_queue_attributes(name)
+    except QueueNotFound as error:
+        error.hint = f"{error.hint}, or pass create=True to the listener"
+        raise
     lane = Lane(
         listener,
         check_vt(attributes.vt) if listener.vt is None else listener.vt,
@@ -55,16 +50,7 @@ def open_lane(listener: Listener, client: RSMQ[Any], concurrency: int, *, is_str
         listener.policy,
     )
     lane.apply_queue_attributes(attributes)
-    if not (lane.policy.dead_letter_queue or lane.policy.drop or listener.retry_forever):
-        if is_strict:
-            raise InvalidFormat("listener", value=listener.queue, hint=f"{_MISSING_CHOICE}.")
-        _log.warning("queue %s: %s", listener.queue, _MISSING_CHOICE)
+    if is_strict and retries_by_omission(lane):
+        raise InvalidFormat("listener", value=listener.queue, hint=f"{MISSING_CHOICE}.")
+    warn_of_omission(lane)
     return lane
-
-
-def _require_queue(client: RSMQ[Any], name: str) -> QueueAttributes:
-    try:
-        return client.get_queue_attributes(name)
-    except QueueNotFound as error:
-        error.hint = f"{error.hint}, or pass create=True to the listener"
-        raise

@@ -229,6 +229,7 @@ class Worker(Configuration[B_co]):
             is_stopping=worker_loop.is_stopping,
             heartbeat_age_seconds=now - worker_loop.heartbeat_at,
             turn_age_seconds=now - worker_loop.turn_at,
+            missing_queues=worker_loop.missing_queues,
         )
 
     def start(self, *, loop: asyncio.AbstractEventLoop | None = None) -> None:

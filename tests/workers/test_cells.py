@@ -344,6 +344,35 @@ def test_a_queue_that_is_missing_in_one_cell_is_waited_for_there(of_test, caplog
         wait_until(lambda: handled == ["one", "three"])
 
 
+def test_a_queue_that_is_deleted_in_one_cell_is_created_again_there(of_test):
+    handled = []
+    worker = of_test.make_worker(name=name_with_home(0))
+    worker.listener("q", create=True)(handled.append)
+    with worker:
+        of_test.send_to(3, "before")
+        wait_until(lambda: handled == ["before"])
+        of_test.cells.cells[3].delete_queue("q")
+        with of_test.raw(3) as raw:
+            wait_until(lambda: raw.exists(f"{of_test.namespace(3)}:q:Q"))
+            assert raw.sismember(f"{of_test.namespace(3)}:QUEUES", "q")
+        of_test.send_to(3, "after")
+        wait_until(lambda: handled == ["before", "after"])
+        assert worker.health().is_ready
+
+
+def test_a_worker_is_not_ready_while_a_queue_is_missing_in_all_cells(of_test):
+    worker = of_test.make_worker()
+    worker.listener("q")(print)
+    with worker:
+        of_test.cells.cells[3].delete_queue("q")
+        wait_until(lambda: worker.health().is_ready)
+        of_test.cells.delete_queue("q")
+        wait_until(lambda: worker.health().missing_queues == ("q",))
+        assert not worker.health().is_ready
+        of_test.cells.create_queue("q")
+        wait_until(lambda: worker.health().is_ready)
+
+
 def test_a_paused_queue_is_received_from_again_after_it_was_resumed(of_test, cells):
     handled = []
     worker = of_test.make_worker()

@@ -115,7 +115,7 @@ class CellQueue:
         renew_at: monotonic seconds at which the first of them is to be extended.
         closed_reason: why nothing is received: 'p' paused, 'm' missing, 'b' broken; '' if the
             queue is open, as far as the worker knows.
-        is_missing_logged: whether it was logged that the queue is missing.
+        refusal: why the queue could not be created again, as it was logged; '' if it could.
     """
 
     lane: Lane
@@ -124,7 +124,7 @@ class CellQueue:
     in_flight: dict[str, Lease] = field(default_factory=dict)
     renew_at: float = math.inf
     closed_reason: str = ""
-    is_missing_logged: bool = False
+    refusal: str = ""
 
 
 class _NoArrivals:
@@ -216,6 +216,12 @@ class Lane:
     def is_closed(self) -> bool:
         """Return whether nothing is received from any of its queues."""
         return all(queue.closed_reason for queue in self.queues)
+
+    @property
+    def is_missing(self) -> bool:
+        """Return whether nothing is received because a queue is missing."""
+        reasons = [queue.closed_reason for queue in self.queues]
+        return all(reasons) and "m" in reasons
 
     def count_in_flight(self) -> int:
         """Return the number of its messages that are not settled."""

@@ -144,6 +144,11 @@ class WorkerLoop:
         """The counters of the worker."""
         return self._settler.numbers
 
+    @property
+    def missing_queues(self) -> tuple[str, ...]:
+        """The queues whose listeners receive nothing because the queue is missing."""
+        return tuple(lane.name for lane in self._lanes if lane.is_missing)
+
     def report_finished(self, job: Job) -> None:
         """Report that a call has ended; called by the thread or task that ran it."""
         self._finished_jobs.append(job)

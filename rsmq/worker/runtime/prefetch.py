@@ -168,9 +168,6 @@ class Prefetcher:
             lane = request.lane
             if each.state in ".+":
                 lane.last_request_at = sent_at
-                if queue.is_missing_logged:
-                    queue.is_missing_logged = False
-                    _log.info("queue %s%s is back", lane.name, self._access.describe(queue.cell))
             elif each.state in "pm":
                 self._close(queue, each.state)
             if each.ids:
@@ -233,12 +230,10 @@ class Prefetcher:
 
     def _close(self, queue: CellQueue, state: str) -> None:
         queue.closed_reason = state
-        if state == "m" and not queue.is_missing_logged:
-            queue.is_missing_logged = True
-            place = self._access.describe(queue.cell)
-            _log.warning(
-                "there is no queue %s%s; its listener waits for it", queue.lane.name, place
-            )
+        if state == "m":
+            lane, place = queue.lane, self._access.describe(queue.cell)
+            action = "creates it again" if lane.listener.create else "waits for it"
+            _log.warning("there is no queue %s%s; its listener %s", lane.name, place, action)
 
     def stop_waiting(self) -> None:
         """Stop waiting for wake-ups."""

@@ -15,17 +15,20 @@ from typing import Any, Literal
 
 from redis.exceptions import ResponseError
 
-from rsmq.errors import QueueNotFound
+from rsmq.errors import InvalidValue, QueueNotFound
 from rsmq.operations.worker import (
     Group,
     dead_letter_messages,
     settle_messages,
 )
+from rsmq.transport.backoff import exponential_seconds
 from rsmq.transport.retry import is_limited_to_keys
 from rsmq.worker.failure import Failure
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.numbers import Numbers
 from rsmq.worker.outcome import (
+    FIRST_BACKOFF_SECONDS,
+    MAX_BACKOFF_SECONDS,
     DeadLettered,
     Dropped,
     Outcome,
@@ -47,6 +50,7 @@ from rsmq.worker.runtime.message_state import (
     UNBEGUN,
     change_message,
 )
+from rsmq.worker.runtime.needed_queues import open_needed_queues
 from rsmq.worker.runtime.pending import (
     CellWrites,
     DeadLetterKind,
@@ -81,6 +85,8 @@ class Settler:
         self.numbers = Numbers()
         self._hooks = hooks
         self._by_cell: dict[Cell, CellWrites] = {}
+        #: The dead-letter queues of queues that are missing or broken, as it was logged.
+        self._unavailable_targets: set[tuple[CellQueue, str]] = set()
         self._last_handled: Kind | None = None
         self._last_settlements: PendingWrites[Kind] = PendingWrites()
 
@@ -354,15 +360,19 @@ class Settler:
         )
         try:
             results = queue.cell.client.run(operation)
-        except QueueNotFound as error:
-            self._retry_without_dead_letter_queue(kind, chosen, error)
+        except QueueNotFound:
+            if not _create_target(kind):  # else the next step moves the messages
+                self._retry_later(kind, chosen, f"there is no queue {kind.target}")
             return
         except ResponseError as error:
             if not is_limited_to_keys(error):
                 raise
-            self._retry_without_dead_letter_queue(kind, chosen, error)
+            self._retry_later(kind, chosen, str(error))
             return
         writes.dead_letters.remove(kind, len(chosen))
+        if (queue, kind.target) in self._unavailable_targets:
+            self._unavailable_targets.remove((queue, kind.target))
+            _log.info("%s: its dead-letter queue %s is back", queue.lane.name, kind.target)
         for decision, digit in zip(chosen, results, strict=True):
             if digit == _RECEIVED_AGAIN:
                 self.mark_lost(queue, decision.lease, "another consumer has received it since")
@@ -372,25 +382,35 @@ class Settler:
                 self.numbers.dead += 1
                 self._call_dead_letter_hook("after_dead_letter", decision)
 
-    def _retry_without_dead_letter_queue(
-        self, kind: DeadLetterKind, decisions: Sequence[Decision], error: BaseException
+    def _retry_later(
+        self, kind: DeadLetterKind, decisions: Sequence[Decision], reason: str
     ) -> None:
-        """Retry messages whose dead-letter queue is missing or broken."""
-        _log.error(
-            "%d messages should go to queue %s, and stay where they are: %s",
-            len(decisions),
-            kind.target,
-            error,
-        )
+        """
+        Retry messages whose dead-letter queue is missing or broken.
+
+        The pause grows with the attempts, whatever the back-off: these are more than were wanted.
+        """
+        if (kind.queue, kind.target) not in self._unavailable_targets:
+            self._unavailable_targets.add((kind.queue, kind.target))
+            _log.error(
+                "%s: messages should go to queue %s, and stay where they are until they can: %s",
+                kind.queue.lane.name,
+                kind.target,
+                reason,
+            )
         self._writes_of(kind.queue.cell).dead_letters.remove(kind, len(decisions))
         for decision in decisions:
+            queue, lease, failure = decision.queue, decision.lease, decision.failure
             without_queue = replace(
-                decision.queue.lane.policy, dead_letter_queue=None, unroutable=None, drop=False
+                queue.lane.policy, dead_letter_queue=None, unroutable=None, drop=False
             )
-            outcome = decide(decision.failure, decision.lease.attempt, without_queue)
-            self._add_retry_or_drop(
-                Decision(decision.queue, decision.lease, outcome, decision.failure)
-            )
+            outcome = decide(failure, lease.attempt, without_queue)
+            if isinstance(outcome, Retried):
+                pause = exponential_seconds(
+                    lease.attempt, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS
+                )
+                outcome = replace(outcome, delay_seconds=max(outcome.delay_seconds, pause))
+            self._add_retry_or_drop(Decision(queue, lease, outcome, failure))
 
     def _call_dead_letter_hook(self, hook: str, decision: Decision) -> None:
         if self._hooks[hook] and isinstance(decision.outcome, DeadLettered):
@@ -419,6 +439,19 @@ class Settler:
             "attempts": decision.lease.attempt,
             **failure.fields,
         }
+
+
+def _create_target(kind: DeadLetterKind) -> bool:
+    """Create a missing dead-letter queue, if its listener is to. Return whether it is there now."""
+    listener, client = kind.queue.lane.listener, kind.queue.cell.client
+    if kind.target not in listener.queues_to_create:
+        return False
+    try:
+        open_needed_queues(listener, client)
+    except (QueueNotFound, InvalidValue, ResponseError) as error:
+        _log.error("queue %s can't be created again: %s", kind.target, error)
+        return False
+    return True
 
 
 def _has_records(lease: Lease) -> bool:

@@ -457,6 +457,19 @@ def test_process_that_reports_nothing_is_not_ready(supervisor):
     wait_until(lambda: get(port, "/readyz")[0] == 200)
 
 
+def test_a_missing_queue_makes_a_process_not_ready(supervisor, rsmq):
+    rsmq.create_queue("other")
+    supervisor.write_app(last='worker.listener("other", retry_forever=True)(print)')
+    port = free_port()
+    supervisor.start("--name", "w", "--processes", 2, "--health-port", port)
+    wait_until(lambda: get(port, "/readyz")[0] == 200)
+    rsmq.delete_queue("other")
+    wait_until(lambda: get(port, "/readyz")[0] == 503)
+    assert get(port, "/healthz")[0] == 200
+    rsmq.create_queue("other")
+    wait_until(lambda: get(port, "/readyz")[0] == 200)
+
+
 def test_process_is_healthy_while_it_imports_the_worker(supervisor, monkeypatch):
     """A process that sends no report for a minute is not healthy."""
     seconds = 4.0
