@@ -16,6 +16,7 @@ from tests.clusters import Cluster
 from tests.engines import engine_path
 from tests.scale import SOAK
 from tests.sentinels import SentinelGroup
+from tests.locales import reversed_locale
 from tests.servers import Server, redis_7, redis_62
 
 # A script that starts a program in the background makes it ignore SIGINT. Programs that tests start
@@ -126,9 +127,18 @@ def server():
 
 
 @pytest.fixture(scope="session")
-def old_server():
-    """Redis 6.2, the oldest supported version."""
-    yield from _run_server(redis_62())
+def old_server(tmp_path_factory):
+    """
+    Redis 6.2, the oldest supported version, in a locale that orders characters in reverse.
+
+    Redis takes the order of characters from its environment, and Lua compares strings by it.
+    """
+    environment = reversed_locale(tmp_path_factory.mktemp("locale"))
+    started = Server(redis_62(), environment=environment)
+    with started.raw() as raw:
+        assert raw.eval("return {'b' < 'a', 'a' < 'b'}", 0) == [1, None], "another locale"
+    yield started
+    started.stop()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import random
 import shutil
 import socket
@@ -58,13 +59,16 @@ def redis_62() -> str:
 class Server:
     """One redis-server process and its folder."""
 
-    def __init__(self, binary: str, *options: str) -> None:
+    def __init__(
+        self, binary: str, *options: str, environment: dict[str, str] | None = None
+    ) -> None:
         self.port = free_port()
         self.folder = tempfile.mkdtemp(prefix="rsmq-test-")
         self._command = [
             binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder,
             "--save", "", "--daemonize", "no", "--logfile", "redis.log", *options,
         ]  # fmt: skip
+        self._environment = os.environ | (environment or {})
         self.start()
 
     @property
@@ -72,7 +76,9 @@ class Server:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.DEVNULL, env=self._environment
+        )
         deadline = time.monotonic() + 30
         with self.raw() as client:
             while True:

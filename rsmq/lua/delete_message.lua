@@ -21,7 +21,7 @@ end
 redis.call('HDEL', hash, '') -- fails here if the user lacks the right, before any change
 local removed = redis.call('ZREM', zset, id)
 local reserved = false
-if #id < 10 or id >= 'x:' and id < 'x;' then
+if #id < 10 or string.byte(id) == 120 then
   -- @include reserved.lua
   reserved = is_reserved(id)
 end

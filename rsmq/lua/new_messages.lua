@@ -22,6 +22,7 @@
 -- @include reserved.lua
 -- @include walk.lua
 -- @include id.lua
+-- @include rank.lua
 -- @include local_keys.lua
 -- @include reasons.lua
 
@@ -36,7 +37,7 @@ end
 local now, time = server_time_ms(), base36(since * 1000)
 
 local function is_new(id, score)
-  return #id == 32 and string.sub(id, 1, 10) >= time or score >= since and score <= now
+  return #id == 32 and not is_behind(time, string.sub(id, 1, 10)) or score >= since and score <= now
 end
 
 local found = next_ids(zset, from, seen, to, 1000)

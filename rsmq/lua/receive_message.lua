@@ -25,7 +25,7 @@ local values = id and redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
 local hidden
 if stored[1] and stored[2] and stored[3] and usual(stored[4], 15)
   and (vt ~= '' or usual(stored[1], 7)) and (not id or values[1] and usual(values[2], 15)
-  and #id > 9 and (id < 'x:' or id >= 'x;')
+  and #id > 9 and string.byte(id) ~= 120
   and (not stored[5] or stored[6] and usual(stored[6], 7)
   and (values[2] or 0) + 0 < stored[6] + 0)) then
   hidden = vt ~= '' and vt or stored[1] * 1000

@@ -21,7 +21,7 @@ end
 local scan = redis.call('ZSCAN', zset, cursor, 'COUNT', '1000')
 local found, ids = scan[2], {}
 for at = 1, #found, 2 do
-  local short = #found[at] < 10 or found[at] >= 'x:' and found[at] < 'x;'
+  local short = #found[at] < 10 or string.byte(found[at]) == 120
   if not (short and is_reserved(found[at])) then
     ids[#ids + 1], ids[#ids + 2] = found[at], found[at + 1]
   end

@@ -263,6 +263,15 @@ def test_scripts_spell_keys_and_fields_as_the_package_wire_does():
     assert {b":rc", b":fr", b":Q", b"totalsent", b"totalrecv", b"x:dlq"} <= found
 
 
+def test_no_script_compares_texts_by_the_locale_of_the_server():
+    """In Lua, ``<`` orders texts by the locale: ``x;`` is before ``x:`` in most of them."""
+    for path in FOLDER.glob("**/*.lua"):
+        code = re.sub("--.*", "", path.read_text())
+        text = r"(?:'[^'\n]*'|string\.sub\([^()]*\))"
+
+        assert not re.search(rf"{text} *[<>]|[<>]=? *{text}", code), path.name
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_with_undeclared_keys_can_refuse_those_on_another_node(name):
     """While a slot moves, such a key can be on another node than those in KEYS."""

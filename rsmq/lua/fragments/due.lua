@@ -19,7 +19,7 @@ local function fields_of(ids)
   local fields, last = {}, 0
   for each = 1, #ids do
     local id = ids[each]
-    local short = #id < 10 or id >= 'x:' and id < 'x;'
+    local short = #id < 10 or string.byte(id) == 120
     if not (short and is_reserved(id)) then
       fields[last + 1], fields[last + 2], fields[last + 3] = id, id .. ':rc', id .. ':fr'
       last = last + 3

@@ -26,7 +26,7 @@ local function due_messages(zset, hash, now, want, room, first, dead)
     local values = redis.call('HMGET', hash, unpack(names))
     for each = 1, ids do
       local id, body, count = found[each], values[2 * each - 1], values[2 * each]
-      local reserved = (#id < 10 or id >= 'x:' and id < 'x;') and is_reserved(id)
+      local reserved = (#id < 10 or string.byte(id) == 120) and is_reserved(id)
       body = not reserved and body
       if not body and not reserved and in_progress(zset, id, now) then
         stepped_over = stepped_over + 1

@@ -2,8 +2,8 @@
 
 -- Returns whether a text is an integer that HINCRBY can raise.
 local function is_integer(text)
-  return text == '0' or (#text < 19 or #text == 19 and text < '9223372036854774000')
-    and string.find(text, '^%-?[1-9]%d*$')
+  return text == '0' or #text <= 19 and string.find(text, '^%-?[1-9]%d*$')
+    and (#text < 19 or tonumber(text) < 9223372036854774000)
 end
 
 -- Returns the stored number without its fraction. A value that is missing, is not a number or is
