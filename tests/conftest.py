@@ -14,9 +14,9 @@ import pytest
 from rsmq import RSMQ
 from tests.clusters import Cluster
 from tests.engines import engine_path
+from tests.locales import reversed_locale
 from tests.scale import SOAK
 from tests.sentinels import SentinelGroup
-from tests.locales import reversed_locale
 from tests.servers import Server, redis_7, redis_62
 
 # A script that starts a program in the background makes it ignore SIGINT. Programs that tests start

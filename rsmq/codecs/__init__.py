@@ -34,9 +34,10 @@ Class = TypeVar("Class")
 
 def pydantic_codec(model: type[Model]) -> Codec[Model, Model]:
     """
-    Return a codec of a pydantic model: JSON, validated when a body is decoded.
+    Return a codec of a pydantic model: JSON, validated in both directions.
 
-    It encodes objects of exactly this class, by alias and without computed fields. It decodes a
+    It encodes objects of exactly this class, by alias and without computed fields. If an object is
+    not valid, as after ``model_construct``, the send raises MessageNotString. It decodes a
     body with ``model_validate_json``. If the body is not valid, ``Message.body`` raises
     BodyNotDecodable; the text of its cause names fields, and never contains a value.
 

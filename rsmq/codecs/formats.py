@@ -87,12 +87,22 @@ def _refuse_in_json(part: object) -> NoReturn:
 
 
 class MsgpackCodec:
-    """A codec of MessagePack. Aware datetimes use its timestamp type; tuples become lists."""
+    """
+    A codec of MessagePack. Aware datetimes use its timestamp type; tuples become lists.
+
+    It refuses what it could not decode: a map with a tuple as key, since a list can't be a key, and
+    a time that ``datetime`` does not have.
+    """
 
     def encode(self, body: Any) -> bytes:
         packed: bytes = msgpack.packb(
             body, use_bin_type=True, datetime=True, default=_refuse_in_msgpack
         )
+        try:
+            self.decode(packed)
+        except (TypeError, OverflowError):
+            _refuse_undecodable(body)
+            raise
         return packed
 
     def decode(self, raw: bytes) -> Any:
@@ -110,6 +120,26 @@ def _refuse_in_msgpack(part: object) -> NoReturn:
     if isinstance(part, datetime):
         hint = "Give the datetime a time zone."
     raise CannotEncode("MSGPACK", part, hint)
+
+
+def _refuse_undecodable(part: Any) -> None:
+    """Raise CannotEncode for the first part that MessagePack can encode, but not decode."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            if isinstance(key, tuple) and not isinstance(key, msgpack.ExtType):
+                hint = "As the key of a map, use a str, bytes, a number or a datetime."
+                raise CannotEncode("MSGPACK", key, hint)
+            _refuse_undecodable(key)
+            _refuse_undecodable(value)
+    elif isinstance(part, list | tuple):
+        for each in part:
+            _refuse_undecodable(each)
+    elif isinstance(part, datetime | msgpack.Timestamp):
+        try:
+            MSGPACK.decode(msgpack.packb(part, datetime=True))
+        except OverflowError as error:
+            hint = "In UTC it is not between the years 1 and 9999."
+            raise CannotEncode("MSGPACK", part, hint) from error
 
 
 TEXT = TextCodec()

@@ -7,6 +7,7 @@ Needs the extra ``pydantic``. Without it, the import raises MissingExtra.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from rsmq.codecs.interface import CannotDecode, CannotEncode
@@ -14,6 +15,7 @@ from rsmq.errors import InvalidFormat, MissingExtra, show
 
 try:
     from pydantic import BaseModel, ValidationError
+    from pydantic_core import PydanticSerializationError
 except ImportError as error:
     raise MissingExtra("pydantic", "rsmq.codecs.pydantic_codec") from error
 
@@ -33,10 +35,25 @@ class PydanticCodec(Generic[Model]):
         self._model = model
 
     def encode(self, body: Model) -> str:
-        """Return the JSON of an object of the model."""
+        """Return the JSON of a valid object of the model."""
         if type(body) is not self._model:  # fields of a subclass would be lost
             raise CannotEncode(self, body, f"Pass an object of {self._model.__name__}.")
-        return body.model_dump_json(by_alias=True, round_trip=True)
+        with suppress(PydanticSerializationError, ValidationError):
+            encoded = body.model_dump_json(by_alias=True, round_trip=True, warnings="error")
+            self._model.model_validate_json(encoded)
+            return encoded
+        raise CannotEncode(self, body, self._invalid_hint(body))
+
+    def _invalid_hint(self, body: Model) -> str:
+        """Return the faults of an object, without its values: pydantic's errors contain them."""
+        name = self._model.__name__
+        fields = body.model_dump(by_alias=True, round_trip=True, warnings=False)
+        try:
+            self._model.model_validate(fields, strict=True)
+        except ValidationError as error:
+            faults = ", ".join(_describe_faults(self._model, error))
+            return f"It is not a valid {name}: {faults}. Build it with {name}.model_validate."
+        return f"{name} does not accept its own JSON: serialize fields as they are validated."
 
     def decode(self, raw: bytes) -> Model:
         """Return a valid object of the model."""

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgpack import Timestamp
 
 from rsmq import BYTES, JSON, MSGPACK, TEXT, InvalidFormat
-from rsmq.codecs import check_codec
+from rsmq.codecs import CannotEncode, check_codec
 from tests.expect import refused
+
+KEY_HINT = "As the key of a map, use a str, bytes, a number or a datetime."
+TIME_HINT = "In UTC it is not between the years 1 and 9999."
+
+ZONES = [timezone(timedelta(hours=hours)) for hours in (-14, 0, 14)]
 
 SCALARS = st.none() | st.booleans() | st.text() | st.integers(-(2**63), 2**64 - 1)
 TREES = st.recursive(
@@ -46,6 +52,41 @@ def test_msgpack_encodes_aware_datetimes_and_keys_of_any_type():
     body = {1: datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC), b"k": None}
 
     assert MSGPACK.decode(MSGPACK.encode(body)) == body
+
+
+@pytest.mark.parametrize(
+    ("body", "part", "hint"),
+    [
+        ({(1, 2): 3}, "tuple", KEY_HINT),
+        ([{"a": {"b": [{"c": 1, (1,): 2}]}}], "tuple", KEY_HINT),
+        (({(): 2},), "tuple", KEY_HINT),
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1))), "datetime", TIME_HINT),
+        ({"at": [datetime.max.replace(tzinfo=ZONES[0])]}, "datetime", TIME_HINT),
+        ({"a": Timestamp(2**40)}, "Timestamp", TIME_HINT),
+    ],
+)
+def test_msgpack_refuses_what_it_could_not_decode(body, part, hint):
+    with refused(CannotEncode, f"MSGPACK can't encode {part}") as caught:
+        MSGPACK.encode(body)
+
+    assert caught.error.hint == hint
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.datetimes(timezones=st.sampled_from(ZONES)) | st.text(),
+        lambda parts: (
+            st.lists(parts)
+            | st.dictionaries(st.tuples(st.integers()) | st.text() | st.none(), parts)
+        ),
+    )
+)
+def test_msgpack_decodes_whatever_it_encodes(body):
+    try:
+        raw = MSGPACK.encode(body)
+    except (CannotEncode, OverflowError, UnicodeEncodeError):
+        return
+    MSGPACK.decode(raw)
 
 
 def test_json_is_compact_and_not_escaped():

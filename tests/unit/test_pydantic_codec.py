@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, computed_field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer, field_validator
 
 from rsmq import RSMQ, BodyNotDecodable, InvalidFormat, Message, MessageNotString
 from rsmq.codecs import CannotEncode, check_codec, pydantic_codec
@@ -110,6 +110,53 @@ def test_a_body_of_another_class_is_refused(body):
         CODEC.encode(body)  # fmt: skip
 
     assert caught.error.hint == "Pass an object of Order."
+
+
+SENT = ORDER.sent
+
+
+class OneWay(BaseModel):
+    """A model that does not accept its own JSON."""
+
+    day: datetime
+
+    @field_serializer("day", when_used="json")
+    def show_day(self, day):
+        return f"{day:%A}"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("body", "faults"),
+    [
+        (Order.model_construct(number="secret", sent=SENT), "number: int_type"),
+        (Order.model_construct(number="7", sent=SENT), "number: int_type"),
+        (Order.model_construct(number=0, sent=SENT), "number: greater_than"),
+        (Order.model_construct(number=7, sent=object()), "sent: datetime_type"),
+        (Order.model_construct(sent=SENT), "number: missing"),
+        (
+            ORDER.model_copy(update={"lines": [Line.model_construct(article=5, price="x")]}),
+            "lines: string_type, lines: is_instance_of",
+        ),
+    ],
+)
+def test_an_object_that_could_not_be_decoded_is_refused(body, faults):
+    with refused(CannotEncode, "pydantic_codec(Order) can't encode Order") as caught:
+        CODEC.encode(body)
+
+    assert caught.error.hint == (
+        f"It is not a valid Order: {faults}. Build it with Order.model_validate."
+    )
+    assert "secret" not in "".join(traceback.format_exception(caught.error))
+
+
+def test_a_model_that_does_not_accept_its_own_json_is_refused():
+    with refused(CannotEncode, "pydantic_codec(OneWay) can't encode OneWay") as caught:
+        pydantic_codec(OneWay).encode(OneWay(day=SENT))
+
+    assert caught.error.hint == (
+        "OneWay does not accept its own JSON: serialize fields as they are validated."
+    )
 
 
 def test_bodies_travel_through_a_queue():
