@@ -31,7 +31,6 @@ from rsmq.transport.retry import (
 from rsmq.transport.routed_aio import AsyncRouter
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerGroup, group_from_cluster, group_from_pool
-from rsmq.transport.topology.topology import describe_seeds
 from rsmq.transport.url import is_group_url, parse_group_url
 from rsmq.wire.keys import Namespace, require_hash_tag
 
@@ -85,7 +84,7 @@ class AsyncRoutedCaller(RetryingCaller):
         self._router = AsyncRouter(group, lambda pool: AsyncMultiplexedCaller(pool, origin))
 
     def describe(self) -> str:
-        return describe_seeds(self._router.topology)
+        return self._router.describe()
 
     async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:
         if address is not None:

@@ -50,6 +50,7 @@ _NEEDS_LOGIN = (
     "A password is needed: put it into the URL, as in redis://:PASSWORD@HOST:6379/0, or pass "
     "password="
 )
+_TLS_REMARK = " with TLS"
 
 
 def remove_script_location(text: str) -> str:
@@ -76,6 +77,16 @@ def describe_address(connection_options: Mapping[str, Any]) -> str:
         return f"the master {getattr(pool, 'service_name', '')} of the Sentinels"
     host = connection_options.get("host") or "localhost"
     return f"{host}:{connection_options.get('port') or 6379}"
+
+
+def describe_server(pool: Any) -> str:
+    """Return the address of the server of a pool, with a remark if its connections have TLS."""
+    return add_tls_remark(describe_address(pool.connection_kwargs), pool.connection_class)
+
+
+def add_tls_remark(address: str, connection_class: type) -> str:
+    """Return an address, with a remark if this class of connections has TLS."""
+    return address + (_TLS_REMARK if "ssl" in connection_class.__name__.lower() else "")
 
 
 def advise_on_reply(error: Exception, code: str, queues: str) -> None:
@@ -126,10 +137,25 @@ def advise_on_connection(error: Exception, address: Callable[[], str], *, is_sen
     elif isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError):
         if is_sent:
             _append(error, f"Redis at {address()} may have run the call, or not")
-        elif _has_cause(error, socket.gaierror):
-            _append(error, f"Check the host name in {address()!r}")
         else:
-            _append(error, f"Is Redis running at {address()}?")
+            _append(error, _advise_on_connecting(error, address()))
+
+
+def _advise_on_connecting(error: Exception, address: str) -> str:
+    text = str(error)
+    if _has_cause(error, socket.gaierror):
+        return f"Check the host name in {address!r}"
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return f"Check ssl_ca_certs, and the names in the certificate of {address}"
+    has_tls = _TLS_REMARK in address
+    # A port without TLS waits for more of the command; one with TLS closes the connection.
+    signs = ("Timeout", "SSL") if has_tls else ("reset by peer", "closed by server")
+    advice = f"Is Redis running at {address}?"
+    if any(each in text for each in signs):
+        ports = "without TLS, use redis:// instead of rediss://"
+        other_ports = "with TLS, use rediss:// instead of redis://"
+        advice += f" For a port {ports if has_tls else other_ports}"
+    return advice
 
 
 def _has_cause(error: BaseException | None, kind: type[BaseException]) -> bool:

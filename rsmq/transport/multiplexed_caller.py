@@ -27,7 +27,7 @@ from rsmq.transport.commands import (
     script_reply,
     transaction_commands,
 )
-from rsmq.transport.failure_texts import describe_address
+from rsmq.transport.failure_texts import describe_server
 from rsmq.transport.group_commit import GroupCommit
 from rsmq.transport.multiplexed import (
     MultiplexedConnection,
@@ -62,7 +62,7 @@ class AsyncMultiplexedCaller(RetryingCaller):
         self._closed = False
 
     def describe(self) -> str:
-        return describe_address(self._pool.connection_kwargs)
+        return describe_server(self._pool)
 
     async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:  # noqa: ARG002
         return self._pool

@@ -29,7 +29,7 @@ from rsmq.transport.commands import (
     transaction_commands,
 )
 from rsmq.transport.confirmed import CONNECTION_BROKE, longest_wait
-from rsmq.transport.failure_texts import describe_address
+from rsmq.transport.failure_texts import describe_server
 from rsmq.transport.multiplexed import (
     make_data_check,
 )
@@ -56,7 +56,7 @@ class AsyncPoolCaller(RetryingCaller):
         """Do nothing: the program that created the pool closes it."""
 
     def describe(self) -> str:
-        return describe_address(self._pool.connection_kwargs)
+        return describe_server(self._pool)
 
     async def tracking_pool(self, key: bytes, address: Address | None = None) -> Any:  # noqa: ARG002
         return self._pool

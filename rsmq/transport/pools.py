@@ -4,17 +4,20 @@ Connections of the synchronous client: from a pool of redis-py, or one for each 
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 
 from rsmq.errors import InvalidFormat
 from rsmq.transport.socket import SocketConnection
-from rsmq.transport.url import ENCODING_RULE, invalid_url_error
+from rsmq.transport.url import ENCODING_RULE, check_host, invalid_url_error
+from rsmq.wire.limits import check_duration
 
+_SHORTEST_TIMEOUT_SECONDS = 0.001
 #: The largest number of idle connections that are kept for any thread.
 _MAX_SPARE_CONNECTIONS = 8
 
@@ -204,13 +207,16 @@ def create_pool(url: str, create: Callable[[], Any]) -> Any:
 
     Raises:
         InvalidFormat: redis-py rejects the URL, one of its options or one of the other options.
+        InvalidValue: a timeout is not a positive number of seconds.
     """
     invalid: InvalidFormat
     try:
         pool = create()
         pool.connection_class(**pool.connection_kwargs)
-    except ValueError:
-        rule = f"The port, the database or an option is invalid. {ENCODING_RULE}"
+    except ValueError as error:
+        option = re.match(r"Invalid value for '(\w+)' in connection URL", str(error))
+        wrong = f"option {option[1]}" if option else "port, the database or an option"
+        rule = f"The {wrong} is invalid. {ENCODING_RULE}"
         invalid = invalid_url_error(url, rule)
     except TypeError as error:
         rejected = str(error).partition(" got ")[2]
@@ -218,8 +224,17 @@ def create_pool(url: str, create: Callable[[], Any]) -> Any:
             "options", hint=f"redis-py does not accept these options: {rejected}."
         )
     else:
+        _check_options(pool.connection_kwargs)
         return pool
     raise invalid  # here: as its context, the other error would show the password
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Check the options that redis-py uses without a check."""
+    check_host(str(options.get("host") or ""))
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        if options.get(name) is not None:
+            check_duration(name, options[name], low=_SHORTEST_TIMEOUT_SECONDS)
 
 
 def add_default_options(options: dict[str, Any], retry: object) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 
 from redis.exceptions import AskError, ClusterDownError, NoPermissionError, RedisError
 
+from rsmq.transport.failure_texts import add_tls_remark
 from rsmq.transport.pools import ConnectionProvider
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerGroup
 from rsmq.transport.topology.sentinel import is_primary, replica_error
-from rsmq.transport.topology.topology import Question
+from rsmq.transport.topology.topology import Question, describe_seeds
 
 #: While a thread refreshes, other threads use what is known, but no longer than this: that thread
 #: may have been lost in a fork.
@@ -92,6 +93,10 @@ class Router:
     def redirected(self, error: AskError) -> ConnectionProvider:
         """Return the connections to the node that a MOVED or ASK error names."""
         return self.connections_to(self.topology.redirected_to(error))
+
+    def describe(self) -> str:
+        """Return a text that names the servers."""
+        return add_tls_remark(describe_seeds(self.topology), self._group.connection_class)
 
     def note_lost(self, key: bytes, error: BaseException) -> None:
         """Note that a connection to the server of a key was lost, or that the server refused."""

@@ -13,12 +13,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from redis.exceptions import AskError, ClusterDownError, NoPermissionError, RedisError
 
 from rsmq.errors import ClientClosed
+from rsmq.transport.failure_texts import add_tls_remark
 from rsmq.transport.multiplexed import retrieve_exception
 from rsmq.transport.routed import ServerPool
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import ServerGroup
 from rsmq.transport.topology.sentinel import is_primary, replica_error
-from rsmq.transport.topology.topology import Question
+from rsmq.transport.topology.topology import Question, describe_seeds
 
 
 class _Closable(Protocol):
@@ -77,6 +78,10 @@ class AsyncRouter(Generic[C]):
         """Return the node that a MOVED or ASK error names."""
         address = self.topology.redirected_to(error)
         return address, self.connections_to(address)
+
+    def describe(self) -> str:
+        """Return a text that names the servers."""
+        return add_tls_remark(describe_seeds(self.topology), self._group.connection_class)
 
     def note_lost(self, key: bytes, error: BaseException) -> None:
         """Note that a connection to the server of a key was lost, or that the server refused."""

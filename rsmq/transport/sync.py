@@ -38,7 +38,7 @@ from rsmq.transport.confirmed import (
     prepare,
     transact,
 )
-from rsmq.transport.failure_texts import describe_address
+from rsmq.transport.failure_texts import describe_server
 from rsmq.transport.origin import Origin
 from rsmq.transport.pools import (
     ConnectionProvider,
@@ -63,7 +63,6 @@ from rsmq.transport.signals import DeferredSignals
 from rsmq.transport.socket import pack
 from rsmq.transport.topology.address import Address
 from rsmq.transport.topology.group import group_from_cluster, group_from_pool
-from rsmq.transport.topology.topology import describe_seeds
 from rsmq.transport.url import is_group_url, parse_group_url
 from rsmq.transport.watched_loops import warn_in_watched_loop, watched_loops
 from rsmq.wire.keys import Namespace, require_hash_tag
@@ -206,7 +205,7 @@ class PoolCaller:
 
     def _describe(self) -> str:
         """Return the address of the server, for texts."""
-        return describe_address(self._connections.pool.connection_kwargs)
+        return describe_server(self._connections.pool)
 
     def close(self) -> None:
         self._connections.close()
@@ -349,7 +348,7 @@ class RoutedCaller(PoolCaller):
         return self._router.redirected(error)
 
     def _describe(self) -> str:
-        return describe_seeds(self._router.topology)
+        return self._router.describe()
 
 
 def caller_from_client(

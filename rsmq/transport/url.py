@@ -35,6 +35,7 @@ _GROUP_URL = re.compile(
     r"(?:(?P<user>[^/?#]*)@)?(?P<hosts>[^/?#@]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
 )
 _SEED = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:,]+)(?::(?P<port>[0-9]{1,5}))?")
+_LABEL_RULE = "Each part of it between dots has 1 to 63 characters."
 _SEED_RULE = "The scheme is followed by hosts and ports, separated by commas. "
 _DEFAULT_PORTS = {"cluster": 6379, "sentinel": 26379}
 _MAX_PORT = 65_535
@@ -100,7 +101,7 @@ def check_url(url: object) -> str:
 
     Raises:
         InvalidFormat: the URL is not a str, has an unknown scheme, can't be parsed, or has a path
-            that is not a database number.
+            that is not a database number, an option without a value, or an impossible host name.
     """
     if not isinstance(url, str):
         raise InvalidFormat(
@@ -113,18 +114,40 @@ def check_url(url: object) -> str:
         )
     if not url.startswith(_SCHEMES):
         raise _scheme_error(url)
+    for name, value in parse_qsl(url.partition("?")[2], keep_blank_values=True):
+        # With an @ behind it, the name may be a part of a password.
+        if not value:
+            shown = "An option" if "@" in url.partition("?")[2] else f"The option {name}"
+            raise invalid_url_error(url, f"{shown} has no value: add one, or remove the option.")
     if is_group_url(url):
-        parse_group_url(url)
+        for seed in parse_group_url(url).seeds:
+            check_host(seed.host)
         return url
-    path = None
+    path = host = None
     with suppress(ValueError):
-        path = urlsplit(url).path
+        parts = urlsplit(url)
+        path, host = parts.path, parts.hostname
     if path is None:  # raised here: as its context, the other error would show the password
         raise invalid_url_error(url, ENCODING_RULE)
     # redis-py uses database 0 if the path is not a number.
     if url.startswith(("redis://", "rediss://")) and not _DATABASE.fullmatch(path):
         raise invalid_url_error(url, "The part after the last slash is the number of the database.")
+    check_host(unquote(host or ""))
     return url
+
+
+def check_host(host: str) -> None:
+    """
+    Check that a host name is possible; ``""`` is the default host.
+
+    Raises:
+        InvalidFormat: it has an empty or too long part.
+    """
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        shown = host if _HOST.fullmatch(host) else "***"
+        raise InvalidFormat("host name", value=shown, hint=_LABEL_RULE) from None
 
 
 def is_group_url(url: str) -> bool:

@@ -162,3 +162,50 @@ def test_certificates_are_checked(request, connect, kind):
         client = connect(wrong, ns="{a}", retry_deadline=0.2)
         with pytest.raises(redis_errors.ConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
             client.list_queues()
+
+
+@pytest.fixture(scope="module")
+def tls_address(certificates):
+    """The host and the port with TLS of a server."""
+    node, port = start(certificates)
+    yield f"127.0.0.1:{port}"
+    node.stop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "remark"),
+    [("", "", ""), ("+cluster", "", " (Redis Cluster)"), ("+sentinel", "/m", " (Sentinels)")],
+)
+class TestTheOtherKindOfPort:
+    def test_a_url_with_tls(self, connect, server, kind, path, remark):
+        """A port without TLS waits for more of the command, so there is no answer."""
+        address = f"127.0.0.1:{server.port}"
+        url = f"rediss{kind}://{address}{path}"
+        client = connect(url, ns="{a}", retry_deadline=0, socket_connect_timeout=0.2)
+        with pytest.raises(redis_errors.TimeoutError) as caught:
+            client.list_queues()
+
+        assert str(caught.value) == (
+            f"Timeout connecting to server. Is Redis running at {address}{remark} with TLS? "
+            "For a port without TLS, use redis:// instead of rediss://"
+        )
+
+    def test_a_url_without_tls(self, connect, tls_address, kind, path, remark):
+        client = connect(f"redis{kind}://{tls_address}{path}", ns="{a}", retry_deadline=0)
+        with pytest.raises(redis_errors.ConnectionError) as caught:
+            client.list_queues()
+
+        assert str(caught.value).endswith(
+            f". Is Redis running at {tls_address}{remark}? "
+            "For a port with TLS, use rediss:// instead of redis://"
+        )
+
+
+def test_an_unknown_authority_has_its_own_advice(connect, tls_address):
+    client = connect(f"rediss://{tls_address}", ns="{a}", retry_deadline=0)
+    with pytest.raises(redis_errors.ConnectionError) as caught:
+        client.list_queues()
+
+    assert str(caught.value).endswith(
+        f". Check ssl_ca_certs, and the names in the certificate of {tls_address} with TLS"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rsmq import RSMQ, InvalidFormat
+from rsmq import RSMQ, AsyncRSMQ, InvalidFormat, InvalidValue
 from rsmq.transport.topology.address import Address
 from rsmq.transport.url import (
     has_password,
@@ -16,6 +16,7 @@ from rsmq.transport.url import (
     with_options,
     without_options,
 )
+from tests.expect import refused
 
 
 @pytest.mark.parametrize(
@@ -169,3 +170,71 @@ def test_wrong_url_of_several_servers_is_refused_without_its_secrets(url, hint):
 
     assert "secret" not in str(caught.value)
     assert hint in redact(caught.value.hint)
+
+
+@pytest.fixture(params=[RSMQ, AsyncRSMQ])
+def from_url(request):
+    return request.param.from_url
+
+
+LABEL_RULE = "Each part of it between dots has 1 to 63 characters"
+
+
+@pytest.mark.parametrize("host", ["redis..svc", ".svc", "a." + 64 * "a"])
+@pytest.mark.parametrize(
+    "form", ["redis://{}:1/0", "redis+cluster://h,{}:1", "redis+sentinel://{}/m"]
+)
+def test_an_impossible_host_name_is_refused(from_url, form, host):
+    with refused(InvalidFormat, "Invalid host name format") as caught:
+        from_url(form.format(host), ns="{a}")
+
+    assert str(caught.error) == f"Invalid host name format: '{host}'. {LABEL_RULE}"
+    assert caught.error.__context__ is None or caught.error.__suppress_context__
+
+
+def test_an_impossible_host_name_in_an_option_is_refused(from_url):
+    with refused(InvalidFormat, "Invalid host name format"):
+        from_url("redis://", host="redis..svc")
+
+
+@pytest.mark.parametrize("host", ["redis.svc.", "müller.example", "[::1]", "a-b_c", "1.2.3.4"])
+def test_other_host_names_are_accepted(from_url, host):
+    from_url(f"redis://{host}:1/0")
+
+
+@pytest.mark.parametrize("name", ["socket_timeout", "socket_connect_timeout"])
+@pytest.mark.parametrize("value", [-1, 0, float("nan"), float("inf"), "x"])
+def test_a_timeout_is_a_positive_number(from_url, name, value):
+    text = f"{name} must be between 0.001 and 9999999"
+    with refused(InvalidValue, text) as caught:
+        from_url("redis://h", **{name: value})
+    if value == "x":
+        with refused(InvalidFormat, "Invalid url format") as in_url:
+            from_url(f"redis://h?{name}={value}")
+        assert f"The option {name} is invalid" in str(in_url.error)
+    else:
+        with refused(InvalidValue, text):
+            from_url(f"redis+cluster://h?{name}={value}", ns="{a}")
+
+    assert str(caught.error) == f"{text}, not {value!r}. Pass a number of seconds"
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://h", "unix:///s", "redis+cluster://h", "redis+sentinel://h/m"]
+)
+def test_an_option_without_a_value_is_refused(from_url, url):
+    for options in ("socket_timeout=", "protocol=3&socket_timeout", "socket_timeout=&protocol=3"):
+        with refused(InvalidFormat, "Invalid url format") as caught:
+            from_url(f"{url}?{options}", ns="{a}")
+
+        assert str(caught.error) == (
+            f"Invalid url format: '{url}'. The option socket_timeout has no value: add one, or "
+            "remove the option"
+        )
+
+
+def test_a_part_of_a_password_is_not_shown_as_the_name_of_an_option(from_url):
+    with refused(InvalidFormat, "Invalid url format") as caught:
+        from_url("redis://:p?secret=@h/0")
+
+    assert "secret" not in str(caught.error)
