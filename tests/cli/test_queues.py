@@ -13,6 +13,19 @@ def test_a_queue_is_created_with_its_attributes(cli, raw, ns):
     assert raw.smembers(f"{ns}:QUEUES") == {b"q"}
 
 
+def test_several_queues_are_created_in_one_call(cli, raw, ns):
+    result = cli("create", "b", "a", "b", "--vt", 60)
+
+    assert (result.code, result.out) == (0, "b: created\na: created\n")
+    assert [raw.hget(f"{ns}:{name}:Q", "vt") for name in "ab"] == [b"60", b"60"]
+    again = cli("create", "a", "c", "--exist-ok", "--json").json
+    assert again == [{"queue": "a", "created": False}, {"queue": "c", "created": True}]
+    result = cli("create", "d", "a", "e")
+    assert (result.code, result.out) == (3, "d: created\n")
+    assert result.error.startswith(f"Queue exists: 'a' (namespace {ns!r})")
+    assert raw.smembers(f"{ns}:QUEUES") == {b"a", b"b", b"c", b"d"}
+
+
 def test_existing_queue_is_an_error_without_exist_ok(cli, raw, ns):
     cli("create", "q", "--vt", 60)
     result = cli("create", "q")
@@ -33,7 +46,7 @@ def test_existing_queue_is_an_error_without_exist_ok(cli, raw, ns):
         (("create", "q", "--vt", "nan"), "'nan' is not a duration."),
         (("create", "q", "--vt", "long"), "'long' is not a duration. Give seconds, or a "),
         (("create", "q", "--maxsize", "7"), "maxsize must be between 1024 and 65536"),
-        (("create",), "Missing argument 'QUEUE'"),
+        (("create",), "Missing argument 'QUEUE...'"),
     ],
 )
 def test_invalid_value_creates_nothing(cli, raw, ns, arguments, part):
@@ -72,7 +85,9 @@ def test_attributes_are_shown_and_set(cli, raw, ns, rsmq):
     assert attributes.lines[0].split() == ["queue", "q"]
     assert attributes.lines[1].split() == ["vt", "5"]
     assert (fields["queue"], fields["vt"], fields["delay"], fields["paused"]) == ("q", 7, 0, False)
-    assert fields["created"] == rsmq.get_queue_attributes("q").created.isoformat()
+    created = rsmq.get_queue_attributes("q").created
+    assert fields["created"] == f"{created:%Y-%m-%dT%H:%M:%SZ}"
+    assert ["created", fields["created"]] in [line.split() for line in attributes.lines]
     assert raw.hmget(f"{ns}:q:Q", "vt", "delay") == [b"7", b"0"]
     assert cli("attributes", "none").code == 3
 

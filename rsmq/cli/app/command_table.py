@@ -40,7 +40,7 @@ class Entry:
 
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Queues": {
-        "create": Entry("rsmq.cli.commands.queues:create", "Create a queue."),
+        "create": Entry("rsmq.cli.commands.queues:create", "Create queues."),
         "list": Entry("rsmq.cli.commands.queues:list_", "List the queues.", ("ls",)),
         "attributes": Entry(
             "rsmq.cli.commands.queues:attributes",

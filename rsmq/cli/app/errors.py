@@ -92,6 +92,7 @@ _COMMAND_LINE_TERMS = {
     "unlimited)",
     "as in destination='orders'": "as in --to orders",
     "as in max_receives=3": "as in --max-receives 3",
+    "give this worker another name": "pass another --name",
     "or allow_http=True": "or --allow-http",
     "allow its range, as in ": "allow its range, as in --allow ",
     "namespace with a hash tag, as in ns=": "namespace with a hash tag, as in --ns ",
@@ -105,7 +106,7 @@ _COMMAND_LINE_TERMS = {
 _MAX_CELL_ERRORS = 3
 
 
-#: The exit codes of errors whose texts are shown unchanged.
+#: The exit codes of errors other than wrong usage.
 _EXITS: dict[type[Exception], Exit] = {
     CellFailed: Exit.UNREACHABLE,
     SourceNotFound: Exit.QUEUE,
@@ -144,7 +145,8 @@ def _describe_library_error(error: RSMQError) -> ErrorReport:
     if isinstance(error, PartlyDone):
         return describe_partly_done([error])
     if type(error) in _EXITS:
-        return ErrorReport(_EXITS[type(error)], error.code, error.summary, error.hint)
+        own_hint = translate_hint(error.hint or "") or None
+        return ErrorReport(_EXITS[type(error)], error.code, error.summary, own_hint)
     text, hint = (
         _PARAMETERS.sub(_replace_parameter, each) for each in (error.summary, error.hint or "")
     )

@@ -266,7 +266,7 @@ def to_json_value(value: Any) -> Any:
     Convert a value for JSON.
 
     A dataclass becomes an object whose keys are the names of its public fields. A datetime becomes
-    a text in ISO 8601. For the bodies of messages see the module.
+    a text in UTC as ``format_time`` writes it. For the bodies of messages see the module.
     """
     if isinstance(value, Message | StoredMessage):
         return _message_fields(value)
@@ -281,7 +281,7 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_json_value(each) for each in value]
     if isinstance(value, datetime):
-        return value.isoformat()
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return value
 
 

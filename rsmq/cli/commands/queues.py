@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from rsmq.client import RSMQ
 
 
-@command("create", "rsmq create orders --vt 60", "rsmq create orders --exist-ok")
-@queue_argument()
+@command("create", "rsmq create orders --vt 60", "rsmq create orders orders-dead --exist-ok")
+@queues_argument()
 @click.option(
     "--vt", type=DURATION, default=DEFAULT_VT, show_default=True, metavar="DURATION",
     help="How long a received message is hidden, 0 to 9,999,999.",
@@ -50,19 +50,34 @@ if TYPE_CHECKING:
 )
 @click.pass_obj
 def create(
-    call: Call, queue: str, vt: float, delay: float, maxsize: int, *, exist_ok: bool
+    call: Call,
+    queues: tuple[str, ...],
+    vt: float,
+    delay: float,
+    maxsize: int,
+    *,
+    exist_ok: bool,
 ) -> None:
     """
-    Create a queue.
+    Create queues.
 
-    A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -.
+    A queue name has 1 to 160 characters of A-Z a-z 0-9 _ -. With --json, one queue is an object,
+    and several are an array.
     """
     with call.open_queues() as rsmq:
-        created = rsmq.create_queue(queue, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok)
-    call.out.result(
-        {"queue": queue, "created": created},
-        f"{format_text(queue)}: {'created' if created else 'exists'}",
-    )
+
+        def act(queue: str) -> tuple[dict[str, Any], str]:
+            created = rsmq.create_queue(
+                queue, vt=vt, delay=delay, maxsize=maxsize, exist_ok=exist_ok
+            )
+            return {"created": created}, "created" if created else "exists"
+
+        if len(queues) > 1:
+            call.for_each(queues, act)
+            return
+        (queue,) = queues
+        result, text = act(queue)
+    call.out.result({"queue": queue, **result}, f"{format_text(queue)}: {text}")
 
 
 @command("list", "rsmq ls", "rsmq list --json")

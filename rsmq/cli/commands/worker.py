@@ -72,7 +72,7 @@ def run(call: Call, args: argparse.Namespace) -> int:
     if args.app == CHECK:
         return check_workers(call, args.checked)
     running: list[Worker] = []
-    name = args.name or default_name() if args.has_supervisor else None
+    name = args.name or default_name(args.app or "") if args.has_supervisor else None
     log_to_standard_error(
         args.log_level,
         lambda: running[0].name if running else name,

@@ -124,7 +124,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--name",
         help="the name of this worker; the next worker with this name takes over its messages "
-        "(default: a new one at each start; with --processes that of the host)",
+        "(default: a new one at each start; with --processes the host and MODULE-NAME)",
     )
     parser.add_argument(
         "--processes", type=_process_count, metavar="N",

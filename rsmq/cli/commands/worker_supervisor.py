@@ -46,6 +46,8 @@ _RELOAD_SECONDS = 0.5
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages"}
 _INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_HOST_CHARACTERS = 100
+#: So that there is room for the number of the process.
+_MAX_NAME_CHARACTERS = 150
 #: The grace period of a process that has not reported that of its worker.
 _DEFAULT_GRACE_SECONDS = 30.0
 #: If a signal has ended a process, the exit code is the sum of this and its number, as in shells.
@@ -247,7 +249,7 @@ class Supervisor:
         self._restarting: Process | None = None
         self._exit_code = 0
         self._is_stopping = False
-        name = args.name or default_name()
+        name = args.name or default_name(args.app)
         program = [sys.executable, "-m", "rsmq.cli.commands.worker"]
         options = ["--sends-metrics"] if metrics is not None else []
         self.processes = [
@@ -388,10 +390,17 @@ class Supervisor:
             self._restarting.start_at = time.monotonic()
 
 
-def default_name() -> str:
-    """Return the first part of the names of workers that have no name: that of the host."""
-    name = _INVALID_NAME_CHARACTERS.sub("-", socket.gethostname())[:_MAX_HOST_CHARACTERS]
-    return name or "worker"
+def default_name(app: str) -> str:
+    """
+    Return the first part of the names of workers that have no name.
+
+    It is the same at each start, and differs from that of another service on this host.
+
+    Args:
+        app: the worker as ``MODULE:NAME``.
+    """
+    host = socket.gethostname()[:_MAX_HOST_CHARACTERS] or "worker"
+    return _INVALID_NAME_CHARACTERS.sub("-", f"{host}-{app}")[:_MAX_NAME_CHARACTERS]
 
 
 def _describe_end(code: int, *, is_futile: bool) -> str:

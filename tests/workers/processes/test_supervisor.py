@@ -395,11 +395,13 @@ def test_taken_name_has_an_exit_code_of_its_own(supervisor, rsmq):
     assert "another-host" in supervisor.log
 
 
-def test_names_come_from_the_host(supervisor):
+def test_names_come_from_the_host_and_from_the_name_of_the_worker(supervisor):
+    """So the processes of two services on one host do not have the same names."""
     supervisor.start("--processes", 1)
     [name] = supervisor.wait_for(1)
 
-    assert name == re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) + "-0"
+    host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
+    assert name == f"{host}-{supervisor.module}-worker-0"
 
 
 def test_reload_restarts_with_the_new_code(supervisor, rsmq):
