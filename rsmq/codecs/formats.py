@@ -90,8 +90,8 @@ class MsgpackCodec:
     """
     A codec of MessagePack. Aware datetimes use its timestamp type; tuples become lists.
 
-    It refuses what it could not decode: a map with a tuple as key, since a list can't be a key, and
-    a time that ``datetime`` does not have.
+    It refuses bodies that no consumer can decode: a map with a tuple as key, which becomes a list,
+    and a time that ``datetime`` does not have.
     """
 
     def encode(self, body: Any) -> bytes:
