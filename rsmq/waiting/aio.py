@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -90,6 +90,7 @@ class AsyncWatcher:
 
         Raises:
             ClientClosed: close() was called.
+            RuntimeError: the watcher has failed; the next wait starts it again.
         """
         del undo
         until = None if seconds is None else now() + seconds
@@ -104,6 +105,7 @@ class AsyncWatcher:
                     async with asyncio.timeout(None if until is None else until - now()):
                         await event.wait()
                 schedule.remove(waiter)
+                waiter.raise_failure()
                 if not waiter.is_awake and not self._closed:
                     return nothing
                 received = await receive()  # raises if the client is closed
@@ -128,6 +130,7 @@ class AsyncWatcher:
         if self._worker is None or self._worker.done():
             self._state.begin(now())
             self._worker = asyncio.ensure_future(self._work())
+            self._worker.add_done_callback(self._note_end)
 
     def note_receive(self, waiter: Waiter) -> None:
         """Note that a woken waiter received messages."""
@@ -170,18 +173,29 @@ class AsyncWatcher:
         worker = self._worker
         if worker is not None:
             worker.cancel()
-            with suppress(asyncio.CancelledError):
-                await worker
+            await asyncio.wait((worker,))
+
+    def _note_end(self, worker: asyncio.Task[None]) -> None:
+        """
+        Wake all waiters at the end of the worker, which they then start again.
+
+        A program that cancels all tasks cancels the worker, too.
+        """
+        failure = None if worker.cancelled() else worker.exception()
+        if worker is self._worker:
+            self._worker = None
+            self._state.schedule.wake_all(failure)
 
     async def _work(self) -> None:
         try:
             while True:
                 self._state_changed.clear()
+                await self._note_ended_tasks()
                 step = self._state.next_step(now())
                 if step.action is Action.END:
                     return
                 if step.action is Action.CONNECT:
-                    self._connector = asyncio.ensure_future(self._connect())
+                    self._connector = self._start(self._connect())
                 elif step.action is Action.SEND:
                     await self._send(step.request)
                 elif step.action is Action.DISCONNECT:
@@ -191,10 +205,26 @@ class AsyncWatcher:
                         async with asyncio.timeout(max(0.001, step.seconds)):
                             await self._state_changed.wait()
         finally:
-            self._worker = None
             if self._connector is not None:
                 self._connector.cancel()
             await self._disconnect()
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(coroutine)
+        task.add_done_callback(lambda _: self._state_changed.set())
+        return task
+
+    async def _note_ended_tasks(self) -> None:
+        """Note that the connector or the reader was cancelled by other code, or has failed."""
+        connector, reader = self._connector, self._reader
+        if connector is not None and connector.done():
+            self._connector = None
+            if connector.cancelled():
+                self._state.note_disconnected(now())
+            elif (error := connector.exception()) is not None:
+                self._state.note_connect_failed(error, now())
+        if reader is not None and reader.done():
+            await self._disconnect(None if reader.cancelled() else reader.exception())
 
     async def _send(self, request: bytes) -> None:
         try:
@@ -223,7 +253,7 @@ class AsyncWatcher:
         else:
             self._connection = connection
             self._state.note_connected(now(), connection)
-            self._reader = asyncio.ensure_future(self._read(connection))
+            self._reader = self._start(self._read(connection))
         self._connector = None
         self._state_changed.set()
 

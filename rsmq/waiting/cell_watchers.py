@@ -190,7 +190,12 @@ class AnyCellWaiter(Generic[W]):
             watcher.add(waiter)
 
     def leave(self, groups: Iterable[tuple[W, list[int]]]) -> list[int]:
-        """Leave the watchers for the time of a look; return the cells in which to look."""
+        """
+        Leave the watchers for the time of a look; return the cells in which to look.
+
+        Raises:
+            RuntimeError: a watcher has failed; the next wait starts it again.
+        """
         if not any(waiter.is_awake for waiter in self._waiters.values()):
             unread = [watcher.unread(waiter.queues) for watcher, waiter in self._waiters.items()]
             self.unread_cells = list(self._queues.cells_of(chain.from_iterable(unread)))
@@ -198,10 +203,13 @@ class AnyCellWaiter(Generic[W]):
         for watcher, of_server in groups:
             waiter = self._waiters[watcher]
             is_tracking = watcher.leave(waiter)
-            if waiter.is_awake and waiter.reason is not None:
+            waiter.raise_failure()
+            if not waiter.is_awake:
+                continue
+            if waiter.reason is not None:
                 cells.append(self._queues.places[waiter.reason][0])
-                if not is_tracking:
-                    cells += sample_cells(of_server, self._empty_looks)
+            if waiter.reason is None or not is_tracking:  # None: the watcher has ended
+                cells += sample_cells(of_server, self._empty_looks)
         return list(dict.fromkeys(cells))
 
     def note_empty(self) -> None:

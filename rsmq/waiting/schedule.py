@@ -74,9 +74,12 @@ class Waiter:
         reason: the queue that it was woken for last.
         receives_before: the number of receives of messages by all waiters before it was woken for a
             message; None if it was woken without one.
+        failure: why it was woken by a watcher that has failed; None if it was not.
     """
 
-    __slots__ = ("_wake", "empty_receives", "is_awake", "queues", "reason", "receives_before")
+    __slots__ = (
+        "_wake", "empty_receives", "failure", "is_awake", "queues", "reason", "receives_before",
+    )  # fmt: skip
 
     def __init__(self, queues: tuple[bytes, ...], wake: Callable[[], object]) -> None:
         self.queues: tuple[bytes, ...] = queues
@@ -84,11 +87,25 @@ class Waiter:
         self.empty_receives: int = 0
         self.reason: bytes | None = None
         self.receives_before: int | None = None
+        self.failure: BaseException | None = None
         self._wake = wake
 
     def wake(self) -> None:
         self.is_awake = True
         self._wake()
+
+    def raise_failure(self) -> None:
+        """
+        Raise an error if the watcher has failed. The next wait starts it again.
+
+        Raises:
+            RuntimeError: the watcher has failed.
+        """
+        if self.failure is not None:
+            kind = type(self.failure).__name__
+            raise RuntimeError(
+                f"Waiting for messages has failed: {kind}: {self.failure}"
+            ) from self.failure
 
 
 class _QueueState:
@@ -182,6 +199,7 @@ class Schedule:
         if waiter.is_awake and waiter.receives_before == self._receives:
             self._count_miss(waiter)
         waiter.is_awake = False
+        waiter.failure = None
         self._remove_old_due(now)
         safety_at = now + _safety_seconds()  # it has just received from all its queues
         for queue in waiter.queues:
@@ -423,12 +441,18 @@ class Schedule:
                 return at
         return math.inf
 
-    def wake_all(self) -> None:
-        """Wake all waiters."""
+    def wake_all(self, failure: BaseException | None = None) -> None:
+        """
+        Wake all waiters.
+
+        Args:
+            failure: why the watcher has failed; None if it has not.
+        """
         waiters = [waiter for queue in self._waited_for for waiter in self._states[queue].waiters]
         for waiter in dict.fromkeys(waiters):  # one waiter may wait for several queues
             self.remove(waiter)
             waiter.reason = None
+            waiter.failure = failure
             waiter.wake()
 
     def _request_read(self, queue: bytes, state: _QueueState) -> None:

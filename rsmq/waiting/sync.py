@@ -102,6 +102,7 @@ class Watcher:
 
         Raises:
             ClientClosed: close() was called.
+            RuntimeError: the watcher has failed; the next wait starts it again.
         """
         warn_in_event_loop()
         until = None if seconds is None else now() + seconds
@@ -117,6 +118,7 @@ class Watcher:
                 flag.wait(None if until is None else until - now())
                 with DeferredSignals(), self._lock:
                     self._state.schedule.remove(waiter)
+                waiter.raise_failure()
                 if not waiter.is_awake and not self._closed:
                     return nothing
                 received = receive()  # raises if the client is closed
@@ -146,8 +148,12 @@ class Watcher:
             if self._thread is None or not self._thread.is_alive():
                 self._state.begin(now())
                 thread = threading.Thread(target=self._work, name="rsmq-watcher", daemon=True)
-                thread.start()
-                self._thread = thread
+                try:
+                    thread.start()
+                except Exception as error:  # noqa: BLE001 - all waiters raise it
+                    self._state.schedule.wake_all(error)
+                else:
+                    self._thread = thread
             elif self._is_resting:
                 self._lock.notify()
 
@@ -242,6 +248,19 @@ class Watcher:
             self._caller.note_lost(self._index, error)
 
     def _work(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001 - all waiters raise it
+            with self._lock:
+                self._thread = None
+                connection = self._connection
+                if connection is not None:
+                    self._note_disconnected(error)
+                self._state.schedule.wake_all(error)
+            if connection is not None:
+                connection.disconnect()
+
+    def _run(self) -> None:
         while True:
             with self._lock:
                 step = self._state.next_step(now())
@@ -255,8 +274,7 @@ class Watcher:
                     self._send(step.request)
                     continue
                 if step.action is Action.CONNECT:
-                    # In a thread of its own, because it may take long.
-                    threading.Thread(target=self._connect, name="rsmq-connect", daemon=True).start()
+                    self._start_connecting()
                     continue
                 if step.action is Action.DISCONNECT:
                     self._note_disconnected(step.error)
@@ -275,11 +293,19 @@ class Watcher:
         if connection is not None:
             connection.disconnect()
 
+    def _start_connecting(self) -> None:
+        """Connect in a thread of its own, because it may take long. Needs the lock."""
+        thread = threading.Thread(target=self._connect, name="rsmq-connect", daemon=True)
+        try:
+            thread.start()
+        except Exception as error:  # noqa: BLE001 - no thread can be started now
+            self._state.note_connect_failed(error, now())
+
     def _connect(self) -> None:
         connection = None
         try:
             connection = self._tracking_connection()
-        except Exception as failure:  # noqa: BLE001 - the receives of the waiters raise it
+        except BaseException as failure:  # noqa: BLE001 - the receives of the waiters raise it
             error = failure
         with self._lock:
             if connection is None:

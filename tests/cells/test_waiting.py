@@ -18,8 +18,10 @@ from rsmq.waiting.cells import CellQueues
 from rsmq.waiting.cells_aio import AsyncCellWaiter
 from rsmq.waiting.cells_sync import CellWaiter
 from rsmq.waiting.schedule import LONGEST_DUE_SECONDS, SECONDS_PER_READ, Schedule, Waiter
+from rsmq.waiting.watcher_state import WatcherState
 from rsmq.wire.cells import name_of_cell
 from rsmq.wire.keys import Namespace
+from tests.cells.conftest import Place
 from tests.proxy import Proxy
 from tests.workers.polling import wait_until
 
@@ -472,3 +474,44 @@ def test_a_broken_tracking_connection_is_replaced(place, cells, sender):
     sender.send_message("q", "x")
     thread.join(20)
     assert results[0].body == "x"
+
+
+def test_a_cancelled_watcher_delays_no_waiting_receive(server):
+    """A program may cancel all other tasks, as test frameworks do."""
+
+    async def main(place):
+        async with place.make_client() as cells:
+            await cells.create_queue("q")
+            received = asyncio.ensure_future(cells.receive_message("q", wait=None))
+            while not any("t" in client["flags"] for client in place.raw.client_list()):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # the waiter has read the queues
+            for task in asyncio.all_tasks():
+                if task.get_coro().__qualname__.startswith("AsyncWatcher."):
+                    task.cancel()
+            await asyncio.sleep(0.1)
+            sent = await cells.send_message("q", "m")
+            async with asyncio.timeout(12):  # shorter than SAFETY_SECONDS
+                assert (await received).id == sent
+
+    with server.raw() as raw:
+        place = Place("asyncio", server.url, raw)
+        asyncio.run(main(place))
+        raw.unlink(*raw.keys(f"{{{place.ns}.*"))
+
+
+def test_a_failed_watcher_ends_a_wait_with_an_error_and_the_next_wait_starts_it_again(
+    cells, sender, monkeypatch
+):
+    def fail(self, now):
+        raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(WatcherState, "next_step", fail)
+        thread, results = in_thread(lambda: cells.receive_message("q", wait=None))
+        thread.join(12)
+    assert str(results[0]) == "Waiting for messages has failed: MemoryError: "
+    thread, results = in_thread(lambda: cells.receive_message("q", wait=None))
+    sent = sender.send_message("q", "m")
+    thread.join(12)
+    assert results[0].id == sent

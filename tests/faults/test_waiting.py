@@ -23,6 +23,7 @@ import rsmq.waiting.aio
 import rsmq.waiting.schedule
 import rsmq.waiting.sync
 import rsmq.waiting.tracking
+import rsmq.waiting.watcher_state
 from rsmq import RSMQ, AsyncRSMQ, ClientClosed, Message, QueueNotFound
 from tests.bytecodes import signal_at
 from tests.proxy import Proxy
@@ -707,6 +708,145 @@ def test_a_watcher_whose_thread_could_not_start_starts_at_the_next_wait(
         timer.start()
         assert consumer.receive_message("q", wait=20).body == "m"
         timer.join()
+
+
+@pytest.mark.parametrize("name", ["_work", "_read", "_work _read"])
+def test_a_program_that_cancels_all_other_tasks_delays_no_waiting_receive(
+    private_server, raw, producer, name
+):
+    async def main():
+        async with AsyncRSMQ.from_url(private_server.url) as consumer:
+            received = asyncio.ensure_future(consumer.receive_message("q", wait=None))
+            while not is_tracking(raw):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # the waiter has read the queue
+            for task in asyncio.all_tasks():
+                if task.get_coro().__name__ in name.split():
+                    task.cancel()
+            await asyncio.sleep(0.1)
+            node_send(raw, "m")
+            async with asyncio.timeout(WITHIN_SECONDS):
+                assert (await received).body == "m"
+            node_send(raw, "next")
+            async with asyncio.timeout(WITHIN_SECONDS):
+                assert (await consumer.receive_message("q", wait=None)).body == "next"
+
+    asyncio.run(main())
+    assert raw.zcard("rsmq:q") == 2
+
+
+def test_a_watcher_that_is_cancelled_before_its_first_step_delays_no_waiting_receive(
+    private_server, raw, producer
+):
+    async def main():
+        async with AsyncRSMQ.from_url(private_server.url) as consumer:
+            received = asyncio.ensure_future(consumer.receive_message("q", wait=None))
+            while not (watcher := next(iter(consumer._watchers._watchers.values()), None)) or (
+                watcher._worker is None
+            ):
+                await asyncio.sleep(0)
+            watcher._worker.cancel()
+            while watcher._worker is not None:
+                await asyncio.sleep(0)
+            node_send(raw, "m")
+            async with asyncio.timeout(WITHIN_SECONDS):
+                assert (await received).body == "m"
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_attempt_to_track_is_made_again(private_server, raw, producer, monkeypatch):
+    attempts = itertools.count()
+    connect = rsmq.waiting.aio.AsyncWatcher._tracking_connection
+
+    async def hang_once(self):
+        if next(attempts) == 0:
+            await asyncio.sleep(3600)
+        return await connect(self)
+
+    monkeypatch.setattr(rsmq.waiting.aio.AsyncWatcher, "_tracking_connection", hang_once)
+    monkeypatch.setattr(rsmq.waiting.aio, "CONNECT_TIMEOUT_SECONDS", 3600)
+
+    async def main():
+        async with AsyncRSMQ.from_url(private_server.url) as consumer:
+            received = asyncio.ensure_future(consumer.receive_message("q", wait=None))
+            connecting = []
+            while not connecting:
+                await asyncio.sleep(0.01)
+                connecting = [
+                    task for task in asyncio.all_tasks() if task.get_coro().__name__ == "_connect"
+                ]
+            connecting[0].cancel()
+            async with asyncio.timeout(WITHIN_SECONDS):
+                while not is_tracking(raw):
+                    await asyncio.sleep(0.01)
+            node_send(raw, "m")
+            assert (await received).body == "m"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ["sync", "asyncio"])
+def test_a_watcher_that_fails_ends_its_waits_with_an_error_and_the_next_wait_starts_it_again(
+    private_server, raw, producer, mode, monkeypatch
+):
+    def wait(times):
+        if mode == "sync":
+            with RSMQ.from_url(private_server.url) as consumer:
+                for _ in range(times):
+                    yield lambda: consumer.receive_message("q", wait=None)
+        else:
+            with asyncio.Runner() as runner:
+                consumer = AsyncRSMQ.from_url(private_server.url)
+                for _ in range(times):
+                    yield lambda: runner.run(consumer.receive_message("q", wait=None))
+                runner.run(consumer.close())
+
+    def fail(self, now):
+        raise MemoryError
+
+    outcomes = []
+
+    def consume():
+        for receive in wait(2):
+            with monkeypatch.context() as broken:
+                if not outcomes:
+                    broken.setattr(rsmq.waiting.watcher_state.WatcherState, "next_step", fail)
+                try:
+                    outcomes.append(receive().body)
+                except RuntimeError as error:
+                    outcomes.append(str(error))
+
+    thread = threading.Thread(target=consume, daemon=True)
+    thread.start()
+    until(lambda: len(outcomes) == 1)
+    until(lambda: is_tracking(raw))
+    node_send(raw, "m")
+    thread.join(WITHIN_SECONDS)
+    assert outcomes == ["Waiting for messages has failed: MemoryError: ", "m"]
+
+
+def test_a_wait_polls_if_no_thread_can_be_started_to_connect(
+    private_server, raw, producer, monkeypatch
+):
+    start = threading.Thread.start
+    refused = []
+
+    def refuse(self):
+        if self.name.startswith("rsmq-connect"):
+            refused.append(self)
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with RSMQ.from_url(private_server.url) as consumer:
+        for body in ("1", "2"):
+            threads, results = in_threads(1, lambda: consumer.receive_message("q", wait=None))
+            until(lambda: refused)
+            node_send(raw, body)
+            threads[0].join(WITHIN_SECONDS)
+            assert [message.body for message in results] == [body]
+    assert len(refused) == 1, "the next attempt follows after a minute"
 
 
 def test_creating_queues_wakes_no_waiter_of_others(private_server, raw, producer):

@@ -125,6 +125,31 @@ def cells(of_test):
     return of_test.cells
 
 
+def test_a_worker_receives_while_no_thread_can_be_started_to_wait(of_test, cells, monkeypatch):
+    start = threading.Thread.start
+    refused = []
+
+    def refuse(self):
+        if self.name == "rsmq-watcher":
+            refused.append(self)
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    handled = []
+    worker = of_test.make_worker()
+    worker.listener("q")(handled.append)
+    with monkeypatch.context() as broken:
+        broken.setattr(threading.Thread, "start", refuse)
+        worker.start()
+        wait_until(lambda: refused)
+        of_test.send_to(3, "1")
+        wait_until(lambda: handled == ["1"])
+    for cell in range(CELLS):
+        of_test.send_to(cell, "2")
+    wait_until(lambda: handled == ["1", *"222222"])
+    wait_until(lambda: of_test.count() == 0)
+
+
 class Record(Middleware):
     """Records hooks with the ids of messages."""
 

@@ -726,6 +726,42 @@ def make_wrong_type(env):
     env.raw.set(env.queue_key("bad"), "x")
 
 
+def refuse_threads(monkeypatch, name):
+    """Let no thread of this name start; return the list of the refused ones."""
+    start = threading.Thread.start
+    refused = []
+
+    def refuse(self):
+        if self.name == name:
+            refused.append(self)
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    return refused
+
+
+def test_a_worker_receives_while_no_thread_can_be_started_to_wait(
+    env, rsmq, monkeypatch, fast_heartbeat
+):
+    env.create_queues("q")
+    handled = []
+    worker = env.create_worker()
+    worker.listener("q")(handled.append)
+    with monkeypatch.context() as broken:
+        refused = refuse_threads(broken, "rsmq-watcher")
+        worker.start()
+        wait_until(lambda: refused)
+        rsmq.send_message("q", "1")
+        wait_until(lambda: handled == ["1"])
+        looks = len(refused)
+        wait_until(lambda: len(refused) > looks)
+    rsmq.send_message("q", "2")
+    wait_until(lambda: handled == ["1", "2"])
+    wait_until(lambda: env.is_empty("q"))
+    wait_until(lambda: rsmq.watcher.is_tracking or env.url.startswith("memory"))
+
+
 def test_unreadable_queue_does_not_stop_the_others(env, rsmq, fast_heartbeat, caplog):
     env.create_queues("bad", "good")
     worker = env.create_worker()

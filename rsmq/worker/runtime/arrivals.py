@@ -17,6 +17,9 @@ from rsmq.waiting.schedule import Waiter
 from rsmq.waiting.sync import Watcher
 from rsmq.worker.runtime.lane import CellQueue, Lane
 
+#: After a failure of a watcher, the worker looks at the queue again after this time.
+_PAUSE_AFTER_FAILURE_SECONDS = 0.5
+
 
 class QueueArrivals:
     """The arrivals in the only queue of a lane."""
@@ -34,11 +37,15 @@ class QueueArrivals:
         self._lane = lane
         self._wake_up = wake_up
         self._waiter: Waiter | None = None
+        #: Until then the worker waits although its watcher has failed.
+        self._paused_until = -math.inf
 
     @property
     def is_waiting(self) -> bool:
         """See ``Arrivals``."""
-        return self._waiter is not None and not self._waiter.is_awake
+        return self._waiter is not None and (
+            not self._waiter.is_awake or time.monotonic() < self._paused_until
+        )
 
     def next_due(self) -> CellQueue | None:
         """See ``Arrivals``."""
@@ -67,6 +74,8 @@ class QueueArrivals:
     def _handle_wake_up(self) -> None:
         # Before the wake-up nothing was due, so the queue did not starve.
         self._lane.last_request_at = time.monotonic()
+        if self._waiter is not None and self._waiter.failure is not None:
+            self._paused_until = time.monotonic() + _PAUSE_AFTER_FAILURE_SECONDS
         self._wake_up()
 
     def stop(self) -> None:
@@ -110,18 +119,23 @@ class CellArrivals:
         #: The watchers that will wake their waiters.
         self._watching: set[Watcher] = set()
         self._is_joined = False
-        #: The waiters that were woken, and for which cells; None if the client was closed.
+        #: The waiters that were woken, and for which cells; None if their watcher has ended.
         self._woken: deque[tuple[Watcher, Waiter, int | None]] = deque()
         #: The waiters that were woken for a cell, until it was looked at.
         self._reasons: dict[int, list[tuple[Watcher, Waiter]]] = {}
         #: Monotonic seconds at which a cell can be looked at that has failed.
         self._retry_at = math.inf
+        #: As for ``QueueArrivals``.
+        self._paused_until = -math.inf
         self._turn = 0
 
     @property
     def is_waiting(self) -> bool:
         """See ``Arrivals``."""
-        return self._is_joined and not self._woken and time.monotonic() < self._retry_at
+        if not self._is_joined:
+            return False
+        now = time.monotonic()
+        return now < self._retry_at and (not self._woken or now < self._paused_until)
 
     def next_due(self) -> CellQueue | None:
         """See ``Arrivals``. The servers take turns."""
@@ -189,15 +203,14 @@ class CellArrivals:
         while self._woken:
             watcher, waiter, cell = self._woken.popleft()
             self._watching.discard(watcher)
-            if cell is None:
-                continue
-            self._pending[cell] = None
-            self._reasons.setdefault(cell, []).append((watcher, waiter))
-            if not watcher.is_tracking:
+            looks = [] if cell is None else [cell]
+            if cell is None or not watcher.is_tracking:
                 for each, cells in self._watchers.groups():
                     if each is watcher:
-                        sample = sample_cells(cells, waiter.empty_receives)
-                        self._pending.update(dict.fromkeys(sample))
+                        looks += sample_cells(cells, waiter.empty_receives)
+            if looks:
+                self._pending.update(dict.fromkeys(looks))
+                self._reasons.setdefault(looks[0], []).append((watcher, waiter))
 
     def _join(self, groups: Iterable[tuple[Watcher, list[int]]]) -> None:
         """Wait for the reports of all servers."""
@@ -232,6 +245,8 @@ class CellArrivals:
         def wake() -> None:  # called by the watcher's thread
             # Before the wake-up nothing was due, so the queue did not starve.
             self._lane.last_request_at = time.monotonic()
+            if waiter.failure is not None:
+                self._paused_until = time.monotonic() + _PAUSE_AFTER_FAILURE_SECONDS
             reason = waiter.reason
             cell = None if reason is None else self._queues.places[reason][0]
             self._woken.append((watcher, waiter, cell))
