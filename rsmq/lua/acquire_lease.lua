@@ -27,6 +27,7 @@ if stored then
     return until_ms - now
   end
 end
+redis.call('HDEL', leases, ':') -- no lease has this name: when memory is full, it allows the next
 redis.call('HSET', leases, lease, cmsgpack.pack({holder, now + time}))
 keep_for(leases, lifetime)
 return 0

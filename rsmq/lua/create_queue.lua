@@ -20,6 +20,9 @@ local name, vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local stored = queue(hash)
 redis.call('ZSCORE', zset, '') -- fails on a key of another type, before any change
+if stored then
+  redis.pcall('SREM', queues, '') -- no queue has this name: when memory is full, it allows the next
+end
 redis.call('SADD', queues, name)
 if stored then
   return {0, stored[1], stored[2], stored[3]}

