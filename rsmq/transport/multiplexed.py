@@ -10,9 +10,11 @@ commands is not used, because it takes more time than Redis needs for a command.
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
@@ -32,6 +34,12 @@ _INCOMPLETE = object()
 #: The number of bytes in one write to the transport, which reports after each write whether its
 #: buffer is full.
 _WRITE_BYTES = 65_536
+
+#: The number of bytes that are read at most at a time, as in asyncio.
+_READ_BYTES = 262_144
+
+#: Random bytes at the start of the buffer, which show whether data was read into it.
+_UNREAD = os.urandom(8)
 
 #: Seconds after which connecting is cancelled again while the connection is being closed.
 _CANCEL_INTERVAL_SECONDS = 0.05
@@ -54,15 +62,18 @@ class Request:
     Commands that were sent together, and their replies.
 
     Attributes:
+        commands: the commands, at least one, each of which has one reply.
         sent_at: the time of the event loop when they were sent.
         replies: the replies that have arrived, error replies as exceptions.
     """
 
-    __slots__ = ("_future", "_is_done", "_loop", "_reply_count", "replies", "sent_at")
+    __slots__ = ("_future", "_is_done", "_loop", "commands", "replies", "sent_at")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, reply_count: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, commands: Sequence[tuple[bytes, ...]]
+    ) -> None:
         self._loop = loop
-        self._reply_count = reply_count
+        self.commands = commands
         self._future = loop.create_future()
         self._is_done = False
         self.sent_at = loop.time()
@@ -80,22 +91,26 @@ class Request:
     def add_reply(self, reply: Any) -> bool:
         """Add the next reply, and return whether it was the last one."""
         self.replies.append(reply)
-        self._is_done = len(self.replies) == self._reply_count
+        self._is_done = len(self.replies) == len(self.commands)
         if self._is_done and not self._future.done():
             self._future.set_result(None)
         return self._is_done
 
     def fail(self, error: Exception) -> None:
         """Add an error for each reply that has not arrived: none will."""
-        self.replies += [error] * (self._reply_count - len(self.replies))
+        self.replies += [error] * (len(self.commands) - len(self.replies))
         self._is_done = True
         if not self._future.done():
             self._future.set_result(None)
 
 
-class MultiplexedConnection(asyncio.Protocol):
+class MultiplexedConnection(asyncio.BufferedProtocol):
     """
     An open connection that the calls of one event loop share.
+
+    Only the order tells which request a reply belongs to. So a request enters ``_pending`` after
+    its commands are packed, immediately before they are written, and the connection is closed by
+    any exception meanwhile, and while replies are read: also by one of a signal handler.
 
     Attributes:
         state: which calls may use it.
@@ -111,7 +126,10 @@ class MultiplexedConnection(asyncio.Protocol):
         self._timeout = connection.socket_timeout
         self.calls = 0
         self._pending: deque[Request] = deque()
-        self._unpacked: list[tuple[bytes, ...]] = []  # the commands of this iteration of the loop
+        self._waiting: list[Request] = []  # those of this iteration of the loop, not packed yet
+        self._buffer = bytearray(_READ_BYTES)
+        self._buffer_view = memoryview(self._buffer)
+        self._is_reading = False  # whether data may be in the buffer that was not processed
         self._unsent: list[bytes | memoryview] = []
         self._is_flush_scheduled = False
         # Whether the last call that was sent was the only one. The next one is probably too.
@@ -133,7 +151,7 @@ class MultiplexedConnection(asyncio.Protocol):
     @property
     def is_broken(self) -> bool:
         """Whether the peer has closed the idle connection, or has sent unexpected data."""
-        return not self._pending and self._has_data()
+        return not self._pending and not self._waiting and self._has_data()
 
     @property
     def socket(self) -> Any:
@@ -151,17 +169,20 @@ class MultiplexedConnection(asyncio.Protocol):
         """
         if self.state is State.CLOSED:
             raise NotSent("Connection is closed.")
-        request = Request(self._loop, len(commands))
-        self._unpacked += commands
-        is_alone = not self._pending
-        self._pending.append(request)
-        if is_alone and self._is_sequential:
-            self._flush()
-        elif not self._is_flush_scheduled:
-            self._is_flush_scheduled = True
-            self._loop.call_soon(self._flush)
-        if self._timeout and self._timeout_timer is None:
-            self._timeout_timer = self._loop.call_later(self._timeout, self._check_timeout)
+        request = Request(self._loop, commands)
+        try:
+            is_alone = not self._pending and not self._waiting
+            self._waiting.append(request)
+            if is_alone and self._is_sequential:
+                self._flush()
+            elif not self._is_flush_scheduled:
+                self._is_flush_scheduled = True
+                self._loop.call_soon(self._flush)
+            if self._timeout and self._timeout_timer is None:
+                self._timeout_timer = self._loop.call_later(self._timeout, self._check_timeout)
+        except BaseException as error:
+            self._close_after(error)
+            raise
         return request
 
     def retire(self) -> None:
@@ -185,43 +206,57 @@ class MultiplexedConnection(asyncio.Protocol):
         """
         if self.state is State.CLOSED:
             return
-        self.state = State.CLOSED
-        for timer in (self._timeout_timer, self._send_check_timer):
-            if timer is not None:
-                timer.cancel()
-        if error is None and not self._unsent and not self._unpacked:
-            self._writer.close()
-        else:  # close() would first wait until all data is sent
-            self._transport.abort()
-        self._unsent.clear()
-        self._unpacked.clear()
-        pending, self._pending = self._pending, deque()
-        for request in pending:
-            request.fail(error or RedisConnectionError("Connection closed by this client."))
+        try:
+            self.state = State.CLOSED
+            if error is None and not self._unsent and not self._waiting:
+                self._writer.close()
+            else:  # close() would first wait until all data is sent
+                self._transport.abort()
+            self._fail_requests(error or RedisConnectionError("Connection closed by this client."))
+        except BaseException:
+            self._transport.abort()  # connection_lost fails the requests
+            raise
 
     async def wait_closed(self, seconds: float) -> None:
         """Wait until the socket is closed. After ``seconds``, drop unsent data and close it."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._connection_lost.wait()
-        except TimeoutError:
+        for _ in range(2):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._connection_lost.wait()
+                    return
             self._transport.abort()
-            await self._connection_lost.wait()
 
-    def data_received(self, data: bytes) -> None:
-        self._progress_at = self._loop.time()
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - of BufferedProtocol
+        # After a read without data, for which buffer_updated is not called, the mark is unchanged.
+        if self._is_reading and self._buffer[: len(_UNREAD)] != _UNREAD:
+            self.close(RedisConnectionError("Connection closed, because an exception lost data."))
+        self._is_reading = True
+        self._buffer[: len(_UNREAD)] = _UNREAD
+        return self._buffer_view
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            self._reader.feed(data)
+            self._progress_at = self._loop.time()
+            self._reader.feed(self._buffer, 0, nbytes)  # type: ignore[arg-type]
             while (reply := self._reader.gets()) is not _INCOMPLETE:
                 if not isinstance(reply, hiredis.PushNotification):
                     self._handle_reply(reply)
+            self._is_reading = False
         except RedisError as error:  # the data is not a reply of Redis
             self.close(RedisConnectionError(str(error)))
+        except BaseException as error:
+            self._close_after(error)
+            raise
 
     def connection_lost(self, exc: Exception | None) -> None:
-        text = f"Error while reading: {exc}" if exc else "Connection closed by server."
         self._connection_lost.set()
-        self.close(RedisConnectionError(text))
+        error = RedisConnectionError(
+            f"Error while reading: {exc}" if exc else "Connection closed by server."
+        )
+        try:
+            self.close(error)
+        finally:
+            self._fail_requests(error)  # again, because an exception may have ended close()
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -229,22 +264,50 @@ class MultiplexedConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._progress_at = self._loop.time()
-        if self._unsent or self._unpacked:
+        if self._unsent or self._waiting:
             self._flush()
 
+    def _close_after(self, error: BaseException) -> None:
+        """Close the connection after an exception: replies may belong to other requests now."""
+        self.close(RedisConnectionError(f"Connection closed after {type(error).__name__}."))
+
+    def _fail_requests(self, error: Exception) -> None:
+        """End all requests with an error, and the timers. May be called again."""
+        for timer in (self._timeout_timer, self._send_check_timer):
+            if timer is not None:
+                timer.cancel()
+        for request in self._pending:
+            request.fail(error)
+        for request in self._waiting:
+            request.fail(NotSent(str(error)))
+        self._pending.clear()
+        self._waiting.clear()
+        self._unsent.clear()
+
     def _flush(self) -> None:
-        self._is_flush_scheduled = False
-        if self._is_write_paused or self.state is State.CLOSED:
-            return  # resume_writing calls this again
-        with DeferredSignals():  # see signals.py
-            self._write()
+        try:
+            self._is_flush_scheduled = False
+            if self._is_write_paused or self.state is State.CLOSED:
+                return  # resume_writing calls this again
+            with DeferredSignals():  # see signals.py
+                self._write()
+        except BaseException as error:
+            self._close_after(error)
+            raise
 
     def _write(self) -> None:
-        """Pack and write the commands that wait, as far as the buffer of the transport allows."""
+        """Pack and write the requests that wait, as far as the buffer of the transport allows."""
+        unsent = self._unsent
+        unsent += [
+            piece
+            for request in self._waiting
+            for command in request.commands
+            for piece in pack(command)
+        ]
+        self._pending += self._waiting
+        self._waiting.clear()
+        self._unsent = []
         self._is_sequential = len(self._pending) == 1
-        unpacked, self._unpacked = self._unpacked, []
-        unsent, self._unsent = self._unsent, []
-        unsent += [piece for command in unpacked for piece in pack(command)]
         size = sum(map(len, unsent))
         self._written_bytes += size
         if size > LARGE_SEND_BYTES and self._timeout and self._send_check_timer is None:
@@ -259,7 +322,9 @@ class MultiplexedConnection(asyncio.Protocol):
         self._written_bytes -= sum(map(len, self._unsent))
 
     def _handle_reply(self, reply: Any) -> None:
-        if self._pending and self._pending[0].add_reply(reply):
+        if not self._pending:
+            self.close(RedisConnectionError("Redis sent a reply without a request."))
+        elif self._pending[0].add_reply(reply):
             self._pending.popleft()
 
     def _schedule_send_check(self) -> None:
@@ -279,15 +344,20 @@ class MultiplexedConnection(asyncio.Protocol):
 
     def _check_timeout(self) -> None:
         """Close the connection if nothing was received or sent for the whole timeout."""
-        self._timeout_timer = None
-        if not self._pending:
-            return
-        quiet_since = max(self._pending[0].sent_at, self._progress_at)
-        seconds_left = quiet_since + self._timeout - self._loop.time()
-        if seconds_left <= 0:
-            self.close(RedisTimeoutError("Timeout reading from server."))
-            return
-        self._timeout_timer = self._loop.call_later(seconds_left, self._check_timeout)
+        try:
+            self._timeout_timer = None
+            if not self._pending and not self._waiting:
+                return
+            oldest = (self._pending or self._waiting)[0]
+            quiet_since = max(oldest.sent_at, self._progress_at)
+            seconds_left = quiet_since + self._timeout - self._loop.time()
+            if seconds_left <= 0:
+                self.close(RedisTimeoutError("Timeout reading from server."))
+            else:
+                self._timeout_timer = self._loop.call_later(seconds_left, self._check_timeout)
+        except BaseException as error:
+            self._close_after(error)
+            raise
 
 
 def _take_first_bytes(pieces: deque[bytes | memoryview], max_bytes: int) -> bytes:
@@ -340,10 +410,12 @@ class ReconnectingConnection:
             if connection is not None:
                 return connection
             opening = self._opening
-            if opening is None:
+            if opening is None or opening.done():  # an eager task may be done when it is stored
                 opening = self._opening = asyncio.ensure_future(self._open())
                 opening.add_done_callback(retrieve_exception)  # if all waiting calls are cancelled
             await asyncio.wait((opening,))
+            if self._opening is opening:
+                self._opening = None
             if opening.cancelled():
                 if not self._is_closing:  # by a program that cancels all tasks, for example
                     raise RedisConnectionError("Connecting was cancelled.")
@@ -358,20 +430,14 @@ class ReconnectingConnection:
         connection = self._pool.connection_class(**self._pool.connection_kwargs)
         try:
             await connection.connect()
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        else:
-            if self._is_closing:  # redis-py may have swallowed the cancellation
-                await connection.disconnect(nowait=True)
-                return
-            self._connections = {
-                each for each in self._connections if each.state is not State.CLOSED
-            }
-            self._current = MultiplexedConnection(connection)
-            self._connections.add(self._current)
+            if not self._is_closing:  # redis-py may have swallowed the cancellation
+                opened = MultiplexedConnection(connection)
+                self._connections = {
+                    opened, *(each for each in self._connections if each.state is not State.CLOSED)
+                }  # fmt: skip
+                self._current = opened
         finally:
-            self._opening = None
+            await connection.disconnect(nowait=True)  # does nothing without the detached socket
 
     def retire(self) -> None:
         """Close the open connection when its calls have ended; the next call opens another one."""

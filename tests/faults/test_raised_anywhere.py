@@ -1,0 +1,194 @@
+"""An exception at any point of the transport gives no call the reply of another one."""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.selector_events
+import collections
+import gc
+import itertools
+import sys
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from rsmq import RSMQ, AsyncRSMQ, ClientClosed
+from rsmq.transport import multiplexed
+from tests.bytecodes import signal_at
+from tests.scale import scaled
+
+CALLS = 3
+#: Ends the calls whose exception was raised where nothing can notice it.
+TIMEOUT_SECONDS = 0.5
+
+
+class Raised(Exception):
+    """An exception as that of a signal handler, or of a bug."""
+
+
+ERRORS = (Raised, KeyboardInterrupt, redis.RedisError, ClientClosed)
+
+
+@contextmanager
+def raising(kind, number, *files):
+    """
+    Raise an exception before a line of these source files, while the block runs.
+
+    Args:
+        kind: the class of the exception.
+        number: the number of the line, counted from 1 as they run; each counts the first and the
+            third time.
+        files: the source files whose lines are counted.
+
+    Yields:
+        A list that has an element as soon as the exception was raised.
+    """
+    count = itertools.count(1)
+    runs = collections.Counter()
+    raised = []
+
+    def step(frame, event, _):
+        line = frame.f_code.co_name, frame.f_lineno
+        if event == "line":
+            runs[line] += 1
+            if runs[line] in (1, 3) and next(count) == number:
+                sys.settrace(None)
+                raised.append(line)
+                raise kind(str(line))
+        return step
+
+    def call(frame, *_):
+        return step if frame.f_code.co_filename in files else None
+
+    previous = sys.gettrace()
+    sys.settrace(call)
+    try:
+        yield raised
+    finally:
+        sys.settrace(previous)
+
+
+class Loop:
+    """An event loop that a program runs again after an exception has ended it."""
+
+    def __init__(self):
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(lambda *_: None)
+
+    def run(self, *coroutines):
+        """Run coroutines at the same time, and return their results and exceptions."""
+        tasks = [self._loop.create_task(each) for each in coroutines]
+        while not all(each.done() for each in tasks):
+            try:
+                self._loop.run_until_complete(asyncio.wait(tasks))
+            except (Raised, KeyboardInterrupt, RuntimeError):  # RuntimeError: stopped too early
+                continue
+        return [each.exception() or each.result() for each in tasks]
+
+    def close(self):
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+        gc.collect()  # connections that were being opened, with a warning
+
+
+class Calls:
+    """Calls whose results show whether they are their own."""
+
+    def __init__(self, raw, ns, loop, size):
+        self._raw = raw
+        self._ns = ns
+        self._loop = loop
+        self._numbers = itertools.count()
+        self._padding = "." * size
+        with RSMQ(raw, ns=ns) as client:
+            client.create_queue("written", maxsize=-1)
+            client.create_queue("read")
+            self._ids = [client.send_message("read", f"body {each}") for each in range(CALLS)]
+
+    def check(self, client, *others):
+        """Make calls at the same time; return whether each has returned, with its own result."""
+        bodies = [f"sent {next(self._numbers)}{self._padding}" for _ in range(CALLS)]
+        found = self._loop.run(
+            *(client.get_message("read", id) for id in self._ids),
+            *(client.send_message("written", body) for body in bodies),
+            *others,
+        )
+        stored = self._raw.hgetall(f"{self._ns}:written:Q")
+        self._raw.delete(f"{self._ns}:written")
+        for id in stored:
+            if len(id) == 32:
+                self._raw.hdel(f"{self._ns}:written:Q", id)
+        for number, result in enumerate(found[: 2 * CALLS]):
+            if isinstance(result, BaseException):
+                assert isinstance(result, ERRORS), result
+            elif number < CALLS:
+                assert result.body == f"body {number}"
+            else:
+                assert stored[result.encode()].decode() == bodies[number - CALLS]
+        assert all(list(stored.values()).count(body.encode()) <= 1 for body in bodies)
+        return not any(isinstance(each, BaseException) for each in found)
+
+
+@pytest.fixture
+def loop():
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def connect(server, ns):
+    return lambda: AsyncRSMQ.from_url(server.url, ns=ns, socket_timeout=TIMEOUT_SECONDS)
+
+
+@pytest.mark.parametrize("kind", [Raised, KeyboardInterrupt])
+@pytest.mark.parametrize("size", [1, 150_000], ids=["small", "large"])
+def test_each_call_gets_its_own_reply_or_an_error(connect, raw, ns, loop, kind, size):
+    calls = Calls(raw, ns, loop, size)
+    client = connect()
+    for number in itertools.count(1):
+        assert any(calls.check(client) for _ in range(10))
+        with raising(kind, number, multiplexed.__file__) as raised:
+            calls.check(client)
+        if not raised:
+            break
+    loop.run(client.close())
+    assert number > 50  # else they were not counted
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("kind", [Raised, KeyboardInterrupt])
+def test_each_call_gets_its_own_reply_or_an_error_while_connections_are_opened_and_closed(
+    connect, raw, ns, loop, kind, monkeypatch
+):
+    monkeypatch.setattr(multiplexed, "INTERRUPTION_GRACE_SECONDS", 0.1)
+    calls = Calls(raw, ns, loop, 1)
+    for number in itertools.count(1):
+        client = connect()
+        with raising(kind, number, multiplexed.__file__) as raised:
+            calls.check(client)
+            calls.check(client, client.close())
+        if not raised:
+            break
+        loop.run(client.close())
+    assert number > 50
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_each_call_gets_its_own_reply_or_an_error_after_a_signal(connect, raw, ns, loop):
+    """Signal handlers also run inside asyncio: between reading data and handing it over, too."""
+    calls = Calls(raw, ns, loop, 1)
+    client = connect()
+    files = multiplexed.__file__, asyncio.selector_events.__file__
+    for number in itertools.count(1, scaled(17, 1)):
+        assert any(calls.check(client) for _ in range(10))
+        with signal_at(number, *files, handler=interrupt) as raised:
+            calls.check(client)
+        if not raised:
+            break
+    loop.run(client.close())
+    assert number > 500
