@@ -32,13 +32,14 @@ The exceptions of this library.
     ├── WorkerExists          workerExists
     ├── WorkerReplaced        workerReplaced
     ├── TooManyHungCalls      tooManyHungCalls
+    ├── ExecutorEnded         executorEnded
     └── NotEmptyInTime        notEmptyInTime
 
 Only Spark raises InvalidOption, BatchLost, CheckpointSetBack, LeaseTakenOver, NewerVersion,
 ScanBroken and CellFailed; only an import raises InvalidExport; only a migration raises
 SourceNotFound, SourceChanged and RunReplaced; only calls that wait for replicas raise
 NotReplicated; only receives and pops raise ReplyLost; only sets of cells raise CellsMismatch and
-PartlyDone; only workers raise the last four.
+PartlyDone; only workers raise the last five.
 
 ``str(error)`` is one line: the fault, the refused value, and the remedy. It never contains a body
 or a password. The first eight errors are RSMQ's own: ``code`` is the name of the Node client's
@@ -560,6 +561,25 @@ class TooManyHungCalls(RSMQError):
             value=number,
             hint=f"{number} ran for longer than max_runtime and did not end. Give the handlers' "
             "network calls timeouts, and restart the worker.",
+        )
+
+
+class ExecutorEnded(RSMQError):
+    """
+    The event loop of a worker's async handlers, or a thread of its plain ones, has ended.
+
+    ``value`` is the cause. The worker stops, because its handlers can't be called any more. A
+    supervisor restarts the process.
+    """
+
+    code = "executorEnded"
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            "The handlers of the worker can't be called any more",
+            value=cause,
+            hint=f"{cause}. A handler or a task must not call sys.exit() or loop.stop(); restart "
+            "the worker.",
         )
 
 

@@ -14,6 +14,9 @@ FailureKind: TypeAlias = Literal[
     "unroutable", "withdrawn",
 ]  # fmt: skip
 
+#: How much of an exception's text a line contains.
+_MAX_TEXT_CHARACTERS = 200
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure:
@@ -46,3 +49,13 @@ class Failure:
     cause_text: str = ""
     traceback: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def summarize(failure: Failure) -> str:
+    """Return a failure as one line."""
+    text = " ".join(failure.text.split())
+    text = text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}…"
+    notes = " ".join(failure.notes)
+    if notes:
+        text += f" ({notes})"
+    return f"{failure.name}: {text}" if text else failure.name

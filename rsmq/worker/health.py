@@ -25,6 +25,8 @@ class Health:
         heartbeat_age_seconds: seconds since the last heartbeat that Redis has confirmed.
         turn_age_seconds: seconds since the last turn of its loop began.
         missing_queues: the queues that are missing, and are waited for.
+        has_failed: whether an error ends the worker, or has ended it; also if the event loop or a
+            thread of its handlers has ended.
     """
 
     is_running: bool = False
@@ -32,11 +34,12 @@ class Health:
     heartbeat_age_seconds: float = math.inf
     turn_age_seconds: float = 0.0
     missing_queues: tuple[str, ...] = ()
+    has_failed: bool = False
 
     @property
     def is_healthy(self) -> bool:
-        """Return whether the loop makes progress; also true while Redis is away."""
-        return self.turn_age_seconds < MAX_TURN_SECONDS
+        """Return whether the worker makes progress; also true while Redis is away."""
+        return not self.has_failed and self.turn_age_seconds < MAX_TURN_SECONDS
 
     @property
     def is_ready(self) -> bool:

@@ -13,15 +13,11 @@ from typing import Any
 from rsmq.push.answers import PushFailed
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.error_reader import read_error
-from rsmq.worker.failure import Failure
+from rsmq.worker.failure import Failure, summarize
 from rsmq.worker.middleware import Middleware
 from rsmq.worker.runtime.invoke import current_message
 
 _log = logging.getLogger("rsmq.worker")
-
-#: How much of an exception's text is logged.
-_MAX_TEXT_CHARACTERS = 200
-
 
 #: The lines for the states of a webhook's target.
 _TARGET_STATES = {
@@ -150,16 +146,6 @@ def failure_of(message: Delivery, error: BaseException) -> Failure:
 def explain(reason: str, failure: Failure) -> str:
     """Return a reason, with the exception unless the reason already contains it."""
     return reason if failure.kind in SELF_EXPLAINING else f"{reason}: {summarize(failure)}"
-
-
-def summarize(failure: Failure) -> str:
-    """Return a failure as one line."""
-    text = " ".join(failure.text.split())
-    text = text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}…"
-    notes = " ".join(failure.notes)
-    if notes:
-        text += f" ({notes})"
-    return f"{failure.name}: {text}" if text else failure.name
 
 
 class MessageFilter(logging.Filter):

@@ -222,9 +222,11 @@ class Worker(Configuration[B_co]):
     def health(self) -> Health:
         """Return the state of the worker, for probes. It makes no call to Redis."""
         worker_loop, now = self._worker_loop, time.monotonic()
+        has_failed = worker_loop is not None and worker_loop.failure is not None
         if worker_loop is None or worker_loop.finished.is_set():
-            return Health()
+            return Health(has_failed=has_failed)
         return Health(
+            has_failed=has_failed,
             is_running=True,
             is_stopping=worker_loop.is_stopping,
             heartbeat_age_seconds=now - worker_loop.heartbeat_at,

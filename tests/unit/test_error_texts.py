@@ -174,6 +174,13 @@ TEXTS = [
         "The queues are not empty in time. After 5 seconds, messages are left: q: 1 due, 0 hidden",
     ),
     (
+        errors.ExecutorEnded("Its event loop was stopped"),
+        (
+            "The handlers of the worker can't be called any more. Its event loop was stopped. "
+            "A handler or a task must not call sys.exit() or loop.stop(); restart the worker"
+        ),
+    ),
+    (
         errors.TooManyHungCalls(4),
         (
             "Too many handler calls hang. 4 ran for longer than max_runtime and did not end. "

@@ -85,6 +85,11 @@ EXAMPLES = [
         "partlyDone",
         "The call did not run in all cells, not in 3 of 12",
     ),
+    (
+        errors.ExecutorEnded("Its event loop was stopped"),
+        "executorEnded",
+        "The handlers of the worker can't be called any more",
+    ),
     (errors.TooManyHungCalls(4), "tooManyHungCalls", "Too many handler calls hang"),
     (errors.WorkerReplaced("k"), "workerReplaced", "Another worker took over this worker's name"),
 ]

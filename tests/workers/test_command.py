@@ -251,6 +251,37 @@ def test_hanging_calls_have_an_exit_code_of_their_own(env, rsmq, program):
     assert errors.splitlines()[-1].startswith("rsmq-worker: Too many handler calls hang.")
 
 
+ENDS = """
+import asyncio
+import sys
+from rsmq import RSMQ
+from rsmq.worker import Worker
+
+worker = Worker(RSMQ.from_url({url!r}, ns={ns!r}), name={name!r}, grace=5)
+
+async def end():
+    sys.exit(3)
+
+@worker.listener("q", retry_forever=True)
+async def handle(body):
+    asyncio.create_task(end())
+    await asyncio.sleep(60)
+"""
+
+
+def test_end_of_the_event_loop_has_an_exit_code_of_its_own(env, rsmq, program):
+    env.create_queues("q")
+    rsmq.send_messages("q", ["x"] * 3)
+    program.write_app(ENDS)
+    code, _, errors = program.run(f"{program.module}:worker")
+
+    assert code == 8
+    assert (
+        "rsmq-worker: The handlers of the worker can't be called any more. Its event loop" in errors
+    )
+    assert rsmq.get_queue_attributes("q").visible_messages == 3
+
+
 def test_command_line_options_override_module(env, rsmq, program):
     env.create_queues("q", "dead")
     program.write_app(url="redis://127.0.0.1:1/0", ns="elsewhere", name="module")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rsmq.cli.app.exit_codes import Exit
 from rsmq.errors import (
     CellFailed,
+    ExecutorEnded,
     PartlyDone,
     QueueExists,
     QueueNotFound,
@@ -112,6 +113,7 @@ _EXITS: dict[type[Exception], Exit] = {
     SourceNotFound: Exit.QUEUE,
     WorkerExists: Exit.NAME_TAKEN,
     TooManyHungCalls: Exit.UNHEALTHY,
+    ExecutorEnded: Exit.EXECUTOR_ENDED,
 }
 
 

@@ -18,6 +18,7 @@ class Exit(IntEnum):
     REFUSED = 5
     UNHEALTHY = 6
     NAME_TAKEN = 7
+    EXECUTOR_ENDED = 8
     INTERRUPTED = 130
 
 
@@ -32,5 +33,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.REFUSED: "Redis refuses: password, rights, read-only, out of memory, wrong type of a key",
     Exit.UNHEALTHY: "the worker has stopped: too many handler calls hang",
     Exit.NAME_TAKEN: "another worker with the name of this one is running",
+    Exit.EXECUTOR_ENDED: "the worker has stopped: the event loop or a thread of its handlers has "
+    "ended",
     Exit.INTERRUPTED: "ended by Ctrl-C",
 }

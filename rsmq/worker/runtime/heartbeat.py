@@ -203,16 +203,24 @@ class Heartbeat:
         """Release all messages in flight, even if their handlers still run. Return how many."""
         released = 0
         for queue in self._queues():
-            lane = queue.lane
             with self._run_queue.lock:
                 leases = list(queue.in_flight.values())
                 for lease in leases:
                     change_call(lease.job, ABANDON_CALL)
-            for lease in leases:
-                if lease.state in {SETTLING, SETTLED, LOST}:
-                    continue
-                self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), reason)
-                self._settler.release(queue, [lease])
-                lane.cancel(lease.job)
-                released += 1
+            released += sum(self._release_abandoned(queue, lease, reason) for lease in leases)
         return released
+
+    def release_calls(self, jobs: Iterable[Job], reason: str) -> None:
+        """Release the messages of abandoned calls."""
+        for job in jobs:
+            for lease in job.leases:
+                self._release_abandoned(job.cell_queue, lease, reason)
+
+    def _release_abandoned(self, queue: CellQueue, lease: Lease, reason: str) -> bool:
+        if lease.state in {SETTLING, SETTLED, LOST}:
+            return False
+        lane = queue.lane
+        self._hooks.call("lease_lost", lease.to_delivery(lane.name, lane.codec), reason)
+        self._settler.release(queue, [lease])
+        lane.cancel(lease.job)
+        return True

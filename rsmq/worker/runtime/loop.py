@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 
 from rsmq.errors import (
     ClientClosed,
+    ExecutorEnded,
     RSMQError,
     TooManyHungCalls,
     WorkerReplaced,
@@ -216,6 +217,7 @@ class WorkerLoop:
     def _run_once(self) -> None:
         now = self.turn_at = time.monotonic()
         self._collect_finished_jobs()
+        self._check_executors()
         self._access_redis(now)
         self._sleep()
 
@@ -258,6 +260,21 @@ class WorkerLoop:
             if not self.is_stopping:
                 self.failure = error
                 _log.critical("worker %s stops: %s", self._name, error)
+                self.stop(self._grace)
+
+    def _check_executors(self) -> None:
+        """Stop if an executor has ended, and release the messages of its calls."""
+        for executor in self._executors.values():
+            executor.check()
+            end = executor.end
+            if end is None:
+                continue
+            with self.run_queue.lock:
+                jobs, end.jobs = end.jobs, []
+            self._heartbeat.release_calls(jobs, "its handler can't end any more")
+            if not self.is_stopping:
+                self.failure = ExecutorEnded(end.cause)
+                _log.critical("worker %s stops: %s", self._name, self.failure)
                 self.stop(self._grace)
 
     def _collect_finished_jobs(self) -> None:

@@ -54,7 +54,7 @@ class ProcessStarter:
             number, future = request
             try:
                 future.set_result(_start_process(number))
-            except Exception as error:  # noqa: BLE001 - raised by ``start_process``
+            except BaseException as error:  # noqa: BLE001 - raised by ``start_process``
                 future.set_exception(error)
 
     def stop(self) -> None:

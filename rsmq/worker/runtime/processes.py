@@ -151,7 +151,7 @@ class ChildProcesses:
             child = None
             try:
                 child = self._start_child()
-            except Exception as error:  # noqa: BLE001 - calls wait for the next try
+            except BaseException as error:  # noqa: BLE001 - calls wait for the next try
                 failures += 1
                 if not self._closed.is_set():
                     _log.error("no child process starts: %s", error)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from rsmq.worker.runtime.jobs import SingleJob
 from rsmq.worker.runtime.lane import Job, Lane
 from rsmq.worker.runtime.message_state import (
+    ABANDON_CALL,
     BEGIN,
     BEGIN_CALL,
     CALL_WAITING,
@@ -156,6 +157,17 @@ class RunQueue:
         self.running_count -= 1
         if self.quarantined_job is job:
             self.quarantined_job = None
+
+    def abandon(self, jobs: Iterable[Job]) -> list[Job]:
+        """
+        Free the slots of calls whose thread or task has ended. Return the calls that had not ended.
+        """
+        abandoned = []
+        for job in jobs:
+            if job.ended_at is None and change_call(job, ABANDON_CALL):
+                abandoned.append(job)
+            self.finish(job)
+        return abandoned
 
     def count_ready(self, is_async: bool | None = None) -> int:  # noqa: FBT001 - as above
         """Return how many calls wait for a slot."""

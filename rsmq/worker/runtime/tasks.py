@@ -14,9 +14,17 @@ from itertools import chain
 from typing import Any
 
 from rsmq.transport.watched_loops import unwatch_loop, watch_loop
+from rsmq.worker.error_reader import read_error
+from rsmq.worker.failure import summarize
+from rsmq.worker.runtime.executor import ExecutorEnd
 from rsmq.worker.runtime.invoke import Invoker
 from rsmq.worker.runtime.lane import Job
-from rsmq.worker.runtime.message_state import CALL_ABANDONED, EXPIRE, change_message
+from rsmq.worker.runtime.message_state import (
+    CALL_ABANDONED,
+    CALL_RUNNING,
+    EXPIRE,
+    change_message,
+)
 from rsmq.worker.runtime.run_queue import RunQueue
 
 #: Calls that one task runs in a row before it yields to other tasks of the loop.
@@ -25,6 +33,8 @@ _MAX_CALLS_IN_A_ROW = 100
 _WATCH_SECONDS = 0.2
 #: How long cancelled handlers may take to end when the loop is closed.
 _CLOSE_TIMEOUT_SECONDS = 1.0
+#: How long the caller's event loop may be between two runs.
+_MAX_PAUSE_SECONDS = 5.0
 
 
 class Tasks:
@@ -33,6 +43,7 @@ class Tasks:
 
     Attributes:
         hung_count: number of tasks that still run abandoned calls.
+        end: see ``Executor``.
     """
 
     def __init__(
@@ -53,7 +64,9 @@ class Tasks:
         self._alive: set[asyncio.Task[None]] = set()
         self._wake_count = 0
         self.hung_count = 0
+        self.end: ExecutorEnd | None = None
         self._is_stopped = False
+        self._ran_at = 0.0  # monotonic seconds at which the caller's loop was seen to run
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing: asyncio.Future[None] | None = None  # so that it is not collected
@@ -61,7 +74,7 @@ class Tasks:
     def start(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Start on a running event loop, or on a new one in its own thread."""
         if loop is not None:
-            self._loop = loop
+            self._loop, self._ran_at = loop, time.monotonic()
             watch_loop(loop)
             self._call_on_loop(self._watch)
             return
@@ -88,19 +101,42 @@ class Tasks:
         loop = self._loop
         assert loop is not None  # noqa: S101 - set before the thread was made
         asyncio.set_event_loop(loop)
+        cause = "Its event loop was stopped"
         try:
             loop.run_forever()
-        finally:
-            pending = asyncio.all_tasks(loop)
-            for task in pending:
-                task.cancel()
-            if pending:
-                loop.run_until_complete(asyncio.wait(pending, timeout=_CLOSE_TIMEOUT_SECONDS))
-            with suppress(Exception):
-                loop.run_until_complete(self._close_client())
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            asyncio.set_event_loop(None)
-            loop.close()
+        except BaseException as error:  # noqa: BLE001 - as SystemExit of a task or a callback
+            cause = f"Its event loop has ended by {summarize(read_error(error))}"
+        if not self._is_stopped:
+            self._note_end(cause)
+        pending = asyncio.all_tasks(loop)
+        for task in pending:
+            task.cancel()
+        if pending:
+            _run_to_its_end(loop, asyncio.wait(pending, timeout=_CLOSE_TIMEOUT_SECONDS))
+        _run_to_its_end(loop, self._close_client())
+        _run_to_its_end(loop, loop.shutdown_asyncgens())
+        asyncio.set_event_loop(None)
+        loop.close()
+
+    def _note_end(self, cause: str) -> None:
+        """Abandon the calls, which never end: the event loop runs no longer."""
+        self._is_stopped = True
+        with self._run_queue.lock:
+            calls = self._run_queue.running_calls(True)
+            self.end = ExecutorEnd(cause, self._run_queue.abandon(calls))
+        self._report_idle()
+
+    def check(self) -> None:
+        """Find out whether the caller's event loop has ended."""
+        if self._loop is None or self._thread is not None or self._is_stopped:
+            return
+        now = time.monotonic()
+        if self._loop.is_running():
+            self._ran_at = now
+        elif self._loop.is_closed():
+            self._note_end("Its event loop was closed")
+        elif now - self._ran_at > _MAX_PAUSE_SECONDS:
+            self._note_end("Its event loop runs no longer")
 
     def wake(self, minimum: int) -> None:
         """Wake tasks or start new ones, at least ``minimum``; the run queue's lock is held."""
@@ -171,33 +207,48 @@ class Tasks:
         task = asyncio.current_task()
         job: Job | None = None
         calls_in_a_row = 0
-        while not self._is_stopped:
-            with run_queue.lock:
-                if job is not None:
-                    if job.call_state is CALL_ABANDONED:  # another task replaces this one
-                        self.hung_count -= 1
-                        return
-                    run_queue.finish(job)
-                job = run_queue.start_next(True)
-            if job is None:
-                sleeping = asyncio.get_running_loop().create_future()
-                self._sleeping.append(sleeping)
-                self._report_idle()
-                await sleeping
-                continue
-            job.task = task
-            await self._invoker.call_async(job)
-            if task is not None:
-                while task.cancelling():  # the cancellation was for the handler
-                    task.uncancel()
-            calls_in_a_row += 1
-            if calls_in_a_row >= _MAX_CALLS_IN_A_ROW:
-                calls_in_a_row = 0
-                await asyncio.sleep(0)
-        if job is not None:
-            with run_queue.lock:
-                if job.call_state is not CALL_ABANDONED:
-                    run_queue.finish(job)
+        try:
+            while not self._is_stopped:
+                with run_queue.lock:
+                    if job is not None:
+                        if job.call_state is CALL_ABANDONED:  # another task replaces this one
+                            self.hung_count -= 1
+                            return
+                        run_queue.finish(job)
+                    job = run_queue.start_next(True)
+                if job is None:
+                    sleeping = asyncio.get_running_loop().create_future()
+                    self._sleeping.append(sleeping)
+                    self._report_idle()
+                    await sleeping
+                    continue
+                job.task = task
+                await self._invoker.call_async(job)
+                if task is not None and _is_cancelled_by_program(task, job):
+                    return  # another task replaces this one
+                calls_in_a_row += 1
+                if calls_in_a_row >= _MAX_CALLS_IN_A_ROW:
+                    calls_in_a_row = 0
+                    await asyncio.sleep(0)
+        finally:  # another task may also cancel this one between two calls
+            if job is not None:
+                with run_queue.lock:
+                    if job.call_state is CALL_RUNNING:
+                        run_queue.finish(job)
+
+
+def _is_cancelled_by_program(task: asyncio.Task[Any], job: Job) -> bool:
+    """Return whether the program cancels a task, and not the worker its call."""
+    if not task.cancelling() or job.task is not None:
+        return bool(task.cancelling())
+    while task.cancelling():
+        task.uncancel()
+    return False
+
+
+def _run_to_its_end(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> None:
+    with suppress(BaseException):  # a task may raise SystemExit again
+        loop.run_until_complete(work)
 
 
 def _cancel(job: Job) -> None:

@@ -8,6 +8,9 @@ import logging
 import threading
 from collections.abc import Callable
 
+from rsmq.worker.error_reader import read_error
+from rsmq.worker.failure import summarize
+from rsmq.worker.runtime.executor import ExecutorEnd
 from rsmq.worker.runtime.invoke import Invoker
 from rsmq.worker.runtime.lane import Job
 from rsmq.worker.runtime.message_state import CALL_ABANDONED
@@ -22,6 +25,7 @@ class Threads:
 
     Attributes:
         hung_count: number of threads that still run abandoned calls.
+        end: see ``Executor``.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Threads:
         self._idle_count = 0
         self._alive_count = 0
         self.hung_count = 0
+        self.end: ExecutorEnd | None = None
         self._number = 0
         self._is_stopped = False
 
@@ -84,24 +89,39 @@ class Threads:
             self._is_stopped = True
             self._work.notify_all()
 
+    def check(self) -> None:
+        """See ``Executor``: its threads notice their end."""
+
     def _run(self) -> None:
         run_queue = self._run_queue
         job: Job | None = None
-        while True:
-            with run_queue.lock:
-                if job is not None:
-                    if job.call_state is CALL_ABANDONED:  # another thread replaces this one
-                        self.hung_count -= 1
-                        return
-                    run_queue.finish(job)
-                job = run_queue.start_next(False)
-                while job is None:
-                    if self._is_stopped:
-                        self._alive_count -= 1
-                        return
-                    self._idle_count += 1
-                    self._report_idle()
-                    self._work.wait()
-                    self._idle_count -= 1
+        try:
+            while True:
+                with run_queue.lock:
+                    if job is not None:
+                        if job.call_state is CALL_ABANDONED:  # another thread replaces this one
+                            self.hung_count -= 1
+                            return
+                        run_queue.finish(job)
                     job = run_queue.start_next(False)
-            self._invoker.call(job)
+                    while job is None:
+                        if self._is_stopped:
+                            self._alive_count -= 1
+                            return
+                        self._idle_count += 1
+                        self._report_idle()
+                        self._work.wait()
+                        self._idle_count -= 1
+                        job = run_queue.start_next(False)
+                self._invoker.call(job)
+        except BaseException as error:  # noqa: BLE001 - such as one that another thread sends here
+            self._note_end(error, job)
+
+    def _note_end(self, error: BaseException, job: Job | None) -> None:
+        cause = f"A thread of its handlers has ended by {summarize(read_error(error))}"
+        with self._run_queue.lock:
+            self._alive_count -= 1
+            self.end = self.end or ExecutorEnd(cause)
+            if job is not None and job in job.lane.calls:
+                self.end.jobs += self._run_queue.abandon([job])
+        self._report_idle()
