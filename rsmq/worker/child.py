@@ -138,6 +138,7 @@ class _Child:
         change_call(job, END_CALL)
         is_single = isinstance(job, SingleJob)
         return {
+            "number": call["number"],
             "error": None if job.failure is None else describe_failure(job.failure),
             "errors": {
                 lease.id: describe_failure(lease.failure)

@@ -18,6 +18,7 @@ from typing import Any
 
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.error_reader import read_error
+from rsmq.worker.forked_copy import OwnProcess
 
 _log = logging.getLogger("rsmq.worker")
 
@@ -136,6 +137,7 @@ class Hooks:
 
     def __init__(self, middleware: Iterable[Middleware]) -> None:
         ordered = list(middleware)
+        self._own_process = OwnProcess()
         self._methods: dict[str, tuple[Callable[..., None], ...]] = {}
         for name in HOOKS:
             order = ordered if name.startswith("before_") else reversed(ordered)
@@ -154,6 +156,8 @@ class Hooks:
         for method in self._methods[name]:
             try:
                 method(*args)
+                self._own_process.leave_if_copy()
             except BaseException as error:  # noqa: BLE001 - a hook must not end a worker
+                self._own_process.leave_if_copy(error)
                 shown = read_error(error).error
                 _log.error("%s failed", getattr(method, "__qualname__", method), exc_info=shown)

@@ -23,6 +23,7 @@ import pytest
 from rsmq import InvalidFormat
 from rsmq.errors import BodyNotDecodable
 from rsmq.worker import (
+    Discard,
     HandlerProcessDied,
     HandlerTimedOut,
     Middleware,
@@ -358,6 +359,18 @@ def test_a_child_that_does_not_read_is_killed_after_max_runtime(env, app, monkey
         "channel.receive()\n"
         "time.sleep(60)\n"
     )
+    children = make_children(monkeypatch, program)
+    try:
+        children.start()
+        error = call_with_changing_leases(children)
+    finally:
+        children.close()
+
+    assert isinstance(error, HandlerTimedOut)
+
+
+def make_children(monkeypatch, program):
+    """Return child processes that run this program instead of their own."""
     monkeypatch.setattr(
         process_starter,
         "_start_process",
@@ -368,14 +381,35 @@ def test_a_child_that_does_not_read_is_killed_after_max_runtime(env, app, monkey
             cwd=ROOT,
         ),
     )
-    children = processes.ChildProcesses(child_process.ChildSettings("m:w", []))
+    return processes.ChildProcesses(child_process.ChildSettings("m:w", []))
+
+
+def test_answer_to_another_call_is_ignored_and_logged(monkeypatch, caplog):
+    program = (
+        "import socket, sys\n"
+        "from rsmq.worker.runtime.channel import Channel\n"
+        "channel = Channel(socket.socket(fileno=int(sys.argv[1])))\n"
+        "channel.receive()\n"
+        "channel.send({'ready': []})\n"
+        "description = dict.fromkeys(('traceback', 'notes', 'after'), ())\n"
+        "failed = dict(description, kind='discard', name='Discard', text='old', is_final=False)\n"
+        "while True:\n"
+        "    call = channel.receive()\n"
+        "    if 'leases' not in call:\n"
+        "        for number, error in ((call['number'] - 1, None), (call['number'], failed)):\n"
+        "            channel.send({'number': number, 'error': error, 'errors': {}})\n"
+    )
+    children = make_children(monkeypatch, program)
     try:
         children.start()
-        error = call_with_changing_leases(children)
+        errors = [call_with_changing_leases(children) for _ in range(3)]
     finally:
         children.close()
 
-    assert isinstance(error, HandlerTimedOut)
+    assert [type(error) for error in errors] == [Discard] * 3
+    ignored = [each for each in caplog.messages if "the answer is ignored" in each]
+    assert len(ignored) == 3
+    assert "has answered call 1 during call 2" in ignored[1]
 
 
 def call_with_changing_leases(children):

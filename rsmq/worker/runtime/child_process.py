@@ -4,6 +4,7 @@ One child process that makes calls of listeners with ``process=True``, one at a 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -21,6 +22,8 @@ from rsmq.worker.runtime.channel import Channel
 from rsmq.worker.runtime.exit_code import describe_exit_code
 from rsmq.worker.runtime.lane import Job, Lease
 from rsmq.worker.runtime.remote_results import restore_error
+
+_log = logging.getLogger("rsmq.worker")
 
 #: How long a handler may still run after SIGTERM has raised HandlerTimedOut in it.
 KILL_SECONDS = 5.0
@@ -78,6 +81,7 @@ class Child:
         own, other = socket.socketpair()
         self._settings = settings
         self._channel = Channel(own)
+        self._call_number = 0
         self._is_reaped = False
         self._lock = threading.Lock()
         with other:
@@ -130,7 +134,9 @@ class Child:
         started_at = time.monotonic()
         deadline = started_at + max_runtime
         try:
-            self._channel.send(_describe_call(job, leases, deadline), started_at + _SEND_SECONDS)
+            self._call_number += 1
+            described = _describe_call(self._call_number, job, leases, deadline)
+            self._channel.send(described, started_at + _SEND_SECONDS)
         except OSError as error:
             self.kill()
             is_late = isinstance(error, TimeoutError)
@@ -169,7 +175,19 @@ class Child:
         """
         expiries = {lease.id: lease.expires_at for lease in leases}
         is_signalled = False
-        while not self._channel.has_message(_POLL_SECONDS):
+        while True:
+            if self._channel.has_message(_POLL_SECONDS):
+                answer = self._channel.receive()
+                if answer["number"] == self._call_number:
+                    return answer
+                _log.warning(
+                    "the child process %d has answered call %d during call %d: the answer is "
+                    "ignored",
+                    self.process.pid,
+                    answer["number"],
+                    self._call_number,
+                )
+                continue
             if self.has_ended:  # a process that it forked may hold the socket
                 raise EOFError
             now = time.monotonic()
@@ -179,7 +197,6 @@ class Child:
                 is_signalled = True
                 self.interrupt_handler()
             self._report_leases(leases, expiries, deadline + KILL_SECONDS)
-        return self._channel.receive()
 
     def _report_leases(
         self, leases: list[Lease], expiries: dict[str, float], deadline: float
@@ -249,8 +266,9 @@ class Child:
         return f"its process {describe_exit_code(self.process.returncode)}"
 
 
-def _describe_call(job: Job, leases: list[Lease], deadline: float) -> dict[str, Any]:
+def _describe_call(number: int, job: Job, leases: list[Lease], deadline: float) -> dict[str, Any]:
     return {
+        "number": number,
         "queue": job.lane.name,
         "cell": job.cell_queue.cell.number,
         "deadline": deadline,

@@ -14,6 +14,7 @@ from rsmq.errors import BodyNotDecodable
 from rsmq.worker.delivery import Delivery
 from rsmq.worker.error_reader import read_error
 from rsmq.worker.failure import Failure
+from rsmq.worker.forked_copy import OwnProcess
 from rsmq.worker.middleware import Hooks
 from rsmq.worker.outcome import HandlerTimedOut
 from rsmq.worker.runtime.jobs import SingleJob
@@ -57,6 +58,7 @@ class Invoker:
         self._hooks = hooks
         self._has_handler_hooks = bool(self._before or hooks["after_handle"])
         self._report_finished = report_finished
+        self._own_process = OwnProcess()
 
     def call(self, job: Job) -> None:
         """Call a plain function."""
@@ -168,6 +170,7 @@ class Invoker:
         return handler, (bodies, messages) if takes_message else (bodies,)
 
     def _finish(self, job: Job, deliveries: list[Delivery]) -> None:
+        self._own_process.leave_if_copy(None if job.failure is None else job.failure.error)
         job.ended_at = ended_at = time.monotonic()
         if deliveries and self._has_handler_hooks:
             seconds = ended_at - (job.started_at or ended_at)
